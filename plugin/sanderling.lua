@@ -73,7 +73,7 @@ local function command(name, opts)
   end, opts)
 end
 
-command('Chat', { desc = 'show or hide the chat', nargs = '?', complete = true })
+command('Chat', { desc = 'show or hide the chat', nargs = '?', bar = true, complete = true })
 command('Ask', {
   desc = 'ask, about the selected lines if there are any',
   nargs = '+',

@@ -158,7 +158,7 @@ local function command_code(verb)
   local fields = {
     ('desc = %s,'):format(quoted(verb.desc .. bang)),
     nargs and ('nargs = %s,'):format(quoted(nargs)) or '',
-    verb.is_word and 'bar = true,' or '',
+    (verb.is_word or verb.bar) and 'bar = true,' or '',
     verb.bang and 'bang = true,' or '',
     verb.range and 'range = true,' or '',
     complete and ('complete = %s,'):format(complete) or '',

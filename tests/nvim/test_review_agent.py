@@ -215,7 +215,7 @@ def closed(start_agent, app):
 def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_rest(closed, app):
     closed.command("AgentReject all no")
     wait_until(lambda: app.read_text() == APP)
-    assert not (app.parent / "new.py").exists()
+    wait_until(lambda: not (app.parent / "new.py").exists())
     wait_until(lambda: unreviewed(closed) == 0)
     assert "Rejected 3 changes." in closed.messages()
 

@@ -32,6 +32,7 @@ bus.load_at('local_in_use', 'sanderling.chat.sessions')
 ---@field args? string as |:command-nargs| has it, and what it is: '? mode'
 ---@field words? fun(session_id: string): string[] what the argument can be
 ---@field is_word? boolean it cannot be anything else
+---@field bar? boolean a | ends the command, as it does where the argument is a word of these
 ---@field complete? string|fun(lead: string, line: string, pos: integer): string[] in the place of `words`
 ---@field bang? string what the command does with `!`
 ---@field undo? string says `!` where there is none

@@ -57,6 +57,7 @@ return {
     desc = 'show or hide the chat',
     forms = 'ex',
     args = '? position or agent',
+    bar = true,
     complete = agents.complete,
     run = agents.chat,
   },
