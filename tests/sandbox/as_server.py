@@ -3,7 +3,7 @@
 import sys
 from argparse import ArgumentParser
 
-from sanderling.sandbox import cli
+from sanderling.cli import sandbox as cli
 from sanderling.sandbox.admissions import Admissions
 from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import NO_GRANT
@@ -24,7 +24,7 @@ class AsServer(Sandbox):
 
 def main() -> int:
     parser = ArgumentParser()
-    cli.add_sandbox_commands(parser.add_subparsers(required=True))
+    cli.add(parser.add_subparsers(required=True))
     arguments = parser.parse_args(["sandbox", "exec", *sys.argv[1:]])
     cli.Sandbox = AsServer
     return arguments.run(arguments)

@@ -791,6 +791,8 @@ def test_countless_unknown_keys_take_no_time_without_an_end():
 
 def test_the_command_line_keeps_the_model_from_thinking():
     layers = Layers(state_dir="/s", file=layer("thinking = true"))
-    arguments = print_parser().parse_args(["-p", "--no-thinking", "Hi."])
+    arguments = print_parser({}).parse_args(["-p", "--no-thinking", "Hi."])
     assert with_flags(layers, arguments).settings().thinking is False
-    assert with_flags(layers, print_parser().parse_args(["-p", "Hi."])).settings().thinking is True
+    assert (
+        with_flags(layers, print_parser({}).parse_args(["-p", "Hi."])).settings().thinking is True
+    )

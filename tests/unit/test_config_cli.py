@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from tests.conftest import ROOT
 
-from sanderling.cli.config import add_config_commands
+from sanderling.cli import config
 from sanderling.config import FIELDS, key_of
 from sanderling.config.file import parse, sound
 from sanderling.config.layers import Layers
@@ -60,7 +60,7 @@ def run(home, capsys):
 
     def run(*argv: str) -> tuple[int, str, str]:
         parser = argparse.ArgumentParser()
-        add_config_commands(parser.add_subparsers())
+        config.add(parser.add_subparsers())
         arguments = parser.parse_args(["config", *argv])
         status = arguments.run(arguments)
         out, err = capsys.readouterr()

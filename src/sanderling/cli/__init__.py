@@ -1,1 +1,18 @@
-"""The commands of `sanderling` that have grown beyond a function of `__main__`."""
+"""The commands of `sanderling` besides `-p`."""
+
+COMMANDS = {
+    "acp": ("", "serve an editor that speaks the Agent Client Protocol"),
+    "acp-log": ("acp_log", "show the log of `sanderling acp --log-dir`"),
+    "changes": ("undo", "list what the agent has changed in files, turn by turn"),
+    "check": ("check", "print what a bug report needs, or try a provider"),
+    "client": ("client", "talk with another agent that speaks the Agent Client Protocol"),
+    "config": ("config", "show and check the settings"),
+    "login": ("keys", "keep an API key in the system's keychain"),
+    "logout": ("keys", "remove an API key from the system's keychain"),
+    "mcp": ("mcp", "list, check and log in at tool servers"),
+    "redo": ("undo", "do again what was undone last"),
+    "sandbox": ("sandbox", "show what the sandbox can do here, or run a command in it"),
+    "sessions": ("sessions", "list the sessions of this project, newest first"),
+    "undo": ("undo", "take back what the agent has changed in its last turn"),
+}
+"""Each by its name: the module here whose `add` makes its parser, and what it does. `acp` is started without a parser of commands."""

@@ -16,8 +16,8 @@ SHOWN_CHARS = 400
 EXIT_USAGE = 2
 
 
-def add_acp_log_command(commands: Any) -> None:
-    command = commands.add_parser("acp-log", help="show the log of `sanderling acp --log-dir`")
+def add(commands: Any) -> None:
+    command = commands.add_parser("acp-log")
     command.add_argument("file", type=Path, metavar="FILE")
     command.add_argument("--full", action="store_true", help="each message whole")
     command.set_defaults(run=show_log)

@@ -52,10 +52,8 @@ HELP = ":ping asks for a word and says how long it took, :cancel stops the turn,
 NOBODY = "Nobody is there to answer."
 
 
-def add_client_command(commands: Any) -> None:
-    client = commands.add_parser(
-        "client", help="talk with another agent that speaks the Agent Client Protocol", epilog=HELP
-    )
+def add(commands: Any) -> None:
+    client = commands.add_parser("client", epilog=HELP)
     client.add_argument(
         "--agent",
         default="",
@@ -109,7 +107,7 @@ def _with_agent(layers: Layers, arguments: argparse.Namespace) -> tuple[Layers, 
         if len(words) == 1 and not _is_program(words[0]):
             return layers, told  # whoever opens it says which there are
         name = TYPED
-        tables[name] = {"command": words, "title": os.path.basename(words[0])}  # noqa: PTH119
+        tables[name] = {"command": words, "title": os.path.basename(words[0])}
     if arguments.no_sandbox:
         tables.setdefault(name, dict(layers.settings().agents.get(name, {})))["sandbox"] = False
     if tables:
@@ -130,7 +128,7 @@ def _words_of(command: str) -> list[str]:
 def _is_program(word: str) -> bool:
     import shutil
 
-    return shutil.which(os.path.expanduser(word)) is not None  # noqa: PTH111
+    return shutil.which(os.path.expanduser(word)) is not None
 
 
 class _Face:

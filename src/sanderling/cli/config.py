@@ -47,9 +47,8 @@ _STATES = {
 }
 
 
-def add_config_commands(commands: Any) -> None:
-    """Add `config` and what belongs to it to the command line's parser."""
-    config = commands.add_parser("config", help="show and check the settings")
+def add(commands: Any) -> None:
+    config = commands.add_parser("config")
     actions = config.add_subparsers(dest="action", required=True)
     show = actions.add_parser("show", help="the settings in force here, as TOML, without secrets")
     show.add_argument("--origin", action="store_true", help="with the place of each")

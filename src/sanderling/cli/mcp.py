@@ -63,9 +63,8 @@ class _Declared(NamedTuple):
     proposed: dict[str, Proposal]
 
 
-def add_mcp_commands(commands: Any) -> None:
-    """Add `mcp` and what belongs to it to the command line's parser."""
-    mcp = commands.add_parser("mcp", help="list, check and log in at tool servers")
+def add(commands: Any) -> None:
+    mcp = commands.add_parser("mcp")
     actions = mcp.add_subparsers(dest="action", required=True)
     for name, run, what in (
         ("list", print_list, "the tool servers that are declared here"),

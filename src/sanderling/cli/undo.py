@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from sanderling.cli import COMMANDS
 from sanderling.config import make_private
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.errors import ConfigError, SanderlingError
@@ -35,14 +36,10 @@ DID = {
 }
 
 
-def add_undo_commands(commands: Any) -> None:
-    for name, what in (
-        ("changes", "list what the agent has changed in files, turn by turn"),
-        ("undo", "take back what the agent has changed in its last turn"),
-        ("redo", "do again what was undone last"),
-    ):
-        description = f"{what.capitalize()}. {EXIT_STATUS}"
-        command = commands.add_parser(name, help=what, description=description)
+def add(commands: Any) -> None:
+    for name in ("changes", "undo", "redo"):
+        _, what = COMMANDS[name]
+        command = commands.add_parser(name, description=f"{what.capitalize()}. {EXIT_STATUS}")
         command.add_argument("--session", metavar="ID", help="else the last one of this project")
         command.add_argument("--turn", metavar="N", type=int, help="its number, as in `changes`")
         command.add_argument("--json", action="store_true")

@@ -1,24 +1,25 @@
 """The flags of `sanderling -p`. Nothing is imported here that a wrong one would have to wait for."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 import sanderling
 
-COMMANDS = (
-    "commands: acp is the agent of an editor that speaks the Agent Client Protocol, acp-log shows what was said; check prints what a bug report needs, or tries a provider; client talks with another agent; config shows and checks the settings; login and logout keep"
-    " a key and remove it; mcp lists tool servers, checks them and logs in there; sandbox shows what the sandbox can do here, or runs a command in it; sessions lists those of this project."
-    " Each has a --help."
-)
-EXIT_STATUS = "exit status: 0 done; 1 an error; 2 wrong usage; 3 something was denied; 128 + N stopped by signal N (130: interrupted)"
+EXIT_STATUS = """\
+exit status: 0 done; 1 an error; 2 wrong usage; 3 something was denied;
+128 + N stopped by signal N (130: interrupted)"""
 
 
-def print_parser() -> argparse.ArgumentParser:
+def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Make the parser, whose help also lists the program's other `commands`, each with what it does."""
+    listed = "\n".join(f"  {name:<10}{what}" for name, what in commands.items())
     parser = argparse.ArgumentParser(
         prog="sanderling",
-        usage="sanderling -p [options] [PROMPT]\n       sanderling {acp,acp-log,check,client,config,login,logout,mcp,sandbox,sessions} ...",
+        usage="sanderling -p [options] [PROMPT]\n       sanderling COMMAND ...",
         description=f"{sanderling.__doc__} Ask it once, without Neovim.",
-        epilog=f"{COMMANDS} {EXIT_STATUS}",
+        epilog=f"commands, each with a --help:\n{listed}\n\n{EXIT_STATUS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # or a new flag would take away what a script has called an old one
     )
     add = parser.add_argument
@@ -30,12 +31,7 @@ def print_parser() -> argparse.ArgumentParser:
         help="what to ask; without it, standard input is the prompt, else it is attached",
     )
     add("-p", "--print", action="store_true", help="ask once, print the answer")
-    add(
-        "--output-format",
-        choices=("text", "json", "stream-json"),
-        default="text",
-        help="text: the answer; json: one object with it; stream-json: a line for each event (default: text)",
-    )
+    _add_output_flags(parser)
     _add_permission_flags(parser)
     add(
         "--model",
@@ -54,6 +50,17 @@ def print_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="the project's directory (default: the nearest one upwards with .git)",
     )
+    return parser
+
+
+def _add_output_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--output-format",
+        choices=("text", "json", "stream-json"),
+        default="text",
+        help="text: the answer; json: one object with it; stream-json: a line for each event (default: text)",
+    )
     add(
         "--record",
         type=Path,
@@ -61,7 +68,6 @@ def print_parser() -> argparse.ArgumentParser:
         help="write the answers to FILE as a script, redacted",
     )
     add("--quiet", action="store_true", help="only errors on standard error")
-    return parser
 
 
 def _add_permission_flags(parser: argparse.ArgumentParser) -> None:

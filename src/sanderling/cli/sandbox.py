@@ -28,11 +28,8 @@ from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, alone
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def add_sandbox_commands(commands: Any) -> None:
-    """Add `sandbox` and what belongs to it to the command line's parser."""
-    sandbox = commands.add_parser(
-        "sandbox", help="what the sandbox can do here; run a command in it"
-    )
+def add(commands: Any) -> None:
+    sandbox = commands.add_parser("sandbox")
     actions = sandbox.add_subparsers(dest="action", required=True)
     status = actions.add_parser(
         "status", help="the level that this machine reaches, and what it lacks"

@@ -1,0 +1,64 @@
+"""
+`sanderling login|logout [PROVIDER]`: an API key is kept in the system's keychain, or removed.
+
+The key is typed, or piped in: as an argument others on the machine could see it.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from getpass import getpass
+from typing import Any
+
+from sanderling.errors import ConfigError
+from sanderling.print_mode.inputs import own_settings
+from sanderling.providers.choice import credentials
+from sanderling.providers.credentials import Credentials, CredentialsError
+
+EXIT_USAGE = 2
+
+
+def add(commands: Any) -> None:
+    for name, run in (("login", log_in), ("logout", log_out)):
+        command = commands.add_parser(name)
+        command.add_argument("provider", nargs="?", default="", help="else that of the settings")
+        command.set_defaults(run=run)
+
+
+def log_in(arguments: argparse.Namespace) -> int:
+    def keep(kept: Credentials) -> str:
+        backend, name = kept.backend(), kept.account.name
+        kept.store(_read_key(f"API key for {name}, to be kept in {backend}: "))
+        return (
+            f"The API key for {name} is kept in {backend}; `sanderling logout {name}` removes it."
+        )
+
+    return _with_credentials(arguments.provider, keep)
+
+
+def log_out(arguments: argparse.Namespace) -> int:
+    def forget(kept: Credentials) -> str:
+        if kept.remove():
+            return f"The API key for {kept.account.name} is removed from the keychain."
+        return f"No API key for {kept.account.name} is kept: there is nothing to remove."
+
+    return _with_credentials(arguments.provider, forget)
+
+
+def _read_key(question: str) -> str:
+    if sys.stdin is None or not sys.stdin.isatty():
+        return sys.stdin.readline().strip() if sys.stdin else ""
+    return getpass(question).strip()
+
+
+def _with_credentials(provider: str, do: Callable[[Credentials], str]) -> int:
+    try:
+        told = do(credentials(own_settings(), provider))
+    except (ConfigError, CredentialsError) as error:
+        sys.stderr.write(f"sanderling: {error}\n")
+        return EXIT_USAGE if isinstance(error, ConfigError) else 1
+    except EOFError:
+        sys.stderr.write("sanderling: no key was given: nothing has changed\n")
+        return 1
+    sys.stdout.write(f"{told}\n")
+    return 0

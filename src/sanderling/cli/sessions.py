@@ -1,0 +1,42 @@
+"""`sanderling sessions`: what was said before."""
+
+import argparse
+import sys
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.print_mode.inputs import UsageError, own_settings, project_root
+from sanderling.session import store
+from sanderling.text import visible
+
+EXIT_USAGE = 2
+
+
+def add(commands: Any) -> None:
+    sessions = commands.add_parser("sessions")
+    sessions.add_argument("list", nargs="?", choices=("list",), help="the same")
+    sessions.add_argument("--all", action="store_true", help="of every project")
+    sessions.add_argument("--json", action="store_true", help="as JSON, a line each")
+    sessions.set_defaults(run=list_sessions)
+
+
+def list_sessions(arguments: argparse.Namespace) -> int:
+    try:
+        settings = own_settings()
+        project = "" if arguments.all else project_root("")
+    except (ConfigError, UsageError) as error:
+        sys.stderr.write(f"sanderling: {error}\n")
+        return EXIT_USAGE
+    for info in store.list_sessions(settings.session_dir, project, ""):
+        if arguments.json:
+            line = msgspec.json.encode(info).decode()
+        else:
+            at = datetime.fromtimestamp(info.changed_at)  # noqa: DTZ006 - the person's own time
+            where = f"  {info.project}" if arguments.all else ""
+            line = f"{info.id}  {at:%Y-%m-%d %H:%M}{where}  {info.title}"
+            line = visible(line).replace("\n", " ")
+        print(line)  # noqa: T201 - that is what it is for
+    return 0
