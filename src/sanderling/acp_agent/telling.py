@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import Any, Literal
 from uuid import uuid4
 
-import msgspec
-
 from sanderling.acp.content import Location, ToolContent, shown_terminal, shown_text, text_block
 from sanderling.acp.updates import (
     AgentMessageChunk,
@@ -321,8 +319,3 @@ def _fenced(text: str, filetype: str = "") -> ToolContent:
 
 def _entry(item: TodoItem) -> PlanEntry:
     return PlanEntry(content=item.content, priority="medium", status=item.status)
-
-
-def input_of(text: str) -> Any:
-    """A tool's input, as its JSON says."""
-    return msgspec.json.decode(text)

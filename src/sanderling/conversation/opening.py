@@ -34,7 +34,6 @@ from sanderling.tools.editor import Editor
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
     from sanderling.mcp.servers import McpServer
-    from sanderling.tools.code.servers import LanguageServers
 
 NO_KEY_NOTICE = "There is no API key, so the demo model answers: it replays a script.\n{remedy}"
 
@@ -58,7 +57,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     network: NetworkMode = "off"
     rules: tuple[Rule, ...] = ()
     editor: Editor | None = None
-    code: "LanguageServers | None" = None
+    code: LanguageServers | None = None
     is_eager: bool = True
     is_shown: bool = False
     has_history: bool = False

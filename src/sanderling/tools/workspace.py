@@ -6,7 +6,6 @@ from collections.abc import Generator, Hashable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import anyio
@@ -31,9 +30,6 @@ from sanderling.tools.paths import escaped
 from sanderling.tools.seen import Seen
 from sanderling.tools.todo_list import TodoList
 from sanderling.tools.watches import Watches
-
-if TYPE_CHECKING:
-    from sanderling.tools.code.servers import LanguageServers
 
 NEAR_NAMES, MAX_COMPARED_NAMES = 3, 2000
 SENTENCES = {
@@ -65,7 +61,7 @@ class Workspace:
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
     watches: Watches = field(default_factory=Watches)
-    code: "LanguageServers | None" = None
+    code: LanguageServers | None = None
     grant: Grant = NO_GRANT
     _ground: Ground | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
