@@ -4,25 +4,11 @@ local M = {}
 local api = vim.api
 local asking = require('sanderling.code.asking')
 local clients = require('sanderling.code.clients')
+local reported = require('sanderling.editing.reported')
 
 local METHOD = 'textDocument/diagnostic'
 local FIRST_MS, POLL_MS = 1000, 50
-local MAX_TOLD, MAX_MESSAGE_BYTES = 1000, 4000
-
----@param diagnostic vim.Diagnostic
----@return sanderling.editing.Diagnostic
-local function described(diagnostic)
-  local is_error = diagnostic.severity == vim.diagnostic.severity.ERROR
-  return {
-    path = api.nvim_buf_get_name(assert(diagnostic.bufnr)),
-    line = diagnostic.lnum + 1,
-    severity = is_error and 'error' or 'warning',
-    message = diagnostic.message:sub(1, MAX_MESSAGE_BYTES),
-    source = diagnostic.source or '',
-    code = tostring(diagnostic.code or ''),
-    is_in_edit = false,
-  }
-end
+local MAX_TOLD = 1000
 
 --- Have the servers say what they have to say of a buffer: those that wait to be asked are asked; others have a second, if it is new.
 ---@param buf integer
@@ -76,17 +62,13 @@ function M.said(buf, is_new)
     local name = api.nvim_buf_get_name(diagnostic.bufnr)
     return name ~= '' and vim.bo[diagnostic.bufnr].buftype == ''
   end, vim.diagnostic.get(buf, { severity = { min = vim.diagnostic.severity.WARN } }))
-  table.sort(all, function(a, b)
-    local order_a, order_b = { a.severity, a.bufnr, a.lnum }, { b.severity, b.bufnr, b.lnum }
-    for i, value in ipairs(order_a) do
-      if value ~= order_b[i] then
-        return value < order_b[i]
-      end
-    end
-    return false
+  reported.sort(all, function(each)
+    return { each.severity, each.bufnr, each.lnum }
   end)
   return {
-    found = vim.tbl_map(described, vim.list_slice(all, 1, MAX_TOLD)),
+    found = vim.tbl_map(function(each)
+      return reported.as_told(each, false)
+    end, vim.list_slice(all, 1, MAX_TOLD)),
     count = #all,
     servers = clients.names(asked),
     still = clients.still_at(asked),

@@ -15,6 +15,7 @@ local api = vim.api
 local config = require('sanderling.config')
 local door = require('sanderling.host.door')
 local known = require('sanderling.editing.known')
+local reported = require('sanderling.editing.reported')
 local reviews = require('sanderling.editing.reviews')
 local undo = require('sanderling.editing.undo')
 
@@ -24,7 +25,7 @@ local LATE_MS = 150 -- after that nobody listens any more
 local COLD_MS = 5000 -- a server that has just got the buffer says what is old
 local TYPED_MS = 2000 -- what somebody typed is answered by then
 local EXPIRES_MS = 60000
-local MAX_TOLD, MAX_MESSAGE_BYTES = 500, 4000
+local MAX_TOLD = 500
 
 ---@class (exact) sanderling.editing.diagnostics.Edit of a buffer
 ---@field reports integer that came afterwards
@@ -36,15 +37,6 @@ local MAX_TOLD, MAX_MESSAGE_BYTES = 500, 4000
 ---@field known table<integer, sanderling.editing.known.Entry[]> by buffer: what is not new
 ---@field edits table<integer, sanderling.editing.diagnostics.Edit> by buffer
 ---@field typed table<integer, true> buffers that somebody else has changed: what is said of them may be theirs
-
----@class (exact) sanderling.editing.Diagnostic
----@field path string
----@field line integer from 1
----@field severity 'error'|'warning'
----@field message string
----@field source string
----@field code string
----@field is_in_edit boolean in a file that was edited
 
 ---@type table<string, sanderling.editing.diagnostics.Watch>
 local watches = {}
@@ -279,22 +271,6 @@ local function is_settled(watch, asked_ms)
   return true
 end
 
----@param diagnostic vim.Diagnostic
----@param is_in_edit boolean
----@return sanderling.editing.Diagnostic
-local function described(diagnostic, is_in_edit)
-  local is_error = diagnostic.severity == vim.diagnostic.severity.ERROR
-  return {
-    path = api.nvim_buf_get_name(assert(diagnostic.bufnr)),
-    line = diagnostic.lnum + 1,
-    severity = is_error and 'error' or 'warning',
-    message = diagnostic.message:sub(1, MAX_MESSAGE_BYTES),
-    source = diagnostic.source or '',
-    code = tostring(diagnostic.code or ''),
-    is_in_edit = is_in_edit,
-  }
-end
-
 --- Those that are new to `watch`. Whoever else has changed a file may have brought what is said of it, and of files elsewhere.
 ---@param watch sanderling.editing.diagnostics.Watch
 ---@param by_buf table<integer, vim.Diagnostic[]>
@@ -333,15 +309,8 @@ local function take_new(ids)
     end
   end
   local told = vim.tbl_keys(found) ---@type vim.Diagnostic[]
-  table.sort(told, function(a, b)
-    local order_a = { is_in_edit[a.bufnr] and 0 or 1, a.severity, a.bufnr, a.lnum, a.col }
-    local order_b = { is_in_edit[b.bufnr] and 0 or 1, b.severity, b.bufnr, b.lnum, b.col }
-    for i, value in ipairs(order_a) do
-      if value ~= order_b[i] then
-        return value < order_b[i]
-      end
-    end
-    return false
+  reported.sort(told, function(each)
+    return { is_in_edit[each.bufnr] and 0 or 1, each.severity, each.bufnr, each.lnum, each.col }
   end)
   for _, id in ipairs(ids) do
     if watches[id] then
@@ -349,7 +318,7 @@ local function take_new(ids)
     end
   end
   return vim.tbl_map(function(diagnostic)
-    return described(diagnostic, is_in_edit[diagnostic.bufnr] or false)
+    return reported.as_told(diagnostic, is_in_edit[diagnostic.bufnr] or false)
   end, vim.list_slice(told, 1, MAX_TOLD))
 end
 

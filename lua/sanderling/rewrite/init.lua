@@ -84,22 +84,11 @@ local actions = {
   end,
 }
 
----@type table<integer, true> buffers that have the keys
-local has_keys = {}
-
 ---@param buf integer
 local function update_keys(buf)
-  local is_loaded = api.nvim_buf_is_loaded(buf)
-  local has_edits = is_loaded and #edits_in(buf) > 0
-  if has_edits and not has_keys[buf] then
-    has_keys[buf] = true
-    keys.set(buf, 'edit', actions)
-  elseif not has_edits and has_keys[buf] then
-    has_keys[buf] = nil
-    if is_loaded then
-      keys.clear(buf, 'edit')
-    end
-  end
+  keys.keep(buf, 'edit', function()
+    return #edits_in(buf) > 0
+  end, actions)
 end
 
 -- beginning and end ---------------------------------------------------------------------------------------------------

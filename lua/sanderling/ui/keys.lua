@@ -244,7 +244,7 @@ end
 --- Take the keys of `place` away from `buf`.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
-function M.clear(buf, place)
+local function clear(buf, place)
   for _, map in ipairs(vim.api.nvim_buf_get_keymap(buf, 'n')) do
     for _, row in ipairs(M.rows) do
       if row.places[place] and map.desc == desc_of(row) then
@@ -252,6 +252,26 @@ function M.clear(buf, place)
       end
     end
   end
+end
+
+---@type table<string, true> buffers that have the keys of a place, by both
+local given = {}
+
+--- Give `buf` the keys of `place` if it `has_any` of what they are for, else take them away.
+---@param buf integer
+---@param place sanderling.ui.keys.Place
+---@param has_any fun(): boolean asked of a buffer that is loaded
+---@param actions table<string, fun(lhs?: string): any> by option
+function M.keep(buf, place, has_any, actions)
+  local id = place .. buf
+  local is_loaded = vim.api.nvim_buf_is_loaded(buf)
+  local is_wanted = is_loaded and has_any()
+  if is_wanted and not given[id] then
+    M.set(buf, place, actions)
+  elseif is_loaded and not is_wanted and given[id] then
+    clear(buf, place)
+  end
+  given[id] = is_wanted or nil
 end
 
 return M
