@@ -8,18 +8,17 @@ guest can.
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from sanderling import __version__
-from sanderling.acp.base import EMPTY, PROTOCOL_VERSION, Empty, Implementation
-from sanderling.acp.connection import Connection, Method
+from sanderling.acp.base import PROTOCOL_VERSION, Empty, Implementation
+from sanderling.acp.connection import Connection
 from sanderling.acp.content import ContentBlock
 from sanderling.acp.errors import AUTH_REQUIRED, ClosedError, RpcError
 from sanderling.acp.sessions import (
@@ -35,10 +34,6 @@ from sanderling.acp.setup import (
     AgentCapabilities,
     AuthenticateRequest,
     AuthMethod,
-    BooleanOptions,
-    ClientCapabilities,
-    ClientSessionCapabilities,
-    FileCapabilities,
     InitializeRequest,
     InitializeResponse,
 )
@@ -47,7 +42,7 @@ from sanderling.acp.versions import check_agents
 from sanderling.acp.wire_log import VARIABLE, WireLog
 from sanderling.acp_client.arriving import Arriving
 from sanderling.acp_client.options import Options, Wish
-from sanderling.agents.process import AgentProcess
+from sanderling.acp_client.places import Carrier, Place
 from sanderling.errors import ProviderError, SanderlingError
 
 START_S = 120.0  # a program may be fetched first
@@ -58,56 +53,10 @@ AGAIN = "The next prompt starts it again."
 log = logging.getLogger(__name__)
 
 
-class Place(Protocol):
-    """The place of a guest in our session: what it needs of us."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def cwd(self) -> str: ...
-
-    def start(self) -> AbstractAsyncContextManager[AgentProcess]:
-        """
-        Run it in that context.
-
-        Raises:
-            SanderlingError: it cannot be started.
-        """
-        ...
-
-    def methods(self) -> Mapping[str, Method]:
-        """All that it may ask of us."""
-        ...
-
-    def begun(self, process: AgentProcess) -> None:
-        """It runs."""
-        ...
-
-    async def take(self, update: msgspec.Raw) -> None:
-        """Show an update."""
-        ...
-
-    async def log_in(self, methods: Sequence[AuthMethod]) -> str:
-        """Return the method by which the person wants to log in; empty: none."""
-        ...
-
-    def options_changed(self) -> None: ...
-
-    @property
-    def session_id(self) -> str:
-        """Its own id of the session, if there is one to go on with."""
-        ...
-
-    def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
-        """Its session is open; of a new one `why` says why it is not the old one that goes on, if there was one."""
-        ...
-
-
-class _Live:
+class Live:
     """All that is there while the guest runs."""
 
-    def __init__(self, process: AgentProcess, connection: Connection) -> None:
+    def __init__(self, process: Carrier, connection: Connection) -> None:
         self.process = process
         self.connection = connection
         self.session_id = ""
@@ -122,7 +71,7 @@ class Link:
         self.options = Options()
         self._place = place
         self._spawn = spawn
-        self._live: _Live | None = None
+        self._live: Live | None = None
         self._settled: anyio.Event | None = None  # while there is a task that owns it
         self._problem: SanderlingError | None = None
         self._ended = anyio.Event()
@@ -206,7 +155,7 @@ class Link:
         await self._choose(live, wish, value)
         self._place.options_changed()
 
-    async def _choose(self, live: _Live, wish: Wish, value: str) -> None:
+    async def _choose(self, live: Live, wish: Wish, value: str) -> None:
         if wish.method == "session/set_mode":
             await live.connection.request(wish.method, wish.params, Empty)
             self.options.take_mode(getattr(wish.params, "mode_id", value))
@@ -259,7 +208,7 @@ class Link:
                 {"session/update": self._take_update},
                 wire_log=wire_log,
             )
-            live = self._live = _Live(process, connection)
+            live = self._live = Live(process, connection)
             self._place.begun(process)
             problem: SanderlingError | None = None
             async with anyio.create_task_group() as tasks:
@@ -278,14 +227,14 @@ class Link:
             if problem:
                 raise await self._explained(problem, live)
 
-    async def _watch(self, live: _Live) -> None:
+    async def _watch(self, live: Live) -> None:
         """See the process end: what it has left behind may hold its pipe, and would have us wait."""
         ending = await live.process.wait()
         self._why = self._why or f"{self._place.name} has ended: {ending}."
         await anyio.sleep(LAST_WORDS_S)
         live.connection.close()
 
-    async def _serve(self, live: _Live, scope: anyio.CancelScope) -> None:
+    async def _serve(self, live: Live, scope: anyio.CancelScope) -> None:
         """Serve the connection; when that ends, so does the guest, however much it still does."""
         await live.connection.serve()
         with anyio.move_on_after(CLOSE_S):
@@ -295,7 +244,7 @@ class Link:
         await self._updates.all_shown()
         scope.cancel()
 
-    async def _explained(self, problem: SanderlingError, live: _Live) -> SanderlingError:
+    async def _explained(self, problem: SanderlingError, live: Live) -> SanderlingError:
         """The problem, or where the guest has ended, how."""
         if not isinstance(problem, ClosedError):
             return problem
@@ -311,25 +260,18 @@ class Link:
 
     # --- the beginning -------------------------------------------------------------------------------------------------------
 
-    async def _shake_hands(self, live: _Live) -> None:
+    async def _shake_hands(self, live: Live) -> None:
         with anyio.move_on_after(START_S) as patience:
             request = InitializeRequest(
                 protocol_version=PROTOCOL_VERSION,
-                client_capabilities=ClientCapabilities(
-                    fs=FileCapabilities(read_text_file=True, write_text_file=True),
-                    terminal=True,
-                    session=ClientSessionCapabilities(
-                        config_options=BooleanOptions(boolean=EMPTY),
-                        notices=EMPTY,
-                        compaction=EMPTY,
-                    ),
-                ),
+                client_capabilities=self._place.capabilities,
                 client_info=Implementation(
                     name="sanderling", title="Sanderling", version=__version__
                 ),
             )
             answer = await live.connection.request("initialize", request, InitializeResponse)
             check_agents(answer.protocol_version)
+            self._check(answer)
             live.capabilities = answer.agent_capabilities or live.capabilities
             live.auth_methods = answer.auth_methods or ()
         if patience.cancelled_caught:
@@ -345,14 +287,22 @@ class Link:
             await self._open_session(live)
         self._place.options_changed()
 
-    async def _log_in(self, live: _Live, refusal: RpcError) -> None:
+    def _check(self, answer: InitializeResponse) -> None:
+        """
+        Look whether it is one that can be talked to.
+
+        Raises:
+            SanderlingError: it is not.
+        """
+
+    async def _log_in(self, live: Live, refusal: RpcError) -> None:
         method = await self._place.log_in(live.auth_methods)
         if not method:
             raise ProviderError("auth", f"{self._place.name} wants you to log in: {refusal}", AGAIN)
         request = AuthenticateRequest(method_id=method)
         await live.connection.request("authenticate", request, Empty)
 
-    async def _open_session(self, live: _Live) -> None:
+    async def _open_session(self, live: Live) -> None:
         """Open the session that it knows, if it can, else a new one."""
         why, known = "", self._place.session_id
         if known:
@@ -364,7 +314,7 @@ class Link:
         self._begin_session(live, told.session_id, told)
         self._place.session_begun(told.session_id, is_new=True, why=why)
 
-    async def _open_again(self, live: _Live, known: str) -> str:
+    async def _open_again(self, live: Live, known: str) -> str:
         """Open the session that it knows; return why that cannot be, if so."""
         sessions = live.capabilities.session_capabilities
         method = "session/resume" if sessions and sessions.resume else ""
@@ -388,11 +338,12 @@ class Link:
         return ""
 
     def _begin_session(
-        self, live: _Live, session_id: str, told: NewSessionResponse | OldSessionResponse
+        self, live: Live, session_id: str, told: NewSessionResponse | OldSessionResponse
     ) -> None:
         live.session_id = session_id
         self.options = Options()
         self.options.take(told.config_options or (), told.modes)
+        self._place.told(told.meta or {})
 
     # --- updates -------------------------------------------------------------------------------------------------------------
 

@@ -127,6 +127,9 @@ class AgentProcess:
     def kill(self) -> None:
         self._process.kill()
 
+    def refusal(self) -> str:
+        return ""
+
     async def end(self) -> None:
         """End it: it sees the end of its input, then a signal, then all that it has started is killed."""
         try:

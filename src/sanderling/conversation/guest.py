@@ -1,8 +1,8 @@
 """A guest in a session: what it says goes to the screen and the log, what it asks to the person, and the parts of the session serve it."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -12,12 +12,20 @@ import msgspec
 
 from sanderling.acp import updates
 from sanderling.acp.asking import PermissionRequest, PermissionResponse
+from sanderling.acp.base import EMPTY
 from sanderling.acp.connection import Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import RpcError
-from sanderling.acp.setup import AuthMethod
+from sanderling.acp.setup import (
+    AuthMethod,
+    BooleanOptions,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    FileCapabilities,
+)
 from sanderling.acp_client.calls import WRITING, Call, text_of
 from sanderling.acp_client.link import Link
+from sanderling.acp_client.places import Carrier
 from sanderling.acp_client.provider import GuestProvider
 from sanderling.acp_client.questions import CANCELLED, answered, asked_of, offered, question_of
 from sanderling.acp_client.telling import Telling
@@ -44,6 +52,9 @@ from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
 from sanderling.text import visible_prose
 
+SESSION_CAPABILITIES = ClientSessionCapabilities(
+    config_options=BooleanOptions(boolean=EMPTY), notices=EMPTY, compaction=EMPTY
+)
 MAX_ASKING = 32
 MAX_COMMANDS = 500
 MAX_NOTICE_CHARS = 2000
@@ -77,13 +88,16 @@ class Guest:
             self.service.output_of,
         )
         self.usage = GuestUsage(parts.session, parts.emit, declared.name)
-        self.link = Link(self, parts.tasks.start)
+        self.link = self.make_link()
         self.is_in_turn = False
         self._process: AgentProcess | None = None
         self._asking: set[anyio.CancelScope] = set()
         self._told: set[str] = set()
         self._told_title = ""
         self.session_id = _kept_session(parts)
+
+    def make_link(self) -> Link:
+        return Link(self, self.parts.tasks.start)
 
     # --- its place, as the link knows it -----------------------------------------------------------------------------------
 
@@ -95,8 +109,19 @@ class Guest:
     def cwd(self) -> str:
         return self.parts.session.project
 
-    def start(self) -> AbstractAsyncContextManager[AgentProcess]:
-        return running(self.declared, self.parts.sandbox, self.parts.session.project)
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        return ClientCapabilities(
+            fs=FileCapabilities(read_text_file=True, write_text_file=True),
+            terminal=True,
+            session=SESSION_CAPABILITIES,
+        )
+
+    @asynccontextmanager
+    async def start(self) -> AsyncGenerator[Carrier]:
+        async with running(self.declared, self.parts.sandbox, self.cwd) as process:
+            self._process = process
+            yield process
 
     async def get_ready(self) -> None:
         """Start it ahead of the first prompt, and look at the project."""
@@ -109,11 +134,13 @@ class Guest:
         if self.link.is_ready and self._process and self._process.has_old_login:
             await self.link.ended()
 
-    def begun(self, process: AgentProcess) -> None:
-        self._process = process
-        for text in (process.notice, *process.warnings):
+    def begun(self, carrier: Carrier) -> None:
+        for text in (carrier.notice, *carrier.warnings):
             if text:
                 self._tell_once(text, "warning")
+
+    def told(self, meta: Mapping[str, Any]) -> None:
+        """It is somebody else's: what it says beside the protocol is nothing to us."""
 
     def methods(self) -> Mapping[str, Method]:
         return {"session/request_permission": Method(self._ask), **self.service.methods()}
@@ -251,7 +278,7 @@ class Guest:
         self.telling.start(call)
         options = offered(request.options)
         wanted = asked_of(call)
-        verdict = self._permits.judge(wanted)
+        verdict = self.verdict(wanted)
         if verdict.action != "ask" and call.kind != "switch_mode":
             return self._judged(call, options, verdict)
         question = await question_of(
@@ -260,6 +287,10 @@ class Guest:
         if len(self._asking) >= MAX_ASKING:
             return CANCELLED
         return await self._answer(question, call, options, wanted)
+
+    def verdict(self, wanted: ToolCall) -> Verdict:
+        """The verdict of rules and mode, before the person is asked."""
+        return self._permits.judge(wanted)
 
     def _judged(
         self, call: Call, options: Sequence[AnswerOption], verdict: Verdict
