@@ -11,7 +11,6 @@ import os
 import sys
 from pathlib import Path
 
-import anthropic  # noqa: F401 - once, not in each process
 import anyio
 import msgspec
 
@@ -29,6 +28,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt
 from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.anthropic.sdk import load_sdk
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
 
@@ -103,6 +103,7 @@ async def serve(run: Run) -> None:
 
 
 def main() -> None:
+    load_sdk()  # once, not in each process
     gc.freeze()
     for line in sys.stdin.buffer:
         run = msgspec.json.decode(line, type=Run)

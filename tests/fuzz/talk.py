@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import anthropic
 import anyio
 import httpx2
 import msgspec
@@ -41,6 +40,7 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import Message, Prompt, TextBlock
 from sanderling.providers import ModelLimits, Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.anthropic.sdk import load_sdk
 from sanderling.providers.choice import make_provider
 from sanderling.providers.retries import Backoff
 from sanderling.sandbox.confinement import policy_for
@@ -162,12 +162,12 @@ class AnswerStream(httpx2.AsyncByteStream):
 class InProcessProvider(AnthropicProvider):
     """The real one, whose connections end in this process."""
 
-    def __init__(self, settings: Settings, client: anthropic.AsyncAnthropic) -> None:
+    def __init__(self, settings: Settings, client: Any) -> None:
         super().__init__(settings)
         self.limits = ModelLimits(200_000, 64_000)
         self._in_process = client
 
-    def _make_client(self) -> anthropic.AsyncAnthropic:
+    def _make_client(self) -> Any:
         return self._in_process
 
     async def aclose(self) -> None:
@@ -187,6 +187,9 @@ async def in_process_api(
     if wire is not ANTHROPIC:
         yield api, lambda settings: in_process(settings, api)
         return
+    load_sdk()
+    import anthropic
+
     async with httpx2.AsyncClient(transport=api) as http:
         client = anthropic.AsyncAnthropic(
             api_key="sk-ant-test", base_url="http://api.test", http_client=http, max_retries=0

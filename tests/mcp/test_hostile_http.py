@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import pytest
 
-from mcp import Client
 from sanderling.mcp.callback import waiting_for_browser
 from sanderling.mcp.http import over_http
 from sanderling.mcp.logins import Login
@@ -26,6 +25,8 @@ EVENTS = {"Content-Type": "text/event-stream"}
 
 async def called(server: Hostile) -> str:
     """What becomes of a call."""
+    from mcp import Client  # half a second, for whoever needs it
+
     async with Client(
         over_http(Place(server.url), {}, lambda _: True), mode="legacy", cache=None
     ) as client:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import anyio
 import httpx2
 import msgspec
@@ -183,7 +182,7 @@ class EnabledThinking(httpx2.AsyncHTTPTransport):
 class Claude(AnthropicProvider):
     """The real one, whose requests pass by `EnabledThinking`."""
 
-    def _make_client(self) -> anthropic.AsyncAnthropic:
+    def _make_client(self) -> Any:
         client = httpx2.AsyncClient(transport=EnabledThinking())
         return super()._make_client().with_options(http_client=client)
 

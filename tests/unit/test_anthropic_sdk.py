@@ -4,9 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
-import anthropic
 import pytest
 from tests.conftest import prove
 from tests.loopback import LoopbackServer, Reply, Status, done, message_start, text, tool_use
@@ -153,7 +153,10 @@ def later_version(directory: Path, more: str) -> str:
     """A copy of the SDK whose package says more than the one here."""
     package = directory / "anthropic"
     package.mkdir()
-    installed = Path(anthropic.__file__).parent
+    found = find_spec("anthropic")
+    assert found
+    assert found.origin
+    installed = Path(found.origin).parent
     for entry in installed.iterdir():
         if entry.name not in ("__init__.py", "__pycache__"):
             (package / entry.name).symlink_to(entry)
