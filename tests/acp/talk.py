@@ -194,6 +194,10 @@ class Agent:
         """The updates of these kinds, in order."""
         return [update for update in self.updates if update["sessionUpdate"] in kinds]
 
+    def asked_for(self, method: str) -> list[dict[str, Any]]:
+        """The requests of that method, in order."""
+        return [request for request in self.asked if request["method"] == method]
+
     def text(self, kind: str = "agent_message_chunk") -> str:
         return "".join(update["content"]["text"] for update in self.of(kind))
 

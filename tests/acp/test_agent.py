@@ -531,6 +531,26 @@ def test_a_session_of_neovims_goes_on_here_and_one_that_is_open_does_not(start, 
 
 
 @prove
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+def test_a_session_is_not_opened_in_another_directory_than_its_own(start, home, method):
+    session = Session.open(home.state / "sessions", "20261123-120000-aa", str(home.project))
+    session.keep_state("title", "ours")
+    session.close()
+    other = home.folder / "other"
+    other.mkdir()
+    agent = start("--model", "demo")
+    agent.initialize()
+    old = {"sessionId": session.id, "mcpServers": []}
+    with pytest.raises(AgentError, match=f"begun in {home.project}, not in {other}") as refused:
+        agent.request(method, cwd=str(other), **old)
+    assert refused.value.code == -32602
+    assert agent.updates == []
+    (home.folder / "link").symlink_to(home.project)
+    agent.request(method, cwd=str(home.folder / "link"), **old)
+    assert agent.prompt(session.id, "ping") == "end_turn"
+
+
+@prove
 def test_many_sessions_are_listed_page_by_page(start, home):
     for number in range(60):
         name = f"20261123-120000-{number:02}"

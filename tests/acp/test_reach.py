@@ -1,11 +1,15 @@
 """What a client lends the agent: its editor's text, tool servers, directories, forms."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from sanderling.acp_agent.terminals import unread
 from tests.acp.talk import AgentError, chosen
 from tests.conftest import prove, prove_rest, wait_until
 
@@ -172,3 +176,130 @@ def test_a_server_that_cannot_be_is_told(start):
     with pytest.raises(AgentError) as refused:
         agent.new(mcpServers=[{"name": "", "command": "x", "args": [], "env": []}])
     assert refused.value.code == -32602
+
+
+# --- terminals -----------------------------------------------------------------------------------------------------------
+
+
+class Terminals:
+    """A client's terminals."""
+
+    def __init__(self, agent) -> None:
+        self.made: dict[str, subprocess.Popen] = {}
+        self.files: dict[str, Path] = {}
+        self.asked: list[dict] = []
+        self.released: list[str] = []
+        self._folder = agent.home.folder
+        for name in ("create", "output", "kill", "release"):
+            agent.answers[f"terminal/{name}"] = getattr(self, name)
+
+    def create(self, params):
+        self.asked.append(params)
+        name = f"term-{len(self.made)}"
+        self.files[name] = self._folder / name
+        variables = {pair["name"]: pair["value"] for pair in params["env"]}
+        with self.files[name].open("wb") as out:
+            self.made[name] = subprocess.Popen(
+                [params["command"], *params["args"]],
+                cwd=params["cwd"],
+                env=os.environ | variables,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        return {"terminalId": name}
+
+    def output(self, params):
+        name = params["terminalId"]
+        status = self.made[name].poll()
+        text = self.files[name].read_text()
+        if status is None:
+            return {"output": text, "truncated": False}
+        told = {"exitCode": status} if status >= 0 else {"signal": "SIGKILL"}
+        return {"output": text, "truncated": False, "exitStatus": told}
+
+    def kill(self, params):
+        os.killpg(self.made[params["terminalId"]].pid, signal.SIGKILL)
+        return {}
+
+    def release(self, params):
+        self.released.append(params["terminalId"])
+        return {}
+
+
+def run(command: str, name: str = "t1") -> dict:
+    return {"tool_use": {"id": name, "name": "bash", "input": {"command": command}}}
+
+
+def test_commands_run_in_the_sandbox_though_the_client_offers_terminals(start, home):
+    agent = start("--model", home.script([run("echo $SANDERLING_SANDBOX")], [DONE]))
+    terminals = Terminals(agent)
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize(terminal=True)
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    assert terminals.asked == []
+
+
+def test_commands_run_in_the_clients_terminals_where_the_person_says_so(start, home):
+    home.config.write_text('acp_terminals = "editor"\n')
+    script = home.script(
+        [run("export A=1; mkdir sub; cd sub; echo one; false")], [run("echo $A; pwd", "t2")], [DONE]
+    )
+    agent = start("--model", script)
+    terminals = Terminals(agent)
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize(terminal=True)
+    told = agent.request("session/new", cwd=str(home.project), mcpServers=[])
+    assert told["_meta"]["sanderling"]["sandbox"]["level"] == "off"
+    session = told["sessionId"]
+    assert agent.prompt(session, "go") == "end_turn"
+    assert len(terminals.asked) == len(agent.asked_for("session/request_permission")) == 2
+    contents = [each["content"] for each in agent.of("tool_call_update") if each.get("content")]
+    assert [{"type": "terminal", "terminalId": "term-0"}] in contents
+    assert contents[-1] == [{"type": "terminal", "terminalId": "term-1"}]
+    wait_until(lambda: terminals.released == ["term-0", "term-1"])
+    assert [
+        each["status"]
+        for each in agent.of("tool_call_update")
+        if each.get("status") in ("failed", "completed")
+    ] == ["failed", "completed"]
+    assert agent.finish() == 0
+    log = (home.state / "sessions" / f"{session}.jsonl").read_text()
+    assert f"1\\n{home.project}/sub" in log
+
+
+@prove
+def test_a_command_in_a_clients_terminal_is_killed_when_the_turn_is_stopped(start, home):
+    home.config.write_text('acp_terminals = "editor"\n')
+    agent = start("--model", home.script([run("echo begun; sleep 1000")], [DONE]))
+    terminals = Terminals(agent)
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize(terminal=True)
+    session = agent.new()
+    prompt = agent.begin_prompt(session, "go")
+    wait_until(lambda: terminals.made)
+    agent.notify("session/cancel", sessionId=session)
+    assert agent.end(prompt) == {"stopReason": "cancelled"}
+    assert terminals.made["term-0"].wait(10) == -signal.SIGKILL
+
+
+@prove
+@pytest.mark.parametrize("answer", [None, lambda _: {}, lambda _: {"terminalId": "gone"}])
+def test_a_client_whose_terminals_fail_is_no_end_of_the_turn(start, home, answer):
+    home.config.write_text('acp_terminals = "editor"\n')
+    agent = start("--model", home.script([run("echo a")], [DONE]))
+    agent.answers["session/request_permission"] = chosen("once")
+    if answer:
+        agent.answers["terminal/create"] = answer
+    agent.initialize(terminal=True)
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    assert agent.of("tool_call_update")[-1]["status"] == "failed"
+    agent.messages = []  # the client was not one of the schema's
+
+
+def test_what_is_new_in_an_output_of_which_the_beginning_is_dropped_is_found():
+    assert unread("one two", "one") == " two"
+    long = "x" * 600 + "y"
+    assert unread(long[100:] + "new", long) == "new"
+    assert unread("all new", "") == "all new"

@@ -216,6 +216,13 @@ M.rows = {
     to_host = checks.without_empty,
   },
   {
+    name = 'acp_terminals',
+    default = 'sandbox',
+    choices = { 'sandbox', 'editor' },
+    doc = "where commands of another editor's session run: 'editor' is outside of any sandbox",
+    host = true,
+  },
+  {
     name = 'sandbox.min_level',
     default = 'landlock',
     choices = { 'full', 'full-bwrap', 'namespaces', 'landlock' },

@@ -126,6 +126,7 @@
 ---@field tools sanderling.config.Tools
 ---@field mcp sanderling.config.Mcp
 ---@field agents table<string, table> agents of others (Agent Client Protocol), by name
+---@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run: 'editor' is outside of any sandbox
 ---@field sandbox sanderling.config.Sandbox
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' where the font lacks them
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are

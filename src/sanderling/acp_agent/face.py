@@ -49,6 +49,8 @@ from sanderling.errors import ConfigError, SanderlingError
 from sanderling.session.records import is_session_id
 
 PAGE = 50
+MAX_CURSOR_CHARS = 10
+MAX_OPEN = 100
 CAPABILITIES = AgentCapabilities(
     load_session=True,
     prompt_capabilities=PromptCapabilities(embedded_context=True),
@@ -130,6 +132,8 @@ class AgentFace:
 
     async def _new(self, params: msgspec.Raw) -> Wire:
         asked = decoded(params, NewSessionRequest)
+        if len(self._sessions) >= MAX_OPEN:
+            raise RpcError(INVALID_REQUEST, f"{MAX_OPEN} sessions are open: close one first")
         live = await self._opener().new(asked)
         self._sessions[live.id] = live
         live.announce_soon()
@@ -149,7 +153,7 @@ class AgentFace:
     async def _open_again(self, params: msgspec.Raw, *, is_told: bool) -> Wire:
         asked = decoded(params, OldSessionRequest)
         opener = self._opener()
-        opener.check(asked)
+        await opener.check(asked)
         await self._end(asked.session_id)
         live = await opener.again(asked, is_told=is_told)
         self._sessions[live.id] = live
@@ -170,7 +174,7 @@ class AgentFace:
         from sanderling.session.store import list_sessions
 
         asked = decoded(params, ListSessionsRequest)
-        start = int(asked.cursor) if (asked.cursor or "0").isdecimal() and asked.cursor else 0
+        start = _place_of(asked.cursor)
         directory = self._layers().settings().session_dir
         found = await to_thread.run_sync(
             lambda: list_sessions(directory, asked.cwd or "", "", is_in_editor=True)
@@ -247,6 +251,15 @@ class AgentFace:
         asked = decoded(params, SetConfigOptionRequest)
         options = await self._live(asked.session_id).set_option(asked.config_id, asked.value)
         return SetConfigOptionResponse(config_options=options)
+
+
+def _place_of(cursor: str | None) -> int:
+    """The place in the list that a cursor of ours stands for."""
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < MAX_CURSOR_CHARS):
+        raise invalid(f"{cursor[:20]!r} is no cursor of session/list")
+    return int(cursor)
 
 
 def _translated(

@@ -271,7 +271,7 @@ class LiveSession:
 
     def emit(self, event: Event) -> None:
         """Take an event of the agent's."""
-        if self.options.take(event):
+        if self.options.take(event) and self._agent:  # before, the client is told with the session
             self._tell_options(event)
         match event:
             case SessionOpened(model, title):
@@ -297,6 +297,10 @@ class LiveSession:
                 self._updates.send_all(self._teller.updates(event))
                 self._updates.roll_later()
         self._changed.set()
+
+    def show_terminal(self, line: str, terminal_id: str) -> None:
+        """A command runs in a terminal of the client's."""
+        self._updates.send_all(self._teller.terminal(line, terminal_id))
 
     def _tell_options(self, event: Event) -> None:
         if isinstance(event, ModeChanged):

@@ -11,7 +11,7 @@ from sanderling.acp.errors import invalid
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.text import printable
 
-LINES = re.compile(r"L?(\d+)(?:[:-]L?(\d+))?")
+LINES = re.compile(r"L?(\d{1,9})(?:[:-]L?(\d{1,9}))?")
 
 
 class _Place(NamedTuple):
@@ -49,7 +49,10 @@ def prompt_of(blocks: list[ContentBlock], project: str) -> Prompt:
 
 def _place(uri: str) -> _Place:
     """The file that a URI names, and its first line; what is no file is called as it is."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # it is no URI, and names what it may
+        return _Place(uri)
     if parts.scheme not in {"file", ""}:
         return _Place(uri)
     found = LINES.search(parts.fragment)

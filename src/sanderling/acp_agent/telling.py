@@ -32,6 +32,7 @@ from sanderling.acp.updates import (
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.diffs import first_line, shown_parts
 from sanderling.acp_agent.notices import sentence_of
+from sanderling.commands.shell import first_line as first_line_of
 from sanderling.protocol import events
 from sanderling.protocol.events import Event, TodoItem
 from sanderling.text import fence_around
@@ -74,6 +75,7 @@ class _Call:
         self.path = ""
         self.output = ""
         self.untold = ""  # of the output
+        self.terminal = ""  # of the client's, which shows it by itself
 
 
 class Teller:
@@ -187,6 +189,8 @@ class Teller:
         """Tell what has been put out since this was told last."""
         rolling, self.rolling = self.rolling, set()
         for call_id in sorted(rolling & self._calls.keys()):
+            if self._calls[call_id].terminal:
+                continue
             yield self._rolled(call_id, self._calls[call_id])
 
     def _rolled(self, call_id: str, call: _Call) -> ToolCallUpdate:
@@ -198,7 +202,16 @@ class Teller:
         return ToolCallUpdate(tool_call_id=call_id, content=[_fenced(call.output)])
 
     def _is_shown_as_it_comes(self, call: _Call) -> bool:
-        return call.tool == "bash" and self._client.shows_output
+        return call.tool == "bash" and self._client.shows_output and not call.terminal
+
+    def terminal(self, line: str, terminal_id: str) -> Iterator[SessionUpdate]:
+        """Tell in which terminal of the client's the command `line` runs: the first call of it that has none."""
+        for call_id, call in self._calls.items():
+            if call.title == first_line_of(line) and not call.terminal:
+                call.terminal = terminal_id
+                shown = [shown_terminal(terminal_id)]
+                yield ToolCallUpdate(tool_call_id=call_id, content=shown)
+                return
 
     def asked(self, call_id: str, *, is_open: bool) -> Iterator[SessionUpdate]:
         """Tell that a call waits for an answer, or does no more."""
@@ -212,7 +225,9 @@ class Teller:
         self.rolling.discard(event.id)
         meta: dict[str, Any] | None = None
         content: list[ToolContent] | None = None
-        if self._is_shown_as_it_comes(call):
+        if call.terminal:
+            content = [shown_terminal(call.terminal)]
+        elif self._is_shown_as_it_comes(call):
             said = "\n".join(filter(None, (call.untold, event.detail))).replace("\n", "\r\n")
             meta = {
                 "terminal_output": {"terminal_id": event.id, "data": said},

@@ -14,7 +14,7 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -185,6 +185,14 @@ class ScratchDirectory(msgspec.Struct, frozen=True):
     theirs: str
 
 
+class Elsewhere(Protocol):
+    """Starts what nothing confines in another place than here: `argv`, in which the shell runs `line`."""
+
+    async def __call__(
+        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], line: str
+    ) -> Running: ...
+
+
 class OnlyReads(Protocol):
     def __call__(
         self, name: str, command: str, *, cwd: str, project: str, is_confined: bool
@@ -207,6 +215,7 @@ class Shell:
         self._only_reads = only_reads
         self._project = project
         self._sandbox = sandbox
+        self.elsewhere: Elsewhere | None = None
         self._state = ShellState(project)
         self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are the sandbox's
         bash = next(filter(os.path.exists, BASH), None) or shutil.which("bash")
@@ -277,9 +286,12 @@ class Shell:
             "SANDERLING_COMMAND": command,
         }
         try:
-            process = await ground.spawn(
-                self._argv, cwd="", env=WITHOUT_PROMPTS | variables, grant=grant
-            )
+            env = WITHOUT_PROMPTS | variables
+            if self.elsewhere and not is_confined:
+                where = self._project
+                process = await self.elsewhere(self._argv, cwd=where, env=env, line=command)
+            else:
+                process = await ground.spawn(self._argv, cwd="", env=env, grant=grant)
         except BaseException:
             _remove(path, descriptor)
             raise

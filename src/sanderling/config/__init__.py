@@ -109,6 +109,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: Annotated[
         dict[str, Table], Meta(description="agents of others (Agent Client Protocol), by name")
     ] = {}
+    acp_terminals: Annotated[
+        Literal["sandbox", "editor"],
+        Meta(
+            description="where commands of another editor's session run: 'editor' is outside of any sandbox"
+        ),
+    ] = "sandbox"
     sandbox_min_level: Annotated[Level, Meta(description="below it commands are refused")] = (
         "landlock"
     )

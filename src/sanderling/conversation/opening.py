@@ -33,6 +33,7 @@ from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
+    from sanderling.commands.shell import Elsewhere
     from sanderling.mcp.servers import McpServer
 
 NO_KEY_NOTICE = "There is no API key, so the demo model answers: it replays a script.\n{remedy}"
@@ -49,8 +50,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     `is_shown`: what the session begins or goes on with is emitted while it opens, `has_history` with what was said last; and the
     demo model gets a project of its own. `wrap` has the last word on the provider for a project. `log_dir` is where the log is, if not
     with the other sessions', and `face` what a new one says of where it began. The first request waits `patience_s` at most for the
-    tool servers of which a rule allows something. `agent` is the guest that answers in a new session; one that is resumed knows its
-    own.
+    tool servers of which a rule allows something. With `elsewhere` the sandbox is off, and commands run there. `agent` is the guest
+    that answers in a new session; one that is resumed knows its own.
     """
 
     mode: Mode | None = None
@@ -66,6 +67,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     face: str = ""
     patience_s: float = GRACE_S
     agent: str = ""
+    elsewhere: "Elsewhere | None" = None
 
 
 class Opened(NamedTuple):
@@ -156,6 +158,9 @@ def _begin(
         patience_s=wishes.patience_s,
     )
     resources.callback(parts.workspace.journal.close)
+    if wishes.elsewhere:
+        parts.workspace.shell.elsewhere = wishes.elsewhere
+        parts.sandbox.switch(is_on=False)
     return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
 
 

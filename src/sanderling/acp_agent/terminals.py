@@ -1,0 +1,167 @@
+"""
+The client's terminals, for commands: only where the person's settings say so, for nothing confines what runs there.
+
+A command is the same program as ever, the shell's wrapper round a line, so that the directory and the variables carry over. What it
+puts out is asked for now and then, and read as from a pipe.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sanderling.acp.asking import (
+    CreateTerminalRequest,
+    CreateTerminalResponse,
+    ExitStatus,
+    TerminalOutputResponse,
+    TerminalRequest,
+)
+from sanderling.acp.base import Empty
+from sanderling.acp.connection import Connection
+from sanderling.acp.errors import RpcError
+from sanderling.acp.sessions import Pair
+from sanderling.errors import SandboxError
+from sanderling.sandbox.processes import PipeReader, PipeWriter
+from sanderling.text import printable
+
+LOOK_S = 0.1
+MAX_OUTPUT_BYTES = 4 << 20
+KNOWN_CHARS = 256  # by which the place is found again up to which an output was read
+UNKNOWN_STATUS = 255
+
+
+class ClientProcess:
+    """A command in the terminal `terminal_id` of the client's."""
+
+    def __init__(self, connection: Connection, session_id: str, terminal_id: str) -> None:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        self.has_left_processes = False
+        self.stdout: PipeReader | None = PipeReader(reading)
+        self.returncode: int | None = None
+        self._writer = PipeWriter(writing)
+        self._connection = connection
+        self._terminal = TerminalRequest(session_id=session_id, terminal_id=terminal_id)
+        self._kill = anyio.Event()
+        self._close = anyio.Event()
+        self._ended = anyio.Event()
+
+    async def serve(self) -> None:
+        """Follow the command until it has ended; then, or when nobody wants it any more, let go of the terminal."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._kill_when_asked)
+                tasks.start_soon(self._stop_when_closed, tasks.cancel_scope)
+                await self._follow()
+                tasks.cancel_scope.cancel()
+        except* (RpcError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the client has no such terminal any more, or nobody reads it
+        finally:
+            self.returncode = UNKNOWN_STATUS if self.returncode is None else self.returncode
+            self._writer.close()
+            self._ended.set()
+        try:
+            await self._connection.request("terminal/release", self._terminal, Empty)
+        except RpcError:
+            return
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:  # noqa: ARG002 - the protocol knows one
+        self._kill.set()
+
+    def kill(self) -> None:
+        self._kill.set()
+
+    def close(self) -> None:
+        """Let go of it. A command that still runs is killed."""
+        self._close.set()
+        if self.stdout:
+            self.stdout.close()
+
+    async def _follow(self) -> None:
+        read = ""
+        while self.returncode is None:
+            told = await self._connection.request(
+                "terminal/output", self._terminal, TerminalOutputResponse
+            )
+            new = unread(told.output, read)
+            read = told.output
+            if new:
+                await self._writer.send(printable(new).encode())
+            if told.exit_status:
+                self.returncode = _status_of(told.exit_status)
+            else:
+                await anyio.sleep(LOOK_S)
+
+    async def _kill_when_asked(self) -> None:
+        await self._kill.wait()
+        await self._connection.request("terminal/kill", self._terminal, Empty)
+
+    async def _stop_when_closed(self, scope: anyio.CancelScope) -> None:
+        await self._close.wait()
+        scope.cancel()
+
+
+class ClientTerminals:
+    """Starts commands in the client's terminals. `show` is given each with the line that its shell runs."""
+
+    def __init__(
+        self,
+        session_id: str,
+        connection: Connection,
+        tasks: TaskGroup,
+        show: Callable[[str, str], None],
+    ) -> None:
+        self._session_id = session_id
+        self._connection = connection
+        self._tasks = tasks
+        self._show = show
+
+    async def spawn(
+        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], line: str
+    ) -> ClientProcess:
+        """
+        Start a command.
+
+        Raises:
+            SandboxError: the client does not.
+        """
+        asked = CreateTerminalRequest(
+            session_id=self._session_id,
+            command=argv[0],
+            args=list(argv[1:]),
+            env=[Pair(name=name, value=value) for name, value in env.items()],
+            cwd=cwd,
+            output_byte_limit=MAX_OUTPUT_BYTES,
+        )
+        try:
+            told = await self._connection.request("terminal/create", asked, CreateTerminalResponse)
+        except RpcError as error:
+            raise SandboxError(f"the editor gives it no terminal: {error}") from error
+        process = ClientProcess(self._connection, self._session_id, told.terminal_id)
+        self._tasks.start_soon(process.serve)
+        self._show(line, told.terminal_id)
+        return process
+
+
+def unread(output: str, read: str) -> str:
+    """The rest of `output` that is new, of which the beginning may have been dropped since it was `read`."""
+    if output.startswith(read):
+        return output[len(read) :]
+    known = read[-KNOWN_CHARS:]
+    before, found, new = output.rpartition(known)
+    return new if found or before else output
+
+
+def _status_of(told: ExitStatus) -> int:
+    if told.exit_code is not None:
+        return told.exit_code
+    name = told.signal or ""
+    number = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)
+    return -number if isinstance(number, signal.Signals) else UNKNOWN_STATUS
