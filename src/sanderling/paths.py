@@ -1,7 +1,6 @@
 """Our own files: read without waiting for what else may stand in their place, and written whole; and where paths lead."""
 
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -88,6 +87,8 @@ def real_path(path: str) -> str:
 
 def state_directory(root: str, project: str) -> str:
     """The directory below `root` that belongs to `project`: a part to recognise, and a part that is its own."""
+    import hashlib  # OpenSSL, of which the supervisor needs nothing
+
     real = os.path.realpath(project)
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(real).name)[:40]

@@ -4,8 +4,8 @@ import errno
 import os
 import stat
 import zlib
+from _blake2 import blake2b  # hashlib would load OpenSSL: a seventh of the start
 from collections.abc import Sequence
-from hashlib import blake2b
 from threading import Lock
 
 from sanderling.sandbox.inside.reading import OPENED, take
