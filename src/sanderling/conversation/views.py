@@ -80,7 +80,11 @@ class Views:
             SanderlingError: it has no answer.
         """
         match request:
-            case ListModels() | TestProvider() | ShowUsage() | ShowSettings():
+            case ListModels(_, scope):
+                from sanderling.conversation import choosing  # apart: this is asked for often
+
+                return await choosing.models(self._parts, scope)
+            case TestProvider() | ShowUsage() | ShowSettings():
                 from sanderling.conversation import reports  # with what only they need
 
                 return await reports.answer(self._parts, request)

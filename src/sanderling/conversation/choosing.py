@@ -1,0 +1,39 @@
+"""Models that can be chosen in a conversation: those that were listed, and what is known of providers that have listed nothing."""
+
+from typing import Literal
+
+from anyio import to_thread
+
+from sanderling.conversation.parts import Parts
+from sanderling.errors import ProviderError
+from sanderling.models.known import split
+from sanderling.protocol.requests import Models
+from sanderling.providers.listing import Listing, known_models, listed_models
+
+
+async def models(parts: Parts, scope: Literal["known", "own", "all"]) -> Models:
+    """The models that are known; with "own" those that the provider lists, and with "all" those of all providers, too."""
+    settings, known = parts.settings, parts.calls.models
+    names_known = await to_thread.run_sync(known_models, settings, known)
+    listing = Listing()
+    if scope == "all":
+        listing = await listed_models(settings)
+    elif scope == "own":
+        listing = await _own_models(parts)
+    told = {split(name)[0] for name in listing.models}
+    rest = (
+        name
+        for name in names_known
+        if split(name)[0] not in told and (scope == "known" or not name.endswith(":"))
+    )
+    names = tuple(dict.fromkeys((*listing.models, *rest, parts.provider.model)))
+    notes = {name: note for name in names if (note := known.of(name).note)}
+    return Models(names, notes, tuple(listing.problems))
+
+
+async def _own_models(parts: Parts) -> Listing:
+    try:
+        await parts.provider.prepare()
+        return Listing([*await parts.provider.list_models()])
+    except ProviderError as error:
+        return Listing([], [f"{error.message} {error.remedy}".rstrip()])
