@@ -25,7 +25,6 @@ from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.permissions.approvals import Approvals
-from sanderling.permissions.decide import only_reads_with
 from sanderling.permissions.gate import Gate
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import RuleStore
@@ -50,7 +49,6 @@ from sanderling.session.log import changes_dir
 from sanderling.session.records import is_session_id
 from sanderling.session.session import Session
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
-from sanderling.tools.code.servers import LanguageServers
 from sanderling.tools.editor import Editor
 from sanderling.tools.seen import Seen
 from sanderling.tools.todo_list import TodoList
@@ -181,7 +179,7 @@ class Parts:
         self, policy: SandboxPolicy, editor: Editor | None, code: LanguageServers | None
     ) -> Workspace:
         sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
-        shell = Shell(policy.project, sandbox, only_reads_with)
+        shell = Shell(policy.project, sandbox, _only_reads_with)
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
         seen = Seen(disk=sandbox.ground.disk)
@@ -282,3 +280,9 @@ class Parts:
         will_be_told = isinstance(event, Denial) and self.workspace.jobs.denied(event)
         if self.commands.are_running or not will_be_told:
             self.emit(shown_event(event))
+
+
+def _only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
+    from sanderling.permissions.decide import only_reads_with  # with tables of programs
+
+    return only_reads_with(name, command, cwd=cwd, project=project, is_confined=is_confined)

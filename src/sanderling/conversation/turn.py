@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 
 import anyio
 from anyio import to_thread
@@ -12,7 +13,6 @@ from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
 from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses
 from sanderling.errors import ProviderError
-from sanderling.permissions.shell import grammar
 from sanderling.protocol.events import ErrorOccurred, PromptSteered, TitleChanged, TurnStarted
 from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock, ToolResult
 from sanderling.session.history import NOT_RUN
@@ -171,8 +171,8 @@ class Turn:
                 await parts.provider.prepare()
             with anyio.move_on_after(READY_AFTER_S if self._is_eager else None):
                 await parts.calls.tool_use_begun.wait()
+        tasks.start_soon(partial(to_thread.run_sync, parts.gate.get_ready, abandon_on_cancel=True))
         await parts.sandbox.get_ready()
         parts.servers.begin()
-        await to_thread.run_sync(grammar.parse, "", abandon_on_cancel=True)  # loads it
         await parts.calls.tool_use_begun.wait()  # a turn without one does not use the sandbox
         await parts.workspace.changes.get_ready(parts.sandbox)

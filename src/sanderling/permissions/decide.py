@@ -15,6 +15,7 @@ from sanderling.permissions.allowing import covers, uncovered
 from sanderling.permissions.forbidding import forbids
 from sanderling.permissions.only_reading import is_read_only
 from sanderling.permissions.rules import Action, Rule, concerns
+from sanderling.permissions.shell.grammar import parse
 from sanderling.permissions.use import Use
 from sanderling.protocol.modes import Mode
 from sanderling.sandbox.ground import LOCAL_DISK, Disk
@@ -166,6 +167,11 @@ def exports_told(exported: Sequence[str]) -> str:
     if not is_told_whole(exported):
         told = f"{told[:MAX_TOLD_CHARS]} … ({len(told):,} characters)"
     return f"An earlier command has set {told}, which can change what runs." if told else ""
+
+
+def get_ready() -> None:
+    """Load the shell's grammar, ahead of the first command."""
+    parse("")
 
 
 def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:

@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Literal
 
@@ -11,7 +11,6 @@ from sanderling.permissions.rules import Rule, concerns
 from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
 from sanderling.permissions.shell.programs import core_words, runner_length, runs_more, runs_unseen
 from sanderling.permissions.use import Use
-from sanderling.sandbox.ground import Disk
 from sanderling.sandbox.names import folded
 
 Verdict = Literal["no", "maybe", "yes"]
@@ -30,21 +29,6 @@ def forbids(rule: Rule, use: Use) -> Verdict:
     if rule.host:
         return "yes" if is_host(rule.host, use.effect.host, any_port=True) else "no"
     return "yes"
-
-
-def unguarded(rules: Sequence[Rule], project: str, disk: Disk) -> Callable[[str], bool] | None:
-    """A test for paths, true where no rule forbids to read them, or asks about that; None if there is no such rule."""
-    roots = (project, disk.real_path(project))
-    guards = [
-        path_pattern(rule.path, roots, disk, is_anywhere=True, is_folded=True)
-        for rule in rules
-        if rule.action != "allow" and rule.path and rule.tool in ("read", "*")
-    ]
-    if not guards:
-        return None
-    return lambda path: (
-        not any(guard(name) for name in (path, disk.real_path(path)) for guard in guards)
-    )
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict:

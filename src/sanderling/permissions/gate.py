@@ -2,17 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import msgspec
 
 from sanderling.errors import ConfigError, ToolError
 from sanderling.permissions.approvals import Approvals
-from sanderling.permissions.decide import Decision, decide, exports_told, is_told_whole
-from sanderling.permissions.forbidding import unguarded
+from sanderling.permissions.guarding import unguarded
 from sanderling.permissions.offers import Offers
-from sanderling.permissions.proposing import propose, propose_wider
 from sanderling.permissions.rules import Rule, is_for_any_server, may_allow, rule_from_text
 from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval
@@ -26,6 +24,9 @@ from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import OverlapError, Preview
 from sanderling.tools.reviewed import Accepted
 from sanderling.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sanderling.permissions.decide import Decision  # with tables that only a tool use needs
 
 DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
 KEPT = "The person keeps their own unsaved text."
@@ -126,6 +127,12 @@ class Gate:
         self.mode = msgspec.convert(mode, Mode)
         self._workspace.sandbox.set_mode("ro" if self.mode == "plan" else "rw")
 
+    def get_ready(self) -> None:
+        """Load what judges a use, ahead of the first one. Blocks."""
+        from sanderling.permissions import decide
+
+        decide.get_ready()
+
     def may_read(self) -> Callable[[str], bool] | None:
         """Say of a path whether no rule keeps it from the model; None: none keeps any."""
         rules = (*self._own_rules, *self._store.load().rules)
@@ -140,6 +147,8 @@ class Gate:
             ForbiddenError: a rule or the mode says no.
             ToolError: it could not be done anyway.
         """
+        from sanderling.permissions.decide import exports_told, is_told_whole
+
         workspace, effect = self._workspace, request.effect
         conditions = Conditions(self.mode, not request.ground.is_confined)
         stored = self._store.load()
@@ -174,14 +183,16 @@ class Gate:
             self._on_allowed()
         return permit
 
-    def judge(self, effect: Effect, *, is_confined: bool) -> Decision:
+    def judge(self, effect: Effect, *, is_confined: bool) -> "Decision":
         """Decide by rules and mode alone; "ask": it would be the person's. Nothing is let into the sandbox for it."""
         conditions = Conditions(self.mode, not is_confined)
         session = self._session_rules[conditions]
         rules = (*self._own_rules, *self._store.load().rules, *session)
         return self._decide(effect, rules, is_confined=is_confined)
 
-    def _decide(self, effect: Effect, rules: Sequence[Rule], *, is_confined: bool) -> Decision:
+    def _decide(self, effect: Effect, rules: Sequence[Rule], *, is_confined: bool) -> "Decision":
+        from sanderling.permissions.decide import decide
+
         workspace = self._workspace
         return decide(
             effect,
@@ -248,6 +259,8 @@ class Gate:
     def _with_choices(
         self, question: ApprovalRequested, effect: Effect, reason: str
     ) -> ApprovalRequested:
+        from sanderling.permissions.proposing import propose, propose_wider
+
         rule = propose(effect, project=self._workspace.project)
         wider = propose_wider(effect)
         return msgspec.structs.replace(
@@ -274,6 +287,8 @@ class Gate:
     def _follow(
         self, answer: AnswerApproval, conditions: Conditions, effect: Effect, grant: Grant
     ) -> None:
+        from sanderling.permissions.proposing import propose
+
         match answer.answer:
             case "once" | "again":
                 pass

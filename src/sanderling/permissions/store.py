@@ -17,8 +17,7 @@ import msgspec
 
 from sanderling.errors import ConfigError
 from sanderling.paths import is_within, open_plain, replacing, stamp_of, state_directory
-from sanderling.permissions.decide import applies
-from sanderling.permissions.rules import KIND_OF_TOOL, Rule, is_for_any_server
+from sanderling.permissions.rules import KIND_OF_TOOL, Examples, Rule, is_for_any_server
 from sanderling.tools.effects import Effect
 
 VERSION = 1
@@ -59,6 +58,10 @@ def load_rule(table: object, number: int, project: str) -> Rule:
 
 def wrong_example(rule: Rule, project: str) -> str:
     """The sentence about the first example that the rule does not do as it says; "" if all are right."""
+    if rule.examples == Examples():
+        return ""
+    from sanderling.permissions.decide import applies
+
     for examples, is_match, words in (
         (rule.examples.matches, True, "does not match"),
         (rule.examples.does_not_match, False, "matches"),

@@ -1,0 +1,22 @@
+"""Guarding: the files that rules keep from the model, wherever it would come upon them."""
+
+from collections.abc import Callable, Sequence
+
+from sanderling.permissions.patterns import path_pattern
+from sanderling.permissions.rules import Rule
+from sanderling.sandbox.ground import Disk
+
+
+def unguarded(rules: Sequence[Rule], project: str, disk: Disk) -> Callable[[str], bool] | None:
+    """A test for paths, true where no rule forbids to read them, or asks about that; None if there is no such rule."""
+    roots = (project, disk.real_path(project))
+    guards = [
+        path_pattern(rule.path, roots, disk, is_anywhere=True, is_folded=True)
+        for rule in rules
+        if rule.action != "allow" and rule.path and rule.tool in ("read", "*")
+    ]
+    if not guards:
+        return None
+    return lambda path: (
+        not any(guard(name) for name in (path, disk.real_path(path)) for guard in guards)
+    )
