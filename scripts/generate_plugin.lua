@@ -60,20 +60,28 @@ end
 ---@param callback? fun()
 local function map(modes, name, desc, rhs, callback)
   local opts = { noremap = true, desc = 'Agent: ' .. desc, callback = callback }
+  local lhs = ('<Plug>(Agent%s)'):format(name)
   for mode in modes:gmatch('.') do
-    vim.api.nvim_set_keymap(mode, ('<Plug>(Agent%s)'):format(name), rhs, opts)
+    vim.api.nvim_set_keymap(mode, lhs, rhs, opts)
   end
+end
+
+--- The verb of a command, which only its use asks for.
+---@param name string
+---@return string
+local function verb_of(name)
+  return (name:gsub('(%l)(%u)', '%1_%2'):lower())
 end
 
 --- A verb as a command and a <Plug> map. As with Vim's own, `|` ends a command, if that takes no text.
 ---@param name string
 ---@param opts table
 local function command(name, opts)
-  local verb, full = name:gsub('(%l)(%u)', '%1_%2'):lower(), 'Agent' .. name
+  local full = 'Agent' .. name
   local needs_text = opts.nargs == '+'
   if opts.operator and not is_too_old then
     map(opts.plug, name, opts.desc, '', function()
-      call(full, 'operate', verb)
+      call(full, 'operate', verb_of(name))
     end)
   elseif not is_too_old then
     local rhs = needs_text and (':%s '):format(full) or ('<Cmd>%s<CR>'):format(full)
@@ -83,11 +91,11 @@ local function command(name, opts)
   opts.bar = opts.bar or not opts.nargs
   opts.complete = opts.complete == true
       and function(...)
-        return require('sanderling.verbs').complete(verb, ...)
+        return require('sanderling.verbs').complete(verb_of(name), ...)
       end
     or opts.complete
   create_command(full, function(cmd)
-    call(full, 'run', verb, cmd)
+    call(full, 'run', verb_of(name), cmd)
   end, opts)
 end
 
