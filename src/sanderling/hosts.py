@@ -5,12 +5,12 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 
-_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+_NAME = rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*"
 
 # What getaddrinfo may take for an address: 2130706433, 127.1, 0x7f.0.0.1.
-_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
+_NUMERIC = r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)"
 
-_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
+_AUTHORITY = r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?"
 
 _IPV6_UNICAST = IPv6Network("2000::/3")
 
@@ -44,7 +44,7 @@ def canonical_host(host: str) -> str:
         name = encoded.decode()
     if is_address(name):
         return str(IPv4Address(name))
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise ValueError(host)
     return name
 
@@ -73,7 +73,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(host: str) -> bool:
-    return ":" in host or _NUMERIC.fullmatch(host) is not None
+    return ":" in host or re.fullmatch(_NUMERIC, host) is not None
 
 
 def split_authority(text: str) -> tuple[str, int | None]:
@@ -83,7 +83,7 @@ def split_authority(text: str) -> tuple[str, int | None]:
     Raises:
         ValueError: it is none.
     """
-    match = _AUTHORITY.fullmatch(text)
+    match = re.fullmatch(_AUTHORITY, text)
     if not match:
         raise ValueError(text)
     host, port = match.groups()

@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 from sanderling.errors import SandboxError
 from sanderling.hosts import is_public
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.environment import proxy_environment
 from sanderling.sandbox.network import denied
 from sanderling.sandbox.network import proxy as serving
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.names import answer_names
-from sanderling.sandbox.network.proxy import proxy_environment, serve_proxy
+from sanderling.sandbox.network.proxy import serve_proxy
 from tests.conftest import examples, prove
 
 DEADLINE_S = 10.0

@@ -31,15 +31,12 @@ from sanderling.tools.inside import fetcher
 from sanderling.tools.inside.fetcher import (
     MAX_BODY_BYTES,
     NETWORKS,
-    Fetch,
-    Moved,
     Network,
-    WebPage,
     fetch,
     is_public,
-    parse_url,
 )
 from sanderling.tools.inside.page import MAX_PAGE_BYTES, page_at
+from sanderling.tools.inside.web import Fetch, Moved, WebPage, parse_url
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.web_fetch import NetworkDeniedError, WebFetchInput, web_fetch
 

@@ -11,7 +11,7 @@ from sanderling.acp.errors import invalid
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.text import printable
 
-LINES = re.compile(r"L?(\d{1,9})(?:[:-]L?(\d{1,9}))?")
+LINES = r"L?(\d{1,9})(?:[:-]L?(\d{1,9}))?"
 
 
 class _Place(NamedTuple):
@@ -55,7 +55,7 @@ def _place(uri: str) -> _Place:
         return _Place(uri)
     if parts.scheme not in {"file", ""}:
         return _Place(uri)
-    found = LINES.search(parts.fragment)
+    found = re.search(LINES, parts.fragment)
     return _Place(unquote(parts.path), int(found[1]) if found else 1)
 
 

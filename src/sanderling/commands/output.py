@@ -25,18 +25,18 @@ FLOOD_BYTES, FLOOD_PAUSE_S = 1 << 20, 0.004
 MAX_FILE_BYTES = 100_000_000
 MAX_HELD_CHARS = 16 * 1024
 
-_ESCAPE = re.compile(
+_ESCAPE = (
     r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
     r"|[\]P^_X][^\x07\x1b]*+(?:\x07|\x1b\\)"  # strings: titles, links
     r"|[ -/]*+[0-~])"
 )
-_TOO_LONG = re.compile(rf"^(.{{{MAX_SCREEN_LINE_CHARS}}}).+$", re.MULTILINE)
-_CUT_CHARACTER = re.compile(rb"[\x80-\xbf]{0,3}")  # what its first byte was cut from
+_TOO_LONG = rf"(?m)^(.{{{MAX_SCREEN_LINE_CHARS}}}).+$"
+_CUT_CHARACTER = rb"[\x80-\xbf]{0,3}"  # what its first byte was cut from
 
 
 def clean(text: str) -> str:
     """`text` as a person would see it at the end: no escape sequences, of a progress line its last state."""
-    lines = _ESCAPE.sub("", text).split("\n")
+    lines = re.sub(_ESCAPE, "", text).split("\n")
     return printable(CONTROL.sub("", "\n".join(map(_last_state, lines))))
 
 
@@ -97,7 +97,7 @@ class ScreenText:
         line = self._continued(line)
         if newline:
             self._line_chars = len(rest) - rest.rfind("\n") - 1
-            rest = _TOO_LONG.sub(rf"\1{CUT_LINE}", rest)
+            rest = re.sub(_TOO_LONG, rf"\1{CUT_LINE}", rest)
         return line + newline + rest
 
     def _continued(self, piece: str) -> str:
@@ -340,7 +340,7 @@ def _fitting_tail(data: bytes) -> bytes:
 
 
 def _end_of_cut_character(data: bytes) -> int:
-    found = _CUT_CHARACTER.match(data)
+    found = re.match(_CUT_CHARACTER, data)
     return found.end() if found else 0
 
 

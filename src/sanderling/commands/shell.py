@@ -23,9 +23,8 @@ import msgspec
 
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.environment import environment
+from sanderling.sandbox.environment import environment, proxy_environment
 from sanderling.sandbox.ground import Running
-from sanderling.sandbox.network.proxy import proxy_environment
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
 from sanderling.text import is_seen
 
@@ -66,7 +65,7 @@ NOT_KEPT = frozenset(
 """What belongs to the sandbox or to each shell anew."""
 
 _PRIVATE = "_sanderling_"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 
 # On one line, so that the shell counts the lines of the command from 1, as its author does. The command comes in a variable: as an
 # argument it would be found, and ended, by its own `pkill -f`.
@@ -423,7 +422,9 @@ def _size(name: str, value: str | None) -> int:
 
 
 def _is_kept(name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and name not in NOT_KEPT and not name.startswith(_PRIVATE)
+    return (
+        bool(re.fullmatch(_NAME, name)) and name not in NOT_KEPT and not name.startswith(_PRIVATE)
+    )
 
 
 def _is_text(value: str | None) -> bool:

@@ -14,17 +14,17 @@ _SPECIAL_VARIABLES = name_set(
     "path cdpath fpath manpath mailpath histchars prompt psvar status argv"
 )
 
-_HARMLESS_VARIABLE = re.compile(
+_HARMLESS_VARIABLE = (
     r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|PYTHONUNBUFFERED"
     r"|PYTHONDONTWRITEBYTECODE|RUST_BACKTRACE|CARGO_TERM_COLOR|(NODE|RAILS|RACK|APP|FLASK)_ENV|DEBUG|VERBOSE|PORT|LOG_LEVEL"
 )
 
-_HARMLESS_VALUE = re.compile(r"[\w.,@+-]{0,64}", re.ASCII)
+_HARMLESS_VALUE = r"(?a)[\w.,@+-]{0,64}"
 
 
 def is_harmless_setting(name: str, value: str) -> bool:
     """True if a variable of this value changes at most how programs print, or which of their own settings they use."""
-    return bool(_HARMLESS_VARIABLE.fullmatch(name) and _HARMLESS_VALUE.fullmatch(value))
+    return bool(re.fullmatch(_HARMLESS_VARIABLE, name) and re.fullmatch(_HARMLESS_VALUE, value))
 
 
 def is_decisive(name: str, value: str | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from sanderling.config import KeyPath, dotted
 from sanderling.errors import ConfigError
 
-_REFERENCE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|(\{))", re.ASCII)
+_REFERENCE = r"(?a)\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|(\{))"
 
 _SECRETS = (
     (("providers",), ("api_key", "headers")),
@@ -36,17 +36,17 @@ def expand(text: str, environment: Mapping[str, str] = os.environ) -> str:
             raise ConfigError(f"the variable {name} is not set")
         return environment[name]
 
-    return _REFERENCE.sub(value, text) if "$" in text else text
+    return re.sub(_REFERENCE, value, text) if "$" in text else text
 
 
 def variables_in(text: str) -> set[str]:
     """The names of the variables that `text` refers to."""
-    return {found[2] or found[3] for found in _REFERENCE.finditer(text) if found[2] or found[3]}
+    return {found[2] or found[3] for found in re.finditer(_REFERENCE, text) if found[2] or found[3]}
 
 
 def is_reference(text: str) -> bool:
     """Say whether `text` is the name of a variable and nothing else: what tells no secret."""
-    found = _REFERENCE.fullmatch(text)
+    found = re.fullmatch(_REFERENCE, text)
     return found is not None and bool(found[2] or found[3])
 
 

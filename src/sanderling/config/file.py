@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
@@ -109,6 +108,8 @@ def parse(
     origin: str, text: str, environment: Mapping[str, str] | None = os.environ
 ) -> tuple[Layer, list[Mistake]]:
     """The text of a file as a layer, and all that is wrong in it. Without an `environment` nothing is expanded."""
+    import tomllib  # for whoever has such a file
+
     try:
         options = tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ words. The log and the screen keep all of it.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -38,10 +38,9 @@ MAX_REFUSAL_CHARS = 500
 BYTES_PER_TOKEN = 4
 IMAGE_TOKENS = 1_600  # the API scales larger ones down to this
 
-_REFUSAL = re.compile(
-    r"\W*(?:(?:I['\u2019]m |I am )?sorry|I apologi[sz]e|I can(?:['\u2019]t|not| not)|I won['\u2019]t"
-    r"|I(?:['\u2019]m| am) (?:not able|unable))\b",
-    re.IGNORECASE,
+_REFUSAL = (
+    r"(?i)\W*(?:(?:I['\u2019]m |I am )?sorry|I apologi[sz]e|I can(?:['\u2019]t|not| not)|I won['\u2019]t"
+    r"|I(?:['\u2019]m| am) (?:not able|unable))\b"
 )
 
 SUMMARY_FRAME = """\
@@ -167,11 +166,7 @@ def _size(result: ToolResult) -> str:
 
 def summary_prompt(focus: str = "") -> Message:
     """The message that asks the model for a summary, after all that was said. `focus` is what matters to the person, in their words."""
-    text = (
-        files("sanderling.conversation")
-        .joinpath("compaction_prompt.md")
-        .read_text(encoding="utf-8")
-    )
+    text = Path(__file__).with_name("compaction_prompt.md").read_text(encoding="utf-8")
     if focus.strip():
         text += f"\nThe person asks you to keep above all: {focus.strip()}\n"
     return Message("user", (TextBlock(text),))
@@ -190,7 +185,7 @@ def newer_half(history: Sequence[Message], start: int) -> int:
 def problem_of(summary: str, stop_reason: StopReason = "end_turn") -> str:
     """The reason why a summary cannot stand for the conversation, in words; empty if it can."""
     text = summary.strip()
-    if stop_reason == "refusal" or (len(text) < MAX_REFUSAL_CHARS and _REFUSAL.match(text)):
+    if stop_reason == "refusal" or (len(text) < MAX_REFUSAL_CHARS and re.match(_REFUSAL, text)):
         return "the model refused to write one"
     if stop_reason in {"max_tokens", "context_full"}:
         return "it was cut off at the model's limit"

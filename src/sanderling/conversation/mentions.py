@@ -8,10 +8,10 @@ from sanderling.errors import ConfigError
 from sanderling.protocol.messages import Prompt, Selection
 
 # The files that a difference is about, and those of a list of places.
-_IN_DIFFERENCE = re.compile(
-    r'^(?:---|\+\+\+|rename from|rename to|copy from|diff --git) "?(?:[ab]/)?(.+?)"?$', re.MULTILINE
+_IN_DIFFERENCE = (
+    r'(?m)^(?:---|\+\+\+|rename from|rename to|copy from|diff --git) "?(?:[ab]/)?(.+?)"?$'
 )
-_IN_LIST = re.compile(r"^(.+?):\d+", re.MULTILINE)
+_IN_LIST = r"(?m)^(.+?):\d+"
 
 
 def check_mentions(prompt: Prompt, project: str, may_read: Callable[[str], bool] | None) -> None:
@@ -37,9 +37,9 @@ def _paths(selection: Selection) -> Iterator[str]:
     if not selection.origin:
         return
     if selection.path in ("@diff", "@staged"):
-        for found in _IN_DIFFERENCE.finditer(selection.text):
+        for found in re.finditer(_IN_DIFFERENCE, selection.text):
             yield from found[1].split(" b/") if found[0].startswith("diff --git") else (found[1],)
     elif selection.path.startswith("@"):
-        yield from (found[1] for found in _IN_LIST.finditer(selection.text))
+        yield from (found[1] for found in re.finditer(_IN_LIST, selection.text))
     else:
         yield selection.path

@@ -1,6 +1,5 @@
 """Opening a conversation: settings, project, provider, policy, rules and session come together here, for every face."""
 
-import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -24,17 +23,16 @@ from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
-from sanderling.providers.scripted import copy_sample
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
 from sanderling.tools.catalog import check_disabled
-from sanderling.tools.code.servers import LanguageServers
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
     from sanderling.commands.shell import Elsewhere
     from sanderling.mcp.servers import McpServer
+    from sanderling.tools.code.servers import LanguageServers
 
 NO_KEY_NOTICE = "There is no API key, so the demo model answers: it replays a script.\n{remedy}"
 
@@ -58,7 +56,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     network: NetworkMode = "off"
     rules: tuple[Rule, ...] = ()
     editor: Editor | None = None
-    code: LanguageServers | None = None
+    code: "LanguageServers | None" = None
     is_eager: bool = True
     is_shown: bool = False
     has_history: bool = False
@@ -139,8 +137,9 @@ def _begin(
     # Where nobody looks, the demo model must not pass for an answer.
     fallback = "demo" if wishes.is_shown else DEFAULT
     if wishes.is_shown and choose(settings) == "demo":
-        sample = copy_sample()
-        resources.callback(shutil.rmtree, Path(sample).parent, ignore_errors=True)
+        from sanderling.providers.scripted import copy_sample
+
+        sample = copy_sample(resources)
         policy = policy._replace(write_paths=(*policy.write_paths, sample))
     provider = wishes.wrap(make_provider(settings, sample, fallback=fallback), session.project)
     resources.push_async_callback(provider.aclose)

@@ -57,6 +57,7 @@ from sanderling.tools.workspace import Workspace
 if TYPE_CHECKING:
     from sanderling.mcp.servers import McpServer
     from sanderling.mcp.tool_servers import Surroundings, ToolServers
+    from sanderling.tools.code.servers import LanguageServers
 
 
 class Parts:
@@ -73,7 +74,7 @@ class Parts:
         project: Project | None = None,
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
-        code: LanguageServers | None = None,
+        code: "LanguageServers | None" = None,
         sources: Sequence[ToolSource] = (OwnTools(),),
         servers: "Mapping[str, McpServer] | None" = None,
         patience_s: float = GRACE_S,
@@ -176,7 +177,7 @@ class Parts:
         )
 
     def _make_workspace(
-        self, policy: SandboxPolicy, editor: Editor | None, code: LanguageServers | None
+        self, policy: SandboxPolicy, editor: Editor | None, code: "LanguageServers | None"
     ) -> Workspace:
         sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
         shell = Shell(policy.project, sandbox, _only_reads_with)

@@ -1,7 +1,7 @@
 """The system prompt, and a person's words as the model is shown them."""
 
 from collections.abc import Sequence
-from importlib.resources import files
+from pathlib import Path
 
 from sanderling.project.trust.reading import visible_name
 from sanderling.protocol.messages import CommandRecord, Message, Prompt, Selection, TextBlock
@@ -10,7 +10,7 @@ from sanderling.text import fence_around
 
 def system_prompt() -> str:
     """The system prompt, the same bytes for every request of every session, or the API's cache of the prefix would be lost."""
-    return files("sanderling.conversation").joinpath("system_prompt.md").read_text(encoding="utf-8")
+    return Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8")
 
 
 def prompt_message(

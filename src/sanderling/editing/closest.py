@@ -20,8 +20,8 @@ MAX_WORD_LINES = 200
 MAX_WORD_CHARS = 1000
 MIN_LIKENESS = 0.25
 
-_WORD = re.compile(r"\w{4,}+")
-_SHORT_WORD = re.compile(r"\w\w++")
+_WORD = r"\w{4,}+"
+_SHORT_WORD = r"\w\w++"
 _LOOKALIKES = {
     "'": "‘’‚‛ʼ′",  # noqa: RUF001 - the point of them
     '"': "“”„‟″",
@@ -29,7 +29,7 @@ _LOOKALIKES = {
     "...": "…",
 }
 _BLANKS = " \t\u00a0\u2002\u2003\u2009\u200a\u200b\u202f\u3000\ufeff"
-_NUMBERED = re.compile(r" *+\d++ *+[\t│]")
+_NUMBERED = r" *+\d++ *+[\t│]"
 
 
 class NotFoundError(ToolError):
@@ -77,9 +77,9 @@ def _excerpt(draft: Draft, place: int, wanted: list[str]) -> tuple[list[str], st
 def _without_numbers(old: str) -> str:
     """`old` without the line numbers that its lines begin with; empty if they do not."""
     lines = old.split("\n")
-    if not all(_NUMBERED.match(line) for line in lines if line.strip()):
+    if not all(re.match(_NUMBERED, line) for line in lines if line.strip()):
         return ""
-    return "\n".join(_NUMBERED.sub("", line, count=1) for line in lines)
+    return "\n".join(re.sub(_NUMBERED, "", line, count=1) for line in lines)
 
 
 def _plain(text: str) -> str:
@@ -148,7 +148,7 @@ def _keys(old: str, folded: str) -> dict[str, int]:
     words = {
         word.casefold(): at
         for at, line in reversed([*enumerate(old.split("\n")[:MAX_WORD_LINES])])
-        for word in _WORD.findall(line[:MAX_WORD_CHARS])
+        for word in re.findall(_WORD, line[:MAX_WORD_CHARS])
     }
     longest = sorted(lines, key=len)[-MAX_KEYS:]
     thirds = {
@@ -243,7 +243,9 @@ def _visible(line: str, like: str) -> str:
     begin = 0
     if len(line) > MAX_SHOWN_CHARS:  # the part in which it is like the other
         words = [
-            word for word in _SHORT_WORD.findall(like[:MAX_SHOWN_CHARS])[:MAX_KEYS] if word in line
+            word
+            for word in re.findall(_SHORT_WORD, like[:MAX_SHOWN_CHARS])[:MAX_KEYS]
+            if word in line
         ]
         word = min(words, key=line.count, default="")
         begin = max(0, line.find(word) - max(like.find(word), 0) - 20)

@@ -42,9 +42,9 @@ _ERRORS = {
     "utf-32-le": "surrogatepass",
     "utf-32-be": "surrogatepass",
 }
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_NOT_LATIN_1 = re.compile(rb"[\x80-\x9f]")  # there it has control characters, Windows-1252 has “€”
-_NOT_WINDOWS_1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+_SURROGATE = "[\ud800-\udfff]"
+_NOT_LATIN_1 = rb"[\x80-\x9f]"  # there it has control characters, Windows-1252 has “€”
+_NOT_WINDOWS_1252 = rb"[\x81\x8d\x8f\x90\x9d]"
 
 _SAMPLE_CHARS = 8192
 _MAX_CONTROL_SHARE = 0.3
@@ -134,7 +134,7 @@ class FileText(msgspec.Struct, frozen=True):
             return ""
         note = self.encoding_name + (" with BOM" if self.has_bom else "")
         if self.is_damaged:
-            count = len(_SURROGATE.findall(self.exact))
+            count = len(re.findall(_SURROGATE, self.exact))
             note += f" with {count:,} invalid bytes" if count > 1 else " with 1 invalid byte"
             note += f" (read as {UNREADABLE})"
         return note
@@ -159,14 +159,14 @@ def decode(data: bytes) -> FileText:
     """
     encoding, bom, exact = _decoded(data)
     exact, endings = _without_endings(exact)
-    is_damaged = not exact.isascii() and _SURROGATE.search(exact) is not None
-    text = _SURROGATE.sub(UNREADABLE, exact) if is_damaged else exact
+    is_damaged = not exact.isascii() and re.search(_SURROGATE, exact) is not None
+    text = re.sub(_SURROGATE, UNREADABLE, exact) if is_damaged else exact
     return FileText(encoding, bom, text, exact, endings)
 
 
 def readable(exact: str) -> str:
     """Exact text as it is read."""
-    return exact if exact.isascii() else _SURROGATE.sub(UNREADABLE, exact)
+    return exact if exact.isascii() else re.sub(_SURROGATE, UNREADABLE, exact)
 
 
 def _decoded(data: bytes) -> tuple[str, bytes, str]:
@@ -186,7 +186,7 @@ def _decoded(data: bytes) -> tuple[str, bytes, str]:
     exact = data.decode(errors="surrogateescape")
     if len(valid) - len(valid.encode("ascii", "ignore")) >= len(exact) - len(valid):
         return "utf-8", b"", exact
-    is_windows = _NOT_LATIN_1.search(data) and not _NOT_WINDOWS_1252.search(data)
+    is_windows = re.search(_NOT_LATIN_1, data) and not re.search(_NOT_WINDOWS_1252, data)
     encoding = "cp1252" if is_windows else "latin-1"
     return encoding, b"", data.decode(encoding)
 

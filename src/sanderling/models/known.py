@@ -6,7 +6,6 @@ key. What an endpoint tells of its models goes before both, where somebody asks 
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -25,9 +24,9 @@ PER_TOKENS = 1_000_000
 LENGTH_STEP_TOKENS = 1_000
 DEFAULT_PROVIDER = "anthropic"  # of a name that tells none
 _REPLAYED = ("demo", "scripted", "script")
-_PROVIDER = re.compile(r"[a-z0-9]+")  # those of the files here
+_PROVIDER = r"[a-z0-9]+"  # those of the files here
 _ALSO = {"deepseek-anthropic": "deepseek"}  # endpoints of the same models, at the same price
-_SNAPSHOT = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest)$")
+_SNAPSHOT = r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest)$"
 
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Factor = Annotated[float, msgspec.Meta(ge=0, le=1_000)]
@@ -143,7 +142,7 @@ class KnownModels:
 
     def _look_up(self, name: str) -> Model:
         provider, model = split(name)
-        plain = _SNAPSHOT.sub("", model)
+        plain = re.sub(_SNAPSHOT, "", model)
         table: dict[str, Any] = {"price": _NOTHING} if provider in _REPLAYED else {}
         sources: tuple[Mapping[str, Table], ...] = (
             self._shipped(provider),
@@ -243,7 +242,9 @@ def _price(table: Table, told: Table | None) -> dict[str, Any]:
 
 @cache
 def _shipped(provider: str) -> dict[str, dict[str, Any]]:
-    if not _PROVIDER.fullmatch(provider):
+    if not re.fullmatch(_PROVIDER, provider):
         return {}
+    import tomllib  # when a price is asked for: that is after the first answer
+
     file = Path(__file__).with_name(f"{provider}.toml")
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -10,8 +10,8 @@ from sanderling.errors import ConfigError
 from sanderling.permissions.patterns import pattern_of
 from sanderling.tools.effects import OUTSIDE, Effect
 
-_NUMBER = re.compile(r"-\d+$")  # of a tool that was told once more (`mcp/names.py`)
-_TOOL = re.compile(r"[\w*?\[\]!-]+", re.ASCII)
+_NUMBER = r"-\d+$"  # of a tool that was told once more (`mcp/names.py`)
+_TOOL = r"(?a)[\w*?\[\]!-]+"
 Action = Literal["allow", "ask", "deny"]
 
 
@@ -74,7 +74,7 @@ class Rule(
             raise ValueError(
                 f"no tool '{self.tool}'; tools: {known}, or as mcp{OUTSIDE}server{OUTSIDE}*"
             )
-        if self.tool != "*" and not _TOOL.fullmatch(self.tool):
+        if self.tool != "*" and not re.fullmatch(_TOOL, self.tool):
             raise ValueError(
                 f"no tool is named '{self.tool}': such a name has letters, digits, '-' and '_', with '-' for whatever else a server's has"
             )
@@ -128,7 +128,7 @@ def _outside_names(rule: Rule, tool: str) -> tuple[str, ...]:
     """The names by which the rule may mean a tool from outside: one that does not allow holds as well when the server tells of it anew."""
     if OUTSIDE not in tool:
         return ()
-    return (tool,) if rule.action == "allow" else (tool, _NUMBER.sub("", tool))
+    return (tool,) if rule.action == "allow" else (tool, re.sub(_NUMBER, "", tool))
 
 
 def may_allow(rule: Rule, beginning: str, server: str) -> bool:

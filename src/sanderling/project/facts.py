@@ -11,9 +11,9 @@ import msgspec
 
 from sanderling.project.trust.reading import read_file, visible_name
 
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 
-_BRANCH = re.compile(r"ref: refs/heads/([\w./@+#=,-]{1,200})")
+_BRANCH = r"ref: refs/heads/([\w./@+#=,-]{1,200})"
 
 
 class Facts:
@@ -66,9 +66,9 @@ class Facts:
 def git_head(project: str) -> str:
     """The branch or commit that is checked out, in words. It runs no git: that would run what the repository's configuration says."""
     head = _head(Path(project))
-    if branch := _BRANCH.fullmatch(head):
+    if branch := re.fullmatch(_BRANCH, head):
         return f"branch {branch[1]}"
-    if _COMMIT.fullmatch(head):
+    if re.fullmatch(_COMMIT, head):
         return f"commit {head[:12]}, no branch"
     return "a head of another kind" if head else "no repository"
 

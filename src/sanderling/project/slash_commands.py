@@ -7,11 +7,9 @@ shell would split them, `$$` for a dollar sign; without any of the first two the
 ever run: a command file is words for the model.
 """
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -54,15 +52,16 @@ BUILT_IN = frozenset(
     ]
 )
 """What the chat window does itself; `lua/sanderling/commands.lua` has the table."""
+BUNDLED = Path(__file__).with_name("bundled_commands")
 Source = Literal["project", "user", "sanderling"]
 MAX_DESCRIPTION_CHARS = 100
 
-_TYPED = re.compile(r"/([a-z][a-z0-9_:-]*)(?:\s+|$)")
-_FILE_NAME = re.compile(r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md")
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)", re.DOTALL)
-_FIELD = re.compile(r"([a-z-]+):(?:[ \t]+(.*))?")
-_BLOCK = re.compile(r"[|>][-+]?")
-_PLACEHOLDER = re.compile(r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))")
+_TYPED = r"/([a-z][a-z0-9_:-]*)(?:\s+|$)"
+_FILE_NAME = r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md"
+_FRONT_MATTER = r"(?s)---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)"
+_FIELD = r"([a-z-]+):(?:[ \t]+(.*))?"
+_BLOCK = r"[|>][-+]?"
+_PLACEHOLDER = r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))"
 
 
 class _Front(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
@@ -101,7 +100,7 @@ class SlashCommands:
         Raises:
             ConfigError: there is no such command, its file is wrong, or the arguments do not fit.
         """
-        if not (typed := _TYPED.match(text)):
+        if not (typed := re.match(_TYPED, text)):
             return text
         name, arguments = typed[1], text[typed.end() :].strip()
         templates = self._templates()
@@ -127,7 +126,7 @@ def _found(place: Files, source: Source) -> tuple[dict[str, _Template], list[str
     """The commands of a place by name, and the files that are not trusted."""
     templates, ignored = dict[str, _Template](), list[str]()
     for path in sorted(place.commands()):
-        named = _FILE_NAME.fullmatch(path)
+        named = re.fullmatch(_FILE_NAME, path)
         file = place.look(f"{place.commands_directory}/{path}") if named else None
         if named and file and file.state == "trusted":
             name = named[1].replace("/", ":")
@@ -141,9 +140,8 @@ def _found(place: Files, source: Source) -> tuple[dict[str, _Template], list[str
 
 
 def _bundled() -> Iterator[_Template]:
-    for file in files("sanderling.project").joinpath("bundled_commands").iterdir():
-        name = file.name.removesuffix(".md")
-        yield _template(name, "sanderling", file.name, file.read_text(encoding="utf-8"))
+    for file in BUNDLED.iterdir():
+        yield _template(file.stem, "sanderling", file.name, file.read_text(encoding="utf-8"))
 
 
 def _template(name: str, source: Source, path: str, text: str) -> _Template:
@@ -170,7 +168,7 @@ def _parse(text: str) -> tuple[_Front, str]:
     """
     front = _Front()
     if text.startswith("---"):
-        found = _FRONT_MATTER.match(text)
+        found = re.match(_FRONT_MATTER, text)
         if not found:
             raise ConfigError("its first line begins a header that no other line `---` ends")
         front, text = _front(found[1] or ""), text[found.end() :]
@@ -182,7 +180,7 @@ def _parse(text: str) -> tuple[_Front, str]:
 def _front(header: str) -> _Front:
     fields = dict[str, str]()
     for line in filter(None, map(str.strip, header.splitlines())):
-        found = _FIELD.fullmatch(line)
+        found = re.fullmatch(_FIELD, line)
         if not found or found[1] in fields:
             raise ConfigError(
                 f"in its header, '{line[:80]}' is no `key: value` that stands there once"
@@ -199,7 +197,7 @@ def _front(header: str) -> _Front:
 def _unquoted(value: str) -> str:
     value = value.strip()
     is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    if _BLOCK.fullmatch(value):
+    if re.fullmatch(_BLOCK, value):
         raise ConfigError("in its header, a value goes on over lines")
     return value[1:-1] if is_quoted else value
 
@@ -207,7 +205,7 @@ def _unquoted(value: str) -> str:
 def _expanded(template: _Template, arguments: str) -> str:
     if template.problem:
         raise ConfigError(template.problem)
-    placeholders = [(found[1], found[2]) for found in _PLACEHOLDER.finditer(template.text)]
+    placeholders = [(found[1], found[2]) for found in re.finditer(_PLACEHOLDER, template.text)]
     numbers = [int(number) for _, number in placeholders if number]
     takes_all = any(everything for everything, _ in placeholders)
     words = words_of(template.shown.name, arguments) if numbers else []
@@ -221,7 +219,7 @@ def _expanded(template: _Template, arguments: str) -> str:
             return words[int(found[2]) - 1] if int(found[2]) <= len(words) else ""
         return arguments if found[1] else "$"
 
-    text = _PLACEHOLDER.sub(value, template.text)
+    text = re.sub(_PLACEHOLDER, value, template.text)
     return text if takes_all or numbers or not arguments else f"{text}\n\n{arguments}"
 
 
@@ -241,6 +239,8 @@ def words_of(name: str, arguments: str) -> list[str]:
 
 
 def _unknown(name: str, known: set[str] | frozenset[str]) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1)
+    from difflib import get_close_matches  # only for whoever has mistyped
+
+    nearest = get_close_matches(name, known, n=1)
     hint = f"; did you mean '/{nearest[0]}'?" if nearest else "."
     return f"There is no command '/{name}'{hint} A space before it sends it as text."

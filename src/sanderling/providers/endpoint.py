@@ -30,7 +30,7 @@ RESERVED = (
     "scripted",
     "script",
 )  # before the colon of a model, or as the setting `provider`
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -157,7 +157,7 @@ def keys_of_providers(providers: Mapping[str, Mapping[str, Any]]) -> frozenset[s
 
 def is_endpoint_name(name: str) -> bool:
     """Say whether a table may have this name; what stands before the colon of a model may be something else."""
-    return _NAME.fullmatch(name) is not None
+    return re.fullmatch(_NAME, name) is not None
 
 
 def load_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> Endpoint:

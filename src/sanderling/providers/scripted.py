@@ -8,9 +8,8 @@ one answer in order. The prompt `ping` is always answered with one piece, `pong`
 import itertools
 import shutil
 import tempfile
-import tomllib
 from collections.abc import AsyncGenerator, Sequence
-from importlib.resources import as_file, files
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,6 +102,8 @@ def load_script(path: Path) -> Script:
     Raises:
         ConfigError: the file cannot be read, or what it says is no script; names the place.
     """
+    import tomllib  # for whoever has such a script
+
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text) if path.suffix == ".toml" else msgspec.json.decode(text)
@@ -120,15 +121,18 @@ def load_script(path: Path) -> Script:
 
 def load_demo(sample: str = "sample") -> Script:
     """The demo model's script; its tour works on the project in the directory `sample`."""
-    text = files("sanderling.providers").joinpath("demo.toml").read_text(encoding="utf-8")
+    import tomllib
+
+    text = Path(__file__).with_name("demo.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text.replace("{sample}", sample)), Script)
 
 
-def copy_sample() -> str:
-    """A new copy of the tour's project, in a temporary directory of its own; the caller removes its parent."""
+def copy_sample(resources: AsyncExitStack) -> str:
+    """A new copy of the tour's project, in a temporary directory that goes with `resources`."""
     sample = Path(tempfile.mkdtemp(prefix="tour-"), "greeter")
-    with as_file(files("sanderling.providers").joinpath("sample")) as bundled:
-        shutil.copytree(bundled, sample, ignore=shutil.ignore_patterns("__pycache__"))
+    resources.callback(shutil.rmtree, sample.parent, ignore_errors=True)
+    bundled = Path(__file__).with_name("sample")
+    shutil.copytree(bundled, sample, ignore=shutil.ignore_patterns("__pycache__"))
     return str(sample)
 
 

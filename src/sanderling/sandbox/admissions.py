@@ -27,7 +27,7 @@ from sanderling.sandbox.policy import (
 from sanderling.sandbox.sandbox import NO_PROXY, Sandbox
 
 SESSION = "session"
-_SERVER = re.compile(r"[A-Za-z0-9_-]+")
+_SERVER = r"[A-Za-z0-9_-]+"
 
 
 class Admissions:
@@ -88,7 +88,7 @@ class Admissions:
         Raises:
             SandboxError: a host needs a proxy that this level does not have.
         """
-        if not _SERVER.fullmatch(name):  # a directory is called so
+        if not re.fullmatch(_SERVER, name):  # a directory is called so
             raise SandboxError(
                 f"'{name}' cannot be a server's name: it is made of letters, digits, - and _."
             )

@@ -9,8 +9,7 @@ shell would find it.
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sanderling.paths import is_in_any
 from sanderling.sandbox.kernel.programs import SYSTEM, path_entries
@@ -42,24 +41,22 @@ _WORDS: dict[Rule, str] = {
     "unreachable": "the network does not lead there",
 }
 _NAME = r"(?<![\w./-])([\w.+-]+)"
-_NOT_FOUND = re.compile(
+_NOT_FOUND = (
     rf"(?i)(?:{_NAME}['\"\u2019]?: (?:(?:command |executable file )?not found(?!:)|No such file or directory|Permission denied)"
     rf"|command not found: {_NAME}|(?:No such file or directory|spawn):? ['\"\u2018`]?{_NAME})"
 )
-_WORD = re.compile(_NAME)
 _COMPLAINT = (
     r"(?i)No such file(?: or directory)?|Permission denied|Read-only file system|Operation not permitted"
     r"|Device or resource busy"
 )
 _QUOTES = "'\"`\u2018\u2019\u201c\u201d"
 _PLAIN = rf"[^\s{_QUOTES}:,;()]"
-_PATH = re.compile(rf"[{_QUOTES}]([^{_QUOTES}]+)[{_QUOTES}]|({_PLAIN}*/{_PLAIN}+)")
+_PATH = rf"[{_QUOTES}]([^{_QUOTES}]+)[{_QUOTES}]|({_PLAIN}*/{_PLAIN}+)"
 MAX_DENIALS = 20
 MAX_LINE_CHARS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(NamedTuple):
     """
     One thing that the sandbox did not let happen.
 
@@ -94,10 +91,12 @@ def programs_denied(output: str, status: int, command: str, policy: SandboxPolic
     Its `output` names them, or where the `status` says that there was no program and the output does not, the `command`.
     """
     lines = (line[:MAX_LINE_CHARS] for line in output.splitlines())
-    named = [name for line in lines for found in _NOT_FOUND.findall(line) for name in found if name]
+    named = [
+        name for line in lines for found in re.findall(_NOT_FOUND, line) for name in found if name
+    ]
     denials = _programs_denied(named, policy)
     if not denials and status in {EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND}:
-        denials = _programs_denied(_WORD.findall(command[:MAX_LINE_CHARS]), policy)
+        denials = _programs_denied(re.findall(_NAME, command[:MAX_LINE_CHARS]), policy)
     return denials
 
 
@@ -125,7 +124,7 @@ def _places_of(name: str, directories: list[str], policy: SandboxPolicy) -> list
 
 
 def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iterator[Denial]:
-    for quoted, plain in _PATH.findall(line):
+    for quoted, plain in re.findall(_PATH, line):
         path = os.path.normpath(os.path.join(cwd, os.path.expanduser(quoted or plain)))
         if complaint.startswith("no such"):
             if os.path.lexists(path) and not is_in_any(path, _visible(policy)):

@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 RESERVE_BYTES = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class DiskFull:
+class DiskFull(NamedTuple):
     """The file system of `path` was nearly full, so the commands were stopped."""
 
     path: str

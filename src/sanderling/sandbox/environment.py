@@ -29,7 +29,7 @@ FAIL_FAST = {
 SEARCHED = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": ""}
 """Where every program, the harmless ones included, is looked for, or looks for what it loads; each with what stands for nothing."""
 
-CREDENTIALS = re.compile(r"://[^/\s]*@")
+CREDENTIALS = r"://[^/\s]*@"
 
 
 def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:
@@ -38,7 +38,7 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
         name: value
         for name, value in host.items()
         if name in policy.env_pass
-        or (re.fullmatch(ENVIRONMENT, name) and not CREDENTIALS.search(value))
+        or (re.fullmatch(ENVIRONMENT, name) and not re.search(CREDENTIALS, value))
     }
     for name, default in SEARCHED.items():
         if name in passed:
@@ -56,6 +56,17 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
             "GIT_TERMINAL_PROMPT": "0",
             "SANDERLING_SANDBOX": level,
         }
+    )
+
+
+def proxy_environment(port: int) -> dict[str, str]:
+    """The variables that make curl, git, pip, npm, node, cargo and go use the proxy on this port, and loopback without it."""
+    proxy = f"http://127.0.0.1:{port}"
+    # "[::1]" is how Python compares it, "::1" how the others do.
+    bypass = "localhost,127.0.0.1,::1,[::1]"
+    names = {"http_proxy": proxy, "https_proxy": proxy, "all_proxy": proxy, "no_proxy": bypass}
+    return (
+        names | {name.upper(): value for name, value in names.items()} | {"NODE_USE_ENV_PROXY": "1"}
     )
 
 

@@ -5,16 +5,14 @@ The escape suite holds it to be exact: an attack gets through at a level if, and
 """
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from sanderling.sandbox.policy import Level
     from sanderling.sandbox.report import Report
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gap:
+class Gap(NamedTuple):
     """
     One thing that is not isolated, in a plain sentence.
 

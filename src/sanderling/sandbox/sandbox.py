@@ -27,12 +27,11 @@ from sanderling.sandbox.channels import (
 )
 from sanderling.sandbox.denials import Denial, denials_in, programs_denied
 from sanderling.sandbox.disk import DiskFull, DiskWatch
-from sanderling.sandbox.environment import environment
+from sanderling.sandbox.environment import environment, proxy_environment
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gitconfig import write_gitconfig
 from sanderling.sandbox.kernel.programs import programs_of
 from sanderling.sandbox.network.host_rules import HostRules
-from sanderling.sandbox.network.proxy import proxy_environment
 from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import (
     LEVELS,

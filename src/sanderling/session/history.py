@@ -32,7 +32,7 @@ NOT_RUN = "This was not run: the session was interrupted before."
 NO_OUTPUT = "(no output)"
 MAX_UNDOS = 4  # each keeps what the model was shown before a compaction
 MAX_NAME_CHARS = 64  # of a tool; some who pass the API on take no more
-_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
+_UNFIT = r"[^a-zA-Z0-9_-]"
 
 
 class Ran(msgspec.Struct):
@@ -178,7 +178,7 @@ def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Me
 
 def plain(words: str, limit: int = MAX_NAME_CHARS) -> str:
     """The first characters of `words`, those that ids and names cannot have as `_`."""
-    return _UNFIT.sub("_", words[:limit])
+    return re.sub(_UNFIT, "_", words[:limit])
 
 
 def fit_name(name: str) -> str:

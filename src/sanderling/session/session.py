@@ -48,7 +48,7 @@ from sanderling.session.records import (
 )
 
 MAX_TITLE_CHARS = 60
-_MARKDOWN = re.compile(r"^[#>*\-\s`]+|[`*]+")
+_MARKDOWN = r"^[#>*\-\s`]+|[`*]+"
 
 
 class Session:
@@ -268,6 +268,6 @@ class Session:
 
 def derived_title(prompt: Prompt) -> str:
     """The first line of a prompt that says something, short and without Markdown."""
-    lines = (_MARKDOWN.sub("", line).strip() for line in prompt.text.splitlines())
+    lines = (re.sub(_MARKDOWN, "", line).strip() for line in prompt.text.splitlines())
     line = " ".join(next(filter(None, lines), "").split())
     return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"

@@ -21,10 +21,9 @@ FIRST_LOOK_S = 1.0  # at what a command in the background begins with: many a se
 MAX_PATH_CHARS = 200
 MAX_NAMES = 8
 
-_NO_NETWORK = re.compile(
-    r"network is unreachable|could not resolve|name resolution|name or service not known"
-    r"|EAI_AGAIN|ENETUNREACH|ENOTFOUND",
-    re.IGNORECASE,
+_NO_NETWORK = (
+    r"(?i)network is unreachable|could not resolve|name resolution|name or service not known"
+    r"|EAI_AGAIN|ENETUNREACH|ENOTFOUND"
 )
 
 
@@ -187,7 +186,7 @@ def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
     is_told = any(denial.operation in ("connect", "resolve") for denial in job.denials)
     if not job.status or network == "on" or is_told:
         return ""
-    if not _NO_NETWORK.search(output):
+    if not re.search(_NO_NETWORK, output):
         return ""
     state = "off" if network == "off" else "open to listed hosts only"
     return f"[The network is {state}: do without, or ask the person to change that with {remedies().network}.]"

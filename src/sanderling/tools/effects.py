@@ -8,13 +8,13 @@ import msgspec
 OUTSIDE = "__"
 """Stands between the source and the tool in the name of a tool that is not ours: `mcp__server__tool`."""
 _PART = "[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*"
-_OUTSIDE_NAME = re.compile(OUTSIDE.join((_PART, _PART, _PART)))
+_OUTSIDE_NAME = OUTSIDE.join((_PART, _PART, _PART))
 MAX_NAME_CHARS = 64  # what every API takes
 
 
 def is_outside_name(name: str) -> bool:
     """Say whether a tool that is not ours can be called so: else a rule for one server could hold for another one's tool."""
-    return len(name) <= MAX_NAME_CHARS and _OUTSIDE_NAME.fullmatch(name) is not None
+    return len(name) <= MAX_NAME_CHARS and re.fullmatch(_OUTSIDE_NAME, name) is not None
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ MAX_COUNTED_IN_FILE = 100  # where only files are asked for
 MAX_BUFFERS = 20
 LEFT_OUT_BYTES = 64 * 1024 * 1024  # files above it, when memory does not suffice otherwise
 
-_LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n")
+_LINE_BREAK = r"(?<!\\)(?:\\\\)*\\n"
 
 
 class GrepInput(msgspec.Struct, forbid_unknown_fields=True):
@@ -273,7 +273,9 @@ async def _search(
 ) -> tuple[Found, Ended, str]:
     """Search; return what was found, how that has ended, and a note on what was left out."""
     most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
-    is_multiline = "\n" in args.pattern or (not args.literal and _LINE_BREAK.search(args.pattern))
+    is_multiline = "\n" in args.pattern or (
+        not args.literal and re.search(_LINE_BREAK, args.pattern)
+    )
     arguments = [
         "--json",
         "--crlf",

@@ -13,13 +13,11 @@ from contextlib import suppress
 MAX_GLOB_CHARS = 4096
 MAX_ALTERNATIVES = 256
 
-_BRACES = re.compile(r"(?<!\\)\{([^{}]*)\}")
-_SET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
-_SPECIAL = re.compile(r"[*?\[{\\]")
-_PLAIN_NAME = re.compile(r"[\w.*?+-]+", re.ASCII)
-_UNPRINTABLE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_BRACES = r"(?<!\\)\{([^{}]*)\}"
+_SET = r"\[([!^]?)(\]?[^\]]*)\]"
+_SPECIAL = r"[*?\[{\\]"
+_PLAIN_NAME = r"(?a)[\w.*?+-]+"
+_UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _FIRST_BYTE_ESCAPE = 0xDC00  # os.fsdecode gives byte b, where it is not UTF-8, as U+DC00 + b
 
 NamePattern = re.Pattern[str]
@@ -31,7 +29,7 @@ class GlobError(ValueError):
 
 def escaped(path: str) -> str:
     r"""`path` as text on one line: control characters, and bytes that are not UTF-8, as `\x..`."""
-    return _UNPRINTABLE.sub(_escape, path)
+    return re.sub(_UNPRINTABLE, _escape, path)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -65,7 +63,7 @@ class Glob:
     def last_names(self) -> list[str]:
         """Globs for the names that files it matches can have; none if those can be any, or are hard to say."""
         names = [glob.rpartition("/")[2] for glob in self._globs]
-        is_plain = all(_PLAIN_NAME.fullmatch(name) and name.strip("*") for name in names)
+        is_plain = all(re.fullmatch(_PLAIN_NAME, name) and name.strip("*") for name in names)
         return names if is_plain else []
 
 
@@ -82,7 +80,7 @@ def rooted(glob: str, directory: str) -> tuple[str, str]:
     if "/" not in glob:
         return directory, glob
     *above, name = glob.split("/")
-    count = next((i for i, part in enumerate(above) if _SPECIAL.search(part)), len(above))
+    count = next((i for i, part in enumerate(above) if re.search(_SPECIAL, part)), len(above))
     literal = "/".join(above[:count]) + "/" if count else ""
     return os.path.normpath(os.path.join(directory, literal)), "/" + "/".join(
         [*above[count:], name]
@@ -97,7 +95,7 @@ def _alternatives(glob: str) -> list[str]:
         if len(found) + len(rest) > MAX_ALTERNATIVES:
             raise GlobError(f"its braces mean more than {MAX_ALTERNATIVES} alternatives")
         one = rest.pop()
-        if braces := _BRACES.search(one):
+        if braces := re.search(_BRACES, one):
             before, after = one[: braces.start()], one[braces.end() :]
             rest += [before + choice + after for choice in reversed(braces[1].split(","))]
         else:
@@ -127,11 +125,11 @@ def _name_pattern(glob: str) -> NamePattern:
         elif character == "?":
             parts[-1] += "."
         elif character == "[":
-            if not (found := _SET.match(glob, at - 1)):
+            if not (found := re.match(_SET, glob[at - 1 :])):
                 raise GlobError("it has a `[` without a `]`")
             inside = re.sub(r"[\\\[\]^&~|]|-(?=-)", r"\\\g<0>", found[2])
             parts[-1] += f"[{'^' if found[1] else ''}{inside}]"
-            at = found.end()
+            at += found.end() - 1
         else:
             if character == "\\" and at < len(glob):
                 character = glob[at]

@@ -58,7 +58,7 @@ OPTIONS = (
     "--no-require-git",  # a .gitignore counts outside of repositories, too
     "--no-ignore-messages",
 )
-_ERRNO = re.compile(r" \(os error \d+\)$")
+_ERRNO = r" \(os error \d+\)$"
 
 NAMES = "only"
 """The file type that stands for the names that a glob allows. Unlike `--glob`, a type never brings back what is ignored."""
@@ -247,7 +247,7 @@ def _check_argument(argument: str) -> None:
 def _words(errors: bytes, workspace: Workspace) -> str:
     """The complaints of rg, in the names that the model knows."""
     text = errors[: 4 * MAX_ERROR_CHARS].decode(errors="backslashreplace")
-    lines = [_ERRNO.sub("", line.removeprefix("rg: ")) for line in text.strip("\n").split("\n")]
+    lines = [re.sub(_ERRNO, "", line.removeprefix("rg: ")) for line in text.strip("\n").split("\n")]
     text = "\n".join(escaped(line) for line in lines).replace(f"{workspace.project}/", "")
     if len(text) > MAX_ERROR_CHARS:
         text = text[:MAX_ERROR_CHARS] + " …"

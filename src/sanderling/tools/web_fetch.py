@@ -12,7 +12,6 @@ import hashlib
 import os
 import sys
 from contextlib import suppress
-from http import HTTPStatus
 from typing import Annotated
 
 import anyio
@@ -25,7 +24,7 @@ from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
-from sanderling.tools.inside.fetcher import (
+from sanderling.tools.inside.web import (
     Denied,
     Failed,
     Fetch,
@@ -42,6 +41,7 @@ from sanderling.tools.workspace import Workspace
 
 TOTAL_S = 30.0
 MAX_REPLY_BYTES = 1 << 20
+BAD_REQUEST = 400  # the first status that is an error's
 START = "import sys; sys.path += {path!r}; from sanderling.tools.inside.fetcher import main; main(sys.argv[1])"
 
 _KEY = os.urandom(16)
@@ -193,7 +193,7 @@ def _shown(page: WebPage) -> Outcome:
     Raises:
         ToolError: it is an error's page.
     """
-    if page.status >= HTTPStatus.BAD_REQUEST:
+    if page.status >= BAD_REQUEST:
         said = f" What it says:\n{_marked(page.text)}" if page.text else ""
         raise ToolError(f"{page.url} answers {_status_line(page.status)}.{said}")
     if not page.total:
@@ -238,6 +238,8 @@ def _notes(page: WebPage) -> str:
 
 
 def _status_line(status: int) -> str:
+    from http import HTTPStatus  # for a page that is an error's
+
     with suppress(ValueError):
         return f"{status} {HTTPStatus(status).phrase}"
     return str(status)

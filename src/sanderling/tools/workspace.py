@@ -4,12 +4,13 @@ import errno
 import os
 from collections.abc import Generator, Hashable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
@@ -23,13 +24,15 @@ from sanderling.sandbox.files import FileChangedError, Files
 from sanderling.sandbox.ground import Disk, Ground
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable
-from sanderling.tools.code.servers import LanguageServers
 from sanderling.tools.editor import Editor
 from sanderling.tools.outcome import RefusedError
 from sanderling.tools.paths import escaped
 from sanderling.tools.seen import Seen
 from sanderling.tools.todo_list import TodoList
 from sanderling.tools.watches import Watches
+
+if TYPE_CHECKING:
+    from sanderling.tools.code.servers import LanguageServers
 
 NEAR_NAMES, MAX_COMPARED_NAMES = 3, 2000
 SENTENCES = {
@@ -49,8 +52,7 @@ def _no_locks() -> WeakValueDictionary[Hashable, anyio.Lock]:
     return WeakValueDictionary()
 
 
-@dataclass
-class Workspace:
+class Workspace(Struct):
     project: str
     sandbox: SessionSandbox
     shell: Shell
@@ -61,7 +63,7 @@ class Workspace:
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
     watches: Watches = field(default_factory=Watches)
-    code: LanguageServers | None = None
+    code: "LanguageServers | None" = None
     grant: Grant = NO_GRANT
     _ground: Ground | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
@@ -142,6 +144,8 @@ class Workspace:
 
     async def missing(self, path: str) -> ToolError:
         """The error for a file that is not there, with the names that are like its own."""
+        from difflib import get_close_matches  # only for whoever has mistyped
+
         directory, name = os.path.split(path)
         entries: list[tuple[str, str]] = []
         with suppress(OSError, ToolError):

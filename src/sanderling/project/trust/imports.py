@@ -8,12 +8,12 @@ import msgspec
 
 MAX_IMPORT_DEPTH = 5
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE = r" {0,3}(`{3,}|~{3,})"
 # Takes no longer for a long line of backticks than for another.
-_SPAN = re.compile(r"(?<!`)(`+)[^`]+\1")
-_MENTION = re.compile(r"(?<![^\s(])@([^\s`<>\"'()]+)")
-_BULLET = re.compile(r"\s*(?:[-*+]\s+)?")
-_INDENTED = re.compile(r"(?: {4}|\t)\s*(?![-*+\s])")  # code, unless it is a list in a list
+_SPAN = r"(?<!`)(`+)[^`]+\1"
+_MENTION = r"(?<![^\s(])@([^\s`<>\"'()]+)"
+_BULLET = r"\s*(?:[-*+]\s+)?"
+_INDENTED = r"(?: {4}|\t)\s*(?![-*+\s])"  # code, unless it is a list in a list
 
 
 class Import(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ def lines_with_imports(text: str) -> Iterator[tuple[str, tuple[Import, ...]]]:
     """Each line of `text`, with the imports in it; there are none in code."""
     fence = ""
     for line in text.split("\n"):
-        found = _FENCE.match(line)
+        found = re.match(_FENCE, line)
         if fence:
             is_end = found and found[1].startswith(fence) and not line[found.end() :].strip()
             fence = "" if is_end else fence
@@ -40,10 +40,10 @@ def lines_with_imports(text: str) -> Iterator[tuple[str, tuple[Import, ...]]]:
 
 
 def _imports(line: str) -> tuple[Import, ...]:
-    if "@" not in line or _INDENTED.match(line):
+    if "@" not in line or re.match(_INDENTED, line):
         return ()
-    mentions = [found.rstrip(".,;:!?") for found in _MENTION.findall(_SPAN.sub("`", line))]
-    alone = _BULLET.sub("", line, count=1).rstrip()
+    mentions = [found.rstrip(".,;:!?") for found in re.findall(_MENTION, re.sub(_SPAN, "`", line))]
+    alone = re.sub(_BULLET, "", line, count=1).rstrip()
     return tuple(Import(name, alone == f"@{name}") for name in mentions if name)
 
 

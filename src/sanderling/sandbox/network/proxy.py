@@ -56,17 +56,6 @@ _HTTP_URL = re.compile(r"(?i:http)://([^/?#]*)([^#]*)")
 # --- the proxy ---------------------------------------------------------------------------------------------------------
 
 
-def proxy_environment(port: int) -> dict[str, str]:
-    """Return the variables that make curl, git, pip, npm, node, cargo and go use the proxy on this port, and loopback without it."""
-    proxy = f"http://127.0.0.1:{port}"
-    # "[::1]" is how Python compares it, "::1" how the others do.
-    bypass = "localhost,127.0.0.1,::1,[::1]"
-    names = {"http_proxy": proxy, "https_proxy": proxy, "all_proxy": proxy, "no_proxy": bypass}
-    return (
-        names | {name.upper(): value for name, value in names.items()} | {"NODE_USE_ENV_PROXY": "1"}
-    )
-
-
 async def serve_proxy(listener: socket.socket, rules: HostRules, report: OnDenial) -> None:
     """
     Serve HTTP clients until cancelled; the listener is closed then. Clients beyond MAX_CONNECTIONS wait in its backlog.

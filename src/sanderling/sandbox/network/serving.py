@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -12,7 +11,6 @@ from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.names import answer_names
-from sanderling.sandbox.network.proxy import serve_proxy
 
 PROXY_BACKLOG = 128
 
@@ -74,7 +72,7 @@ class HostNetwork:
 
     def _report_name(self, denial: Denial) -> None:
         is_off = self._mode == "off"
-        self._on_event(denial if is_off else replace(denial, rule="not_listed"))
+        self._on_event(denial if is_off else denial._replace(rule="not_listed"))
 
     def _stop_proxies(self) -> None:
         for scope in self._proxy_scopes:
@@ -89,6 +87,8 @@ class HostNetwork:
             self._tasks.start_soon(self._serve_proxy, listener, scope)
 
     async def _serve_proxy(self, listener: socket.socket, scope: anyio.CancelScope) -> None:
+        from sanderling.sandbox.network.proxy import serve_proxy  # with h11
+
         with scope:
             try:
                 await serve_proxy(listener.dup(), self._rules, self._on_event)

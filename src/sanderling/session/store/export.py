@@ -37,7 +37,7 @@ from sanderling.session.session import derived_title
 from sanderling.text import fence_around, printable
 
 MAX_FOLD_CHARS = 8_000
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_FENCE = r" {0,3}(`{3,}|~{3,})(.*)"
 ENDINGS: dict[StopReason, str] = {
     "max_tokens": "The answer was cut off at the model's limit.",
     "refusal": "The model refused to answer.",
@@ -261,7 +261,7 @@ def _closed(text: str) -> str:
     """Markdown of somebody else's: a block of code that it leaves open would swallow all that follows."""
     fence = ""
     for line in text.splitlines():
-        found = _FENCE.match(line)
+        found = re.match(_FENCE, line)
         if not found:
             continue
         run, rest = found.groups()

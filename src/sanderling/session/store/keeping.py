@@ -25,7 +25,7 @@ from sanderling.session.records import (
 )
 from sanderling.session.session import Session
 
-_FORK = re.compile(r"(.*) \(fork(?: (\d+))?\)")
+_FORK = r"(.*) \(fork(?: (\d+))?\)"
 OWN_STATES = ("waiting", "grants")
 """The states that a fork begins without: prompts that wait would be sent twice, and what was allowed was allowed to another session."""
 
@@ -118,7 +118,7 @@ def _name_fork(session_dir: Path, session_id: str) -> None:
     session = Session.open(session_dir, session_id, "")
     try:
         if title := session.title:
-            fork = _FORK.fullmatch(title)
+            fork = re.fullmatch(_FORK, title)
             own = f"{fork[1]} (fork {int(fork[2] or 1) + 1})" if fork else f"{title} (fork)"
             session.keep_state("title", own)
     finally:

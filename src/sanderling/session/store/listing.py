@@ -29,7 +29,7 @@ MAX_EXCERPT_CHARS = 120
 CHUNK_BYTES = 1 << 20
 MAX_HEADER_BYTES = 1 << 16  # a file of somebody else's may be one long line
 SAID = (b'{"type":"message",', b'{"type":"prompt",')  # how the lines begin that hold what was said
-_FLOCK = re.compile(r"FLOCK +ADVISORY +WRITE +\S+ +\S+:(\d+) ")
+_FLOCK = r"FLOCK +ADVISORY +WRITE +\S+ +\S+:(\d+) "
 TITLE = b'\n{"type":"state","key":"title",'
 
 
@@ -58,7 +58,7 @@ def _locked_inodes() -> set[int]:
     locked = set[int]()
     with suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():  # proc_locks(5)
-            found = _FLOCK.search(line)
+            found = re.search(_FLOCK, line)
             if found:
                 locked.add(int(found[1]))
     return locked

@@ -1,0 +1,101 @@
+"""What a start does without: what is loaded, and what is compiled, before the first request is asked or the first session opened."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+UNNEEDED = {
+    "what judges and reads commands": r"sanderling\.permissions\.(decide|allowing|forbidding|only_reading|proposing|use|shell.*)",
+    "what only reports and recordings need": r"sanderling\.(conversation\.reports|config\.show|providers\.redaction)",
+    "the proxy": r"h11|sanderling\.sandbox\.network\.proxy",
+    "tool servers": r"mcp|sanderling\.mcp\.\w+",
+    "other agents": r"sanderling\.(agents|acp_client)\.\w+",
+    "other providers": r"(anthropic|httpx2|pydantic)|sanderling\.providers\.(anthropic|chat|ollama|responses|http)\.\w+",
+    "of Python": r"difflib|html|http|importlib\.resources|tomllib|zipfile",
+}
+PATTERNS = """
+import re, sys
+from re import _compiler
+
+compile_pattern, found = _compiler.compile, set()
+
+def note(pattern, flags=0):
+    frame = sys._getframe(1)
+    while frame and "/re/" in frame.f_code.co_filename:
+        frame = frame.f_back
+    if frame.f_code.co_name == "<module>" and "/src/sanderling/" in frame.f_code.co_filename:
+        found.add(frame.f_globals["__name__"])
+    return compile_pattern(pattern, flags)
+
+_compiler.compile = note
+import sanderling.print_mode.run, sanderling.acp_agent.face, sanderling.editor.host
+print(*found)
+"""
+
+
+class Start:
+    """A home and a project, in which the program is started."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / ".git").mkdir()
+        script = folder / "script.json"
+        script.write_text(json.dumps({"version": 1, "reply": [{"step": [{"text": "Done."}]}]}))
+        self.project = folder
+        self._model = ("--model", f"script:{script}")
+        self._environment = os.environ | {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+
+    def loaded(self, *arguments: str, given: str = "") -> set[str]:
+        """The modules that a run of the program loads."""
+        argv = [sys.executable, "-X", "importtime", "-m", "sanderling", *arguments, *self._model]
+        run = subprocess.run(
+            argv,
+            cwd=self.project,
+            env=self._environment,
+            input=given,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return set(re.findall(r"^import time: .*\| +(\S+)$", run.stderr, re.MULTILINE))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    return Start(tmp_path)
+
+
+def unneeded(loaded: set[str]) -> dict[str, list[str]]:
+    assert "sanderling.conversation.conversation" in loaded
+    found = {
+        what: sorted(name for name in loaded if re.fullmatch(pattern, name))
+        for what, pattern in UNNEEDED.items()
+    }
+    return {what: names for what, names in found.items() if names}
+
+
+def test_an_answer_without_tools_loads_nothing_that_only_tools_and_others_need(start):
+    assert unneeded(start.loaded("-p", "Go.")) == {}
+
+
+def test_a_session_of_a_client_opens_without_what_only_tools_and_others_need(start):
+    asked = (
+        ("initialize", {"protocolVersion": 1, "clientCapabilities": {}}),
+        ("session/new", {"cwd": str(start.project), "mcpServers": []}),
+    )
+    given = "".join(
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n"
+        for number, (method, params) in enumerate(asked)
+    )
+    assert unneeded(start.loaded("acp", given=given)) == {}
+
+
+def test_no_pattern_is_compiled_while_modules_load_but_those_that_each_start_needs():
+    run = subprocess.run(
+        [sys.executable, "-c", PATTERNS], check=True, capture_output=True, text=True
+    )
+    assert set(run.stdout.split()) <= {"sanderling.config", "sanderling.text"}
