@@ -175,6 +175,41 @@ def test_a_key_that_is_mapped_stays_as_it_is(opened):
     assert [lhs for lhs in left if not lhs.startswith("<Plug>")] == ["[h"]
 
 
+def test_keys_take_a_count_and_the_dot_repeats_them(opened):
+    child, path = opened("abcdefghij")
+    for row in range(1, 10, 2):
+        agent(child, path, row, row + 1, f"{row}")
+    type_keys(child, r"]h\hr]h.")
+    assert text(child) == "a b c d e 5 g 7 i 9"
+    type_keys(child, "u")
+    assert text(child) == "a b c 3 e 5 g 7 i 9"
+    type_keys(child, r"gg]h2\hk")
+    assert child.lua("return #require('sanderling.review.hunks').list(vim.fn.bufnr())") == 2
+    type_keys(child, "]h2.")
+    assert child.lua("return #require('sanderling.review.hunks').list(vim.fn.bufnr())") == 0
+    assert text(child) == "a b c 3 e 5 g 7 i 9"
+
+
+def test_a_map_of_another_buffer_takes_no_key(opened):
+    child, path = opened("abc")
+    child.command("split other.txt | nnoremap <buffer> ]h :let g:mine = 1<CR>")
+    agent(child, path, 1, 2, "B")
+    maps = "return vim.tbl_map(function(m) return m.lhs end, vim.api.nvim_buf_get_keymap(vim.fn.bufnr(...), 'n'))"
+    assert "]h" in child.lua(maps, str(path))
+    child.command(f"edit {path}")
+    child.command("AgentKeep all | nnoremap <buffer> ]h :let g:mine = 1<CR>")
+    agent(child, path, 0, 1, "A")
+    type_keys(child, "]h")
+    assert child.lua("return vim.g.mine") == 1
+
+
+def test_lines_that_went_above_the_first_show_in_a_window_where_nobody_is(opened):
+    child, path = opened("abc")
+    child.command("new")
+    agent(child, path, 0, 1, "A")
+    assert "− a" in child.screen()
+
+
 def test_the_command_rejects_in_lines_in_the_file_and_in_all_files(opened, project):
     child, path = opened("abcdefgh")
     other = project / "other.txt"

@@ -91,8 +91,8 @@
 ---@field mcp_login sanderling.config.Key log in at the server, in a browser
 ---@field next_hunk sanderling.config.Key to the next change; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
----@field keep_hunk sanderling.config.Key keep the change here
----@field reject_hunk sanderling.config.Key reject the change here
+---@field keep_hunk sanderling.config.Key keep the change here; takes a count
+---@field reject_hunk sanderling.config.Key reject the change here; takes a count
 ---@field keep_file sanderling.config.Key keep all changes of the file
 ---@field reject_file sanderling.config.Key reject all changes of the file
 ---@field edit_accept sanderling.config.Key put what was written in its place

@@ -249,6 +249,23 @@ local function remove(buf, one)
   end
 end
 
+--- Show the lines that have gone above the first line of a buffer, if a window shows that line and nobody is in it.
+---@param buf integer
+---@param win integer
+---@return boolean is_done
+local function show_top(buf, win)
+  local first = hunks.list(buf)[1]
+  local is_at_top = first and first.row == 0 and #first.old > 0 and vim.fn.line('w0', win) == 1
+  if not is_at_top or win == api.nvim_get_current_win() then
+    return false
+  end
+  api.nvim_win_call(win, function()
+    local topfill = math.min(#first.old, api.nvim_win_get_height(win) - 1)
+    vim.fn.winrestview({ topline = 1, topfill = topfill })
+  end)
+  return true
+end
+
 --- Run `fn`, which changes lines or what stands between them: the cursor of each window stays where it is on the screen.
 ---@param buf integer
 ---@param fn fun()
@@ -259,7 +276,8 @@ function M.keeping_views(buf, fn)
   end
   fn()
   for win, row in pairs(rows) do
-    if api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf then
+    local is_here = api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf
+    if is_here and not show_top(buf, win) then
       api.nvim_win_call(win, function()
         local shift = vim.fn.winline() - row
         if shift ~= 0 then

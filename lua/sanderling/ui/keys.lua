@@ -97,10 +97,16 @@ M.rows = {
 
   key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
   key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
-  key('keep_hunk', '<LocalLeader>hk', { file = 'n' }, 'keep the change here'),
-  key('reject_hunk', '<LocalLeader>hr', { file = 'n' }, 'reject the change here'),
-  key('keep_file', '<LocalLeader>hK', { file = 'n' }, 'keep all changes of the file'),
-  key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file'),
+  key('keep_hunk', '<LocalLeader>hk', { file = 'n' }, 'keep the change here; takes a count', true),
+  key(
+    'reject_hunk',
+    '<LocalLeader>hr',
+    { file = 'n' },
+    'reject the change here; takes a count',
+    true
+  ),
+  key('keep_file', '<LocalLeader>hK', { file = 'n' }, 'keep all changes of the file', true),
+  key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file', true),
 
   key('edit_accept', '<LocalLeader>ea', { edit = 'n' }, 'put what was written in its place'),
   key('edit_discard', '<LocalLeader>ed', { edit = 'n' }, 'take it away'),
@@ -204,13 +210,33 @@ local function desc_of(row)
 end
 
 --- May a key be set in `place`? In the person's own files theirs go first.
+---@param buf integer
 ---@param place sanderling.ui.keys.Place
 ---@param modes string
 ---@param lhs string
 ---@return boolean
-local function is_free(place, modes, lhs)
+local function is_free(buf, place, modes, lhs)
   local is_persons = place == 'file' or place == 'edit'
-  return not is_persons or vim.fn.mapcheck(lhs, modes) == ''
+  return not is_persons
+    or vim.api.nvim_buf_call(buf, function()
+      return vim.fn.mapcheck(lhs, modes) == ''
+    end)
+end
+
+--- The first key of an option that is set in `buf`, as it is typed.
+---@param buf integer
+---@param option string
+---@return string?
+function M.name_in(buf, option)
+  for _, row in ipairs(M.rows) do
+    for _, lhs in ipairs(row.option == option and M.list(M.chosen[option]) or {}) do
+      for _, map in ipairs(vim.api.nvim_buf_get_keymap(buf, 'n')) do
+        if map.desc == desc_of(row) and vim.keycode(map.lhs) == vim.keycode(lhs) then
+          return typed(lhs)
+        end
+      end
+    end
+  end
 end
 
 --- Give `buf` the keys of `place` for which there is an action. An action is told its key, nil for the <Plug> map.
@@ -233,7 +259,7 @@ function M.set(buf, place, actions)
     if action then
       map(('<Plug>(AgentKey-%s)'):format(row.option))
       for _, lhs in ipairs(M.list(M.chosen[row.option])) do
-        if is_free(place, row.places[place], lhs) then
+        if is_free(buf, place, row.places[place], lhs) then
           map(lhs, lhs)
         end
       end
@@ -268,8 +294,8 @@ function M.keep(buf, place, has_any, actions)
   local is_wanted = is_loaded and has_any()
   if is_wanted and not given[id] then
     M.set(buf, place, actions)
-  elseif is_loaded and not is_wanted and given[id] then
-    clear(buf, place)
+  elseif not is_wanted and given[id] and vim.api.nvim_buf_is_valid(buf) then
+    clear(buf, place) -- one that is not loaded keeps its maps
   end
   given[id] = is_wanted or nil
 end
