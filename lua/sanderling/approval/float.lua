@@ -150,7 +150,9 @@ local function draw()
     border = 'rounded',
     title = wording.title_of(q, place.width),
     footer = M.is_focused() and footer.keys_line(q, place.width)
-      or { { (' %s '):format(wording.ways_in('to answer')), 'AgentApprovalKey' } },
+      or {
+        { (' %s '):format(wording.ways_in('to answer', place.width - 2)), 'AgentApprovalKey' },
+      },
     footer_pos = 'right',
   }
   if float then

@@ -6,6 +6,7 @@ local wording = require('sanderling.approval.wording')
 
 local MAX_WIDTH = 78
 local MIN_WIDTH = 48 -- a chat that is smaller is not covered
+local MIN_SMALL_WIDTH = 24 -- likewise, where what is asked about stands in a file, which is to be seen
 local MIN_HEIGHT = 6
 local USUAL_SHARE, FOCUSED_SHARE = 0.4, 0.6 -- of the screen's rows, at most
 local USUAL_HEIGHT = 12 -- of a small change, which is to be read whole also on a screen of 24 rows
@@ -39,14 +40,15 @@ local function screen_area()
 end
 
 --- The transcript's part of it, if it is in this tab page and has the room.
+---@param min_width integer
 ---@return sanderling.approval.Area?
-local function chat_area()
+local function chat_area(min_width)
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
     local buf = api.nvim_win_get_buf(win)
     if vim.bo[buf].filetype == 'sanderling' and vim.b[buf].sanderling_session then
       local top, left = unpack(api.nvim_win_get_position(win))
       local height, width = api.nvim_win_get_height(win), api.nvim_win_get_width(win)
-      if width >= MIN_WIDTH and height >= MIN_HEIGHT + 2 then
+      if width >= min_width and height >= MIN_HEIGHT + 2 then
         return { top = top, bottom = top + height, left = left, width = width }
       end
     end
@@ -85,14 +87,19 @@ function M.find(q, is_focused)
   local usual = math.min(USUAL_HEIGHT, math.floor(vim.o.lines / 2))
   local max_height = math.max(MIN_HEIGHT, usual, math.floor(vim.o.lines * share))
   local screen = screen_area()
+  local min_width = wording.is_shown_in_file(q) and MIN_SMALL_WIDTH or MIN_WIDTH
   local first
-  for _, area in ipairs({ chat_area() or screen, screen }) do
+  for _, area in ipairs({ chat_area(min_width) or screen, screen }) do
     local width = math.max(1, math.min(area.width - 2, MAX_WIDTH))
     -- A chat that is low does not cut it: it begins above.
     local top = math.min(area.top, math.max(screen.top, area.bottom - max_height - 2))
     local room = math.max(1, math.min(area.bottom - top - 2, max_height))
     local body = wording.body_of(q, width)
     local head, height, is_cut = wording.head_of(body.lines, width, room)
+    if is_cut then
+      body = wording.body_of(q, width, true)
+      head, height, is_cut = wording.head_of(body.lines, width, room)
+    end
     for _, row in ipairs({ area.bottom - height - 2, top }) do
       local place = {
         row = math.max(row, 0),

@@ -7,6 +7,7 @@ local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local queue = require('sanderling.approval.queue')
 local sandbox = require('sanderling.session.sandbox')
+local ui_keys = require('sanderling.ui.keys')
 local words = require('sanderling.ui.words')
 
 ---@return string before a line that goes on
@@ -205,6 +206,7 @@ local function add_rule(lines, marks, event)
 end
 
 ---@class (exact) sanderling.approval.Progress hunks, and whether a window shows them
+---@field buf integer
 ---@field left integer on which nothing is decided
 ---@field count integer
 ---@field is_shown boolean in this tab page
@@ -219,15 +221,15 @@ M.progress_of = nil
 local function review_line(progress)
   local keys = {}
   for _, word in ipairs({ 'next', 'keep', 'reject' }) do
-    local name = config.key_name(config.options.keys[word .. '_hunk'], '')
-    keys[#keys + 1] = name ~= '' and ('%s %s'):format(name, word) or nil
+    local name = ui_keys.name_in(progress.buf, word .. '_hunk')
+    keys[#keys + 1] = name and ('%s %s'):format(name, word) or nil
   end
   local of = progress.left < progress.count and ('%d of '):format(progress.left) or ''
   return of
     .. words.counted(progress.count, 'hunk')
     .. ' to review in the file'
-    .. (#keys > 0 and ': ' or '')
-    .. table.concat(keys, ', ')
+    .. ': '
+    .. (#keys > 0 and table.concat(keys, ', ') or ':AgentKeep, :AgentReject')
 end
 
 --- The body of a question whose subject is reviewed in its file: short.
@@ -246,14 +248,30 @@ local function small_body_of(q, width, progress)
 end
 
 ---@param q sanderling.session.state.Question
+---@return sanderling.approval.Progress?
+local function progress_of(q)
+  return q.event.proposal and M.progress_of and M.progress_of(q) or nil
+end
+
+--- Is the question about what a window shows?
+---@param q sanderling.session.state.Question
+---@return boolean
+function M.is_shown_in_file(q)
+  local progress = progress_of(q)
+  return progress ~= nil and progress.is_shown
+end
+
+---@param q sanderling.session.state.Question
 ---@param width integer of the float
+---@param is_terse? boolean there is little room: of a change of a file its lines say more than where and how confined it is made
 ---@return sanderling.approval.Body
-function M.body_of(q, width)
+function M.body_of(q, width, is_terse)
   local event = q.event
-  local progress = event.proposal and M.progress_of and M.progress_of(q)
+  local progress = progress_of(q)
   if progress and progress.is_shown then
     return small_body_of(q, width, progress)
   end
+  is_terse = is_terse and (event.path or '') ~= ''
   local asker = asker_of(q)
   local lines = asker and { asker } or {}
   local reason = words.plain(event.reason)
@@ -264,12 +282,12 @@ function M.body_of(q, width)
     lines[#lines + 1] = words.plain(event.title)
   end
   local asks_back = event.kind == 'form' or event.kind == 'link'
-  local marks = asks_back and {} or add_place(lines, q, width)
+  local marks = (asks_back or is_terse) and {} or add_place(lines, q, width)
   if asker then
     marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
   end
   add_rule(lines, marks, event)
-  lines[#lines + 1] = ''
+  lines[#lines + 1] = not is_terse and '' or nil
   local subject_lnum = #lines + 1
   vim.list_extend(lines, words.lines_of(event.subject))
   return { lines = lines, marks = marks, subject_lnum = subject_lnum }
@@ -277,11 +295,18 @@ end
 
 --- The ways into the float.
 ---@param purpose string
+---@param width? integer that they may take
 ---@return string
-function M.ways_in(purpose)
+function M.ways_in(purpose, width)
   local key = config.key_name(config.options.keys.approvals, '')
   local text = (':AgentApprovals %s'):format(purpose)
-  return key ~= '' and ('%s, %s in the chat'):format(text, key) or text
+  local ways = { key ~= '' and ('%s, %s in the chat'):format(text, key) or text, text }
+  for _, way in ipairs(ways) do
+    if api.nvim_strwidth(way) <= (width or math.huge) then
+      return way
+    end
+  end
+  return ':AgentApprovals'
 end
 
 return M

@@ -167,7 +167,7 @@ function wording.progress_of(q)
     local is_shown = vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
       return api.nvim_win_get_buf(win) == asked.buf
     end)
-    return { left = #left, count = vim.tbl_count(asked.made), is_shown = is_shown }
+    return { buf = asked.buf, left = #left, count = vim.tbl_count(asked.made), is_shown = is_shown }
   end
 end
 
