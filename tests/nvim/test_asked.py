@@ -374,15 +374,16 @@ def test_with_the_option_it_is_asked_in_the_float(start_agent, project):
     assert hunk_count(child, project / "a.txt") == 0
 
 
-def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project):
-    call = {"id": "t1", "name": "write", "input": {"path": "new.txt", "content": "one\ntwo"}}
+@pytest.mark.parametrize("name", prove_rest(["new.txt", "src/deep/new.txt"], keep=(1,)))
+def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
+    call = {"id": "t1", "name": "write", "input": {"path": name, "content": "one\ntwo"}}
     child = start_agent({"step": [{"tool_use": call}]}, DONE)
     child.command("edit other.txt | vsplit")
     child.ask()
-    path = project / "new.txt"
+    path = project / name
     wait_until(lambda: hunk_count(child, path))
     assert lines(child, path) == ["one", "two"]
-    child.command("wincmd h | buffer new.txt | silent! write")
+    child.command(f"wincmd h | buffer {name} | silent! write")
     assert not path.exists() or path.read_text() == ""
     decide(child, path, (1, True))
     wait_for_turn(child)

@@ -21,6 +21,21 @@ local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.
 ---@field has_bom boolean
 ---@field is_diagnosed boolean a language server may say something of a change
 
+--- The directory that would hold a file, or, where the directories above it are still to be made, the next one that is there.
+---@param path string
+---@return string? directory nil: it is no absolute path
+---@return string rest of the path, from a slash on
+local function directory_above(path)
+  if not vim.startswith(path, '/') then
+    return nil, ''
+  end
+  local directory = vim.fs.dirname(path)
+  while not vim.uv.fs_stat(directory) do
+    directory = vim.fs.dirname(directory)
+  end
+  return directory, directory == '/' and path or path:sub(#directory + 1)
+end
+
 --- The identity behind a name, the same for two names of one file: the file where there is one, else the place.
 ---@param path string absolute
 ---@return string? identity nil: a directory, or nowhere
@@ -29,8 +44,9 @@ function M.identity(path)
   if stat then
     return stat.type == 'file' and ('%d:%d'):format(stat.dev, stat.ino) or nil
   end
-  local directory = vim.uv.fs_realpath(vim.fs.dirname(path))
-  return directory and vim.fs.joinpath(directory, vim.fs.basename(path))
+  local directory, rest = directory_above(path)
+  local real = directory and vim.uv.fs_realpath(directory)
+  return real and vim.fs.joinpath(real, rest)
 end
 
 --- Does a plugin read or write this buffer in its own way (packed, encrypted, over a network)? Then its text is not what its file
@@ -67,15 +83,16 @@ end
 ---@param name string absolute
 ---@param device integer
 ---@param inode integer
----@param place string of a file that was not there; then device and inode are its directory's
+---@param place string of a file that was not there; then device and inode are those of the next directory above it that is
 ---@return boolean
 function M.names_file(name, device, inode, place)
   local stat = vim.uv.fs_stat(name)
   if place ~= '' then
-    if stat or vim.fs.basename(name) ~= vim.fs.basename(place) then
+    local directory, rest = directory_above(name)
+    if stat or not directory or not vim.endswith(place, rest) then
       return false
     end
-    stat = vim.uv.fs_stat(vim.fs.dirname(name))
+    stat = vim.uv.fs_stat(directory)
   end
   return stat ~= nil
     and stat.type == (place == '' and 'file' or 'directory')

@@ -54,7 +54,11 @@ class Look(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """A file, by whatever name. One that is not there has a `place`, its real path; device and inode are its directory's then."""
+    """
+    A file, by whatever name.
+
+    One that is not there has a `place`, its real path; device and inode are then those of the next directory above it that is there.
+    """
 
     device: int
     inode: int

@@ -142,15 +142,18 @@ def identify(path: str) -> tuple[int, int, str]:
     """
     Device and inode of a regular file; where there is none, those of the directory that would hold it, and its place there.
 
-    The directory is opened to be read: what hides it hides what could be in it.
+    Where that directory is not there either, it is the next one above it that is. It is opened to be read: what hides it hides what
+    could be in it.
     """
     try:
         with _opened(path) as descriptor:
             status, place = os.fstat(descriptor), ""
     except FileNotFoundError:
         parent, name = os.path.split(path)
-        real = os.path.realpath(parent)
-        directory = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        real = above = os.path.realpath(parent)
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        directory = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         status, place = os.fstat(directory), os.path.join(real, name)
         os.close(directory)
     return status.st_dev, status.st_ino, place
