@@ -227,9 +227,14 @@ class Gate:
 
     async def _preview(self, request: Request, grant: Grant) -> Preview:
         """The preview for the person, also of a file that is hidden from the model."""
+        from sanderling.permissions.removals import removals_told
+
         paths = grant._replace(hosts=())
         async with self._workspace.sandbox.ground.lending(paths):
-            return await request.preview(self._workspace.granted(paths))
+            workspace = self._workspace.granted(paths)
+            preview = await request.preview(workspace)
+            removed = await removals_told(request.effect, workspace)
+        return msgspec.structs.replace(preview, note=preview.note or removed)
 
     def _link(self, request: Request) -> str:
         """The sentence on where a link leads that nothing confines."""
