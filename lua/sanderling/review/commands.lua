@@ -12,6 +12,8 @@ local words = require('sanderling.ui.words')
 
 M.SCOPES = { 'hunk', 'file', 'turn', 'all' }
 
+local MAX_LIST_ROWS = 10 -- Neovim's own number
+
 local NOTHING = "Nothing of the agent's waits for a review"
 
 ---@param text string
@@ -313,8 +315,9 @@ function M.show_list(title, list, more)
       text = ('+%d %s%d  %s'):format(hunk.count, icons.minus, #hunk.old, vim.trim(first)),
     }
   end, list)
-  vim.fn.setqflist({}, ' ', { title = title, items = vim.list_extend(items, more or {}) })
-  vim.cmd('botright copen')
+  vim.list_extend(items, more or {})
+  vim.fn.setqflist({}, ' ', { title = title, items = items })
+  vim.cmd(('botright copen %d'):format(math.min(#items, MAX_LIST_ROWS)))
 end
 
 --- List all hunks of all files.
