@@ -268,3 +268,37 @@ def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start
     again.command("AgentReject all")
     wait_until(lambda: not (app.parent / "new.py").exists())
     assert app.read_text() == APP.replace("a - b", "a + b") + "# mine\n"
+
+
+def put(path, text):
+    return {"tool_use": {"name": "write", "input": {"path": path, "content": text}}}
+
+
+def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_another(
+    start_agent, app
+):
+    made = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"), put("new.py", "x = 1\n"))
+    words = [{"text": f"word {number}", "delay_ms": 10} for number in range(300)]
+    agent = start_agent(READ, made, reply({"text": "Done."}), reply(*words), DONE)
+    agent.command("AgentMode auto")
+    agent.command("edit mine.txt | split app.py | split new.py | wincmd b")
+    agent.ask()
+    agent.wait_for_turns()
+    agent.ask("tell more")
+    agent.wait_for_screen("word 3")
+    agent.command("buffer mine.txt")
+    agent.feed("itype")
+    windows = "vim.fn.win_execute(vim.fn.bufwinid('app.py'), ...)"
+    agent.lua(f"{windows}", "5AgentReject the numbers were right")
+    agent.feed(" on")
+    agent.lua(f"{windows}", "2AgentKeep")
+    agent.lua("vim.fn.win_execute(vim.fn.bufwinid('new.py'), 'AgentKeep file')")
+    agent.feed(" and on")
+    wait_until(lambda: agent.lua("return vim.api.nvim_get_current_line()") == "type on and on")
+    assert agent.mode() == "i"
+    assert "word 299" not in agent.transcript_text()
+    assert app.read_text() == APP.replace("a - b", "a + b")
+    assert hunks(agent) == []
+    agent.wait_for_turns(2)
+    assert "word 299" in agent.transcript_text()
+    assert agent.lua("return require('sanderling').status().unreviewed") == 0
