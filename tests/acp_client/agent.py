@@ -4,8 +4,8 @@ An agent that does as its script says, over the Agent Client Protocol, with the 
 `python agent.py SCRIPT.json`: the script has, by the words of a prompt, a list of steps; those of `*` are for any other. Each step has one
 key:
 
-say, think: a chunk of text. update: an update as it is. raw: a line as it is. ask: permission for a tool call, and then what was
-answered is said. call: a request to the client, of which the answer is said. sleep: seconds. exit: leave with that status. flood: so many
+say, think: a chunk of text. say_new: a parameter of session/new. update: an update as it is. raw: a line as it is. ask: permission
+for a tool call, and then what was answered is said. call: a request to the client, of which the answer is said. sleep: seconds. exit: leave with that status. flood: so many
 chunks. stop: the stop reason. wait_cancel: until the turn is cancelled. spawn: a program that goes on.
 """
 
@@ -75,6 +75,8 @@ def play(session, text, prompt_id):
         match key:
             case "say":
                 chunk(session, "agent_message_chunk", value)
+            case "say_new":
+                chunk(session, "agent_message_chunk", json.dumps(settings["new"][value]))
             case "think":
                 chunk(session, "agent_thought_chunk", value)
             case "update":
@@ -123,6 +125,9 @@ def play(session, text, prompt_id):
                 "result": {"stopReason": stop, **script.get("answer", {})},
             }
         )
+    for each in script.get("after", []):
+        time.sleep(0.3)
+        send(filled(each, session))
 
 
 def handle(message):
@@ -154,6 +159,7 @@ def handle(message):
                 }
             )
         case "session/new":
+            settings["new"] = params
             session = f"session-{os.getpid()}-{next(sessions)}"
             send(
                 {

@@ -115,10 +115,9 @@ class Guests:
     @asynccontextmanager
     async def talk(self, script, session_id="s1", agent="mine", **more) -> AsyncIterator[Talk]:
         wishes = {"is_shown": True, "has_history": True, **more.pop("wishes", {})}
-        table = self.table(script, **more)
-        layers = Layers(
-            state_dir=str(self.state_dir), setup=setup_layer({"agents": {"mine": table}})
-        )
+        mcp = {"mcp": {"servers": more.pop("mcp")}} if "mcp" in more else {}
+        tables = {"agents": {"mine": self.table(script, **more)}, **mcp}
+        layers = Layers(state_dir=str(self.state_dir), setup=setup_layer(tables))
         talk = Talk()
         opened = await open_conversation(
             session_id, str(self.project), layers, talk.emit, Wishes(agent=agent, **wishes)

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from sanderling.protocol.actions import CancelTurn, SetMode, UndoTurn
-from sanderling.protocol.events import ApprovalRequested, FilesRestored, TextDelta, TurnStarted
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    FilesRestored,
+    TextDelta,
+    ToolEnded,
+    ToolOutput,
+    TurnStarted,
+)
 from tests.agents.adapters_api import ModelApi
 from tests.agents.test_real import NODE, SDK_AGENT, UNPROXIED, program
 from tests.conftest import prove
@@ -65,6 +72,13 @@ async def test_our_own_agent_is_driven_by_our_own_client(guests, tmp_path, monke
         assert [event.text for event in talk.of(TextDelta)] == ["pong"]
 
 
+def put_out(talk):
+    """All that its commands have put out, as the screen shows it."""
+    told = talk.of(ToolOutput, ToolEnded)
+    parts = [each.text if isinstance(each, ToolOutput) else each.detail for each in told]
+    return "".join(parts).strip()
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     path = tmp_path / "home"
@@ -78,7 +92,7 @@ def home(tmp_path, monkeypatch):
 async def test_claude_code_answers_in_a_session_of_ours(guests):
     path = program("claude-agent-acp/dist/index.js")
     with ModelApi() as api:
-        api.uses("Bash", {"command": "echo made >by-it", "description": "make it"})
+        api.uses("Bash", {"command": "echo made >by-it; echo shown", "description": "make it"})
         entry = {
             "command": [NODE, path],
             "paths": [str(Path(path).parents[3])],
@@ -94,8 +108,9 @@ async def test_claude_code_answers_in_a_session_of_ours(guests):
             talk.answer = {"answer": "once"}
             assert await talk.ask("ping") == "end_turn"
             assert "pong" in talk.text
-            assert ("bash", "echo made >by-it") in [each[:2] for each in talk.tools()]
+            assert ("bash", "echo made >by-it; echo shown") in [each[:2] for each in talk.tools()]
             assert (guests.project / "by-it").read_text() == "made\n"
+            assert put_out(talk) == "shown"
             talk.act(UndoTurn())
             await talk.wait_for(lambda: talk.of(FilesRestored))
             assert not (guests.project / "by-it").exists()
@@ -111,7 +126,7 @@ async def test_codex_answers_in_a_session_of_ours(guests, home):
             'model_provider = "loop"\nmodel = "gpt-6"\n[model_providers.loop]\nname = "loop"\n'
             f'base_url = "{api.url}/v1"\nwire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
         )
-        api.uses("exec_command", {"cmd": "echo made >by-it"})
+        api.uses("exec_command", {"cmd": "echo made >by-it; echo shown"})
         entry = {
             "command": [NODE, path],
             "paths": [str(Path(path).parents[3]), "~/.codex/config.toml"],
@@ -125,3 +140,4 @@ async def test_codex_answers_in_a_session_of_ours(guests, home):
             assert await talk.ask("ping") == "end_turn"
             assert "pong" in talk.text
             assert (guests.project / "by-it").read_text() == "made\n"
+            assert put_out(talk) == "shown"

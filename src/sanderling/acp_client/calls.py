@@ -8,11 +8,13 @@ import msgspec
 
 from sanderling.acp.content import ContentBlock, ToolContent
 from sanderling.acp.updates import ToolCall, ToolCallFields
-from sanderling.commands.output import clean
+from sanderling.commands.output import ScreenText, clean
 from sanderling.text import duration
 from sanderling.tools.texts import difference, shown_to_person
 
 MAX_DETAIL_CHARS = 32_768
+MAX_TOLD_CHARS = 262_144  # of what a call has put out, in the log
+MAX_INPUT_CHARS, MAX_DEPTH, MAX_BITS = 1 << 20, 60, 64
 MAX_DIFF_CHARS = 4 << 20  # of both sides together: nobody reads more
 MAX_TITLE_CHARS = 200
 NAMES = {
@@ -30,6 +32,9 @@ NAMES = {
 WRITING = frozenset(("edit", "delete", "move", "execute", "other"))
 """The kinds of tools after which the project is looked at."""
 ENDED = ("completed", "failed")
+OUTPUT_KEYS = ("terminal_output", "terminal_output_delta")
+"""The keys of `_meta` under which adapters tell what a command of their own has put out, a piece after the other."""
+EXIT_KEY = "terminal_exit"
 
 
 Told = ToolCall | ToolCallFields
@@ -44,6 +49,21 @@ class Ending(NamedTuple):
     is_error: bool = False
     told: str = ""
     is_denied: bool = False
+
+
+class _Written:
+    """The output of a command that runs with the guest, as the screen has it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.exit_code: int | None = None
+        self._screen = ScreenText()
+
+    def add(self, data: str) -> None:
+        self.text += self._screen.feed(data.encode(errors="replace"))
+
+    def finish(self) -> None:
+        self.text += self._screen.finish()
 
 
 class Call:
@@ -69,6 +89,7 @@ class Call:
         self._title = ""
         self._content: Sequence[ToolContent] = ()
         self._put_out = ""
+        self._written = _Written()
 
     def take(self, told: Told) -> None:
         """Take in what the guest says of it now: what it leaves out stays as it was."""
@@ -76,14 +97,23 @@ class Call:
         self.status = told.status or self.status
         self._title = told.title or self._title
         self._name = told.name or self._name
-        if isinstance(told.raw_input, dict) and told.raw_input:  # pyright: ignore[reportUnknownMemberType]
-            self.input = cast("dict[str, Any]", told.raw_input)
+        if isinstance(told.raw_input, dict):
+            given = cast("dict[str, Any]", told.raw_input)
+            self.input = given if given and _is_fit(given) else self.input
         if told.raw_output is not None:
             self.output = told.raw_output
         if told.locations:
             self.paths = tuple(place.path for place in told.locations)
         if told.content is not None:
             self._content = told.content
+        self._take_terminal(told.meta or {})
+
+    def _take_terminal(self, meta: dict[str, Any]) -> None:
+        for key in OUTPUT_KEYS:
+            if isinstance(data := _field(meta, key, "data"), str):
+                self._written.add(data)
+        code = _field(meta, EXIT_KEY, "exit_code")
+        self._written.exit_code = code if isinstance(code, int) else self._written.exit_code
 
     @property
     def has_ended(self) -> bool:
@@ -92,7 +122,8 @@ class Call:
     @property
     def is_telling(self) -> bool:
         """Say whether enough is known of it for a line on the screen."""
-        return bool(self.input or self.paths or self._content) or self.status != "pending"
+        shows = any(each.type != "terminal" for each in self._content)  # which is empty so far
+        return bool(self.input or self.paths or shows) or self.status != "pending"
 
     @property
     def name(self) -> str:
@@ -130,7 +161,11 @@ class Call:
 
     @property
     def text(self) -> str:
-        """The text that it shows, without the fence around it."""
+        """The text that it shows, without the fence around it, else what its command has written."""
+        return self._shown_text or self._written.text.rstrip()
+
+    @property
+    def _shown_text(self) -> str:
         texts = (text_of(each.content) for each in self._content if each.content)
         return clean("\n".join(_unfenced(text) for text in texts if text)).rstrip()
 
@@ -159,17 +194,21 @@ class Call:
 
     async def ending(self, how: Literal["", "stopped"] = "", output: str = "") -> Ending:
         """The end of it; `output` is what its terminals have written."""
+        self._written.finish()
         is_error = self.status == "failed" or bool(how)
-        text = self.text or output or _output_text(self.output)
+        text = (self.text or output or _output_text(self.output))[:MAX_TOLD_CHARS]
         rest = text.removeprefix(self._put_out)
         if not is_error and (changed := await self._difference()):
-            return Ending(changed[0], changed[1][:MAX_DETAIL_CHARS], "diff", told=changed[1])
+            told = changed[1][:MAX_TOLD_CHARS]
+            return Ending(changed[0], told[:MAX_DETAIL_CHARS], "diff", told=told)
         took = _took(monotonic() - self.begun_at)
         if self.is_denied:
             return Ending("denied", is_error=True, told=text, is_denied=True)
-        summary = how or ("failed" if is_error else f"✓ {took}" if self.has_ended else "")
+        code = self._written.exit_code
+        failed = f"exit status {code} · {took}" if code else "failed"
+        summary = how or (failed if is_error or code else f"✓ {took}" if self.has_ended else "")
         detail = rest.strip("\n")[:MAX_DETAIL_CHARS]
-        return Ending(summary, detail, is_error=is_error, told=text)
+        return Ending(summary, detail, is_error=is_error or bool(code), told=text)
 
     async def _difference(self) -> tuple[str, str] | None:
         """The number of lines that its diffs add and remove, and the diffs."""
@@ -199,7 +238,32 @@ def text_of(block: ContentBlock) -> str:
         case "resource" | "resource_link":
             return f"[{(block.resource.uri if block.resource else block.uri) or 'a resource'}]"
         case kind:
-            return f"[{kind}]"
+            return f"[{kind[:40]}]"
+
+
+def _is_fit(given: dict[str, Any]) -> bool:
+    """Say whether a tool's input can be shown and kept: one that is long, or nested without an end, says nothing to anybody."""
+    waiting: list[tuple[Any, int]] = [(given, 0)]
+    room = MAX_INPUT_CHARS
+    while waiting:
+        item, depth = waiting.pop()
+        parts: list[Any] = []
+        match item:
+            case dict():
+                parts = [*item, *item.values()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            case list():
+                parts = item  # pyright: ignore[reportUnknownVariableType]
+            case str():
+                room -= len(item)
+            case int() if item.bit_length() > MAX_BITS:
+                return False
+            case _:
+                pass
+        room -= 1
+        if depth > MAX_DEPTH or room < 0:
+            return False
+        waiting += [(each, depth + 1) for each in parts]
+    return True
 
 
 def _unfenced(text: str) -> str:
@@ -219,6 +283,11 @@ def _output_text(output: Any) -> str:
         if isinstance(said := output.get(key), str) and said:  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
             return clean(said)
     return ""
+
+
+def _field(meta: dict[str, Any], key: str, name: str) -> Any:
+    value = meta.get(key)
+    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
 
 
 def _took(seconds: float) -> str:

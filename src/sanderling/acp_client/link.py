@@ -309,7 +309,8 @@ class Link:
             why = await self._open_again(live, known)
             if not why:
                 return
-        request = NewSessionRequest(cwd=self._place.cwd, mcp_servers=[])
+        servers = self._place.servers(live.capabilities)
+        request = NewSessionRequest(cwd=self._place.cwd, mcp_servers=servers)
         told = await live.connection.request("session/new", request, NewSessionResponse)
         self._begin_session(live, told.session_id, told)
         self._place.session_begun(told.session_id, is_new=True, why=why)
@@ -321,7 +322,8 @@ class Link:
         method = method or ("session/load" if live.capabilities.load_session else "")
         if not method:
             return "it cannot go on with a session"
-        request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=[])
+        servers = self._place.servers(live.capabilities)
+        request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=servers)
         self._is_replaying = True  # what was said stands in the transcript
         try:
             told = await live.connection.request(method, request, OldSessionResponse)

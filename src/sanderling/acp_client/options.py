@@ -7,9 +7,10 @@ from sanderling.acp.config_options import ConfigChoice, ConfigOption, SessionMod
 from sanderling.acp.sessions import SetConfigOptionRequest, SetModeRequest
 from sanderling.errors import SanderlingError
 from sanderling.protocol.guests import GuestChoice, GuestOption
-from sanderling.text import did_you_mean
+from sanderling.text import did_you_mean, visible_prose
 
-MAX_CHOICES = 500
+MAX_OPTIONS, MAX_CHOICES = 100, 500
+MAX_WORDS_CHARS = 300
 MODE = "mode"
 WORDS = {"on": "true", "yes": "true", "1": "true", "off": "false", "no": "false", "0": "false"}
 
@@ -47,7 +48,7 @@ class Options:
 
     def shown(self) -> tuple[GuestOption, ...]:
         """All of them; the modes of old are left out where an option stands for them."""
-        options = tuple(map(_shown, self._options))
+        options = tuple(map(_shown, self._options[:MAX_OPTIONS]))
         if self._modes and not any(each.category == MODE for each in options):
             return (_shown_modes(self._modes), *options)
         return options
@@ -109,12 +110,16 @@ def _shown(option: ConfigOption) -> GuestOption:
     choices = tuple(_choices(option.options or ()))[:MAX_CHOICES]
     return GuestOption(
         option.id,
-        option.name or option.id,
+        _words(option.name or option.id),
         value,
         () if option.type == "boolean" else choices,
         option.category or "",
-        option.description or "",
+        _words(option.description or ""),
     )
+
+
+def _words(told: str) -> str:
+    return " ".join(visible_prose(told[:MAX_WORDS_CHARS]).split())
 
 
 def _choices(told: Sequence[ConfigChoice]) -> Iterator[GuestChoice]:
@@ -123,12 +128,13 @@ def _choices(told: Sequence[ConfigChoice]) -> Iterator[GuestChoice]:
         if each.options:
             yield from _choices(each.options)
         elif each.value is not None:
-            yield GuestChoice(each.value, each.name or each.value, each.description or "")
+            words = (_words(each.name or each.value), _words(each.description or ""))
+            yield GuestChoice(each.value, *words)
 
 
 def _shown_modes(modes: SessionModes) -> GuestOption:
     choices = tuple(
-        GuestChoice(each.id, each.name or each.id, each.description or "")
+        GuestChoice(each.id, _words(each.name or each.id), _words(each.description or ""))
         for each in modes.available_modes[:MAX_CHOICES]
     )
     return GuestOption(MODE, "Mode", modes.current_mode_id, choices, MODE)

@@ -8,7 +8,8 @@ import msgspec
 
 from sanderling.acp.connection import Method, Reader
 from sanderling.acp.outbox import Writer
-from sanderling.acp.setup import AuthMethod, ClientCapabilities
+from sanderling.acp.sessions import McpServer
+from sanderling.acp.setup import AgentCapabilities, AuthMethod, ClientCapabilities
 
 
 class Carrier(Protocol):
@@ -81,6 +82,10 @@ class Place(Protocol):
 
     async def log_in(self, methods: Sequence[AuthMethod]) -> str:
         """Return the method by which the person wants to log in; empty: none."""
+        ...
+
+    def servers(self, capabilities: AgentCapabilities) -> list[McpServer]:
+        """Return the tool servers that it is to start, as far as it can."""
         ...
 
     def options_changed(self) -> None: ...

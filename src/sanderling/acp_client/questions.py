@@ -1,5 +1,6 @@
 """Questions of a guest: it asks for permission in its own words, and the person answers in the float, as they answer ours."""
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,15 +14,41 @@ from sanderling.text import visible, visible_prose
 
 MAX_OPTIONS = 20
 MAX_REASON_CHARS = 1000
+MAX_TITLE_CHARS = 200
+_WORD = re.compile(r"\w+")
+_LABELS = {"once": "allow", "always": "allow always", "deny": "no"}
+_MEANING = (
+    frozenset(("allow", "yes", "approve", "accept", "always", "proceed", "run", "continue", "ok")),
+    frozenset(("no", "deny", "reject", "decline", "cancel", "refuse", "stop", "never", "abort")),
+)
+"""The words with which answers begin that are a yes, and those of a no."""
+_LASTING = ("always", "ask again", "session", "every", "all ", "any ")
 CANCELLED = PermissionResponse(outcome=Outcome(outcome="cancelled"))
 
 
 def offered(options: Sequence[PermissionOption]) -> tuple[AnswerOption, ...]:
-    """The answers that the guest offers, by the keys of ours that give them; what it calls otherwise is a no."""
-    return tuple(
-        AnswerOption(each.option_id, visible_prose(each.name)[:200], _choice(each.kind))
-        for each in options[:MAX_OPTIONS]
-    )
+    """
+    The answers that the guest offers, by the keys of ours that give them; what it calls otherwise is a no.
+
+    Of two with the same id the second is none: whoever says no must not have said yes. One is never called what it does not do.
+    """
+    found: dict[str, AnswerOption] = {}
+    for each in options[:MAX_OPTIONS]:
+        if each.option_id and each.option_id not in found:
+            choice = _choice(each.kind)
+            found[each.option_id] = AnswerOption(each.option_id, _title(each.name, choice), choice)
+    return tuple(found.values())
+
+
+def _title(name: str, choice: str) -> str:
+    """The guest's words for an answer, after ours where they do not say what it does."""
+    words = " ".join(visible_prose(name).split())[:MAX_TITLE_CHARS]
+    said = words.casefold()
+    first = _WORD.search(said)
+    is_meant = first is not None and first[0] in _MEANING[choice == "deny"]
+    if choice == "always":
+        is_meant = is_meant and any(each in said for each in _LASTING)
+    return words if is_meant else f"{_LABELS[choice]}: {words}".rstrip(": ")
 
 
 def _choice(kind: str) -> Literal["once", "always", "deny"]:

@@ -32,7 +32,8 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     `command` is a program and its arguments, `args` are more of them, to add to a preset's. It runs in the project's root, in the
     sandbox. There it sees what commands see, and `paths`; of HOME it may change `home`, and it reaches `hosts`. `env` are variables for
     it, `sandboxed_env` those that it has only where the kernel holds it, `inherits` names of variables of ours that it is given where
-    they are set. Without `sandbox` it runs with all of the person's rights. `title` is what a person calls it, `install` how they get it.
+    they are set. `servers` are names of the person's tool servers, which it is told to start. Without `sandbox` it runs with all of the
+    person's rights. `title` is what a person calls it, `install` how they get it.
     """
 
     command: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     hosts: tuple[HostText, ...] = ()
     home: tuple[PathText, ...] = ()
     paths: tuple[PathText, ...] = ()
+    servers: tuple[str, ...] = ()
     sandbox: bool = True
     title: str = ""
     install: str = ""
@@ -61,6 +63,7 @@ class DeclaredAgent(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
     is_confined: bool = True
     install: str = ""
 
@@ -128,6 +131,7 @@ def load_agent(name: str, declared: Mapping[str, Mapping[str, Any]]) -> Declared
         hosts=table.hosts,
         home=table.home,
         paths=table.paths,
+        servers=table.servers,
         is_confined=table.sandbox,
         install=table.install,
     )

@@ -1,6 +1,7 @@
 """A guest in a session: what it says goes to the screen and the log, what it asks to the person, and the parts of the session serve it."""
 
 import logging
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,11 +17,14 @@ from sanderling.acp.base import EMPTY
 from sanderling.acp.connection import Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import RpcError
+from sanderling.acp.sessions import McpServer
 from sanderling.acp.setup import (
+    AgentCapabilities,
     AuthMethod,
     BooleanOptions,
     ClientCapabilities,
     ClientSessionCapabilities,
+    ElicitationCapabilities,
     FileCapabilities,
 )
 from sanderling.acp_client.calls import WRITING, Call, text_of
@@ -34,7 +38,8 @@ from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.permits import Permits, Verdict
 from sanderling.agents.process import AgentProcess, running
 from sanderling.conversation.guest_changes import look_after
-from sanderling.conversation.guest_service import GuestService
+from sanderling.conversation.guest_servers import given_servers, sent
+from sanderling.conversation.guest_service import GuestService, Questioner
 from sanderling.conversation.guest_usage import GuestUsage
 from sanderling.conversation.parts import Parts
 from sanderling.errors import SanderlingError
@@ -57,7 +62,9 @@ SESSION_CAPABILITIES = ClientSessionCapabilities(
 )
 MAX_ASKING = 32
 MAX_COMMANDS = 500
+MAX_ITEMS, MAX_ITEM_CHARS = 200, 500
 MAX_NOTICE_CHARS = 2000
+_COMMAND = re.compile(r"[\w.:@+-]{1,100}")
 TOLD_ONCE = 20  # kinds of updates that are not known
 
 log = logging.getLogger(__name__)
@@ -74,11 +81,21 @@ class Guest:
         self._permits = Permits(
             declared.name, parts.workspace, parts.gate, lambda: self._is_confined
         )
+
+        def put_out(terminal: str, text: str) -> None:
+            self.telling.put_out(terminal, text)
+
         self.service = GuestService(
             parts.workspace,
             self._permits,
             parts.tasks.start,
-            lambda name, text: self.telling.put_out(name, text),  # noqa: PLW0108 - made below
+            put_out,
+            Questioner(
+                declared.name,
+                parts.session.project,
+                parts.approvals.ask,
+                lambda: self.is_in_turn or not self.link.is_ready,
+            ),
         )
         self.telling = Telling(
             parts.session,
@@ -115,6 +132,8 @@ class Guest:
             fs=FileCapabilities(read_text_file=True, write_text_file=True),
             terminal=True,
             session=SESSION_CAPABILITIES,
+            elicitation=ElicitationCapabilities(form=EMPTY, url=EMPTY),
+            meta={"terminal_output": True},  # as Claude's and Codex's adapters know it
         )
 
     @asynccontextmanager
@@ -133,6 +152,12 @@ class Guest:
         """End it, if its login was renewed outside since it began: it has the one of before."""
         if self.link.is_ready and self._process and self._process.has_old_login:
             await self.link.ended()
+
+    def servers(self, capabilities: AgentCapabilities) -> list[McpServer]:
+        offers = sent(given_servers(self.declared, self.parts.settings), capabilities)
+        for problem in offers.problems:
+            self._tell_once(problem, "warning")
+        return offers.servers
 
     def begun(self, carrier: Carrier) -> None:
         for text in (carrier.notice, *carrier.warnings):
@@ -204,10 +229,9 @@ class Guest:
     def _take_state(self, told: updates.SessionUpdate | str) -> None:
         match told:
             case updates.Plan(entries=entries):
-                items = [TodoItem(each.content, _status(each.status)) for each in entries]
-                self.parts.workspace.todo.show(items)
+                self.parts.workspace.todo.show([*map(_item, entries[:MAX_ITEMS])])
             case updates.AvailableCommandsUpdate(available_commands=commands):
-                self.commands = tuple(map(_command, commands[:MAX_COMMANDS]))
+                self.commands = tuple(filter(None, map(_command, commands[:MAX_COMMANDS])))
                 self.parts.tell_commands()
             case updates.CurrentModeUpdate(current_mode_id=mode):
                 self.link.options.take_mode(mode)
@@ -371,8 +395,15 @@ def _status(told: str) -> Any:
     return told if told in ("pending", "in_progress", "completed") else "pending"
 
 
-def _command(told: updates.AvailableCommand) -> SlashCommand:
-    hint = told.input.hint if told.input else ""
-    return SlashCommand(
-        told.name.removeprefix("/"), told.description.partition("\n")[0][:200], hint[:100], "agent"
-    )
+def _item(told: updates.PlanEntry) -> TodoItem:
+    words = " ".join(visible_prose(told.content[:MAX_ITEM_CHARS]).split())
+    return TodoItem(words, _status(told.status))
+
+
+def _command(told: updates.AvailableCommand) -> SlashCommand | None:
+    """The command, unless its name is none that a person can type."""
+    name, hint = told.name.removeprefix("/"), told.input.hint if told.input else ""
+    if not _COMMAND.fullmatch(name):
+        return None
+    description = visible_prose(told.description.partition("\n")[0][:200])
+    return SlashCommand(name, description, visible_prose(hint[:100]), "agent")

@@ -15,12 +15,49 @@ from sanderling.agents.files import NotThereError, ServedFiles
 from sanderling.agents.permits import Permits
 from sanderling.agents.terminals import Exit, Terminal, Terminals
 from sanderling.errors import SanderlingError
+from sanderling.mcp.elicitation import Answer, Ask, Elicitation
+from sanderling.mcp.forms import FormError
 from sanderling.permissions.gate import DeniedError
+from sanderling.text import printable
 from sanderling.tools.workspace import Workspace
 
+DISMISSED = asking.ElicitationResponse(action="cancel")
 REFUSED = -32000  # an error of the implementation's own: it was not done
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Questioner:
+    """
+    Puts what the guest `name` wants to know before the person: a form, or a page to be opened.
+
+    `may_ask`: somebody waits for the guest now.
+    """
+
+    def __init__(self, name: str, project: str, ask: Ask, may_ask: Callable[[], bool]) -> None:
+        self._name = name
+        self._may_ask = may_ask
+        self._elicitation = Elicitation(project, ask)
+
+    async def ask(self, request: asking.ElicitationRequest) -> asking.ElicitationResponse:
+        if not self._may_ask():
+            return DISMISSED
+        try:
+            answer = await self._answer(request)
+        except FormError as error:
+            raise RpcError(INVALID_PARAMS, str(error)) from error
+        content: dict[str, Any] | None = {**answer.content} if answer.content else None
+        return asking.ElicitationResponse(action=answer.action, content=content)
+
+    async def _answer(self, request: asking.ElicitationRequest) -> Answer:
+        match request.mode:
+            case "form":
+                schema = request.requested_schema or {}
+                return await self._elicitation.form(self._name, request.message, schema)
+            case "url":
+                return await self._elicitation.link(self._name, request.message, request.url or "")
+            case mode:
+                raise RpcError(INVALID_PARAMS, f"there is no mode {printable(mode)[:40]!r}")
 
 
 class GuestService:
@@ -32,6 +69,7 @@ class GuestService:
         permits: Permits,
         start: Callable[..., None],
         put_out: Callable[[str, str], None],
+        questions: "Questioner",
     ) -> None:
         self._files = ServedFiles(workspace, permits)
         self._put_out = put_out
@@ -40,6 +78,7 @@ class GuestService:
         self._numbers = count(1)
         self._workspace = workspace
         self._asking: set[anyio.CancelScope] = set()
+        self._questions = questions
 
     def methods(self) -> Mapping[str, Method]:
         return {
@@ -50,6 +89,9 @@ class GuestService:
             "terminal/wait_for_exit": self._method(asking.TerminalRequest, self._wait),
             "terminal/kill": self._method(asking.TerminalRequest, self._kill),
             "terminal/release": self._method(asking.TerminalRequest, self._release),
+            "elicitation/create": self._method(
+                asking.ElicitationRequest, self._questions.ask, DISMISSED
+            ),
         }
 
     def output_of(self, terminal_id: str) -> str:
@@ -67,7 +109,11 @@ class GuestService:
     def close(self) -> None:
         self.terminals.close()
 
-    def _method(self, kind: type[T], do: Callable[[T], Awaitable[Any]]) -> Method:
+    def _method(
+        self, kind: type[T], do: Callable[[T], Awaitable[Any]], stopped: Any = None
+    ) -> Method:
+        """The method that does it; when the turn is stopped, its result is `stopped`, or an error."""
+
         async def handle(params: msgspec.Raw) -> Any:
             request = decoded(params, kind)
             with anyio.CancelScope() as scope:
@@ -82,6 +128,8 @@ class GuestService:
                     raise RpcError(REFUSED, str(error)) from error
                 finally:
                     self._asking.discard(scope)
+            if stopped is not None:
+                return stopped
             raise RpcError(REFUSED, "The person has stopped the turn.")
 
         return Method(handle)

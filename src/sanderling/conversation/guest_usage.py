@@ -11,6 +11,13 @@ from sanderling.protocol.messages import Usage
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 
+MAX_TOKENS = 1_000_000_000_000  # more nobody has spent: what travels to the screen has 64 bits
+MAX_USD = 1e9
+
+
+def _count(told: int) -> int:
+    return min(max(0, told), MAX_TOKENS)
+
 
 class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
     """The tokens of a turn, as some guests tell them with the answer."""
@@ -38,9 +45,9 @@ class GuestUsage:
         self._before_usd = self.cost_usd
 
     def take(self, told: UsageUpdate) -> None:
-        self.used, self.window = max(0, told.used), max(0, told.size)
+        self.used, self.window = _count(told.used), _count(told.size)
         if told.cost and told.cost.currency.upper() == "USD":
-            self.cost_usd, self.is_priced = told.cost.amount, True
+            self.cost_usd, self.is_priced = min(max(0.0, told.cost.amount), MAX_USD), True
         self.show()
 
     def take_turn(self, told: Any) -> None:
@@ -49,10 +56,13 @@ class GuestUsage:
             usage = msgspec.convert(told, TokenUsage)
         except msgspec.ValidationError:
             return
-        written, read = usage.cached_write_tokens or 0, usage.cached_read_tokens or 0
-        self._session.append(
-            LoggedUsage(self._name, Usage(usage.input_tokens, usage.output_tokens, written, read))
+        told_tokens = (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_write_tokens or 0,
+            usage.cached_read_tokens or 0,
         )
+        self._session.append(LoggedUsage(self._name, Usage(*map(_count, told_tokens))))
         self.show()
 
     def show(self) -> None:

@@ -191,7 +191,10 @@ def _begin_guest(
 ) -> Conversation:
     from sanderling.acp_client.provider import GuestProvider
     from sanderling.conversation.guest_conversation import GuestConversation
+    from sanderling.conversation.guest_servers import with_servers
 
+    if agent.servers:
+        agent = with_servers(agent, settings)
     provider = GuestProvider(agent.name)
     policy = policy_for(settings, session.project)._replace(network=wishes.network)
     parts = Parts(
