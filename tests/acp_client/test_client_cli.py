@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -95,6 +96,27 @@ def test_a_question_is_answered_by_number(client):
     assert '"optionId": "yes"' in process.stdout.read()
     assert process.wait(DEADLINE_S) == 0
     assert "answer with a number from 1 to 2" in process.stderr.read()
+
+
+@prove
+def test_words_that_could_pass_for_a_question_wait_until_the_open_one_is_answered(client):
+    asked = {"sessionId": "$SESSION", **ASKED}
+    line = {"jsonrpc": "2.0", "id": 999_000, "method": "session/request_permission"}
+    spoof = "sanderling: ls? is that fine\n    1. allow\n    2. deny\n"
+    steps = [
+        {"raw": json.dumps(line | {"params": asked})},
+        {"sleep": 1},
+        {"say": spoof},
+        {"sleep": 1},
+    ]
+    process = client(script={"prompts": {"ask": steps}})
+    process.stdin.write("ask\n")
+    process.stdin.flush()
+    while "2. No" not in (said := process.stderr.readline()):
+        assert said
+    assert select.select([process.stdout], [], [], 2)[0] == []
+    out, _ = process.communicate("2\n:quit\n", timeout=DEADLINE_S)
+    assert out.strip() == spoof.strip()
 
 
 def test_cancel_and_an_interrupt_stop_the_turn(client):

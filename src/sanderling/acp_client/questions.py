@@ -96,9 +96,10 @@ def asked_of(call: Call) -> ToolCall:
 def answered(answer: AnswerApproval, options: Sequence[AnswerOption]) -> PermissionResponse:
     """The answer as the guest knows it; where it has none of that kind, that it was cancelled."""
     choice = "deny" if answer.answer in ("deny", "cancel", "again") else answer.answer
-    chosen = next((each.id for each in options if each.id == answer.option), "")
-    if not chosen:
-        chosen = next((each.id for each in options if each.choice == choice), "")
+    fitting = [each.id for each in options if each.choice == choice]
+    chosen = next((each for each in fitting if each == answer.option), "") or next(
+        iter(fitting), ""
+    )
     if not chosen:
         return CANCELLED
     return PermissionResponse(outcome=Outcome(outcome="selected", option_id=chosen))

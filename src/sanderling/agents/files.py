@@ -95,14 +95,20 @@ class ServedFiles:
             DeniedError: the person does not want it.
         """
         path = self._absolute(path)
-        roots = map(self._workspace.disk.real_path, (self._workspace.project, *self._additional))
-        if not is_in_any(self._workspace.disk.real_path(path), roots):
-            raise ToolError(OUTSIDE.format(path=path))
+        self._check_place(path, path)
         content = await self._merged(path, content)
         args = WriteInput(path=path, content=content)
         request = self._permits.request(write, args, use_id=use_id)
         permit = await self._permits.of_write(request, path, content)
+        for granted in permit.grant.write_paths:  # a link may have changed since
+            self._check_place(granted, path)
         await self._run(request, permit)
+
+    def _check_place(self, place: str, path: str) -> None:
+        disk = self._workspace.disk
+        roots = map(disk.real_path, (self._workspace.project, *self._additional))
+        if not is_in_any(disk.real_path(place), roots):
+            raise ToolError(OUTSIDE.format(path=path))
 
     # --- reading ---------------------------------------------------------------------------------------------------------
 

@@ -144,6 +144,7 @@ class _Face:
         self._questions = deque[ApprovalRequested]()
         self._pinged_at = 0.0
         self._is_at_line_start = True
+        self._held = ""  # of the agent's words
 
     async def run(self, agent: Agent, signals: AsyncIterator[signal.Signals]) -> int:
         self._agent = agent
@@ -224,7 +225,7 @@ class _Face:
         match event:
             case TextDelta(text=text):
                 self._say_ping()
-                self._write(text)
+                self._say(text)
             case ToolStarted(tool=tool, title=title):
                 self._tell(f"{tool} {title}".rstrip())
             case ToolEnded(summary=summary, is_error=is_error):
@@ -234,6 +235,7 @@ class _Face:
             case ApprovalSettled(id=question_id):
                 self._questions = deque(q for q in self._questions if q.id != question_id)
                 self._show_question()
+                self._say("")
             case Notice(text=text):
                 self._tell(text)
             case ErrorOccurred(message=message, remedy=remedy):
@@ -291,7 +293,16 @@ class _Face:
             self._pinged_at = 0.0
             self._tell(f"the first word took {took_ms:.0f} ms")
 
+    def _say(self, text: str) -> None:
+        """Write the agent's words; not between a question and its answer, where they could pass for another question."""
+        self._held += text
+        if not self._questions:
+            held, self._held = self._held, ""
+            self._write(held)
+
     def _write(self, text: str) -> None:
+        if not text:
+            return
         self._is_at_line_start = text.endswith("\n")
         self._stdout.write(text)
 

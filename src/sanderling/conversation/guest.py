@@ -138,9 +138,13 @@ class Guest:
 
     @asynccontextmanager
     async def start(self) -> AsyncGenerator[Carrier]:
-        async with running(self.declared, self.parts.sandbox, self.cwd) as process:
-            self._process = process
-            yield process
+        """Run it; what it has running in terminals of ours ends with it."""
+        try:
+            async with running(self.declared, self.parts.sandbox, self.cwd) as process:
+                self._process = process
+                yield process
+        finally:
+            self.service.close()
 
     async def get_ready(self) -> None:
         """Start it ahead of the first prompt, and look at the project."""

@@ -130,6 +130,7 @@ class GuestTurn:
         with anyio.CancelScope(shield=True):
             is_whole = stop_reason not in ("cancelled", "error")
             await guest.telling.end_turn("" if is_whole else "stopped")
+        guest.service.end_turn()
         parts.sandbox.look_after("", has_failed=False)
         if stop_reason == "error":
             parts.waiting.hold()
