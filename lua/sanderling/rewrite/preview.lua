@@ -78,7 +78,7 @@ end
 ---@param count integer
 ---@param is_whole boolean
 ---@return sanderling.rewrite.preview.Row[]
-local function bounded(rows, count, is_whole)
+function M.bounded(rows, count, is_whole)
   local hidden = #rows - count
   if hidden <= 0 then
     return rows
@@ -94,7 +94,7 @@ end
 ---@param line string
 ---@param tabstop integer
 ---@return string
-local function expanded(line, tabstop)
+function M.expanded(line, tabstop)
   local parts, col = {}, 0
   for text, tab in line:sub(1, MAX_BYTES):gmatch('([^\t]*)(\t?)') do
     text = vim.fn.strtrans(text)
@@ -114,7 +114,7 @@ local function chunks_of(row, tabstop)
   local sign, text = unpack(row)
   local shown = ({ ['+'] = icons.added, ['-'] = icons.minus })[sign] or ' '
   local gap = (' '):rep(3 - api.nvim_strwidth(shown))
-  return { { shown .. gap .. expanded(text, tabstop), HIGHLIGHTS[sign] or 'AgentPlaceholder' } }
+  return { { shown .. gap .. M.expanded(text, tabstop), HIGHLIGHTS[sign] or 'AgentPlaceholder' } }
 end
 
 ---@class (exact) sanderling.rewrite.preview.View
@@ -122,6 +122,14 @@ end
 ---@field difference sanderling.rewrite.preview.Difference
 ---@field is_whole boolean
 ---@field status sanderling.rewrite.preview.Chunks below it
+
+--- The rows that a preview may have in a window of that height; all of them once it is whole.
+---@param height integer
+---@param is_whole boolean
+---@return integer
+function M.room(height, is_whole)
+  return is_whole and MAX_ROWS or math.max(5, height - 8)
+end
 
 ---@param view sanderling.rewrite.preview.View
 ---@param tabstop integer
@@ -131,12 +139,31 @@ local function lines_of(view, tabstop, height)
   local difference = view.difference
   local counts = ('  +%d %s%d'):format(difference.added, icons.minus, difference.removed)
   local lines = { { { icons.header .. view.title, 'AgentEditTitle' }, { counts, 'AgentStatus' } } }
-  local count = view.is_whole and MAX_ROWS or math.max(5, height - 8)
-  for _, row in ipairs(bounded(folded(difference.rows), count, view.is_whole)) do
+  local count = M.room(height, view.is_whole)
+  for _, row in ipairs(M.bounded(folded(difference.rows), count, view.is_whole)) do
     lines[#lines + 1] = chunks_of(row, tabstop)
   end
   lines[#lines + 1] = view.status
   return lines
+end
+
+--- The height of the window that shows `buf`.
+---@param buf integer
+---@return integer
+function M.height_of(buf)
+  local win = vim.fn.bufwinid(buf)
+  return win ~= -1 and api.nvim_win_get_height(win) or vim.o.lines
+end
+
+--- Draw lines below row `row`, which are `mark` from then on.
+---@param buf integer
+---@param row integer
+---@param mark? integer that they were before
+---@param lines sanderling.rewrite.preview.Chunks[]
+---@return integer mark
+function M.put(buf, row, mark, lines)
+  local options = { id = mark, virt_lines = lines, undo_restore = false, strict = false }
+  return api.nvim_buf_set_extmark(buf, ns, row, 0, options)
 end
 
 --- Draw the preview below row `row`, which is `mark` from then on.
@@ -147,11 +174,8 @@ end
 ---@return integer mark
 ---@return integer height in rows
 function M.draw(buf, row, mark, view)
-  local win = vim.fn.bufwinid(buf)
-  local height = win ~= -1 and api.nvim_win_get_height(win) or vim.o.lines
-  local lines = lines_of(view, vim.bo[buf].tabstop, height)
-  local options = { id = mark, virt_lines = lines, undo_restore = false, strict = false }
-  return api.nvim_buf_set_extmark(buf, ns, row, 0, options), #lines
+  local lines = lines_of(view, vim.bo[buf].tabstop, M.height_of(buf))
+  return M.put(buf, row, mark, lines), #lines
 end
 
 --- Scroll the current window so far that what is below `last` is seen, and `first` still is, if the cursor is there.

@@ -34,8 +34,9 @@ end
 ---@param kind sanderling.rewrite.region.Kind
 ---@param spans sanderling.rewrite.region.Span[]
 ---@param first_vcol? integer
+---@param is_unseen? boolean
 ---@return sanderling.rewrite.region.Region
-local function new(buf, kind, spans, first_vcol)
+local function new(buf, kind, spans, first_vcol, is_unseen)
   local self = setmetatable({ buf = buf, kind = kind, marks = {}, text = {} }, Region)
   self.first_vcol = first_vcol or 0
   for i, span in ipairs(spans) do
@@ -45,7 +46,7 @@ local function new(buf, kind, spans, first_vcol)
       end_col = end_col,
       right_gravity = col < end_col or row < end_row,
       end_right_gravity = false,
-      hl_group = 'AgentEditRange',
+      hl_group = not is_unseen and 'AgentEditRange' or nil,
       hl_eol = kind == 'lines',
       strict = false,
     })
@@ -58,10 +59,11 @@ end
 ---@param buf integer
 ---@param first integer line, from 1
 ---@param last integer
+---@param is_unseen? boolean they look as before
 ---@return sanderling.rewrite.region.Region
-function M.lines(buf, first, last)
+function M.lines(buf, first, last, is_unseen)
   local end_col = #line_at(buf, last - 1)
-  return new(buf, 'lines', { { first - 1, 0, last - 1, end_col } })
+  return new(buf, 'lines', { { first - 1, 0, last - 1, end_col } }, nil, is_unseen)
 end
 
 --- The bytes of a row between two positions as getregionpos() gives them.
