@@ -569,6 +569,7 @@
 ---@field lines string
 ---@field outline string
 ---@field drafts sanderling.Draft[]
+---@field selections sanderling.Selection[]
 ---@field model string
 
 ---@class (exact) sanderling.ListModels

@@ -210,16 +210,11 @@ function M.look_up(mention, session)
   return nil, looks_like_path(mention) and 'not found' or nil
 end
 
---- The lines that go along for a mention.
----@param mention sanderling.prompt.mentions.Mention
----@param session { id: string, project: string }
+--- The selection that goes along for what was found.
+---@param found sanderling.prompt.sources.Found
 ---@return sanderling.Selection? selection
 ---@return string? problem
-function M.resolve(mention, session)
-  local found, problem = M.look_up(mention, session)
-  if not found then
-    return nil, problem
-  end
+function M.selection(found)
   local text, err = context.text(found.lines, found.path, found.first)
   if not text then
     return nil, err and 'is no text' or nil
@@ -235,6 +230,19 @@ function M.resolve(mention, session)
     text = text,
     origin = found.origin,
   }
+end
+
+--- The lines that go along for a mention.
+---@param mention sanderling.prompt.mentions.Mention
+---@param session { id: string, project: string }
+---@return sanderling.Selection? selection
+---@return string? problem
+function M.resolve(mention, session)
+  local found, problem = M.look_up(mention, session)
+  if not found then
+    return nil, problem
+  end
+  return M.selection(found)
 end
 
 --- All that goes along with a prompt for its mentions, each once.

@@ -76,15 +76,10 @@ end
 
 local SEVERITIES = { 'error', 'warning', 'information', 'hint' }
 
+---@param list vim.Diagnostic[]
 ---@param project string
----@return sanderling.prompt.sources.Found?
----@return string? problem
-local function of_diagnostics(project)
-  local buf = code_buffer()
-  local list = buf and vim.diagnostic.get(buf) or {}
-  if #list == 0 then
-    return nil, 'nothing is reported'
-  end
+---@return sanderling.prompt.sources.Found
+local function of_reports(list, project)
   table.sort(list, function(one, other)
     return one.lnum < other.lnum
   end)
@@ -96,6 +91,40 @@ local function of_diagnostics(project)
       return { path = path_of(each.bufnr, project), lnum = each.lnum + 1, text = text }
     end, list)
   )
+end
+
+--- The diagnostics that are, in part at least, in lines of a buffer.
+---@param buf integer
+---@param project string
+---@param range [integer, integer]
+---@return sanderling.prompt.sources.Found? found nil: there are none
+---@return [integer, integer]? lines that they are in
+function M.reported(buf, project, range)
+  local first, last = unpack(range)
+  local from, to = math.huge, 0
+  local list = vim.tbl_filter(function(each)
+    local ends = math.max(each.lnum, each.end_lnum or each.lnum) + 1
+    if each.lnum + 1 > last or ends < first then
+      return false
+    end
+    from, to = math.min(from, each.lnum + 1), math.max(to, ends)
+    return true
+  end, vim.diagnostic.get(buf))
+  if #list > 0 then
+    return of_reports(list, project), { from, math.min(to, api.nvim_buf_line_count(buf)) }
+  end
+end
+
+---@param project string
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+local function of_diagnostics(project)
+  local buf = code_buffer()
+  local list = buf and vim.diagnostic.get(buf) or {}
+  if #list == 0 then
+    return nil, 'nothing is reported'
+  end
+  return of_reports(list, project)
 end
 
 ---@param project string

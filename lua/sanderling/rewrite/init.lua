@@ -91,6 +91,13 @@ local function update_keys(buf)
   end, actions)
 end
 
+--- Have the keys again, which something else in the buffer has taken away with its own.
+---@param buf integer
+function M.renew_keys(buf)
+  has_keys[buf] = nil
+  update_keys(buf)
+end
+
 -- beginning and end ---------------------------------------------------------------------------------------------------
 
 --- An edit is over: nothing of it is left but what it has changed.
@@ -166,6 +173,7 @@ local function ask(edit)
     return err
   end
   request.type, request.instruction, request.drafts = 'rewrite', edit.instruction, edit.drafts
+  request.selections = edit.selections
   request.model = model_for(edit.project)
   edit.text, edit.is_empty, edit.notice = '', true, ''
   local function while_it_lives(fn)
@@ -234,7 +242,8 @@ end
 --- Begin an edit of `region`, or go on with the one that is there.
 ---@param region sanderling.rewrite.region.Region
 ---@param instruction string
-function M.begin(region, instruction)
+---@param selections? sanderling.Selection[] what goes along
+function M.begin(region, instruction, selections)
   local first, last = region:rows()
   local err = refusal(region.buf)
   local other, is_same = overlapping(region.buf, assert(first), last)
@@ -255,6 +264,7 @@ function M.begin(region, instruction)
     region = region,
     project = stored.root_here(),
     instruction = instruction,
+    selections = selections,
     drafts = {},
     text = '',
     is_empty = true,

@@ -11,6 +11,7 @@ local words = require('sanderling.ui.words')
 ---@field region sanderling.rewrite.region.Region
 ---@field project string
 ---@field instruction string the last one
+---@field selections? sanderling.Selection[] what goes along
 ---@field drafts sanderling.Draft[] what came of those before, and of this one when it is done
 ---@field text string as it is written
 ---@field is_empty boolean nothing of it has come yet

@@ -8,7 +8,6 @@ from typing import Protocol
 import anyio
 
 from sanderling.conversation.controls import Controls
-from sanderling.conversation.mentions import check_mentions
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reviewing import Reviews
@@ -16,6 +15,7 @@ from sanderling.conversation.turn import Turn
 from sanderling.conversation.undoing import Undoer
 from sanderling.conversation.views import Views
 from sanderling.errors import ConfigError, ProviderError
+from sanderling.permissions.mentions import check_mentions
 from sanderling.protocol.actions import (
     Action,
     AnswerApproval,

@@ -7,11 +7,11 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from sanderling.conversation.mentions import absolute
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.undoing import Undoer
 from sanderling.errors import SanderlingError, SessionError, ToolError
+from sanderling.permissions.mentions import absolute
 from sanderling.protocol.actions import Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import (
     JobOutput,

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from sanderling.protocol.messages import StopReason, Usage
+from sanderling.protocol.messages import Selection, StopReason, Usage
 
 
 class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,7 +20,8 @@ class Rewrite(msgspec.Struct, tag="rewrite", frozen=True, forbid_unknown_fields=
 
     `path` is the file's absolute path, empty where there is none, and `shown_as` what the model is told; lines count from 1. `before` and
     `after` stand around it, `lines` are those of which a block is some columns, `outline` names what else the file holds. `drafts` were
-    not yet what the person wanted. Without a `model` the settings say which.
+    not yet what the person wanted. `selections` go along. An `instruction` that begins with `/name` is what that command's file says.
+    Without a `model` the settings say which.
     """
 
     project: str
@@ -36,6 +37,7 @@ class Rewrite(msgspec.Struct, tag="rewrite", frozen=True, forbid_unknown_fields=
     lines: str = ""
     outline: str = ""
     drafts: tuple[Draft, ...] = ()
+    selections: tuple[Selection, ...] = ()
     model: str = ""
 
 

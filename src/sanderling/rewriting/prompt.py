@@ -37,6 +37,11 @@ def _context(request: Rewrite) -> str:
 def _parts(request: Rewrite) -> Iterator[str]:
     filetype = f", {request.filetype}" if request.filetype else ""
     yield f"The file: {visible_name(request.shown_as)}{filetype}."
+    for selection in request.selections:
+        what = (
+            f"{visible_name(selection.path)}, {selection.origin or 'as it stands in the editor'}:"
+        )
+        yield _fenced(what, selection.text)
     if request.outline:
         yield _fenced("Some of what else the file holds:", request.outline)
     if request.before:

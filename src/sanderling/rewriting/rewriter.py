@@ -18,10 +18,11 @@ from sanderling.config.layers import Layers
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.models.known import KnownModels, load_models
 from sanderling.permissions.guarding import unguarded
+from sanderling.permissions.mentions import check_mentions
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import Project
-from sanderling.protocol.messages import StopReason, Usage
-from sanderling.protocol.rewriting import Rewrite, RewritePiece, Rewritten
+from sanderling.protocol.messages import Prompt, StopReason, Usage
+from sanderling.protocol.rewriting import Draft, Rewrite, RewritePiece, Rewritten
 from sanderling.providers import ModelRequest, Provider, ReplyDone, TextPiece, UsageReport
 from sanderling.providers.choice import DEFAULT, ProviderChoice, make_provider
 from sanderling.providers.retries import Backoff
@@ -55,7 +56,9 @@ class Rewriter:
             ConfigError: the settings, or the rules, do not allow it.
             ProviderError: the model does not answer.
         """
-        settings = await to_thread.run_sync(_settings, request, layers, abandon_on_cancel=True)
+        settings, request = await to_thread.run_sync(
+            _prepared, request, layers, abandon_on_cancel=True
+        )
         async with self._provider(settings, "" if request.model == DEMO else request.model) as use:
             made, provider = use
             self._check_budget(settings, made.prices)
@@ -226,18 +229,33 @@ def _common_chars(one: str, other: str) -> int:
     )
 
 
-def _settings(request: Rewrite, layers: Layers) -> Settings:
+def _prepared(request: Rewrite, layers: Layers) -> tuple[Settings, Rewrite]:
     """
-    The settings of the project, if they let the model read the file.
+    The settings of the project, if they let the model read the file and what goes along, and the request with its whole instruction.
 
     Raises:
-        ConfigError: they are wrong, or a rule keeps the file from the model.
+        ConfigError: they are wrong, a rule keeps something from the model, or there is no such command.
     """
     layers = layers.read_again()
-    settings = Project(layers.settings(), request.project).settings(layers)
+    project = Project(layers.settings(), request.project)
+    settings = project.settings(layers)
     stored = RuleStore(settings.state_dir, request.project).load()
     rules = (*load_rules(settings.permissions, request.project), *stored.rules)
     may_read = unguarded(rules, request.project, LOCAL_DISK)
     if request.path and may_read and not may_read(request.path):
         raise ConfigError(f"A rule keeps {request.shown_as} from the model: nothing was sent.")
-    return msgspec.structs.replace(settings, thinking=False)
+    check_mentions(Prompt("", "", request.selections), request.project, may_read)
+    return msgspec.structs.replace(settings, thinking=False), _expanded(request, project)
+
+
+def _expanded(request: Rewrite, project: Project) -> Rewrite:
+    """The request with what its instructions stand for, where they are commands of files; `/users` may be a path."""
+    names = {f"/{command.name}" for command in project.commands()}
+
+    def words(instruction: str) -> str:
+        is_command = instruction.split(None, 1)[0] in names
+        return project.expand(Prompt("", instruction)).sent if is_command else instruction
+
+    drafts = tuple(Draft(words(draft.instruction), draft.text) for draft in request.drafts)
+    instruction = words(request.instruction)
+    return msgspec.structs.replace(request, instruction=instruction, drafts=drafts)
