@@ -42,8 +42,12 @@ def named(commands: SlashCommands) -> dict[str, SlashCommand]:
 # --- Which there are -----------------------------------------------------------------------------------------------------------
 
 
+OURS = ["commit", "explain", "fix", "review", "test"]
+
+
 def test_review_is_there_from_the_beginning(commands):
-    (review,) = commands.all()
+    assert [command.name for command in commands.all()] == OURS
+    review = named(commands)["review"]
     assert (review.name, review.source, review.arguments) == ("review", "sanderling", "[what]")
     assert "uncommitted changes" in review.description
     assert "What: src/api" in commands.expand("/review src/api")
@@ -58,16 +62,16 @@ def test_files_of_the_person_are_commands(commands, own):
 
 
 def test_files_of_a_project_are_commands_once_they_are_trusted(commands, trust, project):
-    write(project / ".sanderling/commands/fix.md", "Fix it.")
-    assert "fix" not in named(commands)
-    assert commands.ignored() == (".sanderling/commands/fix.md",)
-    with pytest.raises(ConfigError, match="There is no command '/fix'"):
-        commands.expand("/fix")
+    write(project / ".sanderling/commands/mend.md", "Fix it.")
+    assert "mend" not in named(commands)
+    assert commands.ignored() == (".sanderling/commands/mend.md",)
+    with pytest.raises(ConfigError, match="There is no command '/mend'"):
+        commands.expand("/mend")
     trust_all(trust)
-    assert named(commands)["fix"].source == "project"
+    assert named(commands)["mend"].source == "project"
     assert commands.ignored() == ()
-    write(project / ".sanderling/commands/fix.md", "Break it.")
-    assert "fix" not in named(commands)
+    write(project / ".sanderling/commands/mend.md", "Break it.")
+    assert "mend" not in named(commands)
 
 
 def test_project_goes_before_the_person_and_the_person_before_ours(commands, trust, own, project):
@@ -76,7 +80,7 @@ def test_project_goes_before_the_person_and_the_person_before_ours(commands, tru
         write(project / f".sanderling/commands/{name}.md", "of the project's")
     trust_all(trust)
     assert commands.expand("/fix") == "of the project's"
-    assert commands.expand("/review") == "of the person's"
+    assert commands.expand("/review") == "of the project's"
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
@@ -92,7 +96,7 @@ def test_no_file_replaces_what_is_built_in(commands, trust, own, project, name):
 @pytest.mark.parametrize("name", ["Fix.md", "1.md", "fix it.md", "fix.txt", ".fix.md", "a.b.md"])
 def test_files_with_other_names_make_no_command(commands, own, name):
     write(own / "commands" / name, "x")
-    assert list(named(commands)) == ["review"]
+    assert list(named(commands)) == OURS
 
 
 def test_hostile_files_in_the_directory_of_commands_are_no_commands(commands, project, tmp_path):
@@ -103,7 +107,7 @@ def test_hostile_files_in_the_directory_of_commands_are_no_commands(commands, pr
     (directory / "link.md").symlink_to(tmp_path / "secret.md")
     (directory / "gone.md").symlink_to("nowhere")
     (directory / "loop").symlink_to(directory)
-    assert list(named(commands)) == ["review"]
+    assert list(named(commands)) == OURS
     assert commands.ignored() == tuple(
         f".sanderling/commands/{name}.md" for name in ("fifo", "large", "link")
     )

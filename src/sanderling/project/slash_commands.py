@@ -113,12 +113,12 @@ class SlashCommands:
         raise ConfigError(_unknown(name, BUILT_IN | templates.keys()))
 
     def _templates(self) -> Mapping[str, _Template]:
-        """Ours, over them the person's, over them the project's; but a project replaces none of ours."""
+        """Ours, over them the person's, over them the project's, which the person has trusted."""
         ours = {template.shown.name: template for template in _bundled()}
         own, not_trusted = _found(self._own, "user")
         project, ignored = _found(self._trust, "project")
         self._ignored = (*not_trusted, *ignored)
-        chosen = ours | own | {name: found for name, found in project.items() if name not in ours}
+        chosen = ours | own | project
         return {name: found for name, found in chosen.items() if name not in BUILT_IN}
 
 
