@@ -82,12 +82,6 @@ local function command(name, opts)
 end
 
 command('Chat', { desc = 'show or hide the chat', nargs = '?', bar = true, complete = true })
-command('Ask', {
-  desc = 'ask, about the selected lines if there are any',
-  nargs = '+',
-  range = true,
-  plug = 'nx',
-})
 command('Help', { desc = 'show these commands' })
 command('New', { desc = 'open a session beside this one' })
 command('Clear', { desc = 'begin anew in these windows' })
@@ -192,6 +186,38 @@ command('Health', {
   desc = 'check the installation; with ! ask the API and the keychain too',
   bang = true,
 })
+command('Ask', {
+  desc = 'ask, about the selected lines if there are any',
+  nargs = '*',
+  range = true,
+  plug = 'nxs',
+  operator = true,
+})
+command('Explain', {
+  desc = 'have lines explained',
+  nargs = '*',
+  range = true,
+  plug = 'nxs',
+  operator = true,
+})
+command('Fix', {
+  desc = 'have what is reported here fixed; with ! all in the buffer',
+  nargs = '*',
+  bang = true,
+  range = true,
+  plug = 'n',
+})
+command('Test', {
+  desc = 'have tests written for what is here',
+  nargs = '*',
+  range = true,
+  plug = 'nxs',
+  operator = true,
+})
+command('Commit', {
+  desc = 'have the message of a commit written, from what is staged',
+  nargs = '*',
+})
 command('Edit', {
   desc = 'have lines rewritten in place; where an edit waits, change it',
   nargs = '+',
@@ -204,7 +230,7 @@ command('Accept', {
   bang = true,
 })
 command('Discard', {
-  desc = 'take an edit away, or stop it; with ! all edits in the buffer',
+  desc = 'take an edit or an answer away, or stop it; with ! all in the buffer',
   bang = true,
 })
 command('Keep', {
@@ -296,6 +322,7 @@ for name, link in pairs({
   AgentEditTitle = 'Title',
   AgentEditRange = 'Visual',
   AgentEditSame = 'Comment',
+  AgentAnswer = 'Normal',
   AgentApproval = 'NormalFloat',
   AgentApprovalBorder = 'DiagnosticWarn',
   AgentApprovalTitle = 'Title',

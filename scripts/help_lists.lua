@@ -157,6 +157,9 @@ local PLACES = {
   { 'mcp', 'In the list of |:AgentMcp|' },
   { 'file', 'In a file whose changes are not reviewed, |sanderling-review|' },
   { 'edit', 'In a file where an edit waits, |:AgentEdit|' },
+  { 'ask', 'In the small prompt of |:AgentAsk|' },
+  { 'answer', 'In an answer beside the code, besides those of the transcript' },
+  { 'asked', 'In a file with an answer below some lines, |:AgentAsk|' },
   { 'rewind', 'In the preview of |:AgentRewind|' },
   { 'page', 'In all other floats' },
 }

@@ -263,6 +263,7 @@ FOLDERS = [
     "status",
     "screens",
     "chat",
+    "asking",
 ]
 
 

@@ -75,7 +75,7 @@ def test_without_lines_only_the_question_goes(claude, server):
 @prove
 def test_the_plug_map_asks_about_the_selection(claude, server):
     claude.command("xmap <F6> <Plug>(AgentAsk)")
-    claude.feed("5GV<F6>why?<CR>")
+    claude.feed("5GV<F6>why?<C-s>")
     claude.wait_for_turns()
     assert "time.sleep(9)" in content(server)[0]
 

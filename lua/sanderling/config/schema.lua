@@ -284,6 +284,12 @@ M.rows = {
     doc = "show the file that the agent reads or changes; 'jump': also where you are",
   },
   {
+    name = 'answer',
+    default = 'chat',
+    choices = { 'chat', 'float', 'lines' },
+    doc = 'where :AgentAsk answers: in the chat, beside the code, or in lines below it',
+  },
+  {
     name = 'chat.position',
     default = 'right',
     choices = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' },

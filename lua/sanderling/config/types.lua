@@ -38,7 +38,7 @@
 ---@class (exact) sanderling.config.Keys
 ---@field send_normal sanderling.config.Key send the prompt
 ---@field send_insert sanderling.config.Key send the prompt, stay in insert mode
----@field stop sanderling.config.Key stop the turn, the job or the edit
+---@field stop sanderling.config.Key stop the turn, the job, the edit or the answer
 ---@field steer sanderling.config.Key send in the middle of the turn: |sanderling-waiting|
 ---@field hide sanderling.config.Key hide the chat
 ---@field hide_prompt sanderling.config.Key hide the chat
@@ -98,6 +98,8 @@
 ---@field edit_accept sanderling.config.Key put what was written in its place
 ---@field edit_discard sanderling.config.Key take it away
 ---@field edit_refine sanderling.config.Key ask for something different
+---@field answer_carry sanderling.config.Key carry it on into the chat
+---@field answer_further sanderling.config.Key ask further
 ---@field rewind_both sanderling.config.Key take back the conversation and the files
 ---@field rewind_conversation sanderling.config.Key take back the conversation alone
 ---@field rewind_files sanderling.config.Key take back the files alone
@@ -130,5 +132,6 @@
 ---@field sandbox sanderling.config.Sandbox
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' where the font lacks them
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
+---@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, beside the code, or in lines below it
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys

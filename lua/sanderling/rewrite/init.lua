@@ -94,7 +94,7 @@ end
 --- Have the keys again, which something else in the buffer has taken away with its own.
 ---@param buf integer
 function M.renew_keys(buf)
-  has_keys[buf] = nil
+  keys.renew(buf, 'edit')
   update_keys(buf)
 end
 

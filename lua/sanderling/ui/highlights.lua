@@ -33,6 +33,7 @@ return {
   { 'AgentEditTitle', 'Title', 'an edit, its title' },
   { 'AgentEditRange', 'Visual', 'what is replaced' },
   { 'AgentEditSame', 'Comment', 'lines that stay' },
+  { 'AgentAnswer', 'Normal', 'an answer below lines' },
   { 'AgentApproval', 'NormalFloat', 'a question' },
   { 'AgentApprovalBorder', 'DiagnosticWarn', 'its border' },
   { 'AgentApprovalTitle', 'Title', 'its title' },

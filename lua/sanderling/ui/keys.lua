@@ -2,7 +2,7 @@
 --- given where they are set. `make format` writes the tables in the help from it.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'edit'|'page'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'edit'|'ask'|'answer'|'asked'|'page'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -26,19 +26,19 @@ end
 -- None hides a key of Vim's where prose is written, in the prompt.
 ---@type sanderling.ui.keys.Row[]
 M.rows = {
-  key('send_normal', { '<CR>', '<C-s>' }, { prompt = 'n' }, 'send the prompt'),
-  key('send_insert', '<C-s>', { prompt = 'i' }, 'send the prompt, stay in insert mode'),
+  key('send_normal', { '<CR>', '<C-s>' }, { prompt = 'n', ask = 'n' }, 'send the prompt'),
+  key('send_insert', '<C-s>', { prompt = 'i', ask = 'i' }, 'send the prompt, stay in insert mode'),
   key(
     'stop',
     '<C-c>',
-    { prompt = 'niv', transcript = 'nv', job = 'nt', edit = 'n' },
-    'stop the turn, the job or the edit'
+    { prompt = 'niv', transcript = 'nv', job = 'nt', edit = 'n', answer = 'nv', asked = 'n' },
+    'stop the turn, the job, the edit or the answer'
   ),
   key('steer', '<M-s>', { prompt = 'ni' }, 'send in the middle of the turn: |sanderling-waiting|'),
   key('hide', { 'q', '<LocalLeader>q' }, { transcript = 'n' }, 'hide the chat'),
   key('hide_prompt', '<LocalLeader>q', { prompt = 'n' }, 'hide the chat'),
-  key('history_previous', '<M-p>', { prompt = 'ni' }, 'older prompt'),
-  key('history_next', '<M-n>', { prompt = 'ni' }, 'newer prompt'),
+  key('history_previous', '<M-p>', { prompt = 'ni', ask = 'ni' }, 'older prompt'),
+  key('history_next', '<M-n>', { prompt = 'ni', ask = 'ni' }, 'newer prompt'),
   key('scroll_up', '<PageUp>', { prompt = 'ni' }, 'scroll the transcript a page up'),
   key('scroll_down', '<PageDown>', { prompt = 'ni' }, 'scroll the transcript a page down'),
   key('go_to_end', '<C-End>', { prompt = 'ni' }, 'to the end of the transcript'),
@@ -51,7 +51,12 @@ M.rows = {
   key('select_whole_message', 'am', { transcript = 'ox' }, 'the message'),
   key('select_code', 'ic', { transcript = 'ox' }, 'the fenced block, without its fences'),
   key('select_whole_code', 'ac', { transcript = 'ox' }, 'the fenced block'),
-  key('write', { 'i', 'a', 'o' }, { transcript = 'n' }, 'to the prompt, in insert mode'),
+  key(
+    'write',
+    { 'i', 'a', 'o' },
+    { transcript = 'n', answer = 'n' },
+    'to the prompt, in insert mode'
+  ),
   key('open', '<CR>', { transcript = 'n' }, 'open the closed fold, or else the file named here'),
   key(
     'go_to_file',
@@ -112,6 +117,14 @@ M.rows = {
   key('edit_discard', '<LocalLeader>ed', { edit = 'n' }, 'take it away'),
   key('edit_refine', '<LocalLeader>er', { edit = 'n' }, 'ask for something different'),
 
+  key(
+    'answer_carry',
+    '<LocalLeader>ec',
+    { answer = 'n', asked = 'n' },
+    'carry it on into the chat'
+  ),
+  key('answer_further', '<LocalLeader>ef', { answer = 'n', asked = 'n' }, 'ask further'),
+
   key('rewind_both', 'b', { rewind = 'n' }, 'take back the conversation and the files'),
   key('rewind_conversation', 'c', { rewind = 'n' }, 'take back the conversation alone'),
   key('rewind_files', 'f', { rewind = 'n' }, 'take back the files alone'),
@@ -125,8 +138,11 @@ M.rows = {
     job = 'n',
     mcp = 'n',
     rewind = 'n',
+    ask = 'n',
+    answer = 'n',
+    asked = 'n',
   }, 'close it, and answer nothing'),
-  key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n' }, 'the same'),
+  key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n', ask = 'n' }, 'the same'),
   key('show_keys', 'g?', {
     transcript = 'n',
     question = 'n',
@@ -137,6 +153,8 @@ M.rows = {
     job = 'n',
     mcp = 'n',
     rewind = 'n',
+    ask = 'n',
+    answer = 'n',
     page = 'n',
   }, 'show these keys'),
 }
@@ -216,10 +234,11 @@ end
 ---@param lhs string
 ---@return boolean
 local function is_free(buf, place, modes, lhs)
-  local is_persons = place == 'file' or place == 'edit'
+  local is_persons = place == 'file' or place == 'edit' or place == 'asked'
   return not is_persons
     or vim.api.nvim_buf_call(buf, function()
-      return vim.fn.mapcheck(lhs, modes) == ''
+      local has_ours = vim.startswith(vim.fn.maparg(lhs, modes, false, true).desc or '', 'Agent: ')
+      return has_ours or vim.fn.mapcheck(lhs, modes) == ''
     end)
 end
 
@@ -270,7 +289,7 @@ end
 --- Take the keys of `place` away from `buf`.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
-local function clear(buf, place)
+function M.clear(buf, place)
   for _, map in ipairs(vim.api.nvim_buf_get_keymap(buf, 'n')) do
     for _, row in ipairs(M.rows) do
       if row.places[place] and map.desc == desc_of(row) then
@@ -295,9 +314,16 @@ function M.keep(buf, place, has_any, actions)
   if is_wanted and not given[id] then
     M.set(buf, place, actions)
   elseif not is_wanted and given[id] and vim.api.nvim_buf_is_valid(buf) then
-    clear(buf, place) -- one that is not loaded keeps its maps
+    M.clear(buf, place) -- one that is not loaded keeps its maps
   end
   given[id] = is_wanted or nil
+end
+
+--- Give `buf` the keys of `place` anew when they are kept next: others that were taken away may have been some of them.
+---@param buf integer
+---@param place sanderling.ui.keys.Place
+function M.renew(buf, place)
+  given[place .. buf] = nil
 end
 
 return M

@@ -16,6 +16,7 @@ local words = require('sanderling.ui.words')
 
 M.chat, M.sessions = chat, sessions
 bus.load_at('local_in_use', 'sanderling.chat.sessions')
+bus.load_at('turn_started', 'sanderling.asking.findings')
 
 --- A call of a verb.
 ---@class (exact) sanderling.verbs.Call

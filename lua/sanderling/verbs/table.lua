@@ -62,17 +62,6 @@ return {
     run = agents.chat,
   },
   {
-    name = 'ask',
-    desc = 'ask, about the selected lines if there are any',
-    forms = 'ex',
-    plug = 'nx',
-    args = '+ question',
-    range = true,
-    run = function(call)
-      chat.ask(call.args, { range = call.range })
-    end,
-  },
-  {
     name = 'help',
     desc = 'show these commands',
     forms = 'ex slash',

@@ -24,7 +24,18 @@ GROUPS = ("sandbox", "mcp", "tools")
 """The tables of a file whose keys are fields of `Settings` with the table's name before theirs."""
 
 NEOVIM_KEYS = frozenset(
-    ("approval", "chat", "diagnostics", "follow", "icons", "keys", "python", "review", "ui")
+    (
+        "answer",
+        "approval",
+        "chat",
+        "diagnostics",
+        "follow",
+        "icons",
+        "keys",
+        "python",
+        "review",
+        "ui",
+    )
 )
 """The options of Neovim's screen: it is drawn before anything of Python runs, so they are no keys of a file."""
 

@@ -1,0 +1,383 @@
+--- Answers in virtual lines below what was asked about. The buffer is as it was, and the cursor stays where it is.
+local M = {}
+
+local api = vim.api
+local asking = require('sanderling.asking.sessions')
+local bus = require('sanderling.host.bus')
+local icons = require('sanderling.ui.icons')
+local keys = require('sanderling.ui.keys')
+local locked = require('sanderling.ui.locked')
+local log = require('sanderling.host.log')
+local preview = require('sanderling.rewrite.preview')
+local rewrite = require('sanderling.rewrite')
+local states = require('sanderling.session.state')
+local words = require('sanderling.ui.words')
+
+local DRAW_MS = 40 -- between two drawings: nobody reads faster
+local MAX_BYTES = 200 * 1024
+local MARGIN = 4 -- cells that are left free at the right
+
+---@class (exact) sanderling.asking.below.Answer: sanderling.asking.Shown
+---@field blocks { id: integer, text: string }[] of the model's words
+---@field problem string why there are no more
+---@field is_due boolean it will be drawn
+---@field mark? integer
+
+---@type table<string, sanderling.asking.below.Answer> by session
+local answers = {}
+
+---@param buf integer
+---@return sanderling.asking.below.Answer[]
+local function answers_in(buf)
+  return vim.tbl_filter(function(answer)
+    return answer.region.buf == buf
+  end, vim.tbl_values(answers))
+end
+
+--- The answer at the cursor; where there is only one in the buffer, and `is_only` will do, that.
+---@param is_only boolean
+---@return sanderling.asking.below.Answer?
+local function here(is_only)
+  local list, row = answers_in(api.nvim_get_current_buf()), api.nvim_win_get_cursor(0)[1] - 1
+  for _, answer in ipairs(list) do
+    local first, last = answer.region:rows()
+    if first and row >= first and row <= last then
+      return answer
+    end
+  end
+  return is_only and #list == 1 and list[1] or nil
+end
+
+-- what is seen --------------------------------------------------------------------------------------------------------
+
+---@param text string
+---@param cells integer
+---@return string[]
+local function wrapped(text, cells)
+  local lines, is_code = {}, false
+  for _, line in ipairs(vim.split(text, '\n', { plain = true })) do
+    is_code = is_code ~= (line:find('^%s*```') ~= nil)
+    if is_code or api.nvim_strwidth(line) <= cells then
+      lines[#lines + 1] = line
+    else
+      local indent = line:match('^%s*')
+      for i, part in ipairs(words.wrapped(line, math.max(10, cells - #indent))) do
+        lines[#lines + 1] = (i == 1 and indent or indent .. (' '):rep(2)) .. part
+      end
+    end
+  end
+  return lines
+end
+
+---@param answer sanderling.asking.below.Answer
+---@return string
+local function doing(answer)
+  local state = answer.session.state
+  if #state.questions > 0 then
+    return 'Waits for you: :AgentApprovals'
+  elseif #state.tools > 0 then
+    return 'Uses ' .. words.plain(state.tools[#state.tools].name)
+  end
+  return #answer.blocks > 0 and 'Writing' or 'Asked'
+end
+
+---@param option string
+---@param command string
+---@param does string
+---@return string
+local function hint(option, command, does)
+  return ('%s %s'):format(keys.name(keys.chosen[option], command), does)
+end
+
+---@param answer sanderling.asking.below.Answer
+---@return sanderling.rewrite.preview.Chunks
+local function status_of(answer)
+  local state = answer.session.state
+  if states.is_busy(state) then
+    local text = doing(answer) .. icons.separator .. hint('stop', ':AgentStop', 'stops')
+    return { { text, 'AgentBusy' } }
+  end
+  local hints = {
+    hint('close', ':AgentDiscard', 'closes'),
+    hint('answer_carry', ':AgentSessions', 'to the chat'),
+    hint('answer_further', ':AgentAsk', 'asks further'),
+  }
+  local usage = state.usage
+  if usage and usage.is_priced then
+    table.insert(hints, 1, ('$%.4f'):format(usage.cost_usd or 0))
+  end
+  return { { table.concat(hints, icons.separator), 'AgentStatus' } }
+end
+
+---@param answer sanderling.asking.below.Answer
+---@return sanderling.rewrite.preview.Chunks[]
+local function lines_of(answer)
+  local buf = answer.region.buf
+  local texts = vim.tbl_map(function(block)
+    return vim.trim(block.text)
+  end, answer.blocks)
+  local rows = {}
+  for _, line in ipairs(wrapped(table.concat(texts, '\n\n'), words.width_of(buf) - MARGIN)) do
+    rows[#rows + 1] = { '', line }
+  end
+  local is_whole = not states.is_busy(answer.session.state)
+  local lines = { { { icons.header .. words.plain(answer.title), 'AgentEditTitle' } } }
+  local room = preview.room(preview.height_of(buf), is_whole)
+  for _, row in ipairs(preview.bounded(rows, room, is_whole)) do
+    lines[#lines + 1] = { { '  ' .. preview.expanded(row[2], vim.bo[buf].tabstop), 'AgentAnswer' } }
+  end
+  if answer.problem ~= '' then
+    lines[#lines + 1] = { { '  ' .. words.plain(answer.problem), 'AgentWarning' } }
+  end
+  lines[#lines + 1] = status_of(answer)
+  return lines
+end
+
+---@param answer sanderling.asking.below.Answer
+local function draw(answer)
+  local first, last = answer.region:rows()
+  if first then
+    local lines = lines_of(answer)
+    answer.mark = preview.put(answer.region.buf, last, answer.mark, lines)
+    preview.reveal(answer.region.buf, first, last, #lines)
+  end
+end
+
+---@param answer sanderling.asking.below.Answer
+local function draw_soon(answer)
+  if answer.is_due then
+    return
+  end
+  answer.is_due = true
+  vim.defer_fn(function()
+    locked.retry(function()
+      answer.is_due = false
+      if answers[answer.session.id] == answer then
+        draw(answer)
+      end
+    end, log.note_defect)
+  end, DRAW_MS)
+end
+
+-- keys ----------------------------------------------------------------------------------------------------------------
+
+---@param answer sanderling.asking.below.Answer
+local function forget(answer)
+  answers[answer.session.id] = nil
+  preview.clear(answer.region.buf, answer.mark)
+  M.update_keys(answer.region.buf)
+end
+
+--- Close an answer, and its session with it.
+---@param answer sanderling.asking.below.Answer
+local function close(answer)
+  forget(answer)
+  asking.finish(answer)
+end
+
+--- Close the answer at the cursor; elsewhere the key does what it always does.
+local function close_here()
+  local answer = here(false)
+  if answer then
+    close(answer)
+  else
+    api.nvim_feedkeys('q', 'ni', false)
+  end
+end
+
+---@param fn fun(answer: sanderling.asking.below.Answer)
+---@return fun()
+local function at_answer(fn)
+  return function()
+    local answer = here(true)
+    if answer then
+      fn(answer)
+    end
+  end
+end
+
+---@type table<string, fun()>
+local actions = {
+  close = close_here,
+  answer_carry = at_answer(function(answer)
+    asking.carry(answer, function()
+      forget(answer)
+    end)
+  end),
+  answer_further = at_answer(function(answer)
+    asking.ask_further(answer)
+  end),
+  stop = function()
+    local answer = here(true)
+    if answer and states.is_busy(answer.session.state) then
+      answer.session:stop()
+    else
+      rewrite.stop()
+    end
+  end,
+}
+
+--- Give a buffer the keys of its answers, or take them away.
+---@param buf integer
+function M.update_keys(buf)
+  local has_answers = #answers_in(buf) > 0
+  if has_answers then
+    keys.renew(buf, 'asked')
+  end
+  keys.keep(buf, 'asked', function()
+    return has_answers
+  end, actions)
+  if not has_answers then
+    rewrite.renew_keys(buf)
+  end
+end
+
+---@return integer[] buffers with answers, some of them several times
+local function buffers()
+  return vim.tbl_map(function(answer)
+    return answer.region.buf
+  end, vim.tbl_values(answers))
+end
+
+-- A macro is ended by a key that would be part of it, were it mapped.
+api.nvim_create_autocmd('RecordingEnter', {
+  desc = 'Agent: the key that closes an answer ends a macro',
+  callback = function()
+    for _, buf in ipairs(buffers()) do
+      for _, lhs in ipairs(keys.list(keys.chosen.close)) do
+        pcall(api.nvim_buf_del_keymap, buf, 'n', lhs)
+      end
+    end
+  end,
+})
+api.nvim_create_autocmd('RecordingLeave', {
+  desc = 'Agent: and closes it again',
+  callback = vim.schedule_wrap(function()
+    vim.iter(buffers()):each(M.update_keys)
+  end),
+})
+
+-- Edits have a key of their own that is one of these.
+api.nvim_create_autocmd('User', {
+  pattern = 'AgentEditEnded',
+  desc = 'Agent: the keys of answers stay',
+  callback = function(args)
+    M.update_keys(args.data.buf)
+  end,
+})
+
+-- what comes ----------------------------------------------------------------------------------------------------------
+
+---@param type string
+---@param change fun(answer: sanderling.asking.below.Answer, event: any)
+local function on(type, change)
+  bus.subscribe(type, function(session_id, event)
+    local answer = answers[session_id]
+    if answer then
+      change(answer, event)
+      draw_soon(answer)
+    end
+  end)
+end
+
+on('turn_started', function(answer, event)
+  answer.blocks, answer.problem = {}, ''
+  answer.title = words.first_line(event.prompt.text)
+end)
+
+on('text_delta', function(answer, event)
+  local block = answer.blocks[#answer.blocks]
+  if not block or block.id ~= event.block_id then
+    block = { id = event.block_id, text = '' }
+    table.insert(answer.blocks, block)
+  end
+  block.text = (block.text .. event.text):sub(1, MAX_BYTES)
+end)
+
+on('answer_restarted', function(answer, event)
+  answer.blocks = vim.tbl_filter(function(block)
+    return block.id < event.block_id
+  end, answer.blocks)
+end)
+
+on('error_occurred', function(answer, event)
+  answer.problem = vim.trim(('%s %s'):format(event.message, event.remedy))
+end)
+
+on('local_failed', function(answer, event)
+  answer.problem = event.message
+end)
+
+on('notice', function(answer, event)
+  answer.problem = event.level == 'warning' and event.text or answer.problem
+end)
+
+for _, type in ipairs({
+  'tool_started',
+  'tool_ended',
+  'turn_ended',
+  'approval_requested',
+  'approval_settled',
+  'usage_updated',
+}) do
+  on(type, function() end)
+end
+
+bus.subscribe('local_closed', function(session_id)
+  local answer = answers[session_id]
+  if answer then
+    forget(answer)
+    answer.region:forget()
+  end
+end)
+
+-- beginning -----------------------------------------------------------------------------------------------------------
+
+--- Show an answer below the lines that were asked about.
+---@param shown sanderling.asking.Shown
+function M.open(shown)
+  local buf = shown.region.buf
+  for _, other in ipairs(answers_in(buf)) do
+    local first, last = other.region:rows()
+    local from, to = shown.region:rows()
+    if other.session ~= shown.session and first and from and first <= to and last >= from then
+      close(other)
+    end
+  end
+  local fields = { blocks = {}, problem = '', is_due = false }
+  local answer = vim.tbl_extend('error', shown, fields) --[[@as sanderling.asking.below.Answer]]
+  answers[shown.session.id] = answer
+  draw(answer)
+  M.update_keys(buf)
+  api.nvim_buf_attach(buf, false, {
+    on_detach = vim.schedule_wrap(function()
+      if answers[shown.session.id] == answer and not answer.region:rows() then
+        close(answer)
+      end
+    end),
+  })
+end
+
+--- Ask further where there is an answer at the cursor.
+---@param text string
+---@return boolean is_done
+function M.ask_here(text)
+  local answer = here(false)
+  if answer then
+    answer.session:send(vim.split(text, '\n', { plain = true }))
+  end
+  return answer ~= nil
+end
+
+--- Close the answer at the cursor, or all in the buffer.
+---@param is_all? boolean
+---@return boolean is_done
+function M.discard(is_all)
+  local list = is_all and answers_in(api.nvim_get_current_buf()) or { here(true) }
+  for _, answer in ipairs(list) do
+    close(answer)
+  end
+  return #list > 0
+end
+
+return M

@@ -1,0 +1,105 @@
+--- Answers in a float beside the code: the transcript of their session, with its keys and some more.
+local M = {}
+
+local api = vim.api
+local asking = require('sanderling.asking.sessions')
+local float = require('sanderling.ui.float')
+local keys = require('sanderling.ui.keys')
+local scratch = require('sanderling.ui.scratch')
+local window_options = require('sanderling.chat.window_options')
+local words = require('sanderling.ui.words')
+
+local MAX_CELLS, MIN_CELLS, MIN_ROWS = 90, 20, 5
+
+---@class (exact) sanderling.asking.Shown
+---@field session sanderling.chat.session.Session
+---@field region sanderling.rewrite.region.Region that was asked about
+---@field title string
+
+--- The place of the float: below the lines, as large as what is beside them leaves it.
+---@param shown sanderling.asking.Shown
+---@return vim.api.keyset.win_config
+local function place(shown)
+  local win = api.nvim_get_current_win()
+  local _, last = shown.region:rows()
+  local row = math.max(vim.fn.line('w0'), math.min(last + 1, vim.fn.line('w$'))) - 1
+  local named = { { 'stop', 'stops' }, { 'answer_carry', 'to the chat' }, { 'close', 'closes' } }
+  return {
+    relative = 'win',
+    win = win,
+    bufpos = { row, 0 },
+    width = math.max(MIN_CELLS, math.min(MAX_CELLS, api.nvim_win_get_width(win) - 4)),
+    height = math.max(MIN_ROWS, math.floor(vim.o.lines / 2)),
+    border = 'rounded',
+    title = (' %s '):format(words.fitting(words.plain(shown.title), MAX_CELLS - 10)),
+    footer = float.naming(named),
+    footer_pos = 'right',
+    zindex = float.ZINDEX.page,
+  }
+end
+
+--- The keys of an answer and those of its transcript, on a page.
+local function show_keys()
+  local lines = keys.lines('answer')
+  vim.list_extend(lines, { '' })
+  float.view('Keys', vim.list_extend(lines, keys.lines('transcript')), 'keys')
+end
+
+--- Close the float, and its session with it.
+---@param shown sanderling.asking.Shown
+---@param win integer
+---@param from integer
+local function close(shown, win, from)
+  asking.finish(shown)
+  if api.nvim_win_is_valid(win) then
+    api.nvim_win_close(win, true)
+  end
+  if api.nvim_win_is_valid(from) then
+    api.nvim_set_current_win(from)
+  end
+end
+
+---@param shown sanderling.asking.Shown
+---@param win integer
+---@param from integer
+local function set_keys(shown, win, from)
+  local buf = shown.session.transcript_buf
+  local function ask_further()
+    asking.ask_further(shown)
+  end
+  float.set_keys(buf, 'answer', {
+    close = function()
+      close(shown, win, from)
+    end,
+    answer_carry = function()
+      keys.clear(buf, 'answer')
+      asking.carry(shown, function()
+        api.nvim_win_close(win, true)
+        api.nvim_set_current_win(from)
+      end)
+    end,
+    answer_further = ask_further,
+    write = ask_further,
+    show_keys = show_keys,
+  })
+end
+
+--- Show an answer in a float, and go there.
+---@param shown sanderling.asking.Shown
+function M.open(shown)
+  local from = api.nvim_get_current_win()
+  local win = api.nvim_open_win(shown.session.transcript_buf, true, place(shown))
+  window_options.set_transcript(win)
+  scratch.set_win_options(win, { winfixbuf = true })
+  set_keys(shown, win, from)
+  api.nvim_create_autocmd('WinClosed', {
+    pattern = tostring(win),
+    once = true,
+    desc = 'Agent: the answer is closed',
+    callback = vim.schedule_wrap(function()
+      asking.finish(shown)
+    end),
+  })
+end
+
+return M

@@ -1,0 +1,165 @@
+--- The small prompt: a float at the code that a question is about. One writes in it as in the chat's: several lines, mentions,
+--- commands, what was sent before.
+local M = {}
+
+local api = vim.api
+local files = require('sanderling.ui.files')
+local float = require('sanderling.ui.float')
+local prompts = require('sanderling.prompt')
+local scratch = require('sanderling.ui.scratch')
+local words = require('sanderling.ui.words')
+
+local MIN_ROWS, MAX_ROWS, MAX_CELLS, MIN_CELLS = 3, 10, 80, 20
+local BORDERS = 2
+
+---@class (exact) sanderling.prompt.small.Opts
+---@field title string
+---@field session_id string whose commands are completed, and what it is about
+---@field row integer of the current buffer: the float is below it
+---@field on_send fun(lines: string[])
+---@field on_leave fun() nothing was sent
+
+--- The place of the float, below a row that is on the screen.
+---@param win integer
+---@param row integer
+---@param height integer
+---@return vim.api.keyset.win_config
+local function place(win, row, height)
+  local seen = api.nvim_win_call(win, function()
+    return math.max(vim.fn.line('w0'), math.min(row + 1, vim.fn.line('w$'))) - 1
+  end)
+  local room = api.nvim_win_get_width(win) - BORDERS - 2
+  return {
+    relative = 'win',
+    win = win,
+    bufpos = { seen, 0 },
+    width = math.max(MIN_CELLS, math.min(MAX_CELLS, room)),
+    height = math.max(MIN_ROWS, math.min(height, MAX_ROWS)),
+  }
+end
+
+---@param title string
+---@return vim.api.keyset.win_config
+local function looks(title)
+  local named = { { 'send_normal', 'sends' }, { 'close', 'closes' }, { 'show_keys', 'keys' } }
+  return {
+    style = 'minimal',
+    border = 'rounded',
+    title = (' %s '):format(words.plain(title)),
+    footer = float.naming(named),
+    footer_pos = 'right',
+    zindex = float.ZINDEX.page,
+  }
+end
+
+---@param session_id string
+---@return sanderling.prompt.Prompt
+local function new_prompt(session_id)
+  local buf = scratch.new('question')
+  scratch.set_buf_options(buf, { bufhidden = 'wipe' })
+  scratch.set_filetype(buf, 'sanderling_prompt')
+  vim.b[buf].sanderling_session = session_id
+  files.guard(buf)
+  return prompts.new(buf)
+end
+
+--- Do `fn` in normal mode: insert mode ends first.
+---@param fn fun()
+local function out_of_insert(fn)
+  if api.nvim_get_mode().mode:find('^[iR]') then
+    api.nvim_feedkeys(vim.keycode('<Esc>'), 'ni', false)
+    vim.schedule(fn)
+  else
+    fn()
+  end
+end
+
+--- Close the window, and go back to where one came from.
+---@param win integer
+---@param from integer
+local function leave(win, from)
+  if api.nvim_win_is_valid(win) then
+    api.nvim_win_close(win, true)
+  end
+  if api.nvim_win_is_valid(from) then
+    api.nvim_set_current_win(from)
+  end
+end
+
+---@param prompt sanderling.prompt.Prompt
+---@param win integer
+---@param from integer
+---@param opts sanderling.prompt.small.Opts
+local function set_keys(prompt, win, from, opts)
+  local is_sent = false
+  local function send()
+    if is_sent or not table.concat(prompt:lines()):find('%S') then
+      return
+    end
+    is_sent = true
+    out_of_insert(function()
+      local sent = {}
+      prompt:send(function(lines)
+        vim.list_extend(sent, lines)
+        return true
+      end)
+      leave(win, from)
+      opts.on_send(sent)
+    end)
+  end
+  local function close()
+    leave(win, from)
+  end
+  local function recall(step)
+    return function()
+      prompt:recall_or_move(step)
+    end
+  end
+  float.set_keys(prompt.buf, 'ask', {
+    send_normal = send,
+    send_insert = send,
+    close = close,
+    close_page = close,
+    history_previous = recall(-1),
+    history_next = recall(1),
+  })
+  api.nvim_create_autocmd('BufWipeout', {
+    buffer = prompt.buf,
+    desc = 'Agent: the small prompt is closed',
+    callback = function()
+      if not is_sent then
+        vim.schedule(opts.on_leave)
+      end
+    end,
+  })
+end
+
+--- Open the small prompt in insert mode.
+---@param opts sanderling.prompt.small.Opts
+---@return integer buf
+function M.open(opts)
+  local from = api.nvim_get_current_win()
+  local prompt = new_prompt(opts.session_id)
+  local wanted = vim.tbl_extend('error', place(from, opts.row, MIN_ROWS), looks(opts.title))
+  local ok, win = pcall(api.nvim_open_win, prompt.buf, true, wanted)
+  if not ok then -- windows are locked
+    pcall(api.nvim_buf_delete, prompt.buf, { force = true })
+    error(win, 0)
+  end
+  scratch.set_win_options(win, { wrap = true, linebreak = true, winfixbuf = true })
+  set_keys(prompt, win, from, opts)
+  api.nvim_create_autocmd({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, {
+    buffer = prompt.buf,
+    desc = 'Agent: the small prompt grows',
+    callback = function()
+      prompt:draw_placeholder()
+      local rows = api.nvim_win_text_height(win, {}).all
+      api.nvim_win_set_height(win, math.max(MIN_ROWS, math.min(rows, MAX_ROWS)))
+    end,
+  })
+  prompt:draw_placeholder()
+  vim.cmd.startinsert()
+  return prompt.buf
+end
+
+return M

@@ -1,0 +1,485 @@
+"""Questions asked at the code: the small prompt, where they are answered, the operator, and templates."""
+
+import subprocess
+
+import pytest
+from tests.conftest import prove, wait_until
+from tests.loopback import STALL, LoopbackServer, Reply, delta, done, message_start, text
+from tests.loopback import block_start as begin_block
+from tests.nvim.conftest import texts_told
+
+CODE = "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n\n\ndef last():\n    pass\n"
+ANSWER = "It sleeps for *nine* seconds."
+
+
+@pytest.fixture
+def server():
+    with LoopbackServer() as server:
+        server.answer(Reply(message_start(), text(ANSWER), done()))
+        yield server
+
+
+@pytest.fixture
+def start(start_nvim, server, project):
+    """A Neovim in `code.py` that answers where `answer` says."""
+    (project / "code.py").write_text(CODE)
+
+    def start(answer, **screen):
+        child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url}, **screen)
+        child.setup(answer=answer)
+        child.command("map <F6> <Plug>(AgentAsk)")
+        child.command("smap <F6> <Plug>(AgentAsk)")
+        child.command("edit code.py")
+        return child
+
+    return start
+
+
+def told(server, index=-1):
+    return texts_told(server.prompts[index].json()["messages"][0])
+
+
+def see(child, *texts):
+    def found():
+        screen = child.screen_text()
+        return all(each in screen for each in texts)
+
+    try:
+        wait_until(found)
+    except AssertionError:
+        raise AssertionError(f"{texts} on this screen:\n{child.screen_text()}") from None
+    return child.screen()
+
+
+def floats(child):
+    return child.lua("""
+      return vim.iter(vim.api.nvim_list_wins()):filter(function(win)
+        return vim.api.nvim_win_get_config(win).relative ~= ''
+      end):totable()
+    """)
+
+
+def lines_below(child, first):
+    """The rows of the screen from the one that begins with `first` on, up to the keys below an answer."""
+    screen = [line.rstrip() for line in child.screen()]
+    top = next(row for row, line in enumerate(screen) if line.startswith(first))
+    end = next(row for row, line in enumerate(screen) if row > top and "closes" in line)
+    return screen[top - 1 : end + 1]
+
+
+# --- where it is answered ----------------------------------------------------------------------------------------------
+
+
+def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
+    child = start("lines")
+    child.feed(":5,6AgentAsk why?<CR>")
+    see(child, "nine", "closes")
+    assert lines_below(child, "▍why?") == [
+        "    return 1",
+        "▍why?",
+        f"  {ANSWER}",
+        lines_below(child, "▍why?")[-1],
+    ]
+    assert "q closes · \\ec to the chat · \\ef asks further" in child.screen_text()
+    assert told(server)[-2:] == [
+        "code.py:5-6, as it stands in the editor:\n```python\n    time.sleep(9)\n    return 1\n```",
+        "why?",
+    ]
+    assert child.lua("return #vim.api.nvim_list_wins()") == 1
+    assert child.lua("return not vim.bo.modified and vim.fn.expand('%:t')") == "code.py"
+
+
+def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start):
+    child = start("lines")
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "nine", "closes")
+    child.feed("ggqaj")
+    assert child.lua("return vim.fn.reg_recording()") == "a"
+    child.feed("5Gq")
+    assert child.lua("return { vim.fn.reg_recording(), vim.fn.getreg('a') }") == ["", "j5G"]
+    assert "nine" in child.screen_text()
+    child.feed("q")
+    wait_until(lambda: "nine" not in child.screen_text())
+    assert child.events("AgentSessionClosed")
+    child.feed("qaq")
+    assert child.lua("return vim.fn.maparg('q', 'n')") == ""
+
+
+def test_an_answer_is_stopped_at_once_and_what_came_stays(start, server):
+    server.answer(Reply(message_start(), begin_block(), delta(text="Half of it\n"), STALL))
+    child = start("lines")
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "Half of it", "stops")
+    child.feed("<C-c>")
+    see(child, "Half of it", "closes")
+    assert [event["stop_reason"] for event in child.events("AgentTurnEnded")] == ["cancelled"]
+
+
+def test_a_float_beside_the_code_has_the_answer_and_closes(start):
+    child = start("float")
+    child.feed(":5,6AgentAsk why?<CR>")
+    see(child, "nine", "q closes", "code.py:5-6 · 2 lines")
+    assert len(floats(child)) == 1
+    child.feed("q")
+    wait_until(lambda: floats(child) == [])
+    assert child.lua("return vim.fn.expand('%:t')") == "code.py"
+    assert child.events("AgentSessionClosed")
+    assert "nine" in child.session_files()[-1].read_text()
+
+
+@pytest.mark.parametrize("answer", ["lines", pytest.param("float", marks=prove)])
+def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
+    child = start(answer)
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "nine", "to the chat")
+    child.feed("\\ec")
+    wait_until(
+        lambda: floats(child) == [] and len(child.lua("return require('sanderling').list()")) == 1
+    )
+    wait_until(child.transcript_win)
+    assert ANSWER in child.transcript_text()
+    server.answer(Reply(message_start(), text("More."), done()))
+    child.feed("<Esc>iand?<Esc><CR>")
+    wait_until(lambda: "More." in child.transcript_text())
+    assert [m["role"] for m in server.prompts[-1].json()["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+
+
+@prove
+def test_a_float_that_is_closed_by_any_means_ends_its_session(start):
+    child = start("float")
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "nine")
+    child.feed(":quit<CR>")
+    wait_until(lambda: child.events("AgentSessionClosed"))
+    assert child.lua("return #require('sanderling.session.live').all()") == 0
+
+
+@prove
+@pytest.mark.parametrize("answer", ["lines", "float"])
+def test_one_asks_further_in_the_same_session(start, server, answer):
+    child = start(answer)
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "nine", "closes")
+    server.answer(Reply(message_start(), text("Because of line 5."), done()))
+    child.feed("\\ef")
+    see(child, "Ask further")
+    child.feed("how so?<C-s>")
+    see(child, "Because of line 5.")
+    assert len(server.prompts[-1].json()["messages"]) == 3
+    assert len(child.session_files()) == 1
+
+
+@prove
+def test_an_answer_does_not_wait_for_the_turn_in_the_chat(start, server):
+    server.answer(
+        Reply(message_start(), begin_block(), delta(text="Half of it\n"), STALL),
+        Reply(message_start(), text(ANSWER), done()),
+    )
+    child = start("lines")
+    child.lua("require('sanderling').ask('go')")
+    wait_until(lambda: "Half of it" in child.transcript_text())
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "*nine* seconds", "closes")
+    assert "nine" not in child.transcript_text()
+
+
+@prove
+def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(start, server):
+    server.answer(*(Reply(message_start(), text(f"Answer {n}."), done()) for n in (1, 2, 3)))
+    child = start("lines")
+    child.feed(":1AgentAsk one?<CR>")
+    see(child, "Answer 1.")
+    child.feed(":5AgentAsk two?<CR>")
+    see(child, "Answer 1.", "Answer 2.")
+    child.feed(":1,2AgentAsk three?<CR>")
+    see(child, "Answer 2.", "Answer 3.")
+    assert "Answer 1." not in child.screen_text()
+    child.command("AgentDiscard!")
+    wait_until(lambda: "Answer" not in child.screen_text())
+    assert child.lua("return #require('sanderling.session.live').all()") == 0
+
+
+@prove
+def test_an_answer_goes_with_its_buffer_and_moves_with_its_lines(start):
+    child = start("lines")
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "nine", "closes")
+    child.feed("ggO# above<Esc>")
+    assert lines_below(child, "▍why?")[0].strip() == "time.sleep(9)"
+    child.command("bwipeout!")
+    wait_until(lambda: child.events("AgentSessionClosed"))
+
+
+@prove
+def test_an_edit_and_an_answer_in_one_file_keep_their_keys(start, server):
+    child = start("lines")
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "nine", "closes")
+    server.answer(Reply(message_start(), text("import os"), done()))
+    child.feed(":1AgentEdit os<CR>")
+    see(child, "import os")
+    child.feed("\\ea")
+    wait_until(lambda: child.lua("return vim.fn.getline(1)") == "import os")
+    child.feed("5Gq")
+    wait_until(lambda: "nine" not in child.screen_text())
+
+
+@prove
+def test_a_failed_answer_says_why(start):
+    child = start("lines")
+    child.lua("require('sanderling').setup({ answer = 'lines', model = 'nobody:nothing' })")
+    child.feed(":5AgentAsk why?<CR>")
+    see(child, "nobody")
+
+
+# --- the small prompt --------------------------------------------------------------------------------------------------
+
+
+def test_without_a_question_a_small_prompt_opens_at_the_code(start, server):
+    child = start("lines")
+    child.feed("5GVj<F6>")
+    screen = see(child, "Ask about code.py:5-6")
+    row = next(row for row, line in enumerate(screen) if "Ask about" in line)
+    assert screen[row - 1].strip() == "return 1"
+    child.feed("why<CR>so slow?")
+    assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == ["why", "so slow?"]
+    child.feed("<C-s>")
+    see(child, "nine", "closes")
+    assert told(server)[-1] == "why\nso slow?"
+    assert child.mode() == "n"
+    assert child.lua("return vim.api.nvim_win_get_cursor(0)[1]") == 6
+
+
+def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
+    server.answer(*(Reply(message_start(), text("Yes."), done()) for _ in range(2)))
+    child = start("lines")
+    child.feed("4G2<F6>_")
+    see(child, "Ask about code.py:4-5")
+    child.feed("why?<Esc><CR>")
+    wait_until(lambda: len(server.prompts) == 1)
+    assert "code.py:4-5" in told(server)[-2]
+    child.feed("9G.")
+    wait_until(lambda: len(server.prompts) == 2)
+    assert "code.py:9-10" in told(server)[-2]
+    assert told(server)[-1] == "why?"
+
+
+@prove
+def test_select_mode_asks_about_what_is_selected(start, server):
+    child = start("lines")
+    child.feed("5Ggh<Down><F6>")
+    see(child, "Ask about code.py:5-6")
+    child.feed("why?<C-s>")
+    see(child, "nine")
+    assert "code.py:5-6" in told(server)[-2]
+
+
+@prove
+@pytest.mark.parametrize("keys", ["<Esc>q", "<Esc><Esc>", "<Esc>:q<CR>", "<Esc><C-w>c"])
+def test_a_small_prompt_that_is_closed_asks_nothing(start, server, keys):
+    child = start("lines")
+    child.feed("5GV<F6>")
+    see(child, "Ask about code.py:5")
+    child.feed(f"why?{keys}")
+    wait_until(lambda: floats(child) == [])
+    wait_until(lambda: child.lua("return #require('sanderling.session.live').all()") == 0)
+    assert child.lua("return vim.fn.expand('%:t')") == "code.py"
+    assert server.prompts == []
+
+
+@prove
+def test_the_keys_of_the_small_prompt_are_listed(start):
+    child = start("lines")
+    child.feed("5GV<F6><Esc>g?")
+    see(child, "send the prompt", "older prompt")
+
+
+@prove
+def test_mentions_go_along_from_the_small_prompt(start, server, project):
+    (project / "other.txt").write_text("something else\n")
+    child = start("lines")
+    child.feed("5GV<F6>")
+    see(child, "Ask about code.py:5")
+    child.feed("as in @other.txt?<C-s>")
+    see(child, "nine")
+    assert "something else" in told(server)[1]
+
+
+@prove
+def test_a_question_in_the_chat_is_repeated_by_the_dot_as_well(start, server):
+    server.answer(*(Reply(message_start(), text("Yes."), done()) for _ in range(2)))
+    child = start("chat")
+    child.feed(":5AgentAsk why?<CR>")
+    child.wait_for_turns(1)
+    child.feed("9G.")
+    child.wait_for_turns(2)
+    assert "code.py:9-9" in child.transcript_text()
+
+
+@prove
+@pytest.mark.parametrize("answer", ["lines", "float"])
+def test_it_fits_on_a_small_screen(start, answer):
+    child = start(answer, columns=40, lines=12)
+    child.feed("10GV<F6>")
+    see(child, "Ask about")
+    child.feed("why?<C-s>")
+    see(child, "nine")
+
+
+# --- templates ---------------------------------------------------------------------------------------------------------
+
+
+def report(child, *places):
+    child.lua(
+        """
+        local ns = vim.api.nvim_create_namespace('test')
+        vim.diagnostic.set(ns, 0, vim.tbl_map(function(place)
+          return { lnum = place[1] - 1, col = 0, message = place[2], severity = 1 }
+        end, ...))
+        """,
+        [list(place) for place in places],
+    )
+
+
+def test_fix_sends_what_is_reported_in_the_line(start, server):
+    child = start("lines")
+    report(child, (5, "too slow"), (10, "too little"))
+    child.feed("5G:AgentFix at once<CR>")
+    child.wait_for_turns()
+    lines, reports, words = told(server)
+    assert lines.startswith("code.py:5-5, ")
+    assert reports.endswith("```\ncode.py:5: error: too slow\n```")
+    assert words.startswith("Fix what is reported. What else to heed: at once")
+    assert child.transcript_win()
+
+
+@prove
+def test_fix_takes_a_range_or_all_and_says_when_there_is_nothing(start, server):
+    server.answer(*(Reply(message_start(), text("Done."), done()) for _ in range(2)))
+    child = start("chat")
+    child.feed(":AgentFix!<CR>")
+    wait_until(lambda: "Nothing is reported here." in child.messages())
+    report(child, (5, "too slow"), (6, "one"), (10, "too little"))
+    child.feed(":1AgentFix<CR>")
+    wait_until(lambda: ":AgentFix! is about the whole buffer" in child.messages())
+    child.feed(":5,6AgentFix<CR>")
+    child.wait_for_turns(1)
+    assert told(server)[1].count("error:") == 2
+    child.feed(":AgentFix!<CR>")
+    child.wait_for_turns(2)
+    message = server.prompts[-1].json()["messages"][-1]
+    assert texts_told(message)[1].count("error:") == 3
+    assert texts_told(message)[0].startswith("code.py:5-10, ")
+
+
+@prove
+def test_explain_is_an_operator_and_answers_where_it_is_set(start, server):
+    child = start("lines")
+    child.command("map <F7> <Plug>(AgentExplain)")
+    child.feed("4G<F7>ip")
+    see(child, "▍/explain", "nine")
+    assert told(server)[-2].startswith("code.py:4-6, ")
+    assert told(server)[-1].startswith("Explain this code.")
+
+
+@prove
+def test_a_file_of_the_persons_takes_the_place_of_ours(start, server):
+    child = start("chat")
+    commands = child.home / "config" / "sanderling" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "test.md").write_text("Test it with nose, $ARGUMENTS!")
+    child.feed("4G:AgentTest please<CR>")
+    child.wait_for_turns()
+    assert told(server)[-1] == "Test it with nose, please!"
+
+
+@prove
+def test_findings_of_a_review_are_the_quickfix_list(start, server):
+    answer = (
+        "Findings:\n\n* **critical** `code.py:5`: it sleeps. That is slow.\n"
+        "* **minor** code.py:9-10: empty, as in code.py:1\n* gone.py:3: not there\n\nI looked at code.py:1 alone."
+    )
+    server.answer(Reply(message_start(), text(answer), done()))
+    child = start("chat")
+    child.command("AgentReview")
+    child.wait_for_turns()
+    wait_until(lambda: ":copen lists them" in child.messages())
+    found = child.lua("""
+      return vim.tbl_map(function(item)
+        return { vim.fn.bufname(item.bufnr):match('[^/]*$'), item.lnum, item.end_lnum, item.type, item.text }
+      end, vim.fn.getqflist())
+    """)
+    assert found[:2] == [
+        ["code.py", 5, 0, "E", "critical: it sleeps. That is slow."],
+        ["code.py", 9, 10, "I", "minor: empty, as in code.py:1"],
+    ]
+    assert child.lua("return vim.fn.getqflist({ title = 0 }).title") == "Agent: /review"
+
+
+@pytest.fixture
+def committing(start, project):
+    def git(*arguments):
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+            cwd=project,
+            check=True,
+            capture_output=True,
+        )
+
+    git("init", "-q")
+    (project / "code.py").write_text(CODE)
+    git("add", "code.py")
+    (project / "message").write_text("\n# Please enter the commit message\n#\n# Changes:\n")
+    child = start("chat")
+    child.command("edit message | set filetype=gitcommit")
+    return child
+
+
+def test_commit_writes_the_message_of_what_is_staged(committing, server):
+    child = committing
+    server.answer(Reply(message_start(), text("feat: sleep\n\nIt was too fast."), done()))
+    child.feed(":AgentCommit in few words<CR>")
+    see(child, "+  feat: sleep", "accepts")
+    request = server.prompts[0].json()
+    assert "tools" not in request
+    context, words = [block["text"] for block in request["messages"][0]["content"]]
+    assert "+    time.sleep(9)" in context
+    assert "@staged, as git tells it" in context
+    assert "What to heed: in few words" in words
+    child.feed("\\ea")
+    wait_until(lambda: child.lua("return vim.fn.getline(1)") == "feat: sleep")
+    assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, 5, true)") == [
+        "feat: sleep",
+        "",
+        "It was too fast.",
+        "# Please enter the commit message",
+        "#",
+    ]
+
+
+@prove
+def test_commit_says_where_it_is_of_use_and_when_nothing_is_staged(committing, server, project):
+    child = committing
+    subprocess.run(["git", "rm", "-q", "--cached", "code.py"], cwd=project, check=True)
+    child.feed(":AgentCommit<CR>")
+    wait_until(lambda: "nothing is staged" in child.messages())
+    child.command("edit code.py")
+    child.feed(":AgentCommit<CR>")
+    wait_until(lambda: "No commit message is open" in child.messages())
+    assert server.prompts == []
+
+
+@prove
+def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, server):
+    child = committing
+    child.setup(
+        answer="chat",
+        permissions=[{"action": "deny", "tool": "read", "path": "code.py"}],
+    )
+    child.feed(":AgentCommit<CR>")
+    wait_until(lambda: "@staged holds code.py, which a rule keeps" in child.messages())
+    assert server.prompts == []
