@@ -313,6 +313,7 @@ on('notice', function(answer, event)
 end)
 
 for _, type in ipairs({
+  'local_prompt_sent',
   'tool_started',
   'tool_ended',
   'turn_ended',
@@ -347,7 +348,7 @@ function M.open(shown)
   local fields = { blocks = {}, problem = '', is_due = false }
   local answer = vim.tbl_extend('error', shown, fields) --[[@as sanderling.asking.below.Answer]]
   answers[shown.session.id] = answer
-  draw(answer)
+  draw_soon(answer)
   M.update_keys(buf)
   api.nvim_buf_attach(buf, false, {
     on_detach = vim.schedule_wrap(function()

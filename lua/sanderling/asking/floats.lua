@@ -40,9 +40,15 @@ end
 
 --- The keys of an answer and those of its transcript, on a page.
 local function show_keys()
-  local lines = keys.lines('answer')
+  local lines, seen = keys.lines('answer'), {}
+  for _, line in ipairs(lines) do
+    seen[line:match('%s%s(%S.*)$')] = true
+  end
+  local others = vim.tbl_filter(function(line)
+    return not seen[line:match('%s%s(%S.*)$')]
+  end, keys.lines('transcript'))
   vim.list_extend(lines, { '' })
-  float.view('Keys', vim.list_extend(lines, keys.lines('transcript')), 'keys')
+  float.view('Keys', vim.list_extend(lines, others), 'keys')
 end
 
 --- Close the float, and its session with it.
