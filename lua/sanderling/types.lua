@@ -486,6 +486,11 @@
 ---@field type 'note_saved'
 ---@field path string
 
+---@class (exact) sanderling.NoteUsage
+---@field type 'note_usage'
+---@field model string
+---@field usage sanderling.Usage
+
 ---@class (exact) sanderling.WatchJob
 ---@field type 'watch_job'
 ---@field id string
@@ -571,6 +576,7 @@
 ---@field drafts sanderling.Draft[]
 ---@field selections sanderling.Selection[]
 ---@field model string
+---@field session_id string
 
 ---@class (exact) sanderling.ListModels
 ---@field type 'list_models'
@@ -808,6 +814,7 @@
 ---| sanderling.RejectChanges
 ---| sanderling.NoteReviewed
 ---| sanderling.NoteSaved
+---| sanderling.NoteUsage
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
 ---| sanderling.ControlToolServer

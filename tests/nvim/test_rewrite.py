@@ -130,6 +130,37 @@ def test_the_model_sees_its_draft_when_it_refines(start_nvim, server, project):
     assert "↑20 ↓10" in child.screen_text()  # both requests
 
 
+def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
+    start_nvim, server, project
+):
+    server.answer(
+        Reply(message_start(), text("pong"), done()), Reply(message_start(), text("one"), done())
+    )
+    (project / "a.txt").write_text("zero\n")
+    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child.command("edit a.txt")
+    child.lua("require('sanderling').ask('go')")
+    child.wait_for_turns()
+    before = child.lua("return require('sanderling').status().cost_usd")
+    child.command("AgentEdit more")
+    wait_ready(child)
+    wait_until(
+        lambda: child.lua("return require('sanderling').status().cost_usd") == 2 * before > 0
+    )
+    child.command("AgentUsage")
+    page = wait_until(
+        lambda: next(
+            (line for line in child.screen() if "claude-sonnet" in line and "20" in line), ""
+        )
+    )
+    assert "10" in page
+    logged = [json.loads(line) for line in child.session_files()[-1].read_text().splitlines()]
+    assert [each.get("is_aside", False) for each in logged if each["type"] == "usage"] == [
+        False,
+        True,
+    ]
+
+
 @prove
 def test_the_key_asks_what_is_to_be_different(start_editor):
     child = start_editor(*says("one"), *says("two"))

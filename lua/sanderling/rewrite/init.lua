@@ -33,12 +33,12 @@ local function tell(text, level)
   message.tell(text, level or vim.log.levels.WARN)
 end
 
---- The model of the session that is open, if that is about the same project; else the settings say which.
+--- The session that is open, if it is about the same project: its model is asked, and it is what the edit counts in.
 ---@param project string
----@return string
-local function model_for(project)
+---@return sanderling.chat.session.Session?
+local function session_of(project)
   local session = live.current()
-  return session and session.project == project and session.state.model or ''
+  return session and session.project == project and session or nil
 end
 
 -- keys ----------------------------------------------------------------------------------------------------------------
@@ -174,7 +174,9 @@ local function ask(edit)
   end
   request.type, request.instruction, request.drafts = 'rewrite', edit.instruction, edit.drafts
   request.selections = edit.selections
-  request.model = model_for(edit.project)
+  local session = session_of(edit.project)
+  request.model = session and session.state.agent == '' and session.state.model or ''
+  request.session_id = session and session.id or ''
   edit.text, edit.is_empty, edit.notice = '', true, ''
   local function while_it_lives(fn)
     return function(told)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.reviewing import Reviews
 from sanderling.errors import ConfigError, ProviderError, SandboxError, ToolError
-from sanderling.protocol.actions import NoteReviewed, RejectChanges
+from sanderling.protocol.actions import NoteReviewed, NoteUsage, RejectChanges
 from sanderling.protocol.events import ModelChanged, TitleChanged
 from sanderling.protocol.modes import Mode, NetworkMode
 
@@ -46,12 +46,17 @@ class Controls:
             text = f"What was started before can still write the project: {', '.join(jobs)}."
             self._parts.warn(text)
 
-    def review(self, action: RejectChanges | NoteReviewed) -> None:
-        if isinstance(action, RejectChanges):
-            self._parts.notes.add_rejected(action)
-            self._parts.memory.keep()
-        else:
-            self._parts.tasks.start(self._reviews.note, action)
+    def note(self, action: RejectChanges | NoteReviewed | NoteUsage) -> None:
+        match action:
+            case RejectChanges():
+                self._parts.notes.add_rejected(action)
+                self._parts.memory.keep()
+            case NoteReviewed():
+                self._parts.tasks.start(self._reviews.note, action)
+            case NoteUsage(model, usage):
+                self._parts.calls.note_aside(model, usage)
+                if not self._parts.waiting.is_in_turn:  # which tells of it with its own
+                    self._parts.calls.show_usage()
 
     def set_network(self, mode: NetworkMode) -> None:
         self._parts.tasks.start(self._set_network, mode)

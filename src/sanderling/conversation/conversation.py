@@ -26,6 +26,7 @@ from sanderling.protocol.actions import (
     EditWaiting,
     NoteReviewed,
     NoteSaved,
+    NoteUsage,
     RedoTurn,
     RejectChanges,
     ReleaseWaiting,
@@ -117,8 +118,8 @@ class Conversation:
                 parts.calls.retry_now()
             case AnswerApproval():
                 parts.approvals.answer(action)
-            case RejectChanges() | NoteReviewed():
-                controls.review(action)
+            case RejectChanges() | NoteReviewed() | NoteUsage():
+                controls.note(action)
             case NoteSaved(path):
                 parts.workspace.changes.saved(path)
             case Compact(focus):

@@ -11,7 +11,7 @@ from sanderling.conversation.guest_turn import GuestTurn
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.usage_report import guest_report
 from sanderling.errors import ProviderError, SanderlingError, SessionError
-from sanderling.protocol.actions import Action, Compact, Rewind, SetModel, UndoCompaction
+from sanderling.protocol.actions import Action, Compact, NoteUsage, Rewind, SetModel, UndoCompaction
 from sanderling.protocol.events import ErrorOccurred, TurnEnded
 from sanderling.protocol.guests import SetGuestOption
 from sanderling.protocol.messages import Prompt
@@ -56,6 +56,8 @@ class GuestConversation(Conversation):
                 self.parts.tasks.start(self._set_option, name, value)
             case Compact(focus):
                 self._compact(focus)
+            case NoteUsage():
+                pass  # its agent tells itself what it has used
             case UndoCompaction():
                 self.parts.warn(f"{self.guest.name} keeps what it has read by itself.")
             case Rewind(prompt_id, what) if what != "files":

@@ -229,6 +229,14 @@ class ModelCalls:
         if usage != Usage():
             self._session.append(LoggedUsage(model, usage))
 
+    def note_aside(self, model: str, usage: Usage) -> None:
+        """Count what a request beside the session has used; one in which nothing was said has no log for that yet."""
+        record = LoggedUsage(model, usage, is_aside=True)
+        if self._session.prompts:
+            self._session.append(record)
+        else:
+            self._session.apply(record)
+
     def show_usage(self) -> None:
         """Emit the session's usage, between requests."""
         self._emit_usage(self._session.last_usage, self._provider.model, Usage())

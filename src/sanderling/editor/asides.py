@@ -1,5 +1,6 @@
 """Requests whose answers stream, beside the sessions: each is a task that can be stopped by itself."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from anyio import to_thread
 from sanderling.config.layers import Layers
 from sanderling.editor.bridge import Bridge
 from sanderling.errors import ProviderError, SanderlingError
+from sanderling.protocol.messages import Usage
 from sanderling.protocol.rewriting import Rewrite, RewritePiece
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ STOPPED = {"error": "Stopped."}
 class Asides:
     """The requests that go on now."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, on_usage: Callable[[str, str, Usage], None]) -> None:
         self._bridge = bridge
+        self._on_usage = on_usage
         self._scopes: dict[int, anyio.CancelScope] = {}
         self._stopped: set[int] = set()  # before they began
         self._loading = anyio.Lock()
@@ -64,11 +67,13 @@ class Asides:
         """The rewriter, which is loaded by the first request: most of what it needs, a session has loaded already."""
         async with self._loading:
             if self._rewriter is None:
-                self._rewriter = await to_thread.run_sync(_load, abandon_on_cancel=True)
+                self._rewriter = await to_thread.run_sync(
+                    _load, self._on_usage, abandon_on_cancel=True
+                )
             return self._rewriter
 
 
-def _load() -> "Rewriter":
+def _load(on_usage: Callable[[str, str, Usage], None]) -> "Rewriter":
     from sanderling.rewriting.rewriter import Rewriter
 
-    return Rewriter()
+    return Rewriter(on_usage=on_usage)

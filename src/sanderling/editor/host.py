@@ -28,6 +28,7 @@ from sanderling.errors import ConfigError
 from sanderling.protocol.actions import (
     Action,
     CloseSession,
+    NoteUsage,
     OpenSession,
     RunCommand,
     SetModel,
@@ -35,6 +36,7 @@ from sanderling.protocol.actions import (
     SteerTurn,
     SubmitPrompt,
 )
+from sanderling.protocol.messages import Usage
 from sanderling.protocol.requests import RenameSession, Request, SessionRequest
 from sanderling.protocol.rewriting import Rewrite
 from sanderling.text import printable
@@ -57,7 +59,7 @@ class EditorHost:
         self.bridge = bridge
         self._layers: Layers | None = None
         self._buffers = NeovimBuffers(bridge)
-        self._asides = Asides(bridge)
+        self._asides = Asides(bridge, self._note_usage)
         self._sessions: dict[str, LiveSession] = {}
         self._ending: dict[str, LiveSession] = {}
         self._broken: dict[str, OpenSession] = {}  # by a defect; how to open them again
@@ -91,6 +93,11 @@ class EditorHost:
     def request(self, request_id: int, request: Mapping[str, Any]) -> None:
         """Answer `request`: Neovim is told under the same id."""
         self._inbox.send_nowait((request_id, msgspec.convert(_printable(request), Request)))
+
+    def _note_usage(self, session_id: str, model: str, usage: Usage) -> None:
+        """Have what a request beside the sessions has used count in the one that it belongs to, if that is open."""
+        if self._is_served(session_id):
+            self._sessions[session_id].act(NoteUsage(model, usage))
 
     def stop_request(self, request_id: int) -> None:
         """Stop what `request_id` asks for, if it streams."""

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.protocol.guests import SetGuestOption
-from sanderling.protocol.messages import Prompt
+from sanderling.protocol.messages import Prompt, Usage
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.reviews import Review, ReviewLeft
 
@@ -192,6 +192,13 @@ class NoteSaved(msgspec.Struct, tag="note_saved", frozen=True, forbid_unknown_fi
     path: str
 
 
+class NoteUsage(msgspec.Struct, tag="note_usage", frozen=True, forbid_unknown_fields=True):
+    """A request beside the session, an edit's, has used tokens: they count among its own."""
+
+    model: str
+    usage: Usage
+
+
 class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
     """Tell what the job writes: its output so far, then what comes; or no longer."""
 
@@ -248,6 +255,7 @@ Action = (
     | RejectChanges
     | NoteReviewed
     | NoteSaved
+    | NoteUsage
     | WatchJob
     | StopJob
     | ControlToolServer

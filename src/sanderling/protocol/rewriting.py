@@ -21,7 +21,7 @@ class Rewrite(msgspec.Struct, tag="rewrite", frozen=True, forbid_unknown_fields=
     `path` is the file's absolute path, empty where there is none, and `shown_as` what the model is told; lines count from 1. `before` and
     `after` stand around it, `lines` are those of which a block is some columns, `outline` names what else the file holds. `drafts` were
     not yet what the person wanted. `selections` go along. An `instruction` that begins with `/name` is what that command's file says.
-    Without a `model` the settings say which.
+    Without a `model` the settings say which. Its usage counts in the session `session_id`, if that is open.
     """
 
     project: str
@@ -39,6 +39,7 @@ class Rewrite(msgspec.Struct, tag="rewrite", frozen=True, forbid_unknown_fields=
     drafts: tuple[Draft, ...] = ()
     selections: tuple[Selection, ...] = ()
     model: str = ""
+    session_id: str = ""
 
 
 class RewritePiece(msgspec.Struct, frozen=True, omit_defaults=True):

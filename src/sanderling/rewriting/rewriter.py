@@ -38,13 +38,20 @@ MAX_MALFORMED = 2
 DEMO = "demo"  # which replays a script: it cannot write anything else
 
 Show = Callable[[RewritePiece], None]
+OnUsage = Callable[[str, str, Usage], None]
+"""Told of each request: the session that it counts in, which may be none, the model, and what it has used."""
 
 
 class Rewriter:
     """The requests of one process. What they have cost together is held against `budget_usd`, as a session's is."""
 
-    def __init__(self, backoff: Backoff = Backoff(attempts=5)) -> None:  # noqa: B008 - it is frozen
+    def __init__(
+        self,
+        backoff: Backoff = Backoff(attempts=5),  # noqa: B008 - it is frozen
+        on_usage: OnUsage = lambda _session_id, _model, _usage: None,
+    ) -> None:
         self._backoff = backoff
+        self._on_usage = on_usage
         self._made: _Made | None = None
         self._tally = Tally()
 
@@ -116,6 +123,7 @@ class Rewriter:
             made.learn_price(provider)
             if usage != Usage():
                 self._tally.add(model, usage)
+                self._on_usage(request.session_id, model, usage)
         if stop_reason is None:
             raise ProviderError("cut", "The answer was cut off: the connection closed.")
         usd = made.prices.cost_usd(model, usage)

@@ -76,6 +76,10 @@ class Ledger:
         self._all.add(model, usage)
         self._turn.add(model, usage)
 
+    def add_aside(self, model: str, usage: Usage) -> None:
+        """Put down what a request has used that was about no turn."""
+        self._all.add(model, usage)
+
     @property
     def total(self) -> Usage:
         return self._all.usage

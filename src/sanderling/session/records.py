@@ -135,12 +135,13 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     at: datetime = msgspec.field(default_factory=now)
 
 
-class LoggedUsage(msgspec.Struct, tag="usage", frozen=True):
-    """The tokens that one request has used."""
+class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
+    """The tokens that one request has used; one that `is_aside` was about no turn of the session: an edit."""
 
     model: str
     usage: Usage
     at: datetime = msgspec.field(default_factory=now)
+    is_aside: bool = False
 
 
 class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):

@@ -155,6 +155,8 @@ class Session:
                 self._partial_text = ""
             case LoggedTurnEnd():
                 self._is_in_turn = False
+            case LoggedUsage(model=model, usage=usage, is_aside=True):
+                self.ledger.add_aside(model, usage)
             case LoggedUsage(model=model, usage=usage):
                 self.ledger.add(model, usage)
                 self._history.last_usage = usage
