@@ -1,6 +1,7 @@
 """Ways through a transcript by its parts: tool calls, messages, fenced blocks."""
 
 import pytest
+from tests.conftest import prove, wait_until
 from tests.nvim.test_diagnostics import reply, use
 
 ANSWER = "Look:\n\n```python\nprint(1)\nprint(2)\n```\n\nThat is all.\n"
@@ -58,3 +59,67 @@ def test_a_fenced_block_and_a_message_are_text_objects(transcript):
     transcript.feed("/That<CR>")
     assert yanked(transcript, "yic") == ""
     assert transcript.lua("return vim.api.nvim_get_mode().mode") == "n"
+
+
+# --- fenced blocks -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def answer(start_agent, project):
+    """The transcript of a question about a line of a file."""
+    (project / "a.py").write_text("one\ntwo\nthree\n")
+    agent = start_agent(reply({"text": ANSWER}))
+    agent.command("edit a.py")
+    agent.command("2AgentAsk what else?")
+    agent.wait_for_turns()
+    agent.lua(
+        "vim.api.nvim_set_current_win(vim.fn.bufwinid(require('sanderling').transcript().buf))"
+    )
+    agent.feed("ggzR/print<CR>")
+    return agent
+
+
+def test_a_fenced_block_is_offered_as_an_edit_of_what_was_asked_about(answer):
+    answer.feed("\\i")
+    wait_until(lambda: "From the answer" in answer.screen_text())
+    assert answer.lua("return vim.fn.expand('%:t')") == "a.py"
+    assert answer.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == [
+        "one",
+        "two",
+        "three",
+    ]
+    answer.feed("\\ea")
+    wait_until(
+        lambda: (
+            answer.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+            == ["one", "print(1)", "print(2)", "three"]
+        )
+    )
+
+
+@prove
+def test_where_the_lines_have_changed_it_is_offered_below_the_cursor(answer):
+    answer.feed("<C-w>p2GA!<Esc>3G<C-w>p\\i")
+    wait_until(lambda: "From the answer" in answer.screen_text())
+    answer.feed("\\ea")
+    wait_until(
+        lambda: (
+            answer.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+            == ["one", "two!", "three", "print(1)", "print(2)"]
+        )
+    )
+
+
+@prove
+def test_a_fenced_block_is_yanked_and_opened(answer):
+    answer.feed('"z\\y')
+    assert answer.lua("return vim.fn.getreg('z')") == "print(1)\nprint(2)\n"
+    answer.feed("\\o")
+    wait_until(lambda: line(answer) == "print(1)")
+    assert answer.lua("return { vim.bo.filetype, vim.fn.expand('%') }") == ["python", ""]
+
+
+@prove
+def test_where_there_is_no_block_that_is_said(answer):
+    answer.feed("gg\\y")
+    wait_until(lambda: "No fenced block under the cursor." in answer.messages())

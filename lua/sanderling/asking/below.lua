@@ -228,7 +228,8 @@ function M.update_keys(buf)
     return has_answers
   end, actions)
   if not has_answers then
-    rewrite.renew_keys(buf)
+    keys.renew(buf, 'edit')
+    rewrite.update_keys(buf)
   end
 end
 

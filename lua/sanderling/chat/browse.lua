@@ -94,24 +94,36 @@ function M.select_message(transcript, is_inner)
   select_rows(first, last)
 end
 
---- Select the fenced block under the cursor; `is_inner`: without its fences.
+--- The fenced block under the cursor.
 ---@param transcript sanderling.transcript.Transcript
----@param is_inner boolean
-function M.select_code(transcript, is_inner)
+---@return integer? first row of its first fence
+---@return integer? last row of its last one
+---@return string? info behind the first
+function M.code_here(transcript)
   local row, header, last = vim.fn.line('.') - 1, message_here(transcript)
-  local first, fence
+  local first, fence, info
   for each, line in ipairs(api.nvim_buf_get_lines(0, header, last + 1, false)) do
     local here, marks = header + each - 1, line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
     if marks and not fence then
-      first, fence = here, marks
+      first, fence, info = here, marks, line:match('^%s*[`~]+%s*([^%s`]*)')
     elseif marks and vim.startswith(marks, fence) and line:find('^%s*[`~]+%s*$') then
       if row >= first and row <= here then
-        return select_rows(is_inner and first + 1 or first, is_inner and here - 1 or here)
+        return first, here, info
       end
       fence = nil
     end
   end
-  select_rows(1, 0)
+end
+
+--- Select the fenced block under the cursor; `is_inner`: without its fences.
+---@param transcript sanderling.transcript.Transcript
+---@param is_inner boolean
+function M.select_code(transcript, is_inner)
+  local first, last = M.code_here(transcript)
+  if not first or not last then
+    return select_rows(1, 0)
+  end
+  select_rows(is_inner and first + 1 or first, is_inner and last - 1 or last)
 end
 
 ---@param session sanderling.chat.session.Session

@@ -2,6 +2,7 @@
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
+local blocks = lazy('sanderling.chat.blocks')
 local browse = lazy('sanderling.chat.browse')
 local config = require('sanderling.config')
 local context = lazy('sanderling.prompt.context')
@@ -308,6 +309,9 @@ function open.actions_of(session)
     select_message = function(is_inner)
       browse.select_message(session.transcript, is_inner)
     end,
+    yank_code = with_session(blocks.yank),
+    open_code = with_session(blocks.open),
+    apply_code = with_session(blocks.apply),
     select_code = function(is_inner)
       browse.select_code(session.transcript, is_inner)
     end,

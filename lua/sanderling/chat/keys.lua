@@ -30,6 +30,9 @@ local ns = api.nvim_create_namespace('sanderling_interrupt')
 ---@field go_to_tool fun(step: -1|1)
 ---@field select_message fun(is_inner: boolean)
 ---@field select_code fun(is_inner: boolean)
+---@field yank_code fun()
+---@field open_code fun()
+---@field apply_code fun()
 ---@field recall fun(step: -1|1) through the prompts that were sent
 ---@field scroll fun(step: -1|1) turn the pages of the transcript
 ---@field go_to_end fun() of the transcript
@@ -146,6 +149,9 @@ local function by_option(actions)
     select_whole_message = with(actions.select_message, false),
     select_code = with(actions.select_code, true),
     select_whole_code = with(actions.select_code, false),
+    yank_code = with(actions.yank_code),
+    open_code = with(actions.open_code),
+    apply_code = with(actions.apply_code),
     write = with(actions.write),
     open = with(actions.open),
     go_to_file = with(actions.go_to_file),

@@ -56,6 +56,9 @@
 ---@field select_whole_message sanderling.config.Key the message
 ---@field select_code sanderling.config.Key the fenced block, without its fences
 ---@field select_whole_code sanderling.config.Key the fenced block
+---@field yank_code sanderling.config.Key yank the fenced block
+---@field open_code sanderling.config.Key open the fenced block in a new buffer
+---@field apply_code sanderling.config.Key offer the fenced block as an edit
 ---@field write sanderling.config.Key to the prompt, in insert mode
 ---@field open sanderling.config.Key open the closed fold, or else the file named here
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window

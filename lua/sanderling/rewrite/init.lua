@@ -16,6 +16,7 @@ local preview = require('sanderling.rewrite.preview')
 local shown = require('sanderling.rewrite.shown')
 local stored = require('sanderling.session.stored')
 
+local TAKEN = 'Another edit waits in these lines: accept or discard it first.'
 local NOTHING_HERE = 'No edit waits here: :AgentEdit asks for one.'
 local STOP_REASONS = {
   max_tokens = 'The answer was cut at the limit of its tokens: it cannot be accepted.',
@@ -31,14 +32,6 @@ local last_id = 0
 ---@param level? integer
 local function tell(text, level)
   message.tell(text, level or vim.log.levels.WARN)
-end
-
---- The session that is open, if it is about the same project: its model is asked, and it is what the edit counts in.
----@param project string
----@return sanderling.chat.session.Session?
-local function session_of(project)
-  local session = live.current()
-  return session and session.project == project and session or nil
 end
 
 -- keys ----------------------------------------------------------------------------------------------------------------
@@ -84,18 +77,12 @@ local actions = {
   end,
 }
 
+--- Give a buffer the keys of its edits, or take them away.
 ---@param buf integer
-local function update_keys(buf)
+function M.update_keys(buf)
   keys.keep(buf, 'edit', function()
     return #edits_in(buf) > 0
   end, actions)
-end
-
---- Have the keys again, which something else in the buffer has taken away with its own.
----@param buf integer
-function M.renew_keys(buf)
-  keys.renew(buf, 'edit')
-  update_keys(buf)
 end
 
 -- beginning and end ---------------------------------------------------------------------------------------------------
@@ -110,7 +97,7 @@ local function finish(edit, outcome)
   edits[edit.id], edit.request = nil, nil
   preview.clear(edit.region.buf, edit.mark)
   edit.region:forget()
-  update_keys(edit.region.buf)
+  M.update_keys(edit.region.buf)
   vim.schedule(function()
     bus.announce('AgentEditEnded', { buf = edit.region.buf, outcome = outcome, usd = edit.usd })
   end)
@@ -174,9 +161,11 @@ local function ask(edit)
   end
   request.type, request.instruction, request.drafts = 'rewrite', edit.instruction, edit.drafts
   request.selections = edit.selections
-  local session = session_of(edit.project)
-  request.model = session and session.state.agent == '' and session.state.model or ''
-  request.session_id = session and session.id or ''
+  local session = live.current()
+  if session and session.project == edit.project then
+    request.model = session.state.agent == '' and session.state.model or ''
+    request.session_id = session.id
+  end
   edit.text, edit.is_empty, edit.notice = '', true, ''
   local function while_it_lives(fn)
     return function(told)
@@ -241,11 +230,12 @@ function M.refine(edit, instruction)
   end
 end
 
---- Begin an edit of `region`, or go on with the one that is there.
+--- An edit of `region`, about which nothing was asked yet.
 ---@param region sanderling.rewrite.region.Region
 ---@param instruction string
----@param selections? sanderling.Selection[] what goes along
-function M.begin(region, instruction, selections)
+---@return sanderling.rewrite.Edit? edit nil: it cannot be, which is told
+---@return sanderling.rewrite.Edit? other that is about exactly these lines; nothing is told then
+local function open(region, instruction)
   local first, last = region:rows()
   local err = refusal(region.buf)
   local other, is_same = overlapping(region.buf, assert(first), last)
@@ -253,12 +243,10 @@ function M.begin(region, instruction, selections)
     region:forget()
     if err then
       tell(err, vim.log.levels.ERROR)
-    elseif other and is_same then
-      M.refine(other, instruction)
-    else
-      tell('Another edit waits in these lines: accept or discard it first.')
+    elseif not is_same then
+      tell(TAKEN)
     end
-    return
+    return nil, not err and is_same and other or nil
   end
   last_id = last_id + 1
   local edit = { ---@type sanderling.rewrite.Edit
@@ -266,7 +254,6 @@ function M.begin(region, instruction, selections)
     region = region,
     project = stored.root_here(),
     instruction = instruction,
-    selections = selections,
     drafts = {},
     text = '',
     is_empty = true,
@@ -277,12 +264,7 @@ function M.begin(region, instruction, selections)
     is_priced = true,
   }
   edits[edit.id] = edit
-  err = ask(edit)
-  if err then
-    finish(edit, 'failed')
-    return tell(err, vim.log.levels.ERROR)
-  end
-  update_keys(region.buf)
+  M.update_keys(region.buf)
   api.nvim_buf_attach(region.buf, false, {
     on_detach = vim.schedule_wrap(function()
       if edits[edit.id] and not edit.region:rows() then
@@ -290,6 +272,39 @@ function M.begin(region, instruction, selections)
       end
     end),
   })
+  return edit
+end
+
+--- Begin an edit of `region`, or go on with the one that is there.
+---@param region sanderling.rewrite.region.Region
+---@param instruction string
+---@param selections? sanderling.Selection[] what goes along
+function M.begin(region, instruction, selections)
+  local edit, other = open(region, instruction)
+  if other then
+    return M.refine(other, instruction)
+  elseif edit then
+    edit.selections = selections
+    local err = ask(edit)
+    if err then
+      finish(edit, 'failed')
+      tell(err, vim.log.levels.ERROR)
+    end
+  end
+end
+
+--- Offer `text` in the place of `region`, as an edit that is written already.
+---@param region sanderling.rewrite.region.Region
+---@param text string
+---@param title string
+function M.offer(region, text, title)
+  local edit, other = open(region, title)
+  if edit then
+    edit.drafts, edit.text, edit.is_empty = { { instruction = title, text = text } }, text, false
+    shown.draw(edit)
+  elseif other then
+    tell(TAKEN)
+  end
 end
 
 -- what a person does with it ------------------------------------------------------------------------------------------

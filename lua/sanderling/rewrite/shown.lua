@@ -66,7 +66,9 @@ local function status_of(edit)
     key_hint('edit_discard', ':AgentDiscard', 'discards'),
     key_hint('edit_refine', ':AgentEdit', 'refines'),
   }
-  table.insert(hints, 1, cost_of(edit))
+  if edit.tokens_in > 0 then -- else the text was there already
+    table.insert(hints, 1, cost_of(edit))
+  end
   local chunks = { { table.concat(vim.tbl_values(hints), icons.separator), 'AgentStatus' } }
   if not can_be_accepted then
     table.insert(chunks, 1, { edit.notice .. ' ', 'AgentWarning' })

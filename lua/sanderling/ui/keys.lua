@@ -51,6 +51,9 @@ M.rows = {
   key('select_whole_message', 'am', { transcript = 'ox' }, 'the message'),
   key('select_code', 'ic', { transcript = 'ox' }, 'the fenced block, without its fences'),
   key('select_whole_code', 'ac', { transcript = 'ox' }, 'the fenced block'),
+  key('yank_code', '<LocalLeader>y', { transcript = 'n' }, 'yank the fenced block'),
+  key('open_code', '<LocalLeader>o', { transcript = 'n' }, 'open the fenced block in a new buffer'),
+  key('apply_code', '<LocalLeader>i', { transcript = 'n' }, 'offer the fenced block as an edit'),
   key(
     'write',
     { 'i', 'a', 'o' },
@@ -144,6 +147,7 @@ M.rows = {
   }, 'close it, and answer nothing'),
   key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n', ask = 'n' }, 'the same'),
   key('show_keys', 'g?', {
+    prompt = 'n',
     transcript = 'n',
     question = 'n',
     whole = 'n',

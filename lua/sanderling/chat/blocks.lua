@@ -1,0 +1,127 @@
+--- The fenced blocks of an answer: yanked, opened, and offered as an edit of the code that was asked about.
+local M = {}
+
+local api = vim.api
+local browse = require('sanderling.chat.browse')
+local files = require('sanderling.ui.files')
+local lazy = require('sanderling.ui.lazy')
+local message = require('sanderling.ui.message')
+local regions = lazy('sanderling.rewrite.region')
+local rewrite = lazy('sanderling.rewrite')
+local words = require('sanderling.ui.words')
+
+---@class (exact) sanderling.chat.blocks.Block
+---@field lines string[]
+---@field info string behind its first fence: the language
+
+--- The block under the cursor; says so when there is none.
+---@param session sanderling.chat.session.Session
+---@return sanderling.chat.blocks.Block?
+local function block_here(session)
+  local first, last, info = browse.code_here(session.transcript)
+  if not first or not last then
+    return message.tell('No fenced block under the cursor.')
+  end
+  local lines = api.nvim_buf_get_lines(session.transcript_buf, first, last, false)
+  local indent = table.remove(lines, 1):match('^%s*')
+  for i, line in ipairs(lines) do -- one in a list is indented as that is
+    lines[i] = vim.startswith(line, indent) and line:sub(#indent + 1) or line
+  end
+  return { lines = lines, info = info or '' }
+end
+
+--- Yank the block under the cursor, into the register that was named.
+---@param session sanderling.chat.session.Session
+function M.yank(session)
+  local block = block_here(session)
+  if block then
+    vim.fn.setreg(vim.v.register, block.lines, 'V')
+    message.tell(('%s yanked.'):format(words.counted(#block.lines, 'line')))
+  end
+end
+
+--- Go to the window for code; where there is none, to a new one.
+local function go_to_code()
+  local win = files.code_window('')
+  if win then
+    api.nvim_set_current_win(win)
+  else
+    vim.cmd('topleft vnew')
+  end
+end
+
+--- Open the block under the cursor in a buffer of its own, which has no name yet.
+---@param session sanderling.chat.session.Session
+function M.open(session)
+  local block = block_here(session)
+  if not block then
+    return
+  end
+  go_to_code()
+  vim.cmd.new()
+  api.nvim_buf_set_lines(0, 0, -1, true, block.lines)
+  local name = block.info:match('^[%w_+%-]+$')
+  vim.bo.filetype = name and (vim.filetype.match({ filename = 'x.' .. name }) or name) or ''
+end
+
+--- The lines that the question above the cursor was about, if they stand in a buffer still as they were sent.
+---@param session sanderling.chat.session.Session
+---@return integer? buf
+---@return integer? first line
+---@return integer? last
+local function asked_about(session)
+  local row, buf_of, turn = vim.fn.line('.') - 1, session.transcript_buf, nil
+  for _, each in ipairs(session.transcript.turns) do
+    turn = each.first <= row and each or turn
+  end
+  local lines = turn and api.nvim_buf_get_lines(buf_of, turn.first, turn.answer, false) or {}
+  for i, line in ipairs(lines) do
+    local path, first, last = line:match('^(.+):(%d+)%-(%d+)$')
+    local real = path and (lines[i + 1] or ''):find('^```') and files.find(path, session.project)
+    local buf = real and vim.fn.bufnr('^' .. vim.fn.fnameescape(real) .. '$') or -1
+    if buf ~= -1 and api.nvim_buf_is_loaded(buf) then
+      first, last = assert(tonumber(first)), assert(tonumber(last))
+      local now = api.nvim_buf_get_lines(buf, first - 1, last, false)
+      if vim.deep_equal(now, vim.list_slice(lines, i + 2, i + 1 + #now)) then
+        return buf, first, last
+      end
+    end
+  end
+end
+
+--- Offer a text in the place of lines that a buffer has.
+---@param buf integer
+---@param first integer line
+---@param last integer
+---@param text string
+local function offer(buf, first, last, text)
+  local win = vim.fn.bufwinid(buf)
+  if win ~= -1 then
+    api.nvim_set_current_win(win)
+  else
+    go_to_code()
+    api.nvim_win_set_buf(0, buf)
+  end
+  api.nvim_win_set_cursor(0, { first, 0 })
+  rewrite.offer(regions.lines(buf, first, last), text, 'From the answer')
+end
+
+--- Offer the block under the cursor as an edit: of the lines that were asked about, else below the cursor in the window for code.
+---@param session sanderling.chat.session.Session
+function M.apply(session)
+  local block = block_here(session)
+  if not block then
+    return
+  end
+  local text = table.concat(block.lines, '\n')
+  local buf, first, last = asked_about(session)
+  if buf then
+    return offer(buf, assert(first), assert(last), text)
+  end
+  go_to_code()
+  local lnum, line = api.nvim_win_get_cursor(0)[1], api.nvim_get_current_line()
+  text = line:find('%S') and line .. '\n' .. text or text
+  offer(api.nvim_get_current_buf(), lnum, lnum, text)
+end
+
+return M
