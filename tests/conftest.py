@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import hypothesis
 import pytest
 
 from sanderling.config import Settings
@@ -44,6 +45,8 @@ class _Session:
 
 def pytest_configure(config: pytest.Config) -> None:
     _Session.is_quick = config.option.markexpr == "not prove"
+    hypothesis.settings.register_profile("ours", max_examples=examples(100))
+    hypothesis.settings.load_profile("ours")
 
 
 def pytest_collection_finish() -> None:

@@ -54,9 +54,14 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
+
+
 def imports(path: Path, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """Line and full name of everything that the file imports, wherever in it: lazily and for types only as well."""
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -112,7 +117,7 @@ def test_no_module_leads_back_to_itself_not_even_for_types():
     files = {module_of(path).removesuffix(".__init__"): path for path in PACKAGE.rglob("*.py")}
     graph = {module: set[str]() for module in files}
     for module, path in files.items():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = (f"{node.module}.{alias.name}" for alias in node.names)
                 graph[module] |= {name if name in files else node.module for name in names}
@@ -148,7 +153,7 @@ def test_a_docstring_begins_with_the_name_of_its_thing():
     found = [
         f"{path.relative_to(PACKAGE)}: {words}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and BARE.match(words := (ast.get_docstring(node) or "").partition("\n")[0])
     ]
@@ -286,28 +291,34 @@ LUA_FILES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(LUA_FILES))
-def test_a_file_in_lua_requires_its_own_folder_and_lower_ones(name):
-    ranks = {folder: rank for rank, folder in enumerate(FOLDERS)}
-    own = ranks.get(name.partition(".")[0], len(FOLDERS))
-    known = requires(LUA_FILES[name])
-    assert known <= LUA_FILES.keys()
-    assert {
-        each for each in known if ranks.get(each.partition(".")[0], len(FOLDERS)) > own
-    } == set()
+def rank(name: str) -> int:
+    folder = name.partition(".")[0]
+    return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
 
 
-@pytest.mark.parametrize("name", sorted(LUA_FILES.keys() - {"ui.icons"}))
-def test_only_the_table_of_icons_has_glyphs(name):
+def test_a_file_in_lua_requires_its_own_folder_and_lower_ones():
+    known = {(name, each) for name, path in LUA_FILES.items() for each in requires(path)}
+    assert {each for _, each in known} <= LUA_FILES.keys()
+    assert {(name, each) for name, each in known if rank(each) > rank(name)} == set()
+
+
+def test_only_the_table_of_icons_has_glyphs():
     """Patterns may have some: they are searched for in the host's words."""
-    code = re.sub(r"--[^\n]*|:(?:match|gsub)\('[^']*'", "", LUA_FILES[name].read_text())
-    assert code.isascii()
+    code = {
+        name: re.sub(r"--[^\n]*|:(?:match|gsub)\('[^']*'", "", path.read_text())
+        for name, path in LUA_FILES.items()
+    }
+    assert [name for name, text in code.items() if not text.isascii()] == ["ui.icons"]
 
 
-@pytest.mark.parametrize("name", sorted(LUA_FILES))
-def test_a_comment_on_something_in_lua_begins_with_its_name(name):
-    blocks = re.findall(r"(?:^|\n)(?!---)[^\n]*\n--- ([^\n]*)", "\n" + LUA_FILES[name].read_text())
-    assert [words for words in blocks if BARE.match(words)] == []
+def test_a_comment_on_something_in_lua_begins_with_its_name():
+    found = [
+        (name, words)
+        for name, path in LUA_FILES.items()
+        for words in re.findall(r"(?:^|\n)(?!---)[^\n]*\n--- ([^\n]*)", f"\n{path.read_text()}")
+        if BARE.match(words)
+    ]
+    assert found == []
 
 
 def test_no_files_in_lua_require_each_other_in_a_circle():

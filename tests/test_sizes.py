@@ -2,9 +2,9 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.test_layers import PACKAGE, ROOT, nodes
+
 PYTHON_LINES, LUA_LINES = 500, 400
 FUNCTION_LINES = 50
 METHODS, ATTRIBUTES = 25, 15
@@ -12,10 +12,10 @@ TABLES = {"sanderling/types.lua"}  # generated
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def parsed() -> Iterator[tuple[str, ast.AST]]:
+def definitions() -> Iterator[tuple[str, ast.AST]]:
     """Each class and function of the package, with the place where it begins."""
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef | Function):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}", node
 
@@ -51,14 +51,14 @@ def test_no_file_is_too_long():
 def test_no_function_is_too_long():
     lines = {
         place: (node.end_lineno or 0) - node.lineno + 1
-        for place, node in parsed()
+        for place, node in definitions()
         if isinstance(node, Function)
     }
     assert {place: count for place, count in lines.items() if count > FUNCTION_LINES} == {}
 
 
 def test_no_class_has_too_many_methods_or_too_much_state():
-    classes = {place: node for place, node in parsed() if isinstance(node, ast.ClassDef)}
+    classes = {place: node for place, node in definitions() if isinstance(node, ast.ClassDef)}
     sizes = {place: (len(methods(node)), len(attributes(node))) for place, node in classes.items()}
     assert {
         place: size for place, size in sizes.items() if size[0] > METHODS or size[1] > ATTRIBUTES

@@ -39,7 +39,7 @@ DONE = {"text": "done"}
 # --- setting up ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wanted", prove_rest([1, 0, 2, 999]))
+@pytest.mark.parametrize("wanted", prove_rest([1, 0, 2, 999], keep=(-1,)))
 def test_the_agent_answers_with_the_version_that_it_speaks(start, wanted):
     agent = start("--model", "demo")
     said = agent.request("initialize", protocolVersion=wanted, clientCapabilities={})
@@ -233,6 +233,7 @@ def test_what_the_person_denies_is_not_done(start, home):
             lambda _: {},
             lambda _: [],
         ],
+        keep=(0,),
         is_one=True,
     ),
 )
@@ -319,7 +320,8 @@ def test_the_todo_list_is_the_plan(start, home):
         [
             ({"error": {"kind": "invalid_request", "message": "No.", "remedy": "Go."}}, -32603),
             ({"error": {"kind": "auth", "message": "No.", "remedy": "Log in."}}, -32000),
-        ]
+        ],
+        keep=(0,),
     ),
 )
 def test_a_turn_that_fails_is_an_error(start, home, step, code):
@@ -361,6 +363,7 @@ def test_links_and_embedded_files_go_along(start):
             [{"type": "image", "data": "aGk=", "mimeType": "image/png"}],
             [{"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk="}}],
         ],
+        keep=(-1,),
         is_one=True,
     ),
 )
@@ -390,6 +393,7 @@ def test_a_cancelled_turn_ends_as_cancelled_and_the_session_lives(start, home):
     assert agent.prompt(session, "go on") == "end_turn"
 
 
+@prove
 def test_a_cancellation_that_comes_with_its_prompt_is_not_lost(start, home):
     agent = start("--model", home.script([LONG], [DONE]))
     agent.initialize()
@@ -441,7 +445,8 @@ def test_one_prompt_at_a_time(start, home):
 
 
 @pytest.mark.parametrize(
-    "how", prove_rest(["eof", "half a line", signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+    "how",
+    prove_rest(["eof", "half a line", signal.SIGTERM, signal.SIGINT, signal.SIGKILL], keep=(-1,)),
 )
 def test_nothing_runs_on_when_the_client_has_gone(start, home, how):
     agent = start("--model", home.script([LONG], [DONE]))
@@ -612,7 +617,7 @@ def test_a_large_prompt_is_taken(start):
 # --- the log -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", prove_rest(["flag", "variable"]))
+@pytest.mark.parametrize("by", prove_rest(["flag", "variable"], keep=(0,)))
 def test_each_message_is_logged(start, home, by):
     directory = home.folder / "logs"
     given = ("--log-dir", str(directory)) if by == "flag" else ()

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.anyio
 OF_PYTHON = [str(Path(sys.executable).parent.parent), sys.base_prefix]
 
 
+@prove
 async def test_an_agent_on_the_npm_sdk_is_shown_and_served(guests, tmp_path):
     sdk = program("sdk/dist/v1/stable/acp.js")
     paths = [str(SDK_AGENT.parent), str(Path(sdk).parents[5])]

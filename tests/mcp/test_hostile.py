@@ -224,7 +224,8 @@ async def test_call_that_takes_too_long_is_given_up_and_cancelled(place):
             ("refuse", "ValueError: this cannot be asked for"),
             ("no-such-tool", "hi"),
             ("odd", "CallToolResult"),
-        ]
+        ],
+        keep=(-1,),
     ),
 )
 async def test_what_is_wrong_with_an_answer_is_told(place, tool, words):

@@ -234,6 +234,7 @@ def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim)
     assert "has ended" not in child.transcript_text()
 
 
+@prove
 def test_no_key_is_told_with_its_remedy(start_nvim):
     child = start_nvim()
     child.setup(provider="anthropic")

@@ -85,6 +85,7 @@ def proposed(start_agent, project):
     return start
 
 
+@prove
 def test_what_is_kept_is_written_and_no_other_byte(proposed):
     child, path = proposed()
     assert path.read_text() == TWELVE
@@ -183,6 +184,7 @@ def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project)
         assert path.read_text() == wanted
 
 
+@prove
 def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(proposed):
     child, path = proposed(
         before=[
@@ -294,7 +296,7 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
             assert {line for line in text.splitlines() if "LINE" in line} in ({*()}, accepted)
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", prove_rest([1, 2], keep=(-1,)))
 def test_undo_of_a_reload_brings_back_what_the_person_had_and_nothing_else(proposed, count):
     child, path = proposed(is_open=True)
     child.command("wincmd h | buffer a.txt | $put ='mine'")
@@ -323,7 +325,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", prove_rest([*ENDS, "killed"]))
+@pytest.mark.parametrize("name", prove_rest([*ENDS, "killed"], keep=(-1,)))
 def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, name):
     child, path = proposed()
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
@@ -353,6 +355,7 @@ def test_a_file_that_the_person_closes_is_asked_about_in_the_float(proposed):
     assert path.read_text() == upper(2, 5, 8, 11)
 
 
+@prove
 def test_the_floats_keys_answer_for_what_is_left(proposed):
     child, path = proposed()
     decide(child, path, (2, False))
@@ -439,6 +442,7 @@ def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed
 # --- several at once, while an answer streams and somebody types ------------------------------------------------------------
 
 
+@prove
 def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, project):
     for name in ("a.txt", "b.txt"):
         (project / name).write_text(TWELVE)

@@ -586,6 +586,7 @@ def test_opening_a_file_from_the_chat_leaves_its_windows_alone(child):
     assert windows(child)[1:] == ["sanderling", "sanderling_prompt"]
 
 
+@prove
 def test_options_of_the_chat_do_not_leak_into_other_windows(child):
     child.command("set number")
     child.command("AgentChat")

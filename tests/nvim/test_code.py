@@ -135,6 +135,7 @@ def test_a_symbol_is_found_by_its_name_its_line_and_what_stands_around_it(coding
     assert within.splitlines()[0] == "2 references (scripted):"
 
 
+@prove
 def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding):
     agent = coding(
         TEXTS,
@@ -184,6 +185,7 @@ def test_five_thousand_references_are_a_hundred_rows_and_then_counts(coding):
     assert len(result.encode()) < 10_000
 
 
+@prove
 def test_unsaved_text_counts(coding):
     agent = coding(
         TEXTS,
@@ -234,6 +236,7 @@ def test_a_symbol_has_the_parts_of_its_name(child, symbol, parts):
 # --- servers on a bad day ----------------------------------------------------------------------------------------------
 
 
+@prove
 def test_a_server_that_indexes_is_never_taken_to_know_nothing(coding):
     agent = coding(
         TEXTS,
@@ -263,6 +266,7 @@ def test_a_server_that_is_not_well_is_told_of(coding, style, words):
     assert agent.results() == [words]
 
 
+@prove
 def test_without_a_server_that_is_said(coding):
     agent = coding(
         TEXTS,
@@ -335,6 +339,7 @@ def test_an_edit_of_such_a_file_is_made_on_the_disk_and_seen_by_the_server(codin
     assert agent.lua("return { vim.bo.buflisted, vim.bo.filetype }") == [True, "text"]
 
 
+@prove
 def test_a_list_that_names_such_a_file_goes_on_to_name_it(coding):
     agent = coding(
         TEXTS,
@@ -354,6 +359,7 @@ def test_a_list_that_names_such_a_file_goes_on_to_name_it(coding):
     ]
 
 
+@prove
 def test_a_linter_is_not_told_of_a_file_that_nobody_has_opened(coding, project):
     agent = coding(
         TEXTS,
@@ -366,6 +372,7 @@ def test_a_linter_is_not_told_of_a_file_that_nobody_has_opened(coding, project):
     assert sorted(agent.lua(told, "a.txt")) == ["linter", "scripted"]
 
 
+@prove
 def test_no_server_starts_for_a_file_of_another_language(coding):
     agent = coding(
         TEXTS | {"c.py": "x = 1\n"},

@@ -74,6 +74,7 @@ def test_its_question_is_answered_in_the_float_with_its_own_words(start_guest):
     assert len(child.lua("return _G.offered")) == 3
 
 
+@prove
 def test_its_options_and_commands_complete_and_are_chosen(start_guest):
     modes = {
         "currentModeId": "code",

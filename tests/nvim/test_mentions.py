@@ -77,7 +77,8 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
             ("@diff", "+new"),
             ("@staged", "+staged"),
             ("@my\\ file.txt", "my file.txt:1-1, as it stands on the disk:\n```\nblank\n```"),
-        ]
+        ],
+        keep=(0,),
     ),
 )
 def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, expected):
@@ -113,6 +114,7 @@ def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, e
             "@https://x.y/z",
             "@@secret.env",
         ],
+        keep=(-1,),
         is_one=True,
     ),
 )

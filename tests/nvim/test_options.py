@@ -249,7 +249,7 @@ def test_a_session_whose_script_was_wrong_begins_when_it_is_right(child, tmp_pat
     wait_until(lambda: child.transcript()[-1] == "now it is")
 
 
-@pytest.mark.parametrize("is_shown", [False, True])
+@pytest.mark.parametrize("is_shown", prove_rest([False, True], keep=(-1,)))
 def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
     child = start_nvim(columns=200)
     if is_shown:

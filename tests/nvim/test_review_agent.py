@@ -77,6 +77,7 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     ]
 
 
+@prove
 def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start_agent, app):
     agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("edit app.py")
@@ -148,7 +149,8 @@ def test_where_nothing_was_changed_the_difference_says_so(start_agent):
             ("show", "", "here.txt"),
             ("jump", "", "app.py"),
             ("jump", "i", "here.txt"),
-        ]
+        ],
+        keep=(0,),
     ),
 )
 def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
@@ -220,6 +222,7 @@ def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_re
     assert "Rejected 3 changes." in closed.messages()
 
 
+@prove
 def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, start_agent):
     closed.command("AgentKeep turn")
     assert "Kept 3 changes." in closed.messages()
@@ -237,6 +240,7 @@ def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, st
     assert app.read_text() == CHANGED
 
 
+@prove
 def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
     app.with_name("here.txt").write_text("here\n")
     closed.command("wincmd t | edit here.txt")
@@ -247,7 +251,7 @@ def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
     assert closed.lua("return { vim.fn.bufname(), vim.fn.line('.') }") == ["app.py", 2]
 
 
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_open", prove_rest([True, False], keep=(-1,)))
 def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start_agent, is_open):
     closed.command("edit app.py")
     wait_until(lambda: len(hunks(closed)) == 2)

@@ -185,6 +185,7 @@ def test_changes_above_are_survived(start_editor):
     assert buffer(child)[6:10] == ["    time.sleep(9)", "above", "    return 2", ""]
 
 
+@prove
 def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_editor):
     child = start_editor(*says("    return 2"))
     child.command("6AgentEdit two")
@@ -318,7 +319,8 @@ def test_the_operator_takes_a_count(start_editor):
             ("1GlVj", "1\n2", ["1", "2", "fäur"]),
             ("1G<C-v>jjl", "xx\nyy\nzz", ["xxe two", "yyree", "zzur"]),
             ("1Gw<C-v>j$", "x\ny", ["one x", "threy", "fäur"]),
-        ]
+        ],
+        keep=(-1,),
     ),
 )
 def test_a_selection_is_replaced_exactly(start_editor, keys, answer, expected):
@@ -377,7 +379,8 @@ def written(child, name="code.py"):
             (b"a\n", "%AgentEdit x", "", b""),
             (b"a\nb\n", "%AgentEdit x", "1\n2\n3\n", b"1\n2\n3\n"),
             (b"\ta\n\tb\n", "%AgentEdit x", "c\nd", b"\tc\n\td\n"),
-        ]
+        ],
+        keep=(0,),
     ),
 )
 def test_bytes_around_and_line_ends_stay(start_agent, project, content, edit, answer, expected):  # noqa: PLR0917 - pytest gives them by name

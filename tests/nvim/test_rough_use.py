@@ -296,7 +296,7 @@ def test_a_range_that_is_none_is_refused_by_name(child, range_):
             ("ihalf<Esc>0Rx", "xylf"),
             ("ihalf<Esc>0gRx", "xylf"),
         ],
-        keep=(0, -2),
+        keep=(-1,),
     ),
 )
 def test_an_interrupt_while_writing_stops_the_turn_and_writing_goes_on(scripted, typed, then):

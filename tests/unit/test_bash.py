@@ -177,7 +177,7 @@ async def test_output_and_status_are_told(desk):
             ("(", "[exit status 2 · "),
             ("echo 'unclosed", "[exit status 2 · "),
         ],
-        keep=(0, 3, -1),
+        keep=(0,),
     ),
 )
 async def test_failure_is_told_as_one(desk, command, told):
@@ -194,6 +194,7 @@ async def test_syntax_error_is_the_commands_own(desk):
     )
 
 
+@prove
 async def test_lines_count_from_one(desk):
     told = await desk.say("echo $LINENO\n\nno-such-program")
     assert told.startswith("1\nbash: line 3: no-such-program: command not found")
@@ -206,6 +207,7 @@ async def test_input_is_empty_and_nothing_waits_for_a_person(desk):
     assert told.startswith("1\ndumb cat cat 0\nnot a tty\n")
 
 
+@prove
 async def test_neither_ci_nor_a_locale_is_forced(desk, monkeypatch):
     for name in ("CI", "LANG", "LC_ALL"):
         monkeypatch.delenv(name, raising=False)
@@ -314,12 +316,16 @@ async def test_state_is_kept_however_the_command_ends(desk, end):
     assert told.startswith(f"1 {desk.project}/sub\n"), told
 
 
+@prove
 async def test_trace_shows_the_command_alone(desk):
     told = await desk.say("set -x; true; cd /")
     assert told.startswith("++ true\n++ cd /\n[exit status 0")
 
 
-@pytest.mark.parametrize("command", ["cd /; export A=1; exec true", "cd /; export A=1; kill -9 $$"])
+@pytest.mark.parametrize(
+    "command",
+    prove_rest(["cd /; export A=1; exec true", "cd /; export A=1; kill -9 $$"], keep=(-1,)),
+)
 async def test_command_that_replaces_the_shell_changes_nothing_and_that_is_told(desk, command):
     told = await desk.say(command)
     assert "The shell was replaced or killed: its directory and variables are as before." in told
@@ -383,6 +389,7 @@ async def test_thousand_variables_are_bounded_and_the_shell_works(desk):
     assert len(msgspec.json.encode(desk.shell.state())) < 128 * 1024
 
 
+@prove
 async def test_names_that_are_none_and_functions_are_not_carried_over(desk):
     told = await desk.say("f() { :; }; export -f f; exec -a x env 'a b=1' true; true")
     assert "exported" not in told
@@ -614,7 +621,9 @@ async def test_process_in_the_background_ends_with_its_command_and_that_is_told(
     assert "left running" not in await desk.say("true & wait")
 
 
-@pytest.mark.parametrize("way", prove_rest(["setsid", "nohup", "setsid nohup", "(setsid"]))
+@pytest.mark.parametrize(
+    "way", prove_rest(["setsid", "nohup", "setsid nohup", "(setsid"], keep=(-1,))
+)
 async def test_nothing_survives_in_the_sandbox(confined, way):
     marker = f"sleep 32{os.getpid()}"
     end = " &)" if way.startswith("(") else " &"
@@ -686,7 +695,9 @@ async def test_sandbox_that_cannot_be_had_runs_nothing(tmp_path):
 # --- stopping ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ignored", prove_rest(["", "trap '' INT; ", "trap '' INT TERM; "]))
+@pytest.mark.parametrize(
+    "ignored", prove_rest(["", "trap '' INT; ", "trap '' INT TERM; "], keep=(-1,))
+)
 async def test_cancelled_command_is_gone_within_300_ms_and_what_it_wrote_is_kept(desk, ignored):
     marker = f"sleep 35{os.getpid()}"
     with anyio.CancelScope() as turn:

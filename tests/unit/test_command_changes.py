@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from tests.conftest import happens, prove_rest
+from tests.conftest import happens, prove, prove_rest
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
@@ -132,7 +132,7 @@ def settle(project: Path) -> None:
             os.utime(path, (1, 1))
 
 
-@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("is_on", prove_rest([True, False], keep=(0,)))
 @pytest.mark.parametrize("has_git", [True, False])
 async def test_what_a_command_does_is_known_with_what_was_there(place, project, is_on, has_git):
     for name in ("changed", "deleted", "renamed", "moded", "kept", "linked"):
@@ -380,6 +380,7 @@ async def test_an_object_that_was_forged_is_no_copy(place, project, is_on):
         assert await bench.text(changed["b"].before) == b"of the person b"
 
 
+@prove
 async def test_no_more_of_an_object_is_read_than_its_file_can_have_held(place, project):
     for name in ("a", "b"):
         (project / name).write_text(f"of the person {name}")
@@ -596,6 +597,7 @@ def index_of(*names: str) -> bytes:
     return struct.pack(">4sII", b"DIRC", 2, len(names)) + entries
 
 
+@prove
 async def test_an_index_that_names_a_large_file_of_attributes_again_and_again_costs_no_time(
     place, project
 ):

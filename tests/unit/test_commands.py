@@ -182,7 +182,8 @@ async def test_output_is_drawn_while_the_command_runs(talk):
             ("kill -SEGV $$", "Ended by SIGSEGV after "),
             ("kill -40 $$", "Ended by signal 40 after "),
             ("no-such-program", "Failed with exit status 127 after "),
-        ]
+        ],
+        keep=(0,),
     ),
 )
 async def test_failure_is_told_in_words(talk, command, outcome):
@@ -211,6 +212,7 @@ async def test_command_that_comes_before_the_session_is_served_runs(talk):
     assert talk.output("c1") == "early\n"
 
 
+@prove
 async def test_long_output_is_shown_in_bounds_and_kept_in_a_file(talk):
     async with talk.served():
         end = await talk.run("c1", "seq 200000")
@@ -355,6 +357,7 @@ async def test_cancel_stops_a_command_that_has_not_begun(talk):
     assert talk.ended("c1").outcome.startswith("Stopped after ")
 
 
+@prove
 async def test_cancel_during_a_turn_stops_the_turn_and_no_command(tmp_path):
     talk = Talk(tmp_path, UNTIL_CANCELLED)
     async with talk.served():
@@ -569,6 +572,7 @@ async def test_network_is_changed_for_the_next_command_and_told(talk):
     assert all(end.is_success for end in talk.of(CommandEnded))
 
 
+@prove
 async def test_network_that_cannot_be_changed_stays_and_is_told(tmp_path):
     talk = Talk(tmp_path, level="landlock")
     async with talk.served():

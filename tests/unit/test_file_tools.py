@@ -198,6 +198,7 @@ async def test_directory_is_listed(place, project):
     assert lines[1:] == ["file", "link@", "pipe (no file)", "sub/"]
 
 
+@prove
 async def test_name_in_a_listing_stays_on_its_line(place, project):
     (project / "a\n(9 lines)\x1b").touch()
     (project / os.fsdecode(b"b\xff")).touch()
@@ -250,6 +251,7 @@ async def test_binary_file_is_named_as_such(place, project):
         assert await desk.told(read, path="program") == "program is a binary file of 5,004 bytes."
 
 
+@prove
 async def test_missing_file_gets_the_names_that_are_like_it(place, project):
     for name in ("config.py", "Config.toml", "confug.py", "other.txt"):
         (project / name).touch()
@@ -264,7 +266,7 @@ async def test_missing_file_gets_the_names_that_are_like_it(place, project):
         assert said == "no/such/directory does not exist, or the sandbox hides it."
 
 
-@pytest.mark.parametrize("level", ["full", "landlock"])
+@pytest.mark.parametrize("level", prove_rest(["full", "landlock"], keep=(-1,)))
 async def test_hidden_file_is_told_from_none_by_nothing_but_its_mode(place, level):
     secret = place.base / "secret"
     secret.write_text("secret\n")
@@ -934,6 +936,7 @@ async def test_what_the_guard_would_take_away_is_refused_before_anybody_is_asked
     assert (project / ".mcp.json").read_text() == "{}"
 
 
+@prove
 async def test_what_the_guard_would_take_away_is_refused_in_a_buffer_too(place, project):
     editor = MemoryEditor()
     editor.open(project / ".envrc")
@@ -944,6 +947,7 @@ async def test_what_the_guard_would_take_away_is_refused_in_a_buffer_too(place, 
     assert said.startswith(".envrc cannot be written while the sandbox is open")
 
 
+@prove
 async def test_what_the_guard_would_take_away_can_be_written_when_the_sandbox_is_off(
     place, project
 ):
@@ -1007,10 +1011,13 @@ async def test_preview_shows_the_difference_and_changes_nothing(place, project):
 
 @pytest.mark.parametrize(
     "tool, data, reason",
-    [
-        (edit, {"edits": [{"old": "my note is", "new": "x"}]}, "The closest text in it"),
-        (write, {"content": "x\n"}, "-my note was\n+x"),
-    ],
+    prove_rest(
+        [
+            (edit, {"edits": [{"old": "my note is", "new": "x"}]}, "The closest text in it"),
+            (write, {"content": "x\n"}, "-my note was\n+x"),
+        ],
+        keep=(-1,),
+    ),
 )
 async def test_what_a_hidden_file_holds_is_told_to_the_person_before_it_is_granted(
     place, tool, data, reason
@@ -1363,6 +1370,7 @@ async def test_file_deleted_under_a_buffer_is_edited_in_the_buffer_alone(place, 
         assert "only in the editor, not on the disk" in await desk.told(read, path="a")
 
 
+@prove
 async def test_file_deleted_under_a_buffer_is_written_when_all_of_it_is_given(place, opened):
     async with place.desk(opened.editor, is_on=True) as desk:
         await desk.use(read, path="a")
@@ -1381,6 +1389,7 @@ async def test_new_buffer_gets_the_file_that_is_written(place, opened):
     assert path.read_text() == opened.editor.text(path) == "x\n"
 
 
+@prove
 async def test_buffer_without_changes_is_replaced(place, opened):
     async with place.desk(opened.editor, is_on=True) as desk:
         assert "you have not read it" in await desk.refusal(write, path="a", content="x\n")
@@ -1391,6 +1400,7 @@ async def test_buffer_without_changes_is_replaced(place, opened):
     assert len(opened.editor.undo) == 1
 
 
+@prove
 async def test_unsaved_changes_are_merged_with_a_whole_new_file(place, opened):
     before = opened.path.read_text()
     async with place.desk(opened.editor, is_on=True) as desk:
@@ -1589,7 +1599,7 @@ async def test_secret_that_the_sandbox_covers_stays_in_its_buffer(place, opened)
     assert path.read_text() == "TOKEN=secret\n"
 
 
-@pytest.mark.parametrize("is_dirty", [False, True])
+@pytest.mark.parametrize("is_dirty", prove_rest([False, True], keep=(-1,)))
 @pytest.mark.parametrize("changes", [{}, {"mode": "ro"}])
 async def test_what_may_not_be_written_is_not_changed_in_its_buffer(
     place, opened, is_dirty, changes

@@ -429,6 +429,7 @@ def test_standard_input_is_the_prompt(shell):
     assert first_words(shell)[-1].strip() == "What is 2+2?"
 
 
+@prove
 def test_standard_input_goes_before_the_prompt_in_a_fence(shell):
     done = shell.play([{"text": "A typo."}], stdin="Error: ```\nline 2\n")
     assert done.returncode == 0
@@ -540,6 +541,7 @@ def test_file_of_settings_is_refused_by_name(shell, toml, why):
     assert why in done.stderr
 
 
+@prove
 def test_file_of_settings_counts(shell):
     shell.config.write_text(
         f"provider = 'scripted'\nscript = '{shell.script}'\npermissions = [{{action='allow', tool='write'}}]"

@@ -213,6 +213,7 @@ async def test_pattern_is_a_regular_expression_unless_it_is_literal(place):
         assert "1 match in" in await tools.grep("a.b", literal=True)
 
 
+@prove
 async def test_context_lines_are_told_apart_and_gaps_are_marked(place):
     place.write({"a.txt": "".join(f"line {n}\n" for n in range(1, 31))})
     async with place.tools() as tools:
@@ -233,6 +234,7 @@ async def test_files_only_counts_matching_lines(repository):
     assert len(cut.split("\n")) == 3
 
 
+@prove
 async def test_pattern_with_a_newline_matches_across_lines(place):
     place.write({"a.c": "int main(\n    int argc)\n{\n}\n", "b.c": r"a \n b"})
     async with place.tools() as tools:
@@ -422,7 +424,7 @@ def cut_off(place: Place, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda _: str(program))
 
 
-@pytest.mark.parametrize("after", ["", "echo torn | tr -d '\\n'"])
+@pytest.mark.parametrize("after", prove_rest(["", "echo torn | tr -d '\\n'"], keep=(-1,)))
 async def test_search_that_was_killed_before_it_found_something_has_failed(
     repository, monkeypatch, after
 ):
@@ -537,7 +539,7 @@ async def test_broken_pattern_is_explained(repository):
         assert "2 matches" in await tools.grep("needle()", literal=True, path="src/app.py")
 
 
-@pytest.mark.parametrize("files_only", [False, True])
+@pytest.mark.parametrize("files_only", prove_rest([False, True], keep=(0,)))
 async def test_missing_path_is_an_error(repository, files_only):
     async with repository.tools() as tools:
         for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):

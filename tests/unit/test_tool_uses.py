@@ -777,6 +777,7 @@ async def test_in_plan_mode_the_kernel_keeps_commands_from_writing_and_the_model
     assert talk.of(ModeChanged) == [ModeChanged("plan")]
 
 
+@prove
 async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_result(tmp_path):
     talk = Talk(tmp_path, uses(bash("touch made")))
     async with talk.asked():
@@ -816,6 +817,7 @@ async def test_directory_and_environment_of_the_shell_are_there_when_the_session
     assert again.told(-1).startswith("hello\nsub\n")
 
 
+@prove
 async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
     async with Talk(tmp_path, uses(("read", {"path": "app.py"}))).asked() as talk:
         await talk.until(TurnEnded)
@@ -965,6 +967,7 @@ async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_s
     assert not (talk.project / "made").exists()
 
 
+@prove
 async def test_all_of_a_change_can_be_read_before_it_is_allowed(tmp_path):
     hidden = "A" * 5000 + "; hidden()"
     lines = "\n".join(f"line {n}" for n in range(3000))
@@ -1028,7 +1031,7 @@ async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
 
 
 @pytest.mark.parametrize("answer", prove_rest(["once", "session"], keep=(-1,)))
-@pytest.mark.parametrize("call", ["bash", "write"])
+@pytest.mark.parametrize("call", prove_rest(["bash", "write"], keep=(-1,)))
 async def test_link_that_is_put_there_before_the_answer_is_not_followed(
     tmp_path, outside, call, answer
 ):
@@ -1050,6 +1053,7 @@ async def test_link_that_is_put_there_before_the_answer_is_not_followed(
     assert secret.read_text() == "secret\n"
 
 
+@prove
 async def test_offer_says_where_a_link_leads(tmp_path, outside):
     link = outside.with_name("link")
     link.symlink_to(outside)
@@ -1072,6 +1076,7 @@ async def test_grant_of_an_older_log_that_does_not_say_what_it_was_is_asked_abou
         talk.answer(question, "deny")
 
 
+@prove
 async def test_hosts_that_were_taken_back_do_not_come_back_when_the_session_is_resumed(tmp_path):
     before = Talk(tmp_path)
     before.conversation.parts.gate.restore({"granted": [[], [], ["example.org"]]})
@@ -1085,6 +1090,7 @@ async def test_hosts_that_were_taken_back_do_not_come_back_when_the_session_is_r
     assert talk.conversation.parts.sandbox.facts.network == "off"
 
 
+@prove
 async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_session_are_back_stays_off(
     tmp_path,
 ):

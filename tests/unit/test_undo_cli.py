@@ -101,6 +101,7 @@ def names_in(project: Path) -> set[bytes]:
     return {os.fsencode(path.name) for path in project.iterdir()}
 
 
+@prove
 def test_names_that_are_no_text_can_be_listed_and_taken_back(tmp_path):
     shell = Shell(tmp_path)
     done = shell.play(ODD, [{"text": "Done."}], args=("--mode", "auto"))

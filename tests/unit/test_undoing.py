@@ -1,7 +1,7 @@
 """A conversation whose turns are undone: files, what the model is told, and what a session that is resumed knows of it."""
 
 from msgspec.structs import replace
-from tests.conftest import happens
+from tests.conftest import happens, prove
 from tests.unit.test_conversation import Talk
 
 from sanderling.changes.records import CommandBegun, Restoring
@@ -154,6 +154,7 @@ async def test_what_the_person_rejected_is_told_though_the_process_was_killed_in
     assert not any("rejected these" in text for text in said_last(once_more))
 
 
+@prove
 async def test_a_turn_of_which_nothing_could_be_undone_can_be_undone_later(tmp_path):
     talk = Talk(tmp_path, *REPLIES[:2], answer="once")
     async with talk.served():
@@ -173,6 +174,7 @@ async def test_a_turn_of_which_nothing_could_be_undone_can_be_undone_later(tmp_p
     assert not (talk.project / "a").exists()
 
 
+@prove
 async def test_what_was_undone_while_a_job_runs_is_not_taken_for_its_work(tmp_path):
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "old").write_text("old\n")
@@ -244,6 +246,7 @@ async def test_a_fork_undoes_what_was_done_before_it(tmp_path):
         assert {file.path for file in undone.files if file.how == "restored"} == {"b"}
 
 
+@prove
 async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
     talk = Talk(tmp_path, *REPLIES[:2], answer="once")
     await talk.run(ONE)
@@ -264,6 +267,7 @@ async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
         assert [prompt.id for prompt in again.session.asked.prompts] == []
 
 
+@prove
 async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted(
     tmp_path, monkeypatch
 ):
@@ -295,6 +299,7 @@ async def test_what_an_interrupted_command_has_changed_is_said_to_be_unknown(tmp
     assert not (talk.project / "a").exists()
 
 
+@prove
 async def test_a_command_that_was_stopped_is_not_said_to_be_unknown(tmp_path):
     act = {"tool_use": {"name": "bash", "input": {"command": "echo x > made; sleep 60"}}}
     talk = Talk(tmp_path, [act], answer="once")

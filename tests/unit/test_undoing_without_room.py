@@ -108,6 +108,7 @@ async def refused(talk: Talk, action: Action) -> None:
     await happens(lambda: count() > before)
 
 
+@prove
 async def test_what_cannot_be_recorded_is_not_undone(tmp_path, state):
     """The state has no room: nothing is undone, redone or rewound, and all of it can be when there is some."""
     talk = talk_in(tmp_path, *REPLIES)

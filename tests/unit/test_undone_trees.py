@@ -302,6 +302,7 @@ async def test_nothing_outside_is_touched_whatever_is_swapped_for_a_link(place, 
         assert tree(outside) == before
 
 
+@prove
 async def test_what_would_not_fit_into_memory_is_undone_in_parts(place, project, monkeypatch):
     """A file of 5 MB that is all zeros takes 5 KB in the store: thousands of them would take all memory."""
     monkeypatch.setattr("sanderling.tools.restoring.MAX_HELD_BYTES", 25 << 20)
