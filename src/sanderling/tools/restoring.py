@@ -11,11 +11,11 @@ import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from sanderling.changes.records import Restored, Restoring
 from sanderling.changes.restoring import (
