@@ -393,6 +393,27 @@ def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     assert path.read_text() == "one\ntwo"
 
 
+@pytest.mark.parametrize("name", ["new.txt", "a.txt"])
+def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, name):
+    (project / "a.txt").write_text("before\n")
+    text = "".join(f"line {n}\n" for n in range(40))
+    call = {"id": "t1", "name": "write", "input": {"path": name, "content": text}}
+    read = {"step": [{"tool_use": {"id": "t0", "name": "read", "input": {"path": "a.txt"}}}]}
+    child = start_agent(read, {"step": [{"tool_use": call}]}, DONE, columns=80, lines=24)
+    child.command("edit other.txt")
+    child.command("AgentChat")
+    child.ask()
+    wait_until(lambda: hunk_count(child, project / name))
+    child.wait_for_question()
+    child.command(f"exe bufwinnr('{name}') .. 'wincmd w' | normal! 10Gzt2j")
+    place = "return { vim.fn.line('.'), vim.fn.line('w0'), vim.fn.bufname() }"
+    assert child.lua(place) == [12, 10, name]
+    child.feed("\\hk")
+    wait_for_turn(child)
+    assert (project / name).read_text() == text
+    assert child.lua(place) == [12, 10, name]
+
+
 @prove
 def test_a_new_file_that_is_rejected_leaves_nothing(start_agent, project):
     call = {"id": "t1", "name": "write", "input": {"path": "new.txt", "content": "one\n"}}

@@ -9,7 +9,6 @@ local api = vim.api
 local answers = require('sanderling.approval.answers')
 local bus = require('sanderling.host.bus')
 local busy = require('sanderling.editing.busy')
-local draw = require('sanderling.review.draw')
 local describing = require('sanderling.editing.find')
 local float = require('sanderling.approval.float')
 local history = require('sanderling.review.history')
@@ -20,6 +19,7 @@ local live = require('sanderling.session.live')
 local outcome = require('sanderling.review.outcome')
 local place = require('sanderling.review.place')
 local proposals = require('sanderling.review.proposals')
+local views = require('sanderling.editing.views')
 local wording = require('sanderling.approval.wording')
 local writing = require('sanderling.review.writing')
 
@@ -219,10 +219,10 @@ function M.accepted(buf, replacements, tool_use_id)
   elseif history.is_one_ahead(buf, asked.history) then
     history.drop(asked.history)
   elseif asked.history then
-    draw.keeping_views(buf, function()
-      proposals.bring_history_back(asked, lifting.lift(buf).text)
-      history.set_text(buf, wanted, true)
-    end)
+    local shown = views.save(buf)
+    proposals.bring_history_back(asked, lifting.lift(buf).text)
+    history.set_text(buf, wanted, true)
+    views.restore(buf, shown)
   end
   proposals.forget(asked)
   vim.bo[buf].endofline, vim.bo[buf].modified = has_end, true

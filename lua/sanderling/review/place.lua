@@ -22,7 +22,7 @@ local function load(path)
   if hidden then
     hidden.drop_all()
   end
-  local buf = vim.fn.bufadd(path)
+  local buf = vim.fn.bufadd(vim.fn.fnamemodify(path, ':.'))
   local id = api.nvim_create_autocmd('SwapExists', {
     callback = function()
       vim.v.swapchoice = 'q'
