@@ -26,6 +26,24 @@ local USUAL_HEIGHT = 12 -- of a small change, which is to be read whole also on 
 ---@field lines string[] that are shown of it
 ---@field is_cut boolean the last of them says what is missing
 
+--- The row behind which nothing is to be covered: that of a list below all windows, in which somebody looks for places.
+---@return integer
+local function bottom_row()
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    local top, left = unpack(api.nvim_win_get_position(win))
+    local is_list = vim.fn.win_gettype(win) == 'quickfix'
+    if
+      is_list
+      and left == 0
+      and api.nvim_win_get_width(win) == vim.o.columns
+      and top > 2 * MIN_HEIGHT
+    then
+      return top - (vim.o.laststatus == 3 and 1 or 0)
+    end
+  end
+  return vim.o.lines - vim.o.cmdheight - (vim.o.laststatus > 0 and 1 or 0)
+end
+
 --- The part of the screen that windows have: without tab line, status line and command line.
 ---@return sanderling.approval.Area
 local function screen_area()
@@ -33,7 +51,7 @@ local function screen_area()
     or (vim.o.showtabline == 1 and #api.nvim_list_tabpages() > 1)
   return {
     top = has_tabline and 1 or 0,
-    bottom = vim.o.lines - vim.o.cmdheight - (vim.o.laststatus > 0 and 1 or 0),
+    bottom = bottom_row(),
     left = 0,
     width = vim.o.columns,
   }

@@ -215,21 +215,28 @@ end
 ---@type fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
 M.progress_of = nil
 
---- The line on how far the review in the file is, and on its keys.
+local GLUE = '\194\160' -- a blank at which no line ends
+
+--- The lines on how far the review in the file is, and on its keys.
 ---@param progress sanderling.approval.Progress
----@return string
-local function review_line(progress)
+---@param width integer
+---@return string[]
+local function review_lines(progress, width)
   local keys = {}
   for _, word in ipairs({ 'next', 'keep', 'reject' }) do
     local name = ui_keys.name_in(progress.buf, word .. '_hunk')
-    keys[#keys + 1] = name and ('%s %s'):format(name, word) or nil
+    keys[#keys + 1] = name and name .. GLUE .. word or nil
   end
   local of = progress.left < progress.count and ('%d of '):format(progress.left) or ''
-  return of
-    .. words.counted(progress.count, 'hunk')
-    .. ' to review in the file'
-    .. ': '
-    .. (#keys > 0 and table.concat(keys, ', ') or ':AgentKeep, :AgentReject')
+  local state = of .. words.counted(progress.count, 'hunk') .. ' to review in the file:'
+  local ways = #keys > 0 and table.concat(keys, ', ') or ':AgentKeep, :AgentReject'
+  local lines = { state .. ' ' .. ways }
+  if api.nvim_strwidth(lines[1]) > width then
+    lines = vim.list_extend(words.wrapped(state, width), words.wrapped(ways, width))
+  end
+  return vim.tbl_map(function(line)
+    return (line:gsub(GLUE, ' '))
+  end, lines)
 end
 
 --- The body of a question whose subject is reviewed in its file: short.
@@ -240,9 +247,11 @@ end
 local function small_body_of(q, width, progress)
   local lines = { asker_of(q) }
   vim.list_extend(lines, words.wrapped(words.plain(q.event.reason), width))
-  vim.list_extend(lines, words.wrapped(review_line(progress), width))
-  local row = #lines - 1
-  local marks = { { row = row, col = 0, end_col = #lines[row + 1], hl = 'AgentApprovalTitle' } }
+  local first, marks = #lines, {}
+  vim.list_extend(lines, review_lines(progress, width))
+  for row = first, #lines - 1 do
+    marks[#marks + 1] = { row = row, col = 0, end_col = #lines[row + 1], hl = 'AgentApprovalTitle' }
+  end
   add_rule(lines, marks, q.event)
   return { lines = lines, marks = marks, subject_lnum = #lines + 1 }
 end
