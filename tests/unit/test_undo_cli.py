@@ -1,5 +1,6 @@
 """`sanderling changes|undo|redo` after a run of print mode: output, exit statuses, and what stands on the disk."""
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -35,6 +36,15 @@ def test_the_last_run_is_undone_in_a_shell(shell):
     assert undone.stdout.splitlines()[0] == "undone: 2 files"
     assert not (shell.project / "new.txt").exists()
     assert (shell.project / "old.txt").read_text() == "before\n"
+
+
+@prove
+def test_a_session_that_is_open_elsewhere_is_named_with_what_does_the_same_there(shell):
+    with shell.sessions()[0].path.open("r+b") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        refused = shell.run("changes")
+    assert refused.returncode == 1
+    assert "open: in Neovim :AgentDiff, :AgentUndo" in refused.stderr
 
 
 @prove

@@ -147,7 +147,9 @@ function M.rewind(call)
       vim.ui.select(turns, {
         prompt = 'Back to before:',
         kind = 'sanderling_turn',
-        format_item = name_of,
+        format_item = function(turn)
+          return ('turn %d: %s'):format(turn.number, words.plain(turn.text))
+        end,
       }, function(turn)
         if turn then
           preview(session, turn)

@@ -23,11 +23,13 @@ from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import Event, Notice
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, TurnShown
 from sanderling.protocol.restoring import FilesRestored, RestoredFile
+from sanderling.session.log import SessionInUseError
 from sanderling.session.records import is_session_id
 from sanderling.text import printable, visible
 
 EXIT_LEFT, EXIT_USAGE = 1, 2
 EXIT_STATUS = "The exit status is 0, 1 if something had to be left as it is or could not be done, 2 if the command line or the session is wrong."
+IN_USE = "in Neovim :AgentDiff, :AgentUndo and :AgentRedo do the same; :AgentClose closes it"
 DID = {
     "undo": "undone",
     "redo": "done again",
@@ -49,6 +51,9 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         return anyio.run(_run, arguments)
+    except SessionInUseError as error:
+        sys.stderr.write(f"sanderling: {error}: {IN_USE}\n")
+        return EXIT_LEFT
     except (SanderlingError, UsageError) as error:
         sys.stderr.write(f"sanderling: {error}\n")
         return EXIT_USAGE if isinstance(error, ConfigError | UsageError) else EXIT_LEFT
