@@ -69,7 +69,7 @@ class Place(Protocol):
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What we can do for it."""
+        """The capabilities that we have for it."""
         ...
 
     def told(self, meta: Mapping[str, Any]) -> None:
