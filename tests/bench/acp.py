@@ -1,4 +1,4 @@
-"""`sanderling acp`: from the start of the process to the first words, beside the least agent on the official SDK."""
+"""`sanderling acp`: from the start of the process to the first words, beside the least agent on the official SDK and Codex's adapter."""
 
 import json
 import os
@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.agents.adapters_api import ModelApi
 from tests.bench.shared import Bench, Row, peak_mb
 from tests.conftest import ROOT
 
 MODULES = ROOT / "tests" / "peers" / "node_modules"
+ADAPTERS = ROOT / "tests" / "peers" / "adapters" / "node_modules"
 LEAST = ROOT / "tests" / "bench" / "acp_sdk_agent.mjs"
 CHUNKS = 1_000
 
@@ -75,10 +77,11 @@ def _agent(argv: Sequence[str], folder: str, environment: dict[str, str]) -> Ite
 def acp(bench: Bench) -> Iterator[Row]:
     cold: list[float] = []
     least: list[float] = []
+    codex: list[float] = []
     warm: list[float] = []
     flood: list[float] = []
     memory_mb = 0.0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ModelApi() as api:
         (Path(folder) / ".git").mkdir()
         script = Path(folder) / "script.json"
         step = {"text": "word " * CHUNKS, "chunk_chars": 5}
@@ -89,7 +92,7 @@ def acp(bench: Bench) -> Iterator[Row]:
             "XDG_CONFIG_HOME": f"{folder}/config",
         }
         ours = [sys.executable, "-m", "sanderling", "acp", "--model", f"script:{script}"]
-        theirs = _least(folder)
+        theirs, adapter = _least(folder), _codex(folder, api)
         for _ in bench.times(8):  # in turns, so that what else the machine does meets both
             with _agent(ours, folder, environment) as agent:
                 session = agent.open(folder)
@@ -106,9 +109,13 @@ def acp(bench: Bench) -> Iterator[Row]:
                 with _agent(theirs, folder, environment) as agent:
                     session = agent.open(folder)
                     least.append(1000 * (agent.prompt(session, "ping")[0] - agent.began))
-    note = (
-        f"the least agent on the SDK for Node: {statistics.median(least):.0f} ms" if least else ""
-    )
+            if adapter:
+                more = environment | {"CODEX_HOME": f"{folder}/codex", "OPENAI_API_KEY": "sk-0"}
+                with _agent(adapter, folder, more) as agent:
+                    session = agent.open(folder)
+                    codex.append(1000 * (agent.prompt(session, "ping")[0] - agent.began))
+    others = (("the least agent on the SDK for Node", least), ("codex-acp", codex))
+    note = ", ".join(f"{name}: {statistics.median(took):.0f} ms" for name, took in others if took)
     yield Row("acp: process start → first chunk", statistics.median(cold), "ms", 300, note)
     yield Row("acp: prompt → first chunk, warm", statistics.median(warm), "ms", 10)
     yield Row(f"acp: {CHUNKS:,} chunks", statistics.median(flood), "ms", 1_000)
@@ -124,3 +131,18 @@ def _least(folder: str) -> list[str]:
     (place / "node_modules").symlink_to(MODULES)
     shutil.copy(LEAST, place)
     return ["node", str(place / LEAST.name)]
+
+
+def _codex(folder: str, api: ModelApi) -> list[str]:
+    """The command of Codex's adapter, where it is installed; its model is on the loopback."""
+    program = ADAPTERS / "@agentclientprotocol" / "codex-acp" / "dist" / "index.js"
+    if not (shutil.which("node") and program.is_file()):
+        return []
+    home = Path(folder) / "codex"
+    home.mkdir()
+    (home / "auth.json").write_text('{"OPENAI_API_KEY": "sk-0", "auth_mode": "apikey"}')
+    (home / "config.toml").write_text(
+        'model_provider = "loop"\nmodel = "gpt-6"\n[model_providers.loop]\nname = "loop"\n'
+        f'base_url = "{api.url}/v1"\nwire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
+    )
+    return ["node", str(program)]
