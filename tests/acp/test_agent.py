@@ -606,6 +606,84 @@ def test_garbage_is_answered_and_survived(start):
     agent.messages = []  # its errors answer nothing that was asked
 
 
+HOSTILE = [
+    ("session/load", {"sessionId": "../../etc/passwd"}, -32002),
+    ("session/resume", {"sessionId": "a/b"}, -32002),
+    ("session/delete", {"sessionId": "../sessions/20261123-120000-aa"}, -32002),
+    ("session/delete", {"sessionId": "."}, -32002),
+    ("session/delete", {"sessionId": "a\0b"}, -32002),
+    ("session/close", {"sessionId": "\u001b[2J"}, -32002),
+    ("session/list", {"cursor": "9" * 5000}, -32602),
+    ("session/list", {"cursor": "-1"}, -32602),
+    ("session/list", {"cursor": "\u0661"}, -32602),
+    ("session/new", {"cwd": "/", "additionalDirectories": ["/"]}, -32602),
+    ("session/new", {"additionalDirectories": ["$PROJECT/../../../../.."]}, -32602),
+    ("session/new", {"additionalDirectories": ["/etc/passwd"]}, -32602),
+    ("session/new", {"cwd": "$PROJECT\0"}, -32602),
+    (
+        "session/new",
+        {"mcpServers": [{"name": "../x", "command": "", "args": [], "env": []}]},
+        -32602,
+    ),
+]
+
+
+@prove
+@pytest.mark.parametrize("method, params, code", HOSTILE)
+def test_what_no_editor_asks_for_is_refused(start, home, method, params, code):
+    session = Session.open(home.state / "sessions", "20261123-120000-aa", str(home.project))
+    session.keep_state("title", "ours")
+    session.close()
+    agent = start("--model", "demo")
+    agent.initialize()
+    given = {"cwd": str(home.project), "mcpServers": []} if method != "session/list" else {}
+    given |= json.loads(json.dumps(params).replace("$PROJECT", str(home.project)))
+    with pytest.raises(AgentError) as refused:
+        agent.request(method, **given)
+    assert refused.value.code == code, refused.value
+    assert [each["sessionId"] for each in agent.request("session/list")["sessions"]] == [session.id]
+    agent.messages = []
+
+
+@prove
+@pytest.mark.parametrize(
+    "uri",
+    ["http://[", "file:///a#L" + "9" * 5000, "", "file://[::1/x", "\u001b[2J", "file:///a%00b"],
+)
+def test_a_resource_may_be_called_anything(start, uri):
+    agent = start("--model", "demo")
+    agent.initialize()
+    session = agent.new()
+    blocks = [
+        {"type": "text", "text": "ping "},
+        {"type": "resource_link", "uri": uri, "name": "x"},
+        {"type": "resource", "resource": {"uri": uri, "text": "x"}},
+    ]
+    assert agent.request("session/prompt", sessionId=session, prompt=blocks)["stopReason"]
+    assert agent.prompt(session, "ping") == "end_turn"
+
+
+@prove
+def test_an_editor_floods_us_and_is_served(start):
+    agent = start("--model", "demo")
+    agent.initialize()
+    session = agent.new()
+    lines = [
+        b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"nobody"}}',
+        b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":[1]}}',
+        b'{"jsonrpc":"2.0","id":7777,"result":{"outcome":{"outcome":"selected","optionId":"once"}}}',
+        b'{"jsonrpc":"2.0","method":"session/update","params":{}}',
+        b"{" * 3000,
+        b"\xff\xfe",
+    ]
+    agent.write(b"\n".join(lines * 1000) + b"\n")
+    for _ in range(3):
+        agent.write(b'{"jsonrpc":"2.0","method":"x","params":"' + b"y" * 10_000_000 + b'"}\n')
+    assert agent.prompt(session, "ping") == "end_turn"
+    assert agent.text() == "pong"
+    agent.messages = []
+
+
 @prove
 def test_a_large_prompt_is_taken(start):
     agent = start("--model", "demo")

@@ -9,7 +9,7 @@ from uuid import uuid4
 from sanderling.acp.content import ContentBlock, Resource
 from sanderling.acp.errors import invalid
 from sanderling.protocol.messages import Prompt, Selection
-from sanderling.text import printable
+from sanderling.text import printable, visible
 
 LINES = r"L?(\d{1,9})(?:[:-]L?(\d{1,9}))?"
 
@@ -49,14 +49,17 @@ def prompt_of(blocks: list[ContentBlock], project: str) -> Prompt:
 
 def _place(uri: str) -> _Place:
     """The file that a URI names, and its first line; what is no file is called as it is."""
+    uri = visible(uri)
     try:
         parts = urlsplit(uri)
     except ValueError:  # it is no URI, and names what it may
         return _Place(uri)
     if parts.scheme not in {"file", ""}:
         return _Place(uri)
-    found = re.search(LINES, parts.fragment)
-    return _Place(unquote(parts.path), int(found[1]) if found else 1)
+    found, path = re.search(LINES, parts.fragment), unquote(parts.path)
+    if "\0" in path:  # no file's name has one
+        return _Place(uri)
+    return _Place(path, int(found[1]) if found else 1)
 
 
 def _mention(path: str, project: str) -> str:

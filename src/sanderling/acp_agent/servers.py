@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sanderling.acp.errors import RpcError, invalid
+from sanderling.acp.errors import invalid
 from sanderling.acp.sessions import McpServer, Pair
 from sanderling.config import Layer, Table
 from sanderling.config.layers import Layers
-from sanderling.errors import ConfigError
+from sanderling.paths import is_within
 
 ORIGIN = "the client"
 
@@ -40,15 +40,19 @@ def with_clients(
     """
     options: Table = {}
     if directories:
-        found = [checked_directory(each, "additionalDirectories") for each in directories]
+        found = [_added_directory(each) for each in directories]
         options["sandbox"] = {"write": [*layers.settings().sandbox_write, *found]}
     if servers:
         options["mcp"] = {"servers": {each.name: _table(each) for each in servers}}
     return replace(layers, setup=Layer(ORIGIN, options)) if options else layers
 
 
-def refused(error: ConfigError) -> RpcError:
-    return invalid(str(error))
+def _added_directory(path: str) -> str:
+    found = checked_directory(path, "additionalDirectories")
+    home = os.path.realpath(os.path.expanduser("~"))
+    if is_within(home, found):
+        raise invalid(f"`additionalDirectories` has {found}, which holds all of HOME: name less")
+    return found
 
 
 def _table(server: McpServer) -> dict[str, Any]:
