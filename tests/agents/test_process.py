@@ -282,6 +282,10 @@ async def test_an_agent_that_does_not_end_by_itself_is_killed(place):
         [
             ("echo no key >&2; exit 3", "it ended with exit status 3: no key"),
             ("exit 0", "it ended"),
+            (
+                "echo 'TypeError: no key' >&2; echo at x >&2; echo v20 >&2; exit 1",
+                "it ended with exit status 1: TypeError: no key",
+            ),
             ("echo dying >&2; kill -9 $$", "it was ended by SIGKILL: dying"),
         ]
     ),

@@ -150,7 +150,7 @@ class AgentProcess:
     def _ending(self, status: int) -> str:
         if self.is_outdated:
             return "what it may do was changed"
-        words = self.log.last_line()
+        words = self.log.last_line_about("Error")
         hint = f": {words}" if words else ""
         if status < 0:
             return f"it was ended by {signal_name(-status)}{hint}"

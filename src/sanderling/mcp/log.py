@@ -25,6 +25,11 @@ class ServerLog:
     def last_line(self) -> str:
         return visible_prose(self.text().rstrip().rpartition("\n")[2][:MAX_LAST_CHARS])
 
+    def last_line_about(self, word: str) -> str:
+        """The last line with `word` in it, else the last one: a runtime that ends may sign with its version."""
+        found = [line for line in self.text().splitlines() if word in line]
+        return visible_prose(found[-1].strip()[:MAX_LAST_CHARS]) if found else self.last_line()
+
     def text(self) -> str:
         return self.redacted(self._ends.text())
 
