@@ -6,6 +6,7 @@ import pytest
 from tests.conftest import prove, prove_rest, wait_until
 from tests.loopback import LoopbackServer, Reply, done, message_start, text
 from tests.nvim.conftest import texts_told
+from tests.nvim.test_code import program, start, warm
 
 
 @pytest.fixture
@@ -243,3 +244,85 @@ def test_new_files_are_found(start_claude, project):
     child.lua("vim.wait(2100)")
     child.feed("<C-u>@slow")
     wait_until(lambda: child.lua(COMPLETE) and "@slower.py" in child.lua(COMPLETE)[1])
+
+
+# --- other sessions, pages, names --------------------------------------------------------------------------------------
+
+
+def test_the_last_answer_of_another_session_goes_along(start_claude, server):
+    server.answer(
+        Reply(message_start(), text("Birds are fast."), done()),
+        Reply(message_start(), text("Yes."), done()),
+    )
+    child = start_claude()
+    ask(child, server, "what is fast?")
+    (log,) = child.session_files()
+    child.command("AgentNew")
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'like @session:' .. ... })", log.stem)
+    child.feed("<CR>")
+    child.wait_for_turns(2)
+    told = texts_told(server.prompts[-1].json()["messages"][-1])
+    assert told == [
+        f"@session:{log.stem}:1-1, the last answer in another session, “what is fast?”:\n```markdown\nBirds are fast.\n```",
+        f"like @session:{log.stem}",
+    ]
+    assert f"▸ @session:{log.stem}:1-1" in child.screen_text()
+
+
+@prove
+def test_a_session_that_is_not_there_is_told_and_nothing_is_sent(start_claude, server):
+    child = start_claude()
+    child.open_chat()
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'like @session:gone' })")
+    child.feed("<CR>")
+    wait_until(
+        lambda: (
+            "@session:gone: there is no session gone. Nothing was sent." in child.transcript_text()
+        )
+    )
+    assert server.prompts == []
+
+
+@prove
+def test_sessions_are_completed_by_their_titles(start_claude, server):
+    child = start_claude()
+    ask(child, server, "about sanderlings")
+    (log,) = child.session_files()
+    child.command("AgentNew")
+    child.feed("i@session:")
+    wait_until(lambda: child.lua("return #require('sanderling.session.stored').known > 0"))
+    child.feed("sanderl")
+    wait_until(lambda: "about sanderlings" in child.screen_text())
+    assert (
+        child.lua("return vim.fn.complete_info({ 'items' }).items[1].word")
+        == f"@session:{log.stem}"
+    )
+
+
+@prove
+def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, server):
+    child = start_claude()
+    child.open_chat()
+    child.feed("i@https://x.y:80/a")
+    wait_until(lambda: "the network is off" in child.screen_text())
+    child.feed("<Esc>ggdG")
+    child.command("AgentNet on")
+    wait_until(lambda: child.lua("return require('sanderling').net()") == "on")
+    told = ask(child, server, "read @https://example.com:8080/a")
+    assert told[0].startswith("@https://example.com:8080/a:1-1, a page of the web:")
+
+
+@prove
+def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude, server, project):
+    child = start_claude()
+    (project / "src" / "deep.py").write_text(
+        "class Bird:\n    def fly(self):\n        return 1\n\n\nx = 1\n"
+    )
+    child.command("edit src/deep.py")
+    start(child, project, "pyright", [program("basedpyright-langserver"), "--stdio"])
+    warm(child)
+    told = ask(child, server, "what does @symbol:fly do?")
+    assert told == [
+        "src/deep.py:2-3, as it stands in the editor:\n```python\n    def fly(self):\n        return 1\n```",
+        "what does @symbol:fly do?",
+    ]

@@ -7,6 +7,7 @@ local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local scratch = require('sanderling.ui.scratch')
 local slash = require('sanderling.prompt.slash')
+local stored = require('sanderling.session.stored')
 local tracked = lazy('sanderling.prompt.tracked')
 local words = require('sanderling.ui.words')
 
@@ -76,6 +77,27 @@ local function mentioned_words()
   end, require('sanderling.prompt.mentions').WORDS)
 end
 
+--- The sessions that could be mentioned, `@session:id`; those that were listed last.
+---@param mention string
+---@param session sanderling.chat.session.Session
+---@return sanderling.prompt.completion.Item[]
+local function sessions(mention, session)
+  if not vim.startswith(mention, '@session:') then
+    return {}
+  elseif mention == '@session:' then
+    stored.refresh(session.project)
+  end
+  local wanted, items = mention:sub(#'@session:' + 1):lower(), {}
+  for _, info in ipairs(stored.known) do
+    local name = stored.name_of(info)
+    local is_meant = vim.startswith(info.id, wanted) or name:lower():find(wanted, 1, true) ~= nil
+    if is_meant and info.id ~= session.id and #items < MAX_ITEMS then
+      items[#items + 1] = { word = '@session:' .. info.id, menu = words.plain(name) }
+    end
+  end
+  return items
+end
+
 --- All that could be mentioned.
 ---@param mention string as far as it is typed
 ---@param session_id string
@@ -84,6 +106,7 @@ local function mentionable(mention, session_id)
   local session = live.find(session_id)
   local items = beginning_with(resources(session_id), mention)
   vim.list_extend(items, beginning_with(mentioned_words(), mention))
+  vim.list_extend(items, session and sessions(mention, session) or {})
   for _, item in ipairs(session and files(mention, session.project) or {}) do
     if item.word ~= mention and #items < MAX_ITEMS then
       items[#items + 1] = item

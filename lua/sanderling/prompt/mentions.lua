@@ -1,4 +1,5 @@
---- Mentions in a prompt: `@path`, `@path:10-40`, `@directory/`, `@buffer`, `@selection`, `@diagnostics`, `@quickfix`, `@diff`, `@staged`.
+--- Mentions in a prompt: `@path`, `@path:10-40`, `@directory/`, `@buffer`, `@selection`, `@diagnostics`, `@quickfix`, `@diff`, `@staged`,
+--- `@symbol:name`, `@https://page`; `@session:id` is the host's.
 --- They are words like all others until the prompt is sent: then what they stand for goes along, as it is at that moment.
 ---
 --- A word that names nothing stays a word: people write `@property`, and addresses.
@@ -11,6 +12,7 @@ local files = require('sanderling.ui.files')
 local find = lazy('sanderling.editing.find')
 local live = require('sanderling.session.live')
 local sources = require('sanderling.prompt.sources')
+local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
 M.WORDS = {
@@ -20,6 +22,8 @@ M.WORDS = {
   { 'quickfix', 'the quickfix list' },
   { 'diff', 'changes that git has not staged' },
   { 'staged', 'changes that git has staged' },
+  { 'symbol:', 'a name that a language server knows' },
+  { 'session:', 'the last answer of another session' },
 }
 
 local MAX_BYTES = 256 * 1024 -- of one mention: more than a model reads with care
@@ -186,6 +190,35 @@ local function looks_like_path(mention)
     or mention.name:find('%w%.%l') ~= nil
 end
 
+--- The reason why what a mention stands for is looked up only when it is sent, if it is.
+---@param mention sanderling.prompt.mentions.Mention
+---@return string?
+function M.is_looked_up_late(mention)
+  if mention.name == 'diff' or mention.name == 'staged' then
+    return 'asked of git when it is sent'
+  elseif mention.name:find('^symbol:.') then
+    return 'asked of the language servers when it is sent'
+  elseif mention.name:find('^session:[%w_-]+$') then
+    return stored.title_of(mention.name:sub(#'session:' + 1)) or 'read when it is sent'
+  end
+end
+
+--- A page of the web, which the model fetches by its own tool: that asks, and goes through the sandbox's network.
+---@param mention sanderling.prompt.mentions.Mention
+---@param session_id string
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+local function of_page(mention, session_id)
+  local sandbox = live.state_of(session_id).sandbox
+  local is_local = mention.text:find('^@https?://localhost')
+    or mention.text:find('^@https?://127%.')
+  if sandbox.network == 'off' and sandbox.level ~= 'off' and not is_local then
+    return nil, 'the network is off: :AgentNet opens it'
+  end
+  local line = '(A page: fetch it with your tool web_fetch, and answer with what it holds.)'
+  return { path = mention.text, lines = { line }, first = 1, origin = 'a page of the web' }
+end
+
 --- Look up what a mention stands for.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session { id: string, project: string }
@@ -193,8 +226,15 @@ end
 ---@return string? problem why there is nothing; neither: it is no mention
 function M.look_up(mention, session)
   local by_word = sources.BY_WORD[mention.name]
-  if mention.name:find('^%a+://') or is_resource(mention, session.id) then
+  local is_page = mention.name:find('^https?://[%w%[]') ~= nil
+  if is_page and not is_resource(mention, session.id) then
+    return of_page(mention, session.id)
+  elseif mention.name:find('^%a+://') or is_resource(mention, session.id) then
     return nil, nil
+  elseif mention.name:find('^symbol:.') then
+    return sources.symbol(mention.name:sub(#'symbol:' + 1), session.project)
+  elseif mention.name:find('^session:') then
+    return nil, nil -- the host has them
   elseif by_word then
     return by_word(session.project)
   end

@@ -48,8 +48,9 @@ end
 ---@param unknown string[] the files whose rules are still to be asked for
 ---@return [string, string]? chunk without the mention
 local function note_of(mention, session, unknown)
-  if mention.name == 'diff' or mention.name == 'staged' then
-    return { 'asked of git when it is sent', 'AgentPlaceholder' }
+  local late = mentions.is_looked_up_late(mention)
+  if late then
+    return { late, 'AgentPlaceholder' }
   end
   local ok, selection, problem = pcall(mentions.resolve, mention, session)
   if not ok then

@@ -7,6 +7,8 @@ local words = require('sanderling.ui.words')
 
 local MAX_LISTED = 300 -- places of a list
 local GIT_MS = 3000
+local SYMBOL_MS = 1000 -- for each server
+local SYMBOL_LINES = 30 -- where a server does not say how far it goes
 
 ---@class (exact) sanderling.prompt.sources.Found
 ---@field path string of a file, or the mention
@@ -164,6 +166,75 @@ local function of_git(name, project, arguments)
   end
   local lines = words.lines_of(result.stdout)
   return { path = name, lines = lines, first = 1, origin = 'as git tells it', filetype = 'diff' }
+end
+
+--- The places of a name in what a language server has answered: nested symbols, or a flat list.
+---@param symbols table[]
+---@param name string
+---@param uri string of those that name no file
+---@param found { uri: string, range: lsp.Range }[]
+local function collect(symbols, name, uri, found)
+  for _, symbol in ipairs(symbols) do
+    local bare = symbol.name:gsub('%(.*$', '')
+    if bare == name then
+      local location = symbol.location or { uri = uri, range = symbol.range }
+      found[#found + 1] = location.range and location or nil
+    end
+    collect(symbol.children or {}, name, uri, found)
+  end
+end
+
+--- The places of a name as the language servers of the code buffer know it: in that file first, then in their workspaces.
+---@param buf integer
+---@param name string
+---@return { uri: string, range: lsp.Range }[]
+local function places_of(buf, name)
+  local uri, found = vim.uri_from_bufnr(buf), {}
+  local asked = {
+    { 'textDocument/documentSymbol', { textDocument = { uri = uri } } },
+    { 'workspace/symbol', { query = name } },
+  }
+  for _, each in ipairs(asked) do
+    local method, params = unpack(each)
+    for _, client in
+      ipairs(#found == 0 and vim.lsp.get_clients({ bufnr = buf, method = method }) or {})
+    do
+      local response = client:request_sync(method, params, SYMBOL_MS, buf)
+      collect(response and response.result or {}, name, uri, found)
+    end
+  end
+  return found
+end
+
+--- What a language server knows by a name: its lines.
+---@param name string
+---@param project string
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+function M.symbol(name, project)
+  local buf = code_buffer()
+  if not buf or #vim.lsp.get_clients({ bufnr = buf }) == 0 then
+    return nil, 'no language server is attached to the file that you were in last'
+  end
+  local place = places_of(buf, name)[1]
+  local path = place and vim.startswith(place.uri, 'file:') and vim.uri_to_fname(place.uri)
+  local real = path and files.find(path, project)
+  if not place or not real then
+    return nil, 'the language server knows no such name'
+  end
+  local at = vim.fn.bufnr('^' .. vim.fn.fnameescape(real) .. '$')
+  local is_open = at ~= -1 and api.nvim_buf_is_loaded(at)
+  local first, last = place.range.start.line, place.range['end'].line
+  last = last > first and last or first + SYMBOL_LINES - 1
+  local lines = is_open and api.nvim_buf_get_lines(at, first, last + 1, false)
+    or vim.list_slice(vim.fn.readfile(real, '', last + 1), first + 1)
+  return {
+    path = vim.fs.relpath(project, real) or real,
+    lines = lines,
+    first = first + 1,
+    origin = is_open and 'as it stands in the editor' or 'as it stands on the disk',
+    filetype = vim.filetype.match({ filename = real }) or '',
+  }
 end
 
 ---@type table<string, fun(project: string): sanderling.prompt.sources.Found?, string?>

@@ -104,6 +104,27 @@ function M.hint(session)
   end)
 end
 
+--- The title of a session that was listed, quoted.
+---@param id string
+---@return string?
+function M.title_of(id)
+  for _, info in ipairs(M.known) do
+    if info.id == id then
+      return icons.quoted(M.name_of(info))
+    end
+  end
+end
+
+--- Have the sessions of a project listed, for what completes them next.
+---@param project string
+function M.refresh(project)
+  if host.is_running() then
+    ask({ type = 'list_sessions', project = project }, function(result)
+      M.known = result.sessions
+    end, function() end)
+  end
+end
+
 -- completion ----------------------------------------------------------------------------------------------------------
 
 --- The ids of those that were listed last; the titles of sessions lead to theirs, too.

@@ -6,8 +6,10 @@ from functools import partial
 from typing import Protocol
 
 import anyio
+from anyio import to_thread
 
 from sanderling.conversation.controls import Controls
+from sanderling.conversation.mentions import mentions_session, with_sessions
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reviewing import Reviews
@@ -241,6 +243,9 @@ class Conversation:
         """
         servers = self.parts.servers
         check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
+        if mentions_session(prompt):
+            session_dir = self.parts.settings.session_dir
+            prompt = await to_thread.run_sync(with_sessions, prompt, session_dir)
         if prompt.sent:  # which is what it waited with
             return prompt
         try:

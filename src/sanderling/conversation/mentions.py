@@ -1,0 +1,48 @@
+"""Mentions of other sessions in a prompt: `@session:ID` brings along the last answer of that one, and its summary."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from sanderling.errors import ConfigError, SessionError
+from sanderling.protocol.messages import Prompt, Selection
+from sanderling.session.store.quoting import last_words
+
+MAX_MENTIONS = 10
+_MENTION = re.compile(r"(?<![\w@])@session:([\w-]+)")
+
+
+def with_sessions(prompt: Prompt, session_dir: Path) -> Prompt:
+    """
+    The prompt with the last words of the sessions that it mentions. Reads their logs: call it from a thread.
+
+    Raises:
+        ConfigError: one is not there, or nothing was answered in it.
+    """
+    there = {selection.path for selection in prompt.selections}  # it has waited with them
+    found = dict.fromkeys(_MENTION.findall(prompt.text))
+    ids = [each for each in found if f"@session:{each}" not in there][:MAX_MENTIONS]
+    if not ids:
+        return prompt
+    selections = (*prompt.selections, *(_selection(each, session_dir) for each in ids))
+    return msgspec.structs.replace(prompt, selections=selections)
+
+
+def mentions_session(prompt: Prompt) -> bool:
+    return _MENTION.search(prompt.text) is not None
+
+
+def _selection(session_id: str, session_dir: Path) -> Selection:
+    try:
+        said = last_words(session_dir, session_id)
+    except SessionError as error:
+        raise ConfigError(f"@session:{session_id}: {error}. Nothing was sent.") from error
+    if not said.answer:
+        raise ConfigError(f"@session:{session_id}: no answer was given in it. Nothing was sent.")
+    summary = f"What was said before, in short:\n\n{said.summary}\n\n" if said.summary else ""
+    text = f"{summary}{said.answer}"
+    origin = f"the last answer in another session, \u201c{said.title}\u201d"
+    return Selection(
+        f"@session:{session_id}", 1, text.count("\n") + 1, text, "markdown", origin=origin
+    )
