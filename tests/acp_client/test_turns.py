@@ -1,5 +1,7 @@
 """Turns with another agent: shown, stopped, asked about, logged and undone as ours are."""
 
+import sys
+
 import anyio
 import pytest
 
@@ -416,6 +418,12 @@ async def test_a_login_is_asked_for_with_the_ways_that_the_agent_offers(guests):
         await talk.wait_for(lambda: talk.errors)
         assert "wants you to log in" in talk.errors[0]
         assert isinstance(talk.events[-1], TurnEnded)
+    terminal = {"id": "t", "type": "terminal", "name": "In a terminal", "args": ["--log in"]}
+    script["settings"]["auth_methods"] = [terminal]
+    async with guests.talk(script, session_id="s3") as talk:
+        await talk.wait_for(lambda: talk.errors)
+        assert f"In a terminal: {sys.executable} " in talk.errors[0]
+        assert "'--log in'" in talk.errors[0]
 
 
 @prove

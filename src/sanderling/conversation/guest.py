@@ -2,6 +2,7 @@
 
 import logging
 import re
+import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -367,7 +368,7 @@ class Guest:
     async def log_in(self, methods: Sequence[AuthMethod]) -> str:
         """Have the person choose how to log in; what has to be done in a terminal is said."""
         own = [each for each in methods if each.type in (None, "", "agent")]
-        words = "\n".join(f"{each.name}: {each.description or ''}".rstrip(": ") for each in methods)
+        words = "\n".join(_told_method(each, self.declared) for each in methods)
         if not own:
             how = f" It offers:\n{words}" if words else ""
             raise SanderlingError(
@@ -387,6 +388,13 @@ class Guest:
         )
         answer = await self.parts.approvals.ask(question)
         return answered(answer, options).outcome.option_id or ""
+
+
+def _told_method(method: AuthMethod, declared: DeclaredAgent) -> str:
+    """The way to log in as a line, with the command for a terminal where that is one."""
+    if method.type != "terminal":
+        return f"{method.name}: {method.description or ''}".rstrip(": ")
+    return f"{method.name}: {shlex.join((*declared.argv, *(method.args or ())))}"
 
 
 def _kept_session(parts: Parts) -> str:
