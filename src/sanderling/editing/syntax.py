@@ -4,9 +4,6 @@ The check that a change leaves a file's syntax as good as it was, by Python's ow
 There is none here for languages with braces: where indentation has no meaning, it breaks nothing.
 """
 
-import ast
-import json
-import tomllib
 import warnings
 from collections.abc import Callable
 
@@ -32,6 +29,8 @@ _SOURCE_NAME = "sanderling_edited_file"
 
 
 def _python_problem(text: str) -> str:
+    import ast  # each of the parsers is loaded for a file of its own
+
     # Parsed, not compiled: nested `finally` blocks of a few hundred bytes make the compiler take gigabytes.
     warnings.filterwarnings("ignore", module=_SOURCE_NAME)  # safe in a thread, as others are not
     try:
@@ -44,6 +43,8 @@ def _python_problem(text: str) -> str:
 
 
 def _json_problem(text: str) -> str:
+    import json
+
     try:
         json.loads(text)
     except ValueError as error:
@@ -52,6 +53,8 @@ def _json_problem(text: str) -> str:
 
 
 def _toml_problem(text: str) -> str:
+    import tomllib
+
     # For `a.a.a…` tomllib takes quadratic time and memory: 256 KB of it kill the process.
     if max(line.count(".") for line in text.split("\n")) > MAX_CHECKED_DOTS:
         raise RecursionError

@@ -244,7 +244,9 @@ def _price(table: Table, told: Table | None) -> dict[str, Any]:
 def _shipped(provider: str) -> dict[str, dict[str, Any]]:
     if not re.fullmatch(_PROVIDER, provider):
         return {}
-    import tomllib  # when a price is asked for: that is after the first answer
-
     file = Path(__file__).with_name(f"{provider}.toml")
-    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if not file.is_file():
+        return {}
+    import tomllib  # for a price, which is asked for after the first answer
+
+    return tomllib.loads(file.read_text(encoding="utf-8"))

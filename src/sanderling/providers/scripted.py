@@ -102,11 +102,9 @@ def load_script(path: Path) -> Script:
     Raises:
         ConfigError: the file cannot be read, or what it says is no script; names the place.
     """
-    import tomllib  # for whoever has such a script
-
     try:
         text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text) if path.suffix == ".toml" else msgspec.json.decode(text)
+        data = _tables(text) if path.suffix == ".toml" else msgspec.json.decode(text)
         script = msgspec.convert(data, Script)
     except OSError as error:
         raise ConfigError(f"cannot read the script {path}: {error.strerror}") from error
@@ -121,10 +119,14 @@ def load_script(path: Path) -> Script:
 
 def load_demo(sample: str = "sample") -> Script:
     """The demo model's script; its tour works on the project in the directory `sample`."""
-    import tomllib
-
     text = Path(__file__).with_name("demo.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text.replace("{sample}", sample)), Script)
+    return msgspec.convert(_tables(text.replace("{sample}", sample)), Script)
+
+
+def _tables(text: str) -> dict[str, Any]:
+    import tomllib  # for whoever has a script in TOML
+
+    return tomllib.loads(text)
 
 
 def copy_sample(resources: AsyncExitStack) -> str:

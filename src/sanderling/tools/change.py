@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 
 import anyio
 from msgspec.structs import replace
@@ -60,7 +59,6 @@ class _MovedError(Exception):
     """Somebody else has changed the file or the buffer meanwhile: look again."""
 
 
-@dataclass
 class Change:
     """
     A change of the file `path`.
@@ -71,23 +69,24 @@ class Change:
     their hooks are not run, no link is followed, and the file gets the mode of that state.
     """
 
-    context: Context
-    path: str
-    propose: Callable[[bytes | None], Proposal]
-    is_whole: bool = False
-    counts_lines: bool = False
-    restored: State | None = None
-
-    def __post_init__(self) -> None:
-        self._workspace = self.context.workspace
-        self._name = self._workspace.shown(self.path)
+    def __init__(
+        self,
+        context: Context,
+        path: str,
+        propose: Callable[[bytes | None], Proposal],
+        *,
+        is_whole: bool = False,
+        counts_lines: bool = False,
+        restored: State | None = None,
+    ) -> None:
+        self.context = context
+        self.path = path
+        self.is_whole = is_whole
+        self.restored = restored
+        self._workspace = context.workspace
+        self._name = self._workspace.shown(path)
         self._knowledge = Knowledge(
-            self._workspace.seen,
-            self.path,
-            self._name,
-            self.propose,
-            self.is_whole,
-            self.counts_lines,
+            self._workspace.seen, path, self._name, propose, is_whole, counts_lines
         )
 
     async def make(self) -> Changed:

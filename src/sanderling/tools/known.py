@@ -1,8 +1,9 @@
 """A change against what the model knows of the file: it must not replace what it has not seen, and hears what others have changed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.sandbox.inside.reading import Stamp
@@ -26,8 +27,7 @@ class Known(NamedTuple):
     is_all: bool
 
 
-@dataclass(frozen=True)
-class Knowledge:
+class Knowledge(msgspec.Struct, frozen=True):
     """The model's knowledge of the file `path`, and what it proposes: see `Change`."""
 
     seen: Seen
