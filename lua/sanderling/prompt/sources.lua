@@ -206,7 +206,7 @@ local function places_of(buf, name)
   return found
 end
 
---- What a language server knows by a name: its lines.
+--- The lines of what a language server knows by a name.
 ---@param name string
 ---@param project string
 ---@return sanderling.prompt.sources.Found?
