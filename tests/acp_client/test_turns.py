@@ -152,7 +152,8 @@ async def test_calls_side_by_side_stand_one_after_the_other(guests):
         ({"answer": "once"}, "yes"),
         ({"answer": "always"}, "ever"),
         ({"answer": "deny"}, "no"),
-        ({"answer": "once", "option": "ever"}, "ever"),
+        ({"answer": "always", "option": "ever"}, "ever"),
+        ({"answer": "once", "option": "ever"}, "yes"),  # it is no answer of that kind
     ],
 )
 async def test_its_questions_are_answered_with_its_own_options(guests, answer, told):

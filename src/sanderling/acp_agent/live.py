@@ -167,13 +167,8 @@ class LiveSession:
                 self._changed = anyio.Event()
         for page in reversed(self._pages):
             for event in page.events:
-                self._updates.send_all(self._told_again(event), is_now=True)
+                self._updates.send_all(_told_again(self._teller, event), is_now=True)
         self._pages.clear()
-
-    def _told_again(self, event: Event) -> Iterable[SessionUpdate]:
-        if isinstance(event, TurnStarted):
-            return (self._teller.prompt(event.prompt),)
-        return self._teller.updates(event)
 
     # --- what the client asks --------------------------------------------------------------------------------------------
 
@@ -347,3 +342,9 @@ class LiveSession:
                 self._agent.act(action)
         self._open_questions.pop(question.id, None)
         self._updates.send_all(self._teller.asked(call_of(question), is_open=False))
+
+
+def _told_again(teller: Teller, event: Event) -> Iterable[SessionUpdate]:
+    if isinstance(event, TurnStarted):
+        return (teller.prompt(event.prompt),)
+    return teller.updates(event)

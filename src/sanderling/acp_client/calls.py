@@ -52,10 +52,11 @@ class Ending(NamedTuple):
 
 
 class _Written:
-    """The output of a command that runs with the guest, as the screen has it."""
+    """The output of a command that runs with the guest, as the screen has it; of that `put_out` was told already."""
 
     def __init__(self) -> None:
         self.text = ""
+        self.put_out = ""
         self.exit_code: int | None = None
         self._screen = ScreenText()
 
@@ -88,7 +89,6 @@ class Call:
         self._name = ""
         self._title = ""
         self._content: Sequence[ToolContent] = ()
-        self._put_out = ""
         self._written = _Written()
 
     def take(self, told: Told) -> None:
@@ -174,9 +174,9 @@ class Call:
         if self.has_ended or self.diffs:
             return ""
         text = self.text
-        if not text.startswith(self._put_out):
+        if not text.startswith(self._written.put_out):
             return ""
-        new, self._put_out = text[len(self._put_out) :], text
+        new, self._written.put_out = text[len(self._written.put_out) :], text
         return new
 
     async def preview(self) -> tuple[str, str]:
@@ -197,7 +197,7 @@ class Call:
         self._written.finish()
         is_error = self.status == "failed" or bool(how)
         text = (self.text or output or _output_text(self.output))[:MAX_TOLD_CHARS]
-        rest = text.removeprefix(self._put_out)
+        rest = text.removeprefix(self._written.put_out)
         if not is_error and (changed := await self._difference()):
             told = changed[1][:MAX_TOLD_CHARS]
             return Ending(changed[0], told[:MAX_DETAIL_CHARS], "diff", told=told)

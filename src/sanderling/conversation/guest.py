@@ -48,6 +48,7 @@ from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
     ApprovalRequested,
     CompactionStarted,
+    Event,
     ModelChanged,
     Notice,
     SlashCommand,
@@ -80,7 +81,10 @@ class Guest:
         self.declared = declared
         self.commands: tuple[SlashCommand, ...] = ()
         self._permits = Permits(
-            declared.name, parts.workspace, parts.gate, lambda: self._is_confined
+            declared.name,
+            parts.workspace,
+            parts.gate,
+            lambda: self._process is not None and self._process.is_confined,
         )
 
         def put_out(terminal: str, text: str) -> None:
@@ -102,7 +106,7 @@ class Guest:
             parts.session,
             parts.emit,
             parts.workspace.shown,
-            self._call_has_ended,
+            partial(_look_after_call, parts),
             self.service.output_of,
         )
         self.usage = GuestUsage(parts.session, parts.emit, declared.name)
@@ -253,7 +257,8 @@ class Guest:
                 level = "info" if severity == "info" else "warning"
                 self.parts.emit(Notice(level, f"{self.name}: {words[:MAX_NOTICE_CHARS]}"))
             case updates.CompactionUpdate():
-                self._take_compaction(told)
+                if event := _compaction_event(self.name, told):
+                    self.parts.emit(event)
             case str():
                 self._tell_once(
                     f"{self.name} tells of '{told[:40]}', which this version of Sanderling cannot show."
@@ -270,30 +275,10 @@ class Guest:
                 session.keep_state("title", self._told_title)
             self.parts.emit(TitleChanged(self._told_title))
 
-    def _take_compaction(self, told: updates.CompactionUpdate) -> None:
-        match told.status:
-            case "in_progress":
-                self.parts.emit(CompactionStarted())
-            case "completed":
-                self.parts.emit(Notice("info", f"{self.name} has summarized the conversation."))
-            case "failed" | "cancelled":
-                why = f": {told.error}" if told.error else "."
-                self.parts.emit(
-                    Notice("warning", f"{self.name} has not summarized the conversation{why}")
-                )
-            case _:
-                pass
-
     def _tell_once(self, text: str, level: Any = "info") -> None:
         if text not in self._told and len(self._told) < TOLD_ONCE:
             self._told.add(text)
             self.parts.emit(Notice(level, visible_prose(text)))
-
-    def _call_has_ended(self, call: Call) -> None:
-        if call.kind in WRITING:
-            is_command = call.kind == "execute"
-            look = partial(look_after, is_command=is_command)
-            self.parts.tasks.start(look, self.parts.workspace, call.id)
 
     # --- what it asks ------------------------------------------------------------------------------------------------------
 
@@ -309,7 +294,10 @@ class Guest:
         wanted = asked_of(call)
         verdict = self.verdict(wanted)
         if verdict.action != "ask" and call.kind != "switch_mode":
-            return self._judged(call, options, verdict)
+            call.is_denied = verdict.action != "allow"
+            if call.is_denied:
+                self._tell_once(f"{call.name} {call.title}: {verdict.reason}", "warning")
+            return answered(AnswerApproval("", "deny" if call.is_denied else "once"), options)
         question = await question_of(
             call, options, f"{call.id}:{uuid4().hex[:8]}", self.name, self.cwd
         )
@@ -320,20 +308,6 @@ class Guest:
     def verdict(self, wanted: ToolCall) -> Verdict:
         """The verdict of rules and mode, before the person is asked."""
         return self._permits.judge(wanted)
-
-    def _judged(
-        self, call: Call, options: Sequence[AnswerOption], verdict: Verdict
-    ) -> PermissionResponse:
-        """The answer that rules and mode give, without a question to the person."""
-        choice = "once" if verdict.action == "allow" else "deny"
-        call.is_denied = choice == "deny"
-        if call.is_denied:
-            self._tell_once(f"{call.name} {call.title}: {verdict.reason}", "warning")
-        return answered(AnswerApproval("", choice), options)
-
-    @property
-    def _is_confined(self) -> bool:
-        return self._process is not None and self._process.is_confined
 
     async def _answer(
         self,
@@ -401,6 +375,25 @@ def _kept_session(parts: Parts) -> str:
     """The guest's own id of the session; that of another of ours, of which this one is a fork, is not this one's."""
     kept: dict[str, Any] = parts.session.state("agent") or {}
     return str(kept.get("session", "")) if kept.get("of") == parts.session.id else ""
+
+
+def _look_after_call(parts: Parts, call: Call) -> None:
+    if call.kind in WRITING:
+        look = partial(look_after, is_command=call.kind == "execute")
+        parts.tasks.start(look, parts.workspace, call.id)
+
+
+def _compaction_event(name: str, told: updates.CompactionUpdate) -> Event | None:
+    match told.status:
+        case "in_progress":
+            return CompactionStarted()
+        case "completed":
+            return Notice("info", f"{name} has summarized the conversation.")
+        case "failed" | "cancelled":
+            why = f": {told.error}" if told.error else "."
+            return Notice("warning", f"{name} has not summarized the conversation{why}")
+        case _:
+            return None
 
 
 def _status(told: str) -> Any:
