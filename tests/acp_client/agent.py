@@ -4,9 +4,10 @@ An agent that does as its script says, over the Agent Client Protocol, with the 
 `python agent.py SCRIPT.json`: the script has, by the words of a prompt, a list of steps; those of `*` are for any other. Each step has one
 key:
 
-say, think: a chunk of text. say_new: a parameter of session/new. update: an update as it is. raw: a line as it is. ask: permission
-for a tool call, and then what was answered is said. call: a request to the client, of which the answer is said. sleep: seconds. exit: leave with that status. flood: so many
-chunks. stop: the stop reason. wait_cancel: until the turn is cancelled. spawn: a program that goes on.
+say, think: a chunk of text. say_new: a parameter of session/new. update: an update as it is. raw: a line as it is. ask:
+permission for a tool call, and then what was answered is said. call: a request to the client, of which the answer is said. sleep:
+seconds. exit: leave with that status. flood: so many chunks. stop: the stop reason. wait_cancel: until the turn is cancelled.
+wait_for: until the file is there. spawn: a program that goes on.
 """
 
 import json
@@ -101,6 +102,9 @@ def play(session, text, prompt_id):
                 Path(value["path"]).write_text(value["text"])
             case "sleep":
                 time.sleep(value)
+            case "wait_for":
+                while not Path(value).exists():
+                    time.sleep(0.01)
             case "wait_cancel":
                 cancelled.wait(value)
             case "flood":

@@ -75,8 +75,14 @@ async def test_one_that_does_not_stop_is_ended(guests):
 
 async def test_what_it_has_started_ends_with_it(guests):
     pid_file = guests.project / "pid"
-    code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    script = {"prompts": {"go": [{"spawn": ["python3", "-c", code]}, {"sleep": 1}, {"exit": 0}]}}
+    code = f"""
+import os, time
+open("new", "w").write(str(os.getpid()))
+os.replace("new", {str(pid_file)!r})
+time.sleep(600)
+"""
+    spawn = {"spawn": ["python3", "-c", code]}
+    script = {"prompts": {"go": [spawn, {"wait_for": str(pid_file)}, {"exit": 0}]}}
     async with guests.talk(script, sandbox=False) as talk:
         assert await talk.ask("go") == "error"
         assert "runs outside of the sandbox" in talk.notices[0]
