@@ -7,10 +7,9 @@ import msgspec
 
 from sanderling.errors import ConfigError, SessionError
 from sanderling.protocol.messages import Prompt, Selection
-from sanderling.session.store.quoting import last_words
 
 MAX_MENTIONS = 10
-_MENTION = re.compile(r"(?<![\w@])@session:([\w-]+)")
+_MENTION = r"(?<![\w@])@session:([\w-]+)"
 
 
 def with_sessions(prompt: Prompt, session_dir: Path) -> Prompt:
@@ -21,7 +20,7 @@ def with_sessions(prompt: Prompt, session_dir: Path) -> Prompt:
         ConfigError: one is not there, or nothing was answered in it.
     """
     there = {selection.path for selection in prompt.selections}  # it has waited with them
-    found = dict.fromkeys(_MENTION.findall(prompt.text))
+    found = dict.fromkeys(re.findall(_MENTION, prompt.text))
     ids = [each for each in found if f"@session:{each}" not in there][:MAX_MENTIONS]
     if not ids:
         return prompt
@@ -30,10 +29,12 @@ def with_sessions(prompt: Prompt, session_dir: Path) -> Prompt:
 
 
 def mentions_session(prompt: Prompt) -> bool:
-    return _MENTION.search(prompt.text) is not None
+    return re.search(_MENTION, prompt.text) is not None
 
 
 def _selection(session_id: str, session_dir: Path) -> Selection:
+    from sanderling.session.store.quoting import last_words  # for whoever mentions one
+
     try:
         said = last_words(session_dir, session_id)
     except SessionError as error:
