@@ -24,7 +24,7 @@ from sanderling.session.log import changes_dir
 from sanderling.session.session import Session
 from tests.chaos.undoing_host import Act
 from tests.conftest import ROOT, prove, prove_rest
-from tests.unit.test_restorer import tree
+from tests.unit import test_restorer
 
 EDITED = [f"edited{number}" for number in range(6)]
 COMMAND = """
@@ -32,6 +32,12 @@ for each in of*; do echo changed > $each; done
 rm gone; mv old new; mkdir -p made/deep; echo x > made/deep/file; ln -sfn other link; chmod 711 directory
 echo more >> directory/file; echo both >> hard1; rm -r removed; chmod 755 of1
 """
+
+
+def tree(project: Path) -> dict[str, tuple[int, bytes | str]]:
+    """All that stands in the project, but for files half written: a process that is killed while it names one leaves it to a later write."""
+    found = test_restorer.tree(project)
+    return {path: each for path, each in found.items() if TEMPORARY not in path}
 
 
 class Hosts:
