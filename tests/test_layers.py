@@ -29,6 +29,7 @@ LAYERS = (
     {"conversation", "rewriting"},
     {"editor", "print_mode"},
     {"cli", "acp_agent"},
+    {"serve"},
     {"__main__"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
@@ -46,6 +47,7 @@ CORNERS = {
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
     "keyring": {"providers/credentials.py"},
+    "websockets": {"serve/", "acp_client/"},
 }
 
 
@@ -138,7 +140,7 @@ def test_each_package_says_what_lives_there():
 def test_a_face_knows_an_agent_and_how_to_open_one_and_nothing_behind_it():
     for path in (
         path
-        for face in ("editor", "print_mode", "acp_agent")
+        for face in ("editor", "print_mode", "acp_agent", "serve")
         for path in (PACKAGE / face).glob("*.py")
     ):
         module = ("sanderling", *path.relative_to(PACKAGE).with_suffix("").parts)

@@ -40,6 +40,10 @@ def run(argv: list[str]) -> int:
         from sanderling.acp_agent.run import serve  # an editor waits for it
 
         return serve(argv[1:])
+    if argv[:1] == ["serve"]:
+        from sanderling.serve.run import serve as serve_clients
+
+        return serve_clients(argv[1:])
     if argv[:2] == ["acp", "login"]:
         argv = argv[1:]  # the way of the protocol: the agent's own command, and something more
     return run_command(argv) if argv and argv[0] in COMMANDS else ask(argv)

@@ -38,7 +38,7 @@ from sanderling.acp.errors import (
     MalformedError,
     RpcError,
 )
-from sanderling.acp.outbox import Outbox, Writer
+from sanderling.acp.outbox import MAX_UNSENT_BYTES, Outbox, Writer
 from sanderling.acp.wire_log import WireLog
 from sanderling.json_lines import Lines, LineTooLongError
 
@@ -102,7 +102,7 @@ class Connection:
     One end of a connection.
 
     `methods` and `notifications` are what the other side may call. `on_end` is told that it will say no more; answers that are due
-    have `GRACE_S` to come then.
+    have `grace_s` to come then. Of what it does not read `max_unsent_bytes` are kept, then the connection ends.
     """
 
     def __init__(
@@ -114,6 +114,8 @@ class Connection:
         *,
         wire_log: WireLog | None = None,
         on_end: Callable[[], None] | None = None,
+        grace_s: float = GRACE_S,
+        max_unsent_bytes: int = MAX_UNSENT_BYTES,
     ) -> None:
         self._reader = reader
         self._methods, self._notifications = methods, notifications
@@ -124,13 +126,19 @@ class Connection:
         self._running: dict[bytes, _Running] = {}
         self._has_answered = anyio.Event()
         self._is_over = False  # it says nothing more
-        self._outbox = Outbox(writer)
+        self._grace_s = grace_s
+        self._outbox = Outbox(writer, max_unsent_bytes)
         self._scope = anyio.CancelScope()
 
     @property
     def is_over(self) -> bool:
         """Say whether the other side will say nothing more."""
         return self._is_over
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The bytes that the other side has still to take."""
+        return self._outbox.unsent_bytes
 
     async def serve(self) -> None:
         """Take what the other side sends until it has said its last, or `close` is called. Call it once."""
@@ -140,7 +148,7 @@ class Connection:
                 with self._scope:
                     await self._read(tasks)
                 self._end()
-                with anyio.move_on_after(GRACE_S):
+                with anyio.move_on_after(self._grace_s):
                     await self._answer_all()
                     await self._outbox.drain()
                 tasks.cancel_scope.cancel()

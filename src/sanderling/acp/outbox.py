@@ -21,8 +21,9 @@ class Writer(Protocol):
 class Outbox:
     """Lines to be sent, as much at once as there is. `is_closed`: nobody reads it any more, and nothing is kept."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, max_bytes: int = MAX_UNSENT_BYTES) -> None:
         self.is_closed = False
+        self._max_bytes = max_bytes
         self._writer = writer
         self._unsent = bytearray()
         self._is_sending = False
@@ -33,11 +34,15 @@ class Outbox:
     def is_empty(self) -> bool:
         return self.is_closed or not (self._unsent or self._is_sending)
 
+    @property
+    def unsent_bytes(self) -> int:
+        return len(self._unsent)
+
     def add(self, line: bytes) -> None:
         if self.is_closed:
             return
         self._unsent += line
-        if len(self._unsent) > MAX_UNSENT_BYTES:
+        if len(self._unsent) > self._max_bytes:
             self.close()
         self._has_more.set()
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 from anyio import to_thread
-from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 import sanderling
 from sanderling.acp.base import EMPTY, Implementation, Wire
 from sanderling.acp.connection import Connection, Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid, not_found
+from sanderling.acp.ours import OfPrompt, meta_of, ours_in
 from sanderling.acp.sessions import (
     ListSessionsRequest,
     ListSessionsResponse,
@@ -42,7 +43,7 @@ from sanderling.acp.versions import offered_by_agent
 from sanderling.acp_agent import auth
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.live import LiveSession
-from sanderling.acp_agent.opening import Opener
+from sanderling.acp_agent.own_sessions import Sessions, found
 from sanderling.acp_agent.prompts import prompt_of
 from sanderling.config.layers import Layers
 from sanderling.errors import ConfigError, SanderlingError
@@ -50,7 +51,6 @@ from sanderling.session.records import is_session_id
 
 PAGE = 50
 MAX_CURSOR_CHARS = 10
-MAX_OPEN = 100
 CAPABILITIES = AgentCapabilities(
     load_session=True,
     prompt_capabilities=PromptCapabilities(embedded_context=True),
@@ -63,13 +63,12 @@ CAPABILITIES = AgentCapabilities(
 
 
 class AgentFace:
-    """Answers a client. `layers` are the settings of now; sessions are tasks of `tasks`."""
+    """Answers a client. `layers` are the settings of now, `sessions` those that the client has open."""
 
-    def __init__(self, layers: Callable[[], Layers], tasks: TaskGroup) -> None:
+    def __init__(self, layers: Callable[[], Layers], sessions: Sessions) -> None:
         self._layers = layers
-        self._tasks = tasks
-        self._client: Client | None = None
-        self._sessions: dict[str, LiveSession] = {}
+        self._sessions = sessions
+        self._is_initialized = False
         self._connection: Connection | None = None
 
     def connect(self, connection: Connection) -> None:
@@ -96,23 +95,17 @@ class AgentFace:
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
         return {"session/cancel": self._cancel}
 
-    def end(self) -> None:
-        """Stop all that goes on: the client has gone."""
-        for session in self._sessions.values():
-            session.close()
-
-    async def ended(self) -> None:
-        for session in tuple(self._sessions.values()):
-            await session.ended.wait()
-
     # --- setting up ----------------------------------------------------------------------------------------------------
 
     async def _initialize(self, params: msgspec.Raw) -> Wire:
         asked = decoded(params, InitializeRequest)
-        self._client = client = Client(asked)
+        assert self._connection
+        client, self._is_initialized = Client(asked), True
+        self._sessions.begin(self._connection, client)
+        meta = meta_of(self._sessions.of_agent)
         return InitializeResponse(
             protocol_version=offered_by_agent(asked.protocol_version),
-            agent_capabilities=CAPABILITIES,
+            agent_capabilities=replace(CAPABILITIES, meta=meta),
             agent_info=Implementation(
                 name="sanderling", title="Sanderling", version=sanderling.__version__
             ),
@@ -131,17 +124,13 @@ class AgentFace:
     # --- sessions ------------------------------------------------------------------------------------------------------
 
     async def _new(self, params: msgspec.Raw) -> Wire:
-        asked = decoded(params, NewSessionRequest)
-        if len(self._sessions) >= MAX_OPEN:
-            raise RpcError(INVALID_REQUEST, f"{MAX_OPEN} sessions are open: close one first")
-        live = await self._opener().new(asked)
-        self._sessions[live.id] = live
-        live.announce_soon()
+        self._check_initialized()
+        live, meta = await self._sessions.new(decoded(params, NewSessionRequest))
         return NewSessionResponse(
             session_id=live.id,
             modes=live.options.shown_modes(),
             config_options=live.options.shown(),
-            meta=live.told,
+            meta=meta,
         )
 
     async def _load(self, params: msgspec.Raw) -> Wire:
@@ -151,24 +140,17 @@ class AgentFace:
         return await self._open_again(params, is_told=False)
 
     async def _open_again(self, params: msgspec.Raw, *, is_told: bool) -> Wire:
+        self._check_initialized()
         asked = decoded(params, OldSessionRequest)
-        opener = self._opener()
-        await opener.check(asked)
-        await self._end(asked.session_id)
-        live = await opener.again(asked, is_told=is_told)
-        self._sessions[live.id] = live
-        if is_told:
-            await live.replay()
-        live.announce_soon()
+        live, meta = await self._sessions.again(asked, is_told=is_told)
         options = live.options
         return OldSessionResponse(
-            modes=options.shown_modes(), config_options=options.shown(), meta=live.told
+            modes=options.shown_modes(), config_options=options.shown(), meta=meta
         )
 
-    def _opener(self) -> Opener:
-        if self._connection is None or self._client is None:
+    def _check_initialized(self) -> None:
+        if not self._is_initialized:
             raise RpcError(INVALID_REQUEST, "the first request is `initialize`")
-        return Opener(self._layers(), self._connection, self._client, self._tasks)
 
     async def _list(self, params: msgspec.Raw) -> Wire:
         from sanderling.session.store import list_sessions
@@ -199,47 +181,60 @@ class AgentFace:
     async def _close(self, params: msgspec.Raw) -> Wire:
         asked = decoded(params, SessionRequest)
         self._live(asked.session_id)
-        await self._end(asked.session_id)
+        await self._sessions.close(asked.session_id)
         return EMPTY
 
     async def _delete(self, params: msgspec.Raw) -> Wire:
         from sanderling.session.store import delete
 
         session_id = decoded(params, SessionRequest).session_id
-        await self._end(session_id)
+        await self._sessions.close(session_id, is_for_all=True)
         directory = self._layers().settings().session_dir
         if not is_session_id(session_id) or not (directory / f"{session_id}.jsonl").is_file():
             raise not_found(f"there is no session {session_id!r}")
         await to_thread.run_sync(delete, directory, session_id)
         return EMPTY
 
-    async def _end(self, session_id: str) -> None:
-        """End the session, if it is open, and wait until its log can be had again."""
-        if live := self._sessions.pop(session_id, None):
-            live.close()
-            await live.ended.wait()
-
     def _live(self, session_id: str) -> LiveSession:
-        if live := self._sessions.get(session_id):
-            return live
-        raise not_found(f"the session {session_id!r} is not open")
+        return found(self._sessions, session_id)
 
     # --- turns ---------------------------------------------------------------------------------------------------------
 
     def _reserve(self, params: msgspec.Raw) -> None:
-        self._live(decoded(params, SessionRequest).session_id).reserve()
+        asked = decoded(params, SessionRequest)
+        prompt_id = ours_in(asked.meta, OfPrompt).prompt_id
+        self._live(asked.session_id).prompts.reserve(prompt_id)
 
     async def _prompt(self, params: msgspec.Raw) -> Wire:
-        live = self._live(decoded(params, SessionRequest).session_id)
+        said = decoded(params, SessionRequest)
+        live, ours = self._live(said.session_id), ours_in(said.meta, OfPrompt)
+        asked = live.prompts.find(ours.prompt_id) or live.prompts.now
+        if asked is None:
+            raise RpcError(INVALID_REQUEST, "the prompt was refused when it was sent before")
+        if asked.is_submitted:
+            if asked.is_accepted:
+                live.accept(asked)
+        elif ours.was_accepted and ours.prompt_id not in live.prompts.waiting:
+            live.prompts.release()  # it has gone with an earlier life: nobody knows how far it came
+            return PromptResponse(stop_reason="cancelled")
+        else:
+            self._submit(live, params, ours)
+        await asked.done.wait()
+        await self._sessions.has_told(live)
+        return PromptResponse(stop_reason=asked.result())
+
+    def _submit(self, live: LiveSession, params: msgspec.Raw, ours: OfPrompt) -> None:
         try:
             asked = decoded(params, PromptRequest)
-            prompt = prompt_of(asked.prompt, live.project)
-            return PromptResponse(stop_reason=await live.ask(prompt))
-        finally:
-            live.release()
+            prompt = prompt_of(asked.prompt, live.project, ours.prompt_id)
+            self._sessions.sends(live, prompt.id)
+            live.submit(prompt)
+        except RpcError:
+            live.prompts.release()
+            raise
 
     def _cancel(self, params: msgspec.Raw) -> None:
-        if live := self._sessions.get(decoded(params, SessionRequest).session_id):
+        if live := self._sessions.find(decoded(params, SessionRequest).session_id):
             live.cancel()
 
     async def _set_mode(self, params: msgspec.Raw) -> Wire:

@@ -1,7 +1,7 @@
 """A session that is open: what the client asks becomes actions, what happens becomes updates."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -10,22 +10,29 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sanderling.acp.config_options import ConfigOption
-from sanderling.acp.connection import Connection
-from sanderling.acp.errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_REQUEST, RpcError
+from sanderling.acp.errors import INTERNAL_ERROR, RpcError
+from sanderling.acp.ours import TurnOver, meta_of
 from sanderling.acp.updates import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
     SessionInfoUpdate,
     SessionUpdate,
 )
-from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.asked import Asked, AskedPrompts
+from sanderling.acp_agent.audience import Audience
+from sanderling.acp_agent.earlier import Earlier
 from sanderling.acp_agent.options import Options
 from sanderling.acp_agent.outgoing import Updates
 from sanderling.acp_agent.own_commands import OwnCommands, is_ours
 from sanderling.acp_agent.questions import Questions, call_of
 from sanderling.acp_agent.telling import Teller
+from sanderling.conversation.opening import Opened
 from sanderling.errors import ProviderError, SanderlingError
-from sanderling.protocol.actions import CancelTurn, ShowEarlier, SubmitPrompt
+from sanderling.protocol.actions import (
+    CancelTurn,
+    ReleaseWaiting,
+    SubmitPrompt,
+)
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import (
     ApprovalRequested,
@@ -33,6 +40,7 @@ from sanderling.protocol.events import (
     ErrorOccurred,
     Event,
     HistoryShown,
+    JobsChanged,
     ModeChanged,
     PromptsReturned,
     SandboxChanged,
@@ -46,53 +54,8 @@ from sanderling.protocol.requests import ListModels, Models
 from sanderling.session.session import derived_title
 
 SETTLE_S = 3.0  # for an option that does not change at once
-STOP_REASONS: dict[StopReason, str] = {
-    "end_turn": "end_turn",
-    "stop_sequence": "end_turn",
-    "max_tokens": "max_tokens",
-    "context_full": "max_tokens",
-    "max_calls": "max_turn_requests",
-    "budget": "max_turn_requests",
-    "refusal": "refusal",
-    "cancelled": "cancelled",
-    "interrupted": "cancelled",
-}
-NO_KEY = frozenset(("no_key", "auth"))
 
 log = logging.getLogger(__name__)
-
-
-class _Asked:
-    """A prompt that is being answered."""
-
-    def __init__(self) -> None:
-        self.prompt_id = ""
-        self.has_begun = False
-        self.is_cancelled = False
-        self.error: ErrorOccurred | None = None
-        self.stop_reason: StopReason | None = None
-        self.ended = anyio.Event()
-
-    def end(self, stop_reason: StopReason) -> None:
-        self.stop_reason = stop_reason
-        self.ended.set()
-
-    def result(self) -> str:
-        """
-        The stop reason as the protocol has it.
-
-        Raises:
-            RpcError: the turn has failed.
-        """
-        if self.is_cancelled:
-            return "cancelled"
-        stop_reason = self.stop_reason or "error"
-        if stop_reason in STOP_REASONS:
-            return STOP_REASONS[stop_reason]
-        error = self.error or ErrorOccurred("internal", "The turn has failed.", "")
-        code = AUTH_REQUIRED if error.kind in NO_KEY else INTERNAL_ERROR
-        words = f"{error.message} {error.remedy}".rstrip()
-        raise RpcError(code, words, {"kind": error.kind, "remedy": error.remedy})
 
 
 class LiveSession:
@@ -102,22 +65,23 @@ class LiveSession:
         self,
         session_id: str,
         project: str,
-        connection: Connection,
-        client: Client,
+        audience: Audience,
         tasks: TaskGroup,
     ) -> None:
         self.id = session_id
         self.project = project
         self.ended = anyio.Event()
         self.options = Options("")
+        self.prompts = AskedPrompts()
         self._tasks = tasks
-        self._teller = Teller(project, client)
-        self._updates = Updates(session_id, connection, tasks, self._teller)
-        self._questions = Questions(session_id, connection, client)
+        self._audience = audience
+        self._teller = Teller(project, audience.client)
+        self._updates = Updates(audience, tasks, self._teller)
+        self._questions = Questions(session_id, audience)
         self._open_questions: dict[str, anyio.CancelScope] = {}
         self._agent: Agent | None = None
-        self._asked: _Asked | None = None
-        self._pages: list[HistoryShown] = []
+        self._earlier = Earlier()
+        self.is_resumed = False
         self._changed = anyio.Event()
 
     @property
@@ -127,13 +91,19 @@ class LiveSession:
         said = {"level": sandbox.level, "network": sandbox.network, "missing": sandbox.missing}
         return {"sanderling": {"sandbox": said}}
 
+    @property
+    def is_busy(self) -> bool:
+        """Say whether something goes on in it."""
+        return self.prompts.now is not None or self.options.has_jobs
+
     # --- opening and ending --------------------------------------------------------------------------------------------
 
-    def begin(self, agent: Agent, model: str) -> None:
+    def begin(self, opened: Opened) -> None:
         """Serve the agent until it is closed."""
-        self._agent = agent
-        self.options.model = self.options.model or model
-        self._tasks.start_soon(self._serve, agent)
+        self._agent, self.is_resumed = opened.agent, opened.is_resumed
+        self.prompts.earlier, self.prompts.waiting = opened.ends, opened.waiting
+        self.options.model = self.options.model or opened.model
+        self._tasks.start_soon(self._serve, opened.agent)
 
     async def _serve(self, agent: Agent) -> None:
         try:
@@ -143,73 +113,72 @@ class LiveSession:
             self._take_error(ErrorOccurred("internal", "The session has ended: a defect.", ""))
         finally:
             self._agent = None
-            if self._asked:
-                self._asked.end("error")
+            if asked := self.prompts.now:
+                asked.end("error")
             self.ended.set()
 
     def close(self) -> None:
-        if self._asked:
-            self._asked.is_cancelled = True
+        if asked := self.prompts.now:
+            asked.is_cancelled = True
         if self._agent:
             self._agent.close()
 
-    def announce_soon(self) -> None:
-        """Tell what was held back, as soon as the client has its answer."""
-        self._tasks.start_soon(self._updates.announce)
-
-    async def replay(self) -> None:
-        """Tell all that was said before, oldest first; what a session is like now is told afterwards."""
-        while self._pages and self._pages[-1].has_earlier and self._agent:
-            count, self._changed = len(self._pages), anyio.Event()
-            self._agent.act(ShowEarlier(self._pages[-1].start))
-            while len(self._pages) == count and self._agent:
-                await self._changed.wait()
-                self._changed = anyio.Event()
-        for page in reversed(self._pages):
-            for event in page.events:
-                self._updates.send_all(_told_again(self._teller, event), is_now=True)
-        self._pages.clear()
+    async def replay(self, tell: Callable[[SessionUpdate], Awaitable[None]]) -> None:
+        """Tell all that was said before the session was opened, oldest first."""
+        if self._agent and self.is_resumed:
+            teller = Teller(self.project, self._audience.client)
+            await self._earlier.replay(self._agent, teller, tell)
 
     # --- what the client asks --------------------------------------------------------------------------------------------
 
-    def reserve(self) -> None:
+    def submit(self, prompt: Prompt) -> None:
         """
-        Have the next prompt be the one that is answered.
+        Have the prompt answered that is `prompts.now`.
 
         Raises:
-            RpcError: another one is.
+            RpcError: nobody is there to answer.
         """
-        if self._asked:
-            raise RpcError(INVALID_REQUEST, "a prompt is being answered in this session: cancel it")
-        self._asked = _Asked()
-
-    def release(self) -> None:
-        self._asked = None
-
-    async def ask(self, prompt: Prompt) -> str:
-        """
-        Have `prompt` answered; return the reason why that has ended.
-
-        Raises:
-            RpcError: it could not be answered.
-        """
-        asked = self._asked
+        asked = self.prompts.now
         assert asked
         if self._agent is None:
             raise RpcError(INTERNAL_ERROR, "the session has ended: load it again")
-        if asked.is_cancelled:  # before it was sent
-            return "cancelled"
+        asked.is_submitted = True
+        self._tasks.start_soon(self._answer_prompt, self._agent, asked, prompt)
+
+    def accept(self, asked: Asked) -> None:
+        """Tell that the prompt stands in the log."""
+        asked.is_accepted = True
+        self._audience.accept(asked.prompt_id)
+
+    async def _answer_prompt(self, agent: Agent, asked: Asked, prompt: Prompt) -> None:
+        """Have `prompt` answered, whether or not somebody still waits for that."""
+        try:
+            if not asked.is_cancelled:
+                await self._have_answered(agent, asked, prompt)
+        except SanderlingError as error:
+            asked.failure = error
+        except Exception as defect:  # the door: whoever waits must not wait for ever
+            log.critical("a prompt fails: a defect", exc_info=defect)
+            asked.failure = RpcError(INTERNAL_ERROR, f"it has failed: {type(defect).__name__}")
+        asked.done.set()
+        self.prompts.release()
+
+    async def _have_answered(self, agent: Agent, asked: Asked, prompt: Prompt) -> None:
         asked.prompt_id = prompt.id
-        own = OwnCommands(self._agent, self.id, self._answer, self._questions, self._next_news)
+        self._audience.tell_prompt(self._teller.prompt(prompt))
         if is_ours(prompt.text):
             asked.has_begun = True  # no turn begins for it
+            self.accept(asked)
+            own = OwnCommands(agent, self.id, self._answer, self._questions, self._next_news)
             await own.run(prompt.text, asked.ended)
             asked.end(asked.stop_reason or "end_turn")
         else:
-            self._agent.act(SubmitPrompt(prompt))
+            agent.act(
+                ReleaseWaiting() if prompt.id in self.prompts.waiting else SubmitPrompt(prompt)
+            )
+            self.accept(asked)
             await asked.ended.wait()
-        self._settle(prompt)
-        return asked.result()
+        self._settle(asked, prompt)
 
     async def _next_news(self) -> None:
         self._changed = anyio.Event()
@@ -218,22 +187,26 @@ class LiveSession:
     def _answer(self, text: str) -> None:
         self._updates.send(self._teller.answer(text))
 
-    def _settle(self, prompt: Prompt) -> None:
+    def _settle(self, asked: Asked, prompt: Prompt) -> None:
         """Tell what ends with a turn."""
         self._updates.roll_now()
         self._updates.send_all(self._teller.end_compaction("cancelled"))
         now = datetime.now(UTC).isoformat(timespec="seconds")
+        over = meta_of(TurnOver(asked.prompt_id, asked.told))
         if self.options.title:
-            self._updates.send(SessionInfoUpdate(updated_at=now))
+            self._updates.send(SessionInfoUpdate(updated_at=now, meta=over))
         else:
             self.options.title = derived_title(prompt)
-            self._updates.send(SessionInfoUpdate(title=self.options.title, updated_at=now))
+            self._updates.send(
+                SessionInfoUpdate(title=self.options.title, updated_at=now, meta=over)
+            )
 
     def cancel(self) -> None:
         """Stop the turn, if one goes on."""
-        if self._asked and not self._asked.is_cancelled:
-            self._asked.is_cancelled = True
-            if self._agent and self._asked.prompt_id:
+        asked = self.prompts.now
+        if asked and not asked.is_cancelled:
+            asked.is_cancelled = True
+            if self._agent and asked.prompt_id:
                 self._agent.act(CancelTurn())
 
     async def set_option(self, option: str, value: str | bool) -> list[ConfigOption]:
@@ -264,7 +237,7 @@ class LiveSession:
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:  # noqa: C901, PLR0912 - one table
         """Take an event of the agent's."""
         if self.options.take(event) and self._agent:  # before, the client is told with the session
             self._tell_options(event)
@@ -272,7 +245,7 @@ class LiveSession:
             case SessionOpened(model, title):
                 self.options.model, self.options.title = model, title
             case HistoryShown():
-                self._pages.append(event)
+                self._earlier.take(event)
             case TurnStarted(prompt):
                 self._take_start(prompt)
             case TurnEnded(stop_reason):
@@ -283,6 +256,8 @@ class LiveSession:
                 self._take_held(queued)
             case PromptsReturned(prompts):
                 self._take_returned(prompts)
+            case JobsChanged(jobs):
+                self.options.has_jobs = not all(job.outcome for job in jobs)
             case ApprovalRequested():
                 self._tasks.start_soon(self._ask_person, event)
             case ApprovalSettled(question_id):
@@ -304,32 +279,35 @@ class LiveSession:
         self._updates.send(ConfigOptionUpdate(config_options=self.options.shown(), meta=meta))
 
     def _take_start(self, prompt: Prompt) -> None:
-        if self._asked and prompt.id == self._asked.prompt_id:
-            self._asked.has_begun = True
+        asked = self.prompts.now
+        if asked and prompt.id == asked.prompt_id:
+            asked.has_begun = True
         else:  # one that waited, from another face
             self._updates.send(self._teller.prompt(prompt))
 
     def _take_end(self, stop_reason: StopReason) -> None:
-        if self._asked and (self._asked.has_begun or self._asked.is_cancelled):
-            self._asked.end(stop_reason)
+        asked = self.prompts.now
+        if asked and (asked.has_begun or asked.is_cancelled):
+            asked.end(stop_reason)
 
     def _take_error(self, event: ErrorOccurred) -> None:
-        if self._asked:
-            self._asked.error = event
+        if asked := self.prompts.now:
+            asked.error = event
         else:
             words = f"{event.message} {event.remedy}".rstrip()
             self._updates.send_all(self._teller.say("error", words))
 
     def _take_held(self, queued: tuple[Prompt, ...]) -> None:
         """End what is asked if it is not sent because a prompt before it has failed."""
-        asked = self._asked
+        asked = self.prompts.now
         is_ours = asked is not None and asked.prompt_id in {each.id for each in queued}
         if asked and is_ours and asked.error and not asked.has_begun and self._agent:
             self._agent.act(CancelTurn())
 
     def _take_returned(self, prompts: tuple[Prompt, ...]) -> None:
-        if self._asked and self._asked.prompt_id in {each.id for each in prompts}:
-            self._asked.has_begun = True  # the end that follows is its own
+        asked = self.prompts.now
+        if asked and asked.prompt_id in {each.id for each in prompts}:
+            asked.has_begun = True  # the end that follows is its own
 
     async def _ask_person(self, question: ApprovalRequested) -> None:
         with anyio.CancelScope() as scope:
@@ -342,9 +320,3 @@ class LiveSession:
                 self._agent.act(action)
         self._open_questions.pop(question.id, None)
         self._updates.send_all(self._teller.asked(call_of(question), is_open=False))
-
-
-def _told_again(teller: Teller, event: Event) -> Iterable[SessionUpdate]:
-    if isinstance(event, TurnStarted):
-        return (teller.prompt(event.prompt),)
-    return teller.updates(event)

@@ -1,15 +1,15 @@
 """Opening of a session for a client: a new one, or one that was begun here, in Neovim or in another client."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from sanderling.acp.connection import Connection
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid, not_found
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
-from sanderling.acp_agent.client import Client
-from sanderling.acp_agent.editor import ClientEditor
+from sanderling.acp_agent.audience import Audience
 from sanderling.acp_agent.live import LiveSession
 from sanderling.acp_agent.servers import checked_directory, with_clients
 from sanderling.acp_agent.terminals import ClientTerminals
@@ -19,86 +19,78 @@ from sanderling.print_mode.inputs import new_session_id
 from sanderling.session.log import SessionInUseError, header_of, log_path, whole_lines
 from sanderling.session.log import opened as opened_log
 from sanderling.session.records import is_session_id
+from sanderling.tools.editor import Editor
 
 
-class Opener:
-    """Opens sessions by the settings in `layers`."""
+class Wanted(NamedTuple):
+    """A session that is to be open, in `project` and by the settings in `layers`."""
 
-    def __init__(
-        self, layers: Layers, connection: Connection, client: Client, tasks: TaskGroup
-    ) -> None:
-        self._layers = layers
-        self._connection = connection
-        self._client = client
-        self._tasks = tasks
+    session_id: str
+    project: str
+    layers: Layers
 
-    async def new(self, asked: NewSessionRequest) -> LiveSession:
-        """
-        Begin a session.
 
-        Raises:
-            RpcError: what the client asks for cannot be had.
-            SanderlingError: the session cannot be opened.
-        """
-        project = checked_directory(asked.cwd, "cwd")
-        layers = with_clients(self._layers, asked.mcp_servers, asked.additional_directories)
-        return await self._open(new_session_id(), project, layers, has_history=False)
+def wanted_new(asked: NewSessionRequest, layers: Layers) -> Wanted:
+    """
+    The new session that the client asks for.
 
-    async def check(self, asked: OldSessionRequest) -> None:
-        """
-        Look whether there is such a session, and whether it is of the directory that the client names.
+    Raises:
+        RpcError: it cannot be had.
+    """
+    project = checked_directory(asked.cwd, "cwd")
+    layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
+    return Wanted(new_session_id(), project, layers)
 
-        Raises:
-            RpcError: there is none, or it is of another one.
-            SessionError: its log cannot be read.
-        """
-        project = checked_directory(asked.cwd, "cwd")
-        directory = self._layers.settings().session_dir
-        is_there = (
-            is_session_id(asked.session_id) and log_path(directory, asked.session_id).is_file()
+
+async def wanted_again(asked: OldSessionRequest, layers: Layers) -> Wanted:
+    """
+    The session that the client wants to go on with, in the project in which it was begun.
+
+    Raises:
+        RpcError: there is none, it is of another directory than the client names, or what else it asks for cannot be had.
+        SessionError: its log cannot be read.
+    """
+    project = checked_directory(asked.cwd, "cwd")
+    directory = layers.settings().session_dir
+    if not is_session_id(asked.session_id) or not log_path(directory, asked.session_id).is_file():
+        raise not_found(f"there is no session {asked.session_id!r}")
+    begun_in = await to_thread.run_sync(_project_of, log_path(directory, asked.session_id))
+    if begun_in != project:
+        raise invalid(
+            f"the session {asked.session_id!r} was begun in {begun_in}, not in {project}: open it with that as `cwd`"
         )
-        if not is_there:
-            raise not_found(f"there is no session {asked.session_id!r}")
-        begun_in = await to_thread.run_sync(_project_of, log_path(directory, asked.session_id))
-        if begun_in != project:
-            raise invalid(
-                f"the session {asked.session_id!r} was begun in {begun_in}, not in {project}: open it with that as `cwd`"
-            )
-
-    async def again(self, asked: OldSessionRequest, *, is_told: bool) -> LiveSession:
-        """
-        Open a session again, in the project in which it was begun; if it `is_told`, with what was said.
-
-        Raises:
-            RpcError: what the client asks for cannot be had.
-            SanderlingError: the session cannot be opened.
-        """
-        project = checked_directory(asked.cwd, "cwd")
-        layers = with_clients(self._layers, asked.mcp_servers, asked.additional_directories)
-        return await self._open(asked.session_id, project, layers, has_history=is_told)
-
-    async def _open(
-        self, session_id: str, project: str, layers: Layers, *, has_history: bool
-    ) -> LiveSession:
-        live = LiveSession(session_id, project, self._connection, self._client, self._tasks)
-        editor = ClientEditor(session_id, self._connection, self._client)
-        has_terminals = self._client.has_terminals and layers.settings().acp_terminals == "editor"
-        terminals = ClientTerminals(session_id, self._connection, self._tasks, live.show_terminal)
-        wishes = Wishes(
-            editor=editor if self._client.reads_files else None,
-            elsewhere=terminals.spawn if has_terminals else None,
-            is_shown=True,
-            has_history=has_history,
-        )
-        try:
-            opened = await open_conversation(session_id, project, layers, live.emit, wishes)
-        except SessionInUseError as error:
-            raise RpcError(INTERNAL_ERROR, f"the session is open elsewhere: {error}") from error
-        live.begin(opened.agent, opened.model)
-        await live.list_models()
-        return live
+    layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
+    return Wanted(asked.session_id, project, layers)
 
 
 def _project_of(log: Path) -> str:
     with opened_log(log) as file:
         return header_of(log, next(whole_lines(file), b"")).project
+
+
+async def open_live(
+    wanted: Wanted,
+    audience: Audience,
+    tasks: TaskGroup,
+    editor: Editor | None = None,
+    terminals: Callable[[Callable[[str, str], None]], ClientTerminals] | None = None,
+) -> LiveSession:
+    """
+    Open a session. `terminals` are those of the client, given a function that shows which command runs in which, where it runs them.
+
+    Raises:
+        RpcError: it is open elsewhere.
+        SanderlingError: it cannot be opened.
+    """
+    live = LiveSession(wanted.session_id, wanted.project, audience, tasks)
+    elsewhere = terminals(live.show_terminal).spawn if terminals else None
+    wishes = Wishes(editor=editor, elsewhere=elsewhere, is_shown=True)
+    try:
+        opened = await open_conversation(
+            wanted.session_id, wanted.project, wanted.layers, live.emit, wishes
+        )
+    except SessionInUseError as error:
+        raise RpcError(INTERNAL_ERROR, f"the session is open elsewhere: {error}") from error
+    live.begin(opened)
+    await live.list_models()
+    return live

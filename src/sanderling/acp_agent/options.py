@@ -41,6 +41,7 @@ class Options:
         self.sandbox = SandboxChanged("", "off")
         self.models: Sequence[str] = (model,)
         self.title = ""
+        self.has_jobs = False  # commands that run in the background
 
     def take(self, event: Event) -> bool:
         """Take in what has changed; say whether that was an option."""

@@ -19,9 +19,9 @@ class _Place(NamedTuple):
     first_line: int = 1
 
 
-def prompt_of(blocks: list[ContentBlock], project: str) -> Prompt:
+def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> Prompt:
     """
-    The prompt that `blocks` are.
+    The prompt that `blocks` are, called `prompt_id` if that is given.
 
     Raises:
         RpcError: there is one of a kind that was not offered, or there is nothing.
@@ -44,7 +44,7 @@ def prompt_of(blocks: list[ContentBlock], project: str) -> Prompt:
     text = printable("".join(words))
     if not text.strip():
         raise invalid("the prompt is empty")
-    return Prompt(uuid4().hex, text, tuple(selections))
+    return Prompt(prompt_id or uuid4().hex, text, tuple(selections))
 
 
 def _place(uri: str) -> _Place:

@@ -4,6 +4,7 @@ Questions to the person, asked through the client: may this be done, what goes i
 Whatever keeps the client from answering is a no, never a yes.
 """
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -15,10 +16,10 @@ from sanderling.acp.asking import (
     PermissionRequest,
     PermissionResponse,
 )
-from sanderling.acp.connection import Connection
 from sanderling.acp.content import Location, ToolContent, shown_text
 from sanderling.acp.errors import ClosedError, RpcError
 from sanderling.acp.updates import ToolCallFields
+from sanderling.acp_agent.audience import Audience
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.diffs import shown_parts
 from sanderling.acp_agent.telling import KINDS
@@ -42,17 +43,17 @@ WORDS = {
 class Questions:
     """The questions of a session."""
 
-    def __init__(self, session_id: str, connection: Connection, client: Client) -> None:
+    def __init__(self, session_id: str, audience: Audience) -> None:
         self._session_id = session_id
-        self._connection = connection
-        self._client = client
+        self._audience = audience
+        self._numbers = itertools.count(1)
 
     async def ask(self, question: ApprovalRequested) -> Action:
         """Have the person answer; return the action that follows from it."""
         try:
             if question.kind == "form":
                 return await self._fill_in(question)
-            if question.kind == "link" and self._client.opens_links:
+            if question.kind == "link" and self._audience.can(_opens_links):
                 return await self._open(question)
             return await self._permit(question)
         except ClosedError:
@@ -65,15 +66,15 @@ class Questions:
             session_id=self._session_id,
             tool_call=_call(question),
             options=_options(question),
-            meta={"sanderling": {"kind": question.kind, "reason": question.reason}},
+            meta=self._about(question),
         )
-        response = await self._connection.request(PERMISSION, asked, PermissionResponse)
+        response = await self._audience.ask(PERMISSION, asked, PermissionResponse, _permits)
         if response.outcome.outcome != "selected":
             return CancelTurn()
         return _answer(question, response.outcome.option_id or "")
 
     async def _fill_in(self, question: ApprovalRequested) -> Action:
-        if not self._client.fills_in_forms:
+        if not self._audience.can(_fills_in_forms):
             return AnswerApproval(question.id, "cancel")
         asked = ElicitationRequest(
             mode="form",
@@ -82,8 +83,11 @@ class Questions:
                 filter(None, (f"{question.tool} {question.title}:", question.reason))
             ),
             requested_schema=_schema(question.fields),
+            meta=self._about(question),
         )
-        response = await self._connection.request(ELICITATION, asked, ElicitationResponse)
+        response = await self._audience.ask(
+            ELICITATION, asked, ElicitationResponse, _fills_in_forms
+        )
         values = {name: _text(value) for name, value in (response.content or {}).items()}
         return _elicited(question, response, values)
 
@@ -96,9 +100,27 @@ class Questions:
             ),
             url=question.subject,
             elicitation_id=question.id,
+            meta=self._about(question),
         )
-        response = await self._connection.request(ELICITATION, asked, ElicitationResponse)
+        response = await self._audience.ask(ELICITATION, asked, ElicitationResponse, _opens_links)
         return _elicited(question, response, {})
+
+    def _about(self, question: ApprovalRequested) -> dict[str, Any]:
+        """The question for a client of ours: by its `id` it knows one that is sent again, after a cut, and need not ask the person."""
+        question_id = f"{question.id}:{next(self._numbers)}"
+        return {"sanderling": {"id": question_id, "kind": question.kind, "reason": question.reason}}
+
+
+def _permits(_: Client) -> bool:
+    return True
+
+
+def _fills_in_forms(client: Client) -> bool:
+    return client.fills_in_forms
+
+
+def _opens_links(client: Client) -> bool:
+    return client.opens_links
 
 
 def _elicited(

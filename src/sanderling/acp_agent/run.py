@@ -66,26 +66,28 @@ def serve(argv: list[str]) -> int:
 
 async def _serve(model: str, messages: int, wire_log: WireLog | None) -> int:
     from sanderling.acp_agent.face import AgentFace
+    from sanderling.acp_agent.own_sessions import OwnSessions
 
     use(CLIENT)
     ended: list[int] = []
     async with anyio.create_task_group() as tasks:
-        face = AgentFace(lambda: _layers(model), tasks)
+        sessions = OwnSessions(lambda: own_layers_with(model), tasks)
+        face = AgentFace(lambda: own_layers_with(model), sessions)
         connection = Connection(
             Stdin(),
             Stdout(messages),
             face.methods(),
             face.notifications(),
             wire_log=wire_log,
-            on_end=face.end,
+            on_end=sessions.end,
         )
         face.connect(connection)
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             tasks.start_soon(_end_at_signal, signals, connection, ended)
-            tasks.start_soon(_collect_later)
+            tasks.start_soon(collect_later)
             await connection.serve()
             with anyio.move_on_after(LAST_WORDS_S):
-                await face.ended()
+                await sessions.ended()
             tasks.cancel_scope.cancel()
     return ended[0] if ended else 0
 
@@ -98,14 +100,15 @@ async def _end_at_signal(
         connection.close()
 
 
-async def _collect_later() -> None:
+async def collect_later() -> None:
     """Have garbage collected once what lives as long as the process is loaded, which `__main__` waits for."""
     await anyio.sleep(2)
     gc.freeze()
     gc.enable()
 
 
-def _layers(model: str) -> Layers:
+def own_layers_with(model: str) -> Layers:
+    """The settings of the person's own file, and of the command line the model of new sessions, if it names one."""
     from sanderling.print_mode.inputs import own_layers
 
     layers = own_layers()

@@ -12,7 +12,8 @@ COMMANDS = {
     "mcp": ("mcp", "list, check and log in at tool servers"),
     "redo": ("undo", "do again what was undone last"),
     "sandbox": ("sandbox", "show what the sandbox can do here, or run a command in it"),
+    "serve": ("", "serve clients that come and go, over WebSocket"),
     "sessions": ("sessions", "list the sessions of this project, newest first"),
     "undo": ("undo", "take back what the agent has changed in its last turn"),
 }
-"""Each by its name: the module here whose `add` makes its parser, and what it does. `acp` is started without a parser of commands."""
+"""Each by its name: the module here whose `add` makes its parser, and what it does. `acp` and `serve` have parsers of their own."""

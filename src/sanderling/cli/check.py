@@ -28,6 +28,7 @@ WIDE = 1_000  # columns of what is no terminal
 PACKAGES = (
     *("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack"),
     *("h11", "httpcore2", "html-to-markdown", "mcp", "tree-sitter", "tree-sitter-bash", "keyring"),
+    "websockets",
 )
 
 

@@ -1,6 +1,6 @@
 """Opening a conversation: settings, project, provider, policy, rules and session come together here, for every face."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ from sanderling.permissions.store import load_rules
 from sanderling.project.project import Project
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import Event, Notice
+from sanderling.protocol.messages import StopReason
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
@@ -69,12 +70,18 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opened(NamedTuple):
-    """An agent that is to be served now, and what its face has to know before."""
+    """
+    An agent that is to be served now, and what its face has to know before.
+
+    `ends` has the reasons why turns have ended, by their prompts' ids, those of now included; `waiting` the ids of prompts that wait.
+    """
 
     agent: Agent
     model: str
     is_resumed: bool
     has_waiting: bool
+    ends: Mapping[str, StopReason]
+    waiting: frozenset[str]
 
 
 async def open_conversation(
@@ -118,8 +125,16 @@ async def open_conversation(
     except BaseException:
         await resources.aclose()
         raise
-    parts = conversation.parts
-    return Opened(conversation, parts.provider.model, session.is_resumed, bool(parts.waiting))
+    return _opened(conversation)
+
+
+def _opened(conversation: Conversation) -> Opened:
+    parts, session = conversation.parts, conversation.parts.session
+    waiting = parts.waiting.shown()
+    ids = frozenset(each.id for each in (*waiting.steering, *waiting.queued))
+    return Opened(
+        conversation, parts.provider.model, session.is_resumed, bool(ids), session.asked.ends, ids
+    )
 
 
 def _begin(

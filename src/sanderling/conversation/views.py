@@ -12,7 +12,7 @@ from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.undoing import Undoer
 from sanderling.errors import SanderlingError, SessionError, ToolError
 from sanderling.permissions.mentions import absolute
-from sanderling.protocol.actions import Action, ShowEarlier, WatchJob
+from sanderling.protocol.actions import FROM_END, Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import (
     JobOutput,
     SessionOpened,
@@ -140,9 +140,10 @@ class Views:
 
     async def _show_earlier(self, before: int | None = None) -> None:
         async with self._paging:  # one after the other
-            if (
-                self._pages is None
-            ):  # with `before`, the process that has shown the last ones is gone
+            if before == FROM_END:
+                self._pages = Pages(self._parts.session)
+            elif self._pages is None:
+                # with `before`, the process that has shown the last ones is gone
                 self._pages = Pages(self._parts.session, before)
             try:
                 self._parts.emit(await to_thread.run_sync(self._pages.take))

@@ -100,8 +100,15 @@ class SetTitle(msgspec.Struct, tag="set_title", frozen=True, forbid_unknown_fiel
     title: str
 
 
+FROM_END = -1
+
+
 class ShowEarlier(msgspec.Struct, tag="show_earlier", frozen=True, forbid_unknown_fields=True):
-    """Ask for the `HistoryShown` that comes before what is shown, which begins at `before`: another process may have shown that."""
+    """
+    Ask for the `HistoryShown` that comes before what is shown, which begins at `before`: another process may have shown that.
+
+    `FROM_END`: the last one, for somebody who is shown nothing yet.
+    """
 
     before: int = 0
 

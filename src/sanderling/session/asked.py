@@ -1,6 +1,6 @@
 """The prompts that turns have answered, and what the model was shown before each."""
 
-from sanderling.protocol.messages import Message, Prompt
+from sanderling.protocol.messages import Message, Prompt, StopReason
 from sanderling.session.history import History
 
 
@@ -8,11 +8,12 @@ class Asked:
     """
     The prompts of a session's turns, without those that were rewound, each with the message that it became.
 
-    `turn_ids` are those of all turns, also of the rewound ones.
+    `turn_ids` are those of all turns, also of the rewound ones, and `ends` the reasons why those have ended.
     """
 
     def __init__(self, history: History) -> None:
         self.turn_ids: list[str] = []
+        self.ends: dict[str, StopReason] = {}
         self.messages: list[tuple[Message, Prompt]] = []
         self._history = history
 
@@ -28,6 +29,11 @@ class Asked:
         """Take in the prompt that the newest message of the history was made of."""
         self.turn_ids.append(prompt.id)
         self.messages += [(message, prompt) for message in self._history.messages[-1:]]
+
+    def end(self, stop_reason: StopReason) -> None:
+        """Take in the end of the newest turn."""
+        for turn_id in self.turn_ids[-1:]:
+            self.ends.setdefault(turn_id, stop_reason)
 
     def history_before(self, prompt_id: str) -> list[Message] | None:
         """The messages that the model would be shown after rewinding to this prompt; None if they are not known any more."""

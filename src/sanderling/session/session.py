@@ -153,8 +153,9 @@ class Session:
                 self._partial_text += text
             case LoggedRestart():
                 self._partial_text = ""
-            case LoggedTurnEnd():
+            case LoggedTurnEnd(stop_reason=stop_reason):
                 self._is_in_turn = False
+                self.asked.end(stop_reason)
             case LoggedUsage(model=model, usage=usage, is_aside=True):
                 self.ledger.add_aside(model, usage)
             case LoggedUsage(model=model, usage=usage):

@@ -1,0 +1,59 @@
+"""All that was said in a session before it was opened, page by page from its end, to be told from its beginning."""
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import anyio
+
+from sanderling.acp.updates import SessionUpdate
+from sanderling.acp_agent.telling import Teller
+from sanderling.protocol.actions import FROM_END, ShowEarlier
+from sanderling.protocol.agent import Agent
+from sanderling.protocol.events import Event, HistoryShown, TurnStarted
+
+PAGE_S = 30.0  # for a page, of which a warning says when it cannot be read
+
+
+class Earlier:
+    """The pages of one session. One client at a time is told of them."""
+
+    def __init__(self) -> None:
+        self._pages: list[HistoryShown] = []
+        self._has_come = anyio.Event()
+        self._lock = anyio.Lock()
+
+    def take(self, page: HistoryShown) -> None:
+        self._pages.append(page)
+        self._has_come.set()
+
+    async def replay(
+        self, agent: Agent, teller: Teller, tell: Callable[[SessionUpdate], Awaitable[None]]
+    ) -> None:
+        """Tell all of it, oldest first."""
+        async with self._lock:
+            try:
+                await self._get_all(agent)
+                for page in reversed(self._pages):
+                    for event in page.events:
+                        for update in _told_again(event, teller):
+                            await tell(update)
+            finally:
+                self._pages.clear()
+
+    async def _get_all(self, agent: Agent) -> None:
+        self._pages.clear()
+        before = FROM_END
+        with anyio.CancelScope() as scope:
+            while not self._pages or self._pages[-1].has_earlier:
+                count, self._has_come = len(self._pages), anyio.Event()
+                scope.deadline = anyio.current_time() + PAGE_S
+                agent.act(ShowEarlier(before))
+                while len(self._pages) == count:
+                    await self._has_come.wait()
+                before = self._pages[-1].start
+
+
+def _told_again(event: Event, teller: Teller) -> Iterator[SessionUpdate]:
+    if isinstance(event, TurnStarted):
+        yield teller.prompt(event.prompt)
+    else:
+        yield from teller.updates(event)

@@ -1,0 +1,163 @@
+"""Sessions of the clients of an agent: each as long as its client, where there is but one connection."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from anyio.abc import TaskGroup
+
+import sanderling
+from sanderling.acp.connection import Connection
+from sanderling.acp.errors import INVALID_REQUEST, RpcError, not_found
+from sanderling.acp.ours import OfAgent
+from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
+from sanderling.acp_agent.audience import OneClient
+from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.editor import ClientEditor
+from sanderling.acp_agent.live import LiveSession
+from sanderling.acp_agent.opening import Wanted, open_live, wanted_again, wanted_new
+from sanderling.acp_agent.terminals import ClientTerminals
+from sanderling.config.layers import Layers
+
+MAX_OPEN = 100
+
+
+class Opened(NamedTuple):
+    """A session that the client has open now, and what it is told of it in `_meta`."""
+
+    live: LiveSession
+    meta: dict[str, Any]
+
+
+class Sessions(Protocol):
+    """The sessions that one client has open."""
+
+    @property
+    def of_agent(self) -> OfAgent:
+        """The agent as a client of ours has to know it."""
+        ...
+
+    def begin(self, connection: Connection, client: Client) -> None:
+        """Take the client that there is from now on."""
+        ...
+
+    async def new(self, asked: NewSessionRequest) -> Opened:
+        """
+        Begin a session.
+
+        Raises:
+            RpcError: what the client asks for cannot be had.
+            SanderlingError: the session cannot be opened.
+        """
+        ...
+
+    async def again(self, asked: OldSessionRequest, *, is_told: bool) -> Opened:
+        """
+        Go on with a session; if it `is_told`, the client is told what was said, before this returns.
+
+        Raises:
+            RpcError: what the client asks for cannot be had.
+            SanderlingError: the session cannot be opened.
+        """
+        ...
+
+    def find(self, session_id: str) -> LiveSession | None:
+        """The session, if the client has it open."""
+        ...
+
+    def sends(self, live: LiveSession, prompt_id: str) -> None:
+        """Take note that the client has sent the prompt."""
+        ...
+
+    async def has_told(self, live: LiveSession) -> None:
+        """Wait until the client was told all that has happened."""
+        ...
+
+    async def close(self, session_id: str, *, is_for_all: bool = False) -> None:
+        """Let go of a session, if the client has it open, or of one `for_all` whoever has; wait until its log can be had again."""
+        ...
+
+    def end(self) -> None:
+        """Take leave of the client: it has gone."""
+        ...
+
+
+def found(sessions: Sessions, session_id: str) -> LiveSession:
+    """
+    The session that the client has open.
+
+    Raises:
+        RpcError: it has not.
+    """
+    if live := sessions.find(session_id):
+        return live
+    raise not_found(f"the session {session_id!r} is not open")
+
+
+class OwnSessions:
+    """The sessions of the one client of `sanderling acp`: they end with it."""
+
+    of_agent = OfAgent(sanderling.__version__)
+
+    def __init__(self, layers: Callable[[], Layers], tasks: TaskGroup) -> None:
+        self._layers = layers
+        self._tasks = tasks
+        self._connection: Connection | None = None
+        self._client = Client()
+        self._open: dict[str, LiveSession] = {}
+
+    def begin(self, connection: Connection, client: Client) -> None:
+        self._connection, self._client = connection, client
+
+    async def new(self, asked: NewSessionRequest) -> Opened:
+        if len(self._open) >= MAX_OPEN:
+            raise RpcError(INVALID_REQUEST, f"{MAX_OPEN} sessions are open: close one first")
+        live, audience = await self._live(wanted_new(asked, self._layers()))
+        self._tasks.start_soon(audience.announce)
+        return Opened(live, live.told)
+
+    async def again(self, asked: OldSessionRequest, *, is_told: bool) -> Opened:
+        wanted = await wanted_again(asked, self._layers())
+        await self.close(asked.session_id)
+        live, audience = await self._live(wanted)
+        if is_told:
+            await live.replay(audience.tell_earlier)
+        self._tasks.start_soon(audience.announce)
+        return Opened(live, live.told)
+
+    async def _live(self, wanted: Wanted) -> tuple[LiveSession, OneClient]:
+        assert self._connection
+        audience = OneClient(wanted.session_id, self._connection, self._client)
+        editor = ClientEditor(wanted.session_id, self._connection, self._client)
+        is_elsewhere = wanted.layers.settings().acp_terminals == "editor"
+        live = await open_live(
+            wanted,
+            audience,
+            self._tasks,
+            editor if self._client.reads_files else None,
+            partial(ClientTerminals, wanted.session_id, self._connection, self._tasks)
+            if is_elsewhere and self._client.has_terminals
+            else None,
+        )
+        self._open[live.id] = live
+        return live, audience
+
+    def find(self, session_id: str) -> LiveSession | None:
+        return self._open.get(session_id)
+
+    def sends(self, live: LiveSession, prompt_id: str) -> None: ...
+
+    async def has_told(self, live: LiveSession) -> None: ...
+
+    async def close(self, session_id: str, *, is_for_all: bool = False) -> None:  # noqa: ARG002
+        if live := self._open.pop(session_id, None):
+            live.close()
+            await live.ended.wait()
+
+    def end(self) -> None:
+        for live in self._open.values():
+            live.close()
+
+    async def ended(self) -> None:
+        for live in tuple(self._open.values()):
+            await live.ended.wait()

@@ -1,0 +1,100 @@
+"""All sessions that are open on a server, whoever watches them."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sanderling.acp_agent.live import LiveSession
+from sanderling.acp_agent.opening import Wanted, open_live
+from sanderling.config.layers import Layers
+from sanderling.serve.watching import Watched
+
+IDLE_S = 3_600.0  # without anybody who watches, and without anything to do
+SWEEP_S = 30.0
+
+
+class Served(NamedTuple):
+    """A session that is open, and its audience."""
+
+    live: LiveSession
+    watched: Watched
+
+
+class House:
+    """The sessions of a server. `layers` are the settings of now; sessions are tasks of `tasks`."""
+
+    def __init__(self, layers: Callable[[], Layers], tasks: TaskGroup) -> None:
+        self.layers = layers
+        self.tasks = tasks
+        self.sandbox = ""  # in words, as soon as that is known
+        self._open: dict[str, Served] = {}
+        self._opening: dict[str, anyio.Lock] = {}
+        self._idle_since: dict[str, float] = {}
+
+    def find(self, session_id: str) -> Served | None:
+        return self._open.get(session_id)
+
+    async def open(self, wanted: Wanted) -> Served:
+        """
+        The session that is `wanted`, opened now if it is not open.
+
+        Raises:
+            RpcError, SanderlingError: it cannot be opened.
+        """
+        lock = self._opening.setdefault(wanted.session_id, anyio.Lock())
+        try:
+            async with lock:
+                return self._open.get(wanted.session_id) or await self._begin(wanted)
+        finally:
+            if not lock.statistics().tasks_waiting and not lock.locked():
+                self._opening.pop(wanted.session_id, None)
+
+    async def _begin(self, wanted: Wanted) -> Served:
+        watched = Watched(wanted.session_id, self.tasks)
+        opening = open_live(wanted, watched, self.tasks, None)
+        live = await _whatever_comes(opening)  # it is the house's, not that client's
+        served = self._open[live.id] = Served(live, watched)
+        self.tasks.start_soon(self._forget, served)
+        return served
+
+    async def _forget(self, served: Served) -> None:
+        await served.live.ended.wait()
+        self._open.pop(served.live.id, None)
+        self._idle_since.pop(served.live.id, None)
+
+    async def close(self, session_id: str) -> None:
+        """End a session, and wait until its log can be had again."""
+        if served := self._open.get(session_id):
+            served.live.close()
+            await served.live.ended.wait()
+            self._open.pop(session_id, None)
+
+    async def close_all(self) -> None:
+        """End all of them: turns are interrupted, and everything is on the disk."""
+        for served in self._open.values():
+            served.live.close()
+        for served in tuple(self._open.values()):
+            await served.live.ended.wait()
+
+    async def sweep(self) -> None:
+        """End sessions that nobody has watched for long, and in which nothing goes on: the log has them."""
+        while True:
+            await anyio.sleep(SWEEP_S)
+            self.sweep_once(anyio.current_time())
+
+    def sweep_once(self, now: float) -> None:
+        for session_id, served in tuple(self._open.items()):
+            if served.watched.is_watched or served.live.is_busy:
+                self._idle_since.pop(session_id, None)
+            elif now - self._idle_since.setdefault(session_id, now) >= IDLE_S:
+                served.live.close()
+
+
+async def _whatever_comes(opening: Coroutine[Any, Any, LiveSession]) -> LiveSession:
+    """Wait until a session is open, also if whoever waits for it is cancelled."""
+    opened: list[LiveSession] = []
+    with anyio.CancelScope(shield=True):
+        opened.append(await opening)
+    return opened[0]

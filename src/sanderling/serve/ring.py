@@ -1,0 +1,170 @@
+"""
+The updates of one life of a session, numbered from 1: the last ones as they were told, those before them in short.
+
+In short they say the same: the pieces of a message are one, the news of a tool call are the call as it is now, and of a state that is told
+anew each time only the last telling is left. That is what somebody is told who comes later, and was not there before.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from sanderling.acp.content import text_block
+from sanderling.acp.updates import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    Notice,
+    SessionInfoUpdate,
+    SessionUpdate,
+    ToolCall,
+    ToolCallUpdate,
+    UserMessageChunk,
+)
+
+MAX_UPDATES, MAX_BYTES = 20_000, 8 << 20
+FOLDED_AT_ONCE = 4  # one part of so many, for each folding looks at the last message
+
+Chunk = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk
+
+
+class Numbered(NamedTuple):
+    seq: int
+    update: SessionUpdate
+    size: int
+
+
+class Ring:
+    """The updates of one life. `last` is the number of the newest, 0 while there is none."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._kept: deque[Numbered] = deque()
+        self._bytes = 0
+        self._short = Short()
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest update that is still as it was told."""
+        return self.last - len(self._kept) + 1
+
+    def add(self, update: SessionUpdate) -> None:
+        self.last += 1
+        size = _size_of(update)
+        self._kept.append(Numbered(self.last, update, size))
+        self._bytes += size
+        if len(self._kept) > MAX_UPDATES or self._bytes > MAX_BYTES:
+            self._fold()
+
+    def get(self, seq: int) -> SessionUpdate | None:
+        """The update of that number; None if it is told only in short."""
+        at = seq - self.first
+        return self._kept[at].update if 0 <= at < len(self._kept) else None
+
+    def all(self) -> tuple[list[SessionUpdate], list[Numbered]]:
+        """All of them: in short, and as they were told."""
+        return list(self._short.updates()), list(self._kept)
+
+    def _fold(self) -> None:
+        most, size = MAX_UPDATES * 3 // FOLDED_AT_ONCE, MAX_BYTES * 3 // FOLDED_AT_ONCE
+        while len(self._kept) > most or self._bytes > size:
+            folded = self._kept.popleft()
+            self._bytes -= folded.size
+            self._short.add(folded.update)
+
+
+class _Message:
+    """A message, piece by piece."""
+
+    def __init__(self, first: Chunk) -> None:
+        self.first = first
+        self._texts = [first.content.text or ""]
+
+    def takes(self, chunk: Chunk) -> bool:
+        is_same = type(chunk) is type(self.first) and chunk.message_id == self.first.message_id
+        return is_same and chunk.content.type == self.first.content.type == "text"
+
+    def add(self, chunk: Chunk) -> None:
+        self._texts.append(chunk.content.text or "")
+
+    def told(self) -> Chunk:
+        if len(self._texts) > 1:
+            self._texts = ["".join(self._texts)]
+        if self.first.content.type != "text":
+            return self.first
+        return replace(self.first, content=text_block(self._texts[0]))
+
+
+class Short:
+    """Updates in short, in the order in which each of them was told first, states in that in which they were told last."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, _Message | SessionUpdate] = {}
+        self._count = 0
+        self._newest: _Message | None = None
+
+    def updates(self) -> Iterator[SessionUpdate]:
+        for item in self._items.values():
+            yield item.told() if isinstance(item, _Message) else item
+
+    def add(self, update: SessionUpdate) -> None:
+        match update:
+            case UserMessageChunk() | AgentMessageChunk() | AgentThoughtChunk():
+                self._add_chunk(update)
+            case ToolCall(tool_call_id=call_id):
+                self._put(f"call {call_id}", update)
+            case ToolCallUpdate():
+                self._change_call(update)
+            case SessionInfoUpdate():
+                self._change_info(update)
+            case Notice():
+                self._put(self._new_key(), update)
+            case _:
+                key = f"state {type(update).__name__}"
+                self._items.pop(key, None)
+                self._put(key, update)
+
+    def _add_chunk(self, chunk: Chunk) -> None:
+        if self._newest and self._newest.takes(chunk):
+            self._newest.add(chunk)
+        else:
+            message = _Message(chunk)
+            self._put(self._new_key(), message)
+            self._newest = message
+
+    def _change_call(self, update: ToolCallUpdate) -> None:
+        key = f"call {update.tool_call_id}"
+        call = self._items.get(key)
+        if isinstance(call, ToolCall | ToolCallUpdate):
+            said = {
+                name: value
+                for name in ToolCallUpdate.__struct_fields__
+                if (value := getattr(update, name)) is not None
+            }
+            self._items[key] = replace(call, **said)
+        else:
+            self._put(key, update)
+
+    def _change_info(self, update: SessionInfoUpdate) -> None:
+        key = "state SessionInfoUpdate"
+        before = self._items.pop(key, None)
+        if isinstance(before, SessionInfoUpdate) and update.title is msgspec.UNSET:
+            update = replace(update, title=before.title)
+        self._put(key, update)
+
+    def _put(self, key: str, item: _Message | SessionUpdate) -> None:
+        self._items[key] = item
+        self._newest = None
+
+    def _new_key(self) -> str:
+        self._count += 1
+        return f"{self._count}"
+
+
+def _size_of(update: SessionUpdate) -> int:
+    try:
+        return len(msgspec.json.encode(update))
+    except UnicodeEncodeError:  # it quotes a file that is no UTF-8; whoever sends it sees to that
+        return len(repr(update))

@@ -1,0 +1,141 @@
+"""One run of `sanderling serve`: from the first client to the signal that ends it; what is on the disk then can be gone on with."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+
+import sanderling
+from sanderling.acp_agent.options import LEVELS
+from sanderling.acp_agent.run import collect_later, own_layers_with
+from sanderling.config import make_private
+from sanderling.errors import ConfigError, SanderlingError
+from sanderling.print_mode.inputs import state_dir
+from sanderling.print_mode.streams import open_missing_streams, say
+from sanderling.protocol.remedies import CLIENT, use
+from sanderling.sandbox.sandbox import Sandbox
+from sanderling.serve.house import House
+from sanderling.serve.place import DEFAULT, Place, listening, place_of
+from sanderling.serve.server import Door, close_server, open_server
+from sanderling.serve.token import own_token
+
+EXIT_USAGE, EXIT_SIGNAL = 2, 128
+LAST_WORDS_S = 5.0  # for sessions that end
+FAR = (
+    "{listen} can be reached from other machines, and what is said there is not encrypted: let a reverse proxy do TLS in front of "
+    "127.0.0.1 (or use ssh), or add --insecure-remote if you know the network"
+)
+
+
+def serve_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sanderling serve",
+        description="Sanderling as an agent for clients that come and go, over WebSocket: the Agent Client Protocol, a message a frame.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--listen",
+        default=DEFAULT,
+        metavar="HOST:PORT|unix:PATH",
+        help="where; %(default)s if nothing is said",
+    )
+    parser.add_argument(
+        "--token", action="store_true", help="print the token that clients need, and leave"
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="let pages of this origin in, as https://example.com",
+    )
+    parser.add_argument(
+        "--insecure-remote",
+        action="store_true",
+        help="listen where other machines can reach it, unencrypted",
+    )
+    parser.add_argument(
+        "--model", default="", metavar="NAME", help="the model of new sessions; demo needs no key"
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"sanderling {sanderling.__version__}"
+    )
+    return parser
+
+
+def serve(argv: list[str]) -> int:
+    """Serve until a signal ends it; return the exit status."""
+    arguments = serve_parser().parse_args(argv)
+    open_missing_streams()
+    try:
+        if arguments.token:
+            sys.stdout.write(f"{own_token(state_dir())}\n")
+            return 0
+        place = place_of(arguments.listen)
+        if not place.is_near and not arguments.insecure_remote:
+            raise ConfigError(FAR.format(listen=arguments.listen))
+        make_private(own_layers_with(arguments.model).settings())
+        door = Door(own_token(state_dir()), frozenset(arguments.allow_origin))
+        return anyio.run(_serve, arguments.model, place, door)
+    except SanderlingError as error:
+        say(str(error))
+        return EXIT_USAGE
+
+
+async def _serve(model: str, place: Place, door: Door) -> int:
+    use(CLIENT)
+    async with anyio.create_task_group() as tasks:
+        house = House(lambda: own_layers_with(model), tasks)
+        with anyio.open_signal_receiver(*_stopping()) as signals, listening(place) as socket:
+            server = await open_server(house, door, socket)
+            _say_where(place, socket.getsockname())
+            for task in (house.sweep, collect_later):
+                tasks.start_soon(task)
+            tasks.start_soon(_learn_sandbox, house)
+            number = await anext(signals)
+            tasks.start_soon(_leave_at_signal, signals)
+            say(f"{signal.Signals(number).name}: sessions are on the disk, and can be resumed")
+            with anyio.move_on_after(LAST_WORDS_S):
+                await house.close_all()
+            await close_server(server)
+            _remove(place)
+            tasks.cancel_scope.cancel()
+    return 0
+
+
+def _stopping() -> list[signal.Signals]:
+    """The signals that end the server; under `nohup` the end of the terminal is none."""
+    is_tied = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if is_tied else [])]
+
+
+async def _leave_at_signal(signals: AsyncIterator[signal.Signals]) -> None:
+    async for number in signals:
+        os._exit(EXIT_SIGNAL + number)  # the person does not want to wait
+
+
+def _say_where(place: Place, address: tuple[str, int] | str) -> None:
+    where = f"unix:{place.path}"
+    if not isinstance(address, str):
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        where = f"ws://{host}:{address[1]}/acp"
+    sys.stdout.write(f"{where}\n")
+    sys.stdout.flush()
+    say("clients need the token that `sanderling serve --token` prints")
+
+
+async def _learn_sandbox(house: House) -> None:
+    """Find out how far the kernel confines here, for clients that want to know it before they open a session."""
+    with suppress(SanderlingError, OSError):
+        report = await Sandbox.probe()
+        house.sandbox = LEVELS[report.level]
+
+
+def _remove(place: Place) -> None:
+    if place.path:
+        Path(place.path).unlink(missing_ok=True)

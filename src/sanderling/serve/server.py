@@ -1,0 +1,154 @@
+"""
+The server: who is let in, how many at a time, and how long somebody may be silent.
+
+What is wrong with a request is known before anything is read but its head, and is answered without a word: whoever has no token learns
+nothing. A page in a browser says where it comes from, and is refused unless that was allowed.
+"""
+
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import anyio
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from sanderling.acp.connection import Connection
+from sanderling.acp_agent.face import AgentFace
+from sanderling.serve.house import House
+from sanderling.serve.served_sessions import ServedSessions
+from sanderling.serve.token import is_right
+from sanderling.serve.websocket import WebSocketStreams
+
+PATHS = ("/acp", "/")
+MAX_MESSAGE_BYTES = 32 << 20
+MAX_CONNECTIONS = 256
+MAX_STRANGERS = 64  # that have not shown a token yet
+MAX_UNSENT_BYTES = 64 << 20  # of answers; what a session tells is not sent ahead
+HANDSHAKE_S = 5.0
+PING_S = 20.0
+CLOSE_S = 2.0
+GOING_AWAY = 1001
+
+log = logging.getLogger("websockets.sanderling")
+log.setLevel(logging.CRITICAL)  # whoever knocks at the door does not fill the log
+
+
+class Door:
+    """Lets in whoever has the token. `origins` are those of pages in browsers that may come."""
+
+    def __init__(self, token: str, origins: frozenset[str]) -> None:
+        self._token = token
+        self._origins = origins
+        self._strangers: set[ServerConnection] = set()
+        self._guests = 0
+
+    def knock(self, connection: ServerConnection) -> bool:
+        """Take somebody who has connected; say whether there is room to listen to them."""
+        if len(self._strangers) >= MAX_STRANGERS:
+            return False
+        self._strangers.add(connection)
+        return True
+
+    def leave(self, connection: ServerConnection) -> None:
+        self._strangers.discard(connection)
+
+    def check(self, connection: ServerConnection, request: Request) -> Response | None:
+        """Let somebody in, or answer why not."""
+        self._strangers.discard(connection)
+        origins = request.headers.get_all("Origin")
+        if any(origin not in self._origins for origin in origins):
+            return _refusal(HTTPStatus.FORBIDDEN)
+        if not is_right(request.headers.get_all("Authorization"), self._token):
+            return _refusal(HTTPStatus.UNAUTHORIZED, ("WWW-Authenticate", "Bearer"))
+        if request.path.partition("?")[0] not in PATHS:
+            return _refusal(HTTPStatus.NOT_FOUND)
+        if self._guests >= MAX_CONNECTIONS:
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE)
+        return None
+
+    async def guest(self, serving: Callable[[], Any]) -> None:
+        self._guests += 1
+        try:
+            await serving()
+        finally:
+            self._guests -= 1
+
+
+def _refusal(status: HTTPStatus, *headers: tuple[str, str]) -> Response:
+    more = (("Content-Length", "0"), ("Connection", "close"))
+    return Response(status.value, status.phrase, Headers((*headers, *more)), b"")
+
+
+def _connection_kind(door: Door) -> type[ServerConnection]:
+    """The class of connections that knock at `door`."""
+
+    class AtDoor(ServerConnection):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if not door.knock(self):
+                transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            door.leave(self)
+            super().connection_lost(exc)
+
+    return AtDoor
+
+
+async def open_server(house: House, door: Door, listening: socket.socket) -> Server:
+    """Serve whoever comes over the socket, from now on."""
+
+    async def take(connection: ServerConnection) -> None:
+        await door.guest(lambda: serve_client(house, connection))
+
+    def with_id(_: ServerConnection, __: Request, response: Response) -> None:
+        response.headers["Acp-Connection-Id"] = secrets.token_hex(16)
+
+    is_unix = listening.family == socket.AF_UNIX
+    options: dict[str, Any] = {"unix": True} if is_unix else {}
+    return await serve(
+        take,
+        sock=listening,
+        process_request=door.check,
+        process_response=with_id,
+        create_connection=_connection_kind(door),
+        compression=None,
+        server_header=None,
+        open_timeout=HANDSHAKE_S,
+        close_timeout=CLOSE_S,
+        ping_interval=PING_S,
+        ping_timeout=PING_S,
+        max_size=MAX_MESSAGE_BYTES,
+        logger=log,
+        **options,
+    )
+
+
+async def serve_client(house: House, socket: ServerConnection) -> None:
+    """Serve one client until it has gone."""
+    streams = WebSocketStreams(socket)
+    sessions = ServedSessions(house, socket.transport.abort)
+    face = AgentFace(house.layers, sessions)
+    connection = Connection(
+        streams,
+        streams,
+        face.methods(),
+        face.notifications(),
+        on_end=sessions.end,
+        grace_s=0,
+        max_unsent_bytes=MAX_UNSENT_BYTES,
+    )
+    face.connect(connection)
+    await connection.serve()
+
+
+async def close_server(server: Server) -> None:
+    """Let nobody in any more, and tell those who are there that it ends."""
+    server.close(code=GOING_AWAY, reason="the server ends")
+    with anyio.move_on_after(CLOSE_S):
+        await server.wait_closed()

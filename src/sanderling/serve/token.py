@@ -1,0 +1,63 @@
+"""The token without which nobody is let in: made at the first start, and readable for the person alone."""
+
+import hmac
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from sanderling.errors import ConfigError
+
+NAME = "serve-token"
+SCHEME = "Bearer "
+
+
+def own_token(state_dir: Path) -> str:
+    """
+    The token of this person's servers, made now if there is none.
+
+    Raises:
+        ConfigError: it cannot be read or made, or others could have read it.
+    """
+    path = state_dir / NAME
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor) as file:
+            if (mode := os.fstat(descriptor).st_mode) & 0o077:
+                raise ConfigError(
+                    f"others can read {path} (mode {mode & 0o777:o}): remove it, and a new token is made"
+                )
+            token = file.read(1_000).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        words = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"the token in {path} cannot be had: {words}") from error
+    if not token:
+        raise ConfigError(f"{path} is empty: remove it, and a new token is made")
+    return token
+
+
+def _make(path: Path) -> None:
+    """Write a new token, unless there is one: complete, or not at all."""
+    if path.exists():
+        return
+    temporary = path.with_name(f".{NAME}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, f"{secrets.token_urlsafe(32)}\n".encode())
+        os.fsync(descriptor)
+        os.close(descriptor)
+        with suppress(FileExistsError):  # of two that begin at once, one makes it
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def is_right(headers: list[str], token: str) -> bool:
+    """Say whether the `Authorization` headers of a request have the token, in a time that tells nothing of it."""
+    if len(headers) != 1 or not headers[0].startswith(SCHEME):
+        return False
+    given = headers[0].removeprefix(SCHEME).strip()
+    return hmac.compare_digest(given.encode(errors="replace"), token.encode())

@@ -1,0 +1,226 @@
+"""
+The audience of a session that is served: nobody, one client or several, who come and go.
+
+Each update is numbered and kept; a watcher is sent what it has not had, in order, as fast as it reads: nothing is queued for it beside
+what everybody shares. One that falls so far behind that the next update is not kept any more is cut off, and comes again. Questions go
+to all who can answer. The first answer is the one, and whoever comes while a question is open is asked, too.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sanderling.acp.connection import Connection
+from sanderling.acp.errors import ClosedError, RpcError
+from sanderling.acp.ours import Place, meta_of
+from sanderling.acp.updates import SessionNotification, SessionUpdate, UserMessageChunk
+from sanderling.acp_agent.audience import UPDATE, Ability, accept
+from sanderling.acp_agent.client import Client
+from sanderling.serve.dialect import FULL, for_client
+from sanderling.serve.ring import Ring
+
+AHEAD_BYTES = 1 << 20  # of what a watcher has still to read, before more is sent
+
+T = TypeVar("T")
+
+
+class Watcher:
+    """One client that watches a session. It is told nothing before `begin`."""
+
+    def __init__(
+        self, watched: "Watched", connection: Connection, client: Client, cut: Callable[[], None]
+    ) -> None:
+        self.client = client
+        self.connection = connection
+        self.own_prompts: set[str] = set()
+        self.is_begun = False
+        self.next = watched.ring.last + 1
+        self._watched = watched
+        self._cut = cut
+        self._is_waiting = False
+        self._has_all = anyio.Event()
+
+    def begin(self) -> None:
+        """Tell what is new, and whatever happens from now on."""
+        self.is_begun = True
+        self.advance()
+        self._watched.ask_newcomer(self)
+
+    def end(self) -> None:
+        """Tell nothing any more."""
+        self.is_begun = False
+        self._has_all.set()
+
+    def advance(self) -> None:
+        """Send what it has not had, as far as it reads."""
+        ring = self._watched.ring
+        if not self.is_begun or self._is_waiting:
+            return
+        while self.next <= ring.last:
+            if self.connection.unsent_bytes > AHEAD_BYTES:
+                self._is_waiting = True
+                self._watched.tasks.start_soon(self._advance_later)
+                return
+            update = ring.get(self.next)
+            if update is None:
+                self._cut()
+                return
+            self.send(update, self.next)
+            self.next += 1
+        self._has_all.set()
+
+    async def _advance_later(self) -> None:
+        await self.connection.drain()
+        self._is_waiting = False
+        self.advance()
+
+    async def has_all(self) -> None:
+        """Wait until it was sent all that there is."""
+        while self.is_begun and self.next <= self._watched.ring.last:
+            self._has_all = anyio.Event()
+            await self._has_all.wait()
+
+    async def tell_all(self) -> None:
+        """Tell what has happened in the session's life so far, to one that knows nothing of it."""
+        short, numbered = self._watched.ring.all()
+        for update in short:
+            await self.tell_earlier(update)
+        for seq, update, _ in numbered:
+            await self._has_room()
+            self.send(update, seq)
+            self.next = seq + 1
+
+    async def tell_earlier(self, update: SessionUpdate) -> None:
+        """Tell something that has no number."""
+        await self._has_room()
+        self.send(update, 0)
+
+    async def _has_room(self) -> None:
+        if self.connection.unsent_bytes > AHEAD_BYTES:
+            await self.connection.drain()
+
+    def send(self, update: SessionUpdate, seq: int) -> None:
+        is_own = isinstance(update, UserMessageChunk) and update.message_id in self.own_prompts
+        if is_own and not self.client.ours.resume:
+            return  # it shows what its person has typed
+        told = SessionNotification(
+            session_id=self._watched.session_id,
+            update=for_client(update, self.client),
+            meta=meta_of(Place(self._watched.life, seq)),
+        )
+        self.connection.notify(UPDATE, told)
+
+
+class _Question:
+    """A question that is open, and who is being asked."""
+
+    def __init__(self, method: str, params: object, kind: type[Any], ability: Ability) -> None:
+        self.method, self.params, self.kind, self.ability = method, params, kind, ability
+        self.asked: dict[Watcher, anyio.CancelScope] = {}
+        self.is_settled = anyio.Event()
+        self.answer: Any = None
+        self.error: RpcError | None = None
+
+    def settle(self, answer: Any, error: RpcError | None = None) -> None:
+        if not self.is_settled.is_set():
+            self.answer, self.error = answer, error
+            self.is_settled.set()
+
+
+class Watched:
+    """The audience of one session, in one life of it."""
+
+    client = FULL
+
+    def __init__(self, session_id: str, tasks: TaskGroup) -> None:
+        self.session_id = session_id
+        self.life = secrets.token_hex(8)
+        self.ring = Ring()
+        self.tasks = tasks
+        self._watchers: list[Watcher] = []
+        self._questions: list[_Question] = []
+
+    # --- who watches ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._watchers)
+
+    def add(self, watcher: Watcher) -> None:
+        self._watchers.append(watcher)
+
+    def remove(self, watcher: Watcher) -> None:
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+        watcher.end()
+        for question in self._questions:
+            if scope := question.asked.pop(watcher, None):
+                scope.cancel()
+
+    def knows(self, life: str, after: int) -> bool:
+        """Say whether somebody who was told so much can be told the rest."""
+        return life == self.life and self.ring.first - 1 <= after <= self.ring.last
+
+    # --- what is told --------------------------------------------------------------------------------------------------
+
+    def tell(self, update: SessionUpdate) -> None:
+        self.ring.add(update)
+        for watcher in tuple(self._watchers):
+            watcher.advance()
+
+    def tell_prompt(self, update: SessionUpdate) -> None:
+        self.tell(update)
+
+    def accept(self, prompt_id: str) -> None:
+        for watcher in self._watchers:
+            if watcher.client.ours.resume:
+                accept(watcher.connection, self.session_id, prompt_id)
+
+    # --- what is asked -------------------------------------------------------------------------------------------------
+
+    def can(self, ability: Ability) -> bool:
+        return not self._watchers or any(ability(each.client) for each in self._watchers)
+
+    async def ask(self, method: str, params: object, kind: type[T], ability: Ability) -> T:
+        question = _Question(method, params, kind, ability)
+        self._questions.append(question)
+        try:
+            for watcher in tuple(self._watchers):
+                self._put(question, watcher)
+            await question.is_settled.wait()
+        finally:
+            self._questions.remove(question)
+            for scope in question.asked.values():
+                scope.cancel()
+        if question.error:
+            raise question.error
+        return question.answer
+
+    def ask_newcomer(self, watcher: Watcher) -> None:
+        for question in self._questions:
+            self._put(question, watcher)
+
+    def _put(self, question: _Question, watcher: Watcher) -> None:
+        if watcher.is_begun and watcher not in question.asked and question.ability(watcher.client):
+            question.asked[watcher] = anyio.CancelScope()
+            self.tasks.start_soon(self._ask_one, question, watcher)
+
+    async def _ask_one(self, question: _Question, watcher: Watcher) -> None:
+        with question.asked[watcher]:
+            try:
+                await watcher.has_all()
+                answer = await watcher.connection.request(
+                    question.method, question.params, question.kind
+                )
+            except ClosedError:  # it may come again
+                question.asked.pop(watcher, None)
+            except RpcError as error:
+                question.asked.pop(watcher, None)
+                if not question.asked:  # nobody else is being asked
+                    question.settle(None, error)
+            else:
+                question.asked.pop(watcher, None)
+                question.settle(answer)
