@@ -22,24 +22,34 @@ class OfAgent(msgspec.Struct, frozen=True, omit_defaults=True):
     An agent of ours, in `agentCapabilities`.
 
     `resume`: 1 where a session goes on without a client, and tells it later what it has missed. `tools`: whose files and commands
-    they are, the server's or the client's. `sandbox` is its level in words, empty while that is not known.
+    they are, the server's or the client's. `sandbox` is its level in words, empty while that is not known. `cwd` is the directory in which
+    it was started.
     """
 
     version: str
     resume: int = 0
     tools: str = "server"
     sandbox: str = ""
+    cwd: str = ""
+
+
+class OfModels(msgspec.Struct, frozen=True):
+    """The models that a client can ask for an agent: the `model` of now, its `provider`, and the tables of the person's own `providers`."""
+
+    provider: str
+    model: str
+    providers: dict[str, dict[str, Any]] = {}
 
 
 class OfClient(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     A client of ours, in `clientCapabilities`. `resume`: it is told all that is numbered, its own prompts as well.
 
-    `model`: it makes the requests to the model's API. `tools`: it runs tools.
+    `models`: it makes the requests to their APIs. `tools`: it runs tools.
     """
 
     resume: bool = False
-    model: bool = False
+    models: OfModels | None = None
     tools: bool = False
 
 
@@ -105,7 +115,7 @@ def ours_in(meta: dict[str, Any] | None, kind: type[T]) -> T:
 
 
 def meta_of(*said: msgspec.Struct, **more: Any) -> dict[str, Any]:
-    """Put what is `said`, and `more`, into a `_meta`."""
+    """Return what is `said`, and `more`, as `_meta`."""
     found: dict[str, Any] = {}
     for each in said:
         found |= msgspec.to_builtins(each)

@@ -1,5 +1,6 @@
 """Sessions of the clients of an agent: each as long as its client, where there is but one connection."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -97,9 +98,8 @@ def found(sessions: Sessions, session_id: str) -> LiveSession:
 class OwnSessions:
     """The sessions of the one client of `sanderling acp`: they end with it."""
 
-    of_agent = OfAgent(sanderling.__version__)
-
     def __init__(self, layers: Callable[[], Layers], tasks: TaskGroup) -> None:
+        self.of_agent = OfAgent(sanderling.__version__, cwd=os.getcwd())
         self._layers = layers
         self._tasks = tasks
         self._connection: Connection | None = None

@@ -1,5 +1,6 @@
 """Sessions as one client of a server has them: it watches some of those that are open, and lets go of them when it goes."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,9 @@ class ServedSessions:
 
     @property
     def of_agent(self) -> OfAgent:
-        return OfAgent(sanderling.__version__, resume=1, sandbox=self._house.sandbox)
+        return OfAgent(
+            sanderling.__version__, resume=1, sandbox=self._house.sandbox, cwd=os.getcwd()
+        )
 
     def begin(self, connection: Connection, client: Client) -> None:
         self._connection, self._client = connection, client
