@@ -83,7 +83,7 @@ class Options:
         return SessionModes(current_mode_id=self.mode, available_modes=modes)
 
     def shown(self) -> list[ConfigOption]:
-        names = dict.fromkeys((*self.models, self.model))
+        names = filter(None, dict.fromkeys((*self.models, self.model)))
         return [
             ConfigOption(
                 id="mode",

@@ -89,9 +89,9 @@ def serve(argv: list[str]) -> int:
 
 async def _serve(model: str, place: Place, door: Door) -> int:
     use(CLIENT)
-    async with anyio.create_task_group() as tasks:
-        house = House(lambda: own_layers_with(model), tasks)
-        with anyio.open_signal_receiver(*_stopping()) as signals, listening(place) as socket:
+    with listening(place) as socket, anyio.open_signal_receiver(*_stopping()) as signals:
+        async with anyio.create_task_group() as tasks:
+            house = House(lambda: own_layers_with(model), tasks)
             server = await open_server(house, door, socket)
             _say_where(place, socket.getsockname())
             for task in (house.sweep, collect_later):
