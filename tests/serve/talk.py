@@ -117,8 +117,12 @@ class Client:
         return await self.request("initialize", protocolVersion=1, clientCapabilities=capabilities)
 
     async def new(self, home: Home) -> str:
+        return (await self.begin_session(home))[0]
+
+    async def begin_session(self, home: Home) -> tuple[str, str]:
+        """Begin a session; return its id, and its life."""
         said = await self.request("session/new", cwd=str(home.project), mcpServers=[])
-        return said["sessionId"]
+        return said["sessionId"], said["_meta"]["sanderling"]["life"]
 
     async def again(self, how: str, home: Home, session: str, **ours: Any) -> dict[str, Any]:
         """Load or resume a session; return what the answer says in `_meta`."""

@@ -58,19 +58,17 @@ class Lasting:
     async def _ask(self, client: Client, text: str, prompt_id: str) -> str:
         await client.initialize()
         if not self.session:
-            self.session = await client.new(self.home)
+            self.session, self.life = await client.begin_session(self.home)
         else:
             meta = await client.again(
                 "resume", self.home, self.session, life=self.life, after=len(self.seen)
             )
-            if self.life and not meta["is_continued"]:
-                raise AssertionError(meta)
+            assert meta["is_continued"], meta
         return await client.prompt(self.session, text, prompt_id)
 
     def _take(self, client: Client) -> None:
         for told in client.told:
             place = told["_meta"]["sanderling"]
-            self.life = self.life or place["life"]
             assert place["life"] == self.life
             assert place["seq"] == len(self.seen) + 1, (place, len(self.seen))
             self.seen.append(told)
