@@ -22,6 +22,7 @@ from tests.bench.resume import resume, shown
 from tests.bench.review import review
 from tests.bench.rounds import rounds
 from tests.bench.sandbox import sandbox
+from tests.bench.serve import serve
 from tests.bench.servers import servers
 from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
@@ -57,6 +58,7 @@ GROUPS = {
         print_mode,
         acp,
         acp_client,
+        serve,
         first_request,
         cache,
         resume,

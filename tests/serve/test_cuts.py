@@ -53,7 +53,7 @@ class Lasting:
                     finally:
                         self._take(client)
             except LOST:
-                continue
+                assert self.server.process.poll() is None
 
     async def _ask(self, client: Client, text: str, prompt_id: str) -> str:
         await client.initialize()

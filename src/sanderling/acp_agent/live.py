@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
 from sanderling.acp.config_options import ConfigOption
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError
@@ -25,6 +24,7 @@ from sanderling.acp_agent.options import Options
 from sanderling.acp_agent.outgoing import Updates
 from sanderling.acp_agent.own_commands import OwnCommands, is_ours
 from sanderling.acp_agent.questions import Questions, call_of
+from sanderling.acp_agent.tasks import Tasks
 from sanderling.acp_agent.telling import Teller
 from sanderling.conversation.opening import Opened
 from sanderling.errors import ProviderError, SanderlingError
@@ -66,7 +66,7 @@ class LiveSession:
         session_id: str,
         project: str,
         audience: Audience,
-        tasks: TaskGroup,
+        tasks: Tasks,
     ) -> None:
         self.id = session_id
         self.project = project

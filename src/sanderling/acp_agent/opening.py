@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anyio import to_thread
-from anyio.abc import TaskGroup
 
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid, not_found
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.acp_agent.audience import Audience
 from sanderling.acp_agent.live import LiveSession
 from sanderling.acp_agent.servers import checked_directory, with_clients
+from sanderling.acp_agent.tasks import Tasks
 from sanderling.acp_agent.terminals import ClientTerminals
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
@@ -71,7 +71,7 @@ def _project_of(log: Path) -> str:
 async def open_live(
     wanted: Wanted,
     audience: Audience,
-    tasks: TaskGroup,
+    tasks: Tasks,
     editor: Editor | None = None,
     terminals: Callable[[Callable[[str, str], None]], ClientTerminals] | None = None,
 ) -> LiveSession:

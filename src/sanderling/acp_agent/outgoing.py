@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 import anyio
-from anyio.abc import TaskGroup
 
 from sanderling.acp.updates import SessionUpdate
 from sanderling.acp_agent.audience import Audience
+from sanderling.acp_agent.tasks import Tasks
 from sanderling.acp_agent.telling import Teller
 
 ROLL_S = 0.1  # between two tellings of what a command puts out
@@ -15,7 +15,7 @@ ROLL_S = 0.1  # between two tellings of what a command puts out
 class Updates:
     """The updates of one session."""
 
-    def __init__(self, audience: Audience, tasks: TaskGroup, teller: Teller) -> None:
+    def __init__(self, audience: Audience, tasks: Tasks, teller: Teller) -> None:
         self._audience = audience
         self._tasks = tasks
         self._teller = teller

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from anyio.abc import TaskGroup
-
 import sanderling
 from sanderling.acp.connection import Connection
 from sanderling.acp.errors import INVALID_REQUEST, RpcError, not_found
@@ -17,6 +15,7 @@ from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.editor import ClientEditor
 from sanderling.acp_agent.live import LiveSession
 from sanderling.acp_agent.opening import Wanted, open_live, wanted_again, wanted_new
+from sanderling.acp_agent.tasks import Tasks
 from sanderling.acp_agent.terminals import ClientTerminals
 from sanderling.config.layers import Layers
 
@@ -98,7 +97,7 @@ def found(sessions: Sessions, session_id: str) -> LiveSession:
 class OwnSessions:
     """The sessions of the one client of `sanderling acp`: they end with it."""
 
-    def __init__(self, layers: Callable[[], Layers], tasks: TaskGroup) -> None:
+    def __init__(self, layers: Callable[[], Layers], tasks: Tasks) -> None:
         self.of_agent = OfAgent(sanderling.__version__, cwd=os.getcwd())
         self._layers = layers
         self._tasks = tasks

@@ -10,7 +10,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 
 import anyio
-from anyio.abc import TaskGroup
 
 from sanderling.acp.asking import (
     CreateTerminalRequest,
@@ -23,6 +22,7 @@ from sanderling.acp.base import Empty
 from sanderling.acp.connection import Connection
 from sanderling.acp.errors import RpcError
 from sanderling.acp.sessions import Pair
+from sanderling.acp_agent.tasks import Tasks
 from sanderling.errors import SandboxError
 from sanderling.sandbox.processes import PipeReader, PipeWriter
 from sanderling.text import printable
@@ -115,7 +115,7 @@ class ClientTerminals:
         self,
         session_id: str,
         connection: Connection,
-        tasks: TaskGroup,
+        tasks: Tasks,
         show: Callable[[str, str], None],
     ) -> None:
         self._session_id = session_id

@@ -8,6 +8,7 @@ from anyio.abc import TaskGroup
 
 from sanderling.acp_agent.live import LiveSession
 from sanderling.acp_agent.opening import Wanted, open_live
+from sanderling.acp_agent.tasks import GuardedTasks
 from sanderling.config.layers import Layers
 from sanderling.serve.watching import Watched
 
@@ -16,10 +17,11 @@ SWEEP_S = 30.0
 
 
 class Served(NamedTuple):
-    """A session that is open, and its audience."""
+    """A session that is open, and its audience. When it `is_gone`, its log can be had again."""
 
     live: LiveSession
     watched: Watched
+    is_gone: anyio.Event
 
 
 class House:
@@ -27,14 +29,16 @@ class House:
 
     def __init__(self, layers: Callable[[], Layers], tasks: TaskGroup) -> None:
         self.layers = layers
-        self.tasks = tasks
+        self.tasks = GuardedTasks(tasks)
         self.sandbox = ""  # in words, as soon as that is known
         self._open: dict[str, Served] = {}
         self._opening: dict[str, anyio.Lock] = {}
+        self._ending: set[str] = set()
         self._idle_since: dict[str, float] = {}
 
     def find(self, session_id: str) -> Served | None:
-        return self._open.get(session_id)
+        """The session, if it is open and stays so."""
+        return None if session_id in self._ending else self._open.get(session_id)
 
     async def open(self, wanted: Wanted) -> Served:
         """
@@ -46,6 +50,8 @@ class House:
         lock = self._opening.setdefault(wanted.session_id, anyio.Lock())
         try:
             async with lock:
+                if wanted.session_id in self._ending:
+                    await self.close(wanted.session_id)
                 return self._open.get(wanted.session_id) or await self._begin(wanted)
         finally:
             if not lock.statistics().tasks_waiting and not lock.locked():
@@ -55,28 +61,34 @@ class House:
         watched = Watched(wanted.session_id, self.tasks)
         opening = open_live(wanted, watched, self.tasks, None)
         live = await _whatever_comes(opening)  # it is the house's, not that client's
-        served = self._open[live.id] = Served(live, watched)
+        served = self._open[live.id] = Served(live, watched, anyio.Event())
         self.tasks.start_soon(self._forget, served)
         return served
 
     async def _forget(self, served: Served) -> None:
         await served.live.ended.wait()
-        self._open.pop(served.live.id, None)
+        del self._open[served.live.id]
+        self._ending.discard(served.live.id)
         self._idle_since.pop(served.live.id, None)
+        served.is_gone.set()
 
     async def close(self, session_id: str) -> None:
         """End a session, and wait until its log can be had again."""
         if served := self._open.get(session_id):
-            served.live.close()
-            await served.live.ended.wait()
-            self._open.pop(session_id, None)
+            self._end(served)
+            await served.is_gone.wait()
+
+    def _end(self, served: Served) -> None:
+        self._ending.add(served.live.id)
+        served.live.close()
 
     async def close_all(self) -> None:
         """End all of them: turns are interrupted, and everything is on the disk."""
-        for served in self._open.values():
-            served.live.close()
-        for served in tuple(self._open.values()):
-            await served.live.ended.wait()
+        sessions = tuple(self._open.values())
+        for served in sessions:
+            self._end(served)
+        for served in sessions:
+            await served.is_gone.wait()
 
     async def sweep(self) -> None:
         """End sessions that nobody has watched for long, and in which nothing goes on: the log has them."""
@@ -89,7 +101,7 @@ class House:
             if served.watched.is_watched or served.live.is_busy:
                 self._idle_since.pop(session_id, None)
             elif now - self._idle_since.setdefault(session_id, now) >= IDLE_S:
-                served.live.close()
+                self._end(served)
 
 
 async def _whatever_comes(opening: Coroutine[Any, Any, LiveSession]) -> LiveSession:

@@ -25,7 +25,7 @@ from sanderling.acp.updates import (
 )
 
 MAX_UPDATES, MAX_BYTES = 20_000, 8 << 20
-FOLDED_AT_ONCE = 4  # one part of so many, for each folding looks at the last message
+KEPT_PARTS = 0.75  # of what can be kept, when the rest is put into short
 
 Chunk = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk
 
@@ -37,10 +37,11 @@ class Numbered(NamedTuple):
 
 
 class Ring:
-    """The updates of one life. `last` is the number of the newest, 0 while there is none."""
+    """The updates of one life. `last` is the number of the newest, 0 while there is none; so many are kept as they were told."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_updates: int = MAX_UPDATES, max_bytes: int = MAX_BYTES) -> None:
         self.last = 0
+        self._max_updates, self._max_bytes = max_updates, max_bytes
         self._kept: deque[Numbered] = deque()
         self._bytes = 0
         self._short = Short()
@@ -55,7 +56,7 @@ class Ring:
         size = _size_of(update)
         self._kept.append(Numbered(self.last, update, size))
         self._bytes += size
-        if len(self._kept) > MAX_UPDATES or self._bytes > MAX_BYTES:
+        if len(self._kept) > self._max_updates or self._bytes > self._max_bytes:
             self._fold()
 
     def get(self, seq: int) -> SessionUpdate | None:
@@ -68,7 +69,8 @@ class Ring:
         return list(self._short.updates()), list(self._kept)
 
     def _fold(self) -> None:
-        most, size = MAX_UPDATES * 3 // FOLDED_AT_ONCE, MAX_BYTES * 3 // FOLDED_AT_ONCE
+        """Put the oldest of them into short: more than must be, so that this is seldom."""
+        most, size = self._max_updates * KEPT_PARTS, self._max_bytes * KEPT_PARTS
         while len(self._kept) > most or self._bytes > size:
             folded = self._kept.popleft()
             self._bytes -= folded.size

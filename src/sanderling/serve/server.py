@@ -34,8 +34,9 @@ PING_S = 20.0
 CLOSE_S = 2.0
 GOING_AWAY = 1001
 
-log = logging.getLogger("websockets.sanderling")
-log.setLevel(logging.CRITICAL)  # whoever knocks at the door does not fill the log
+log = logging.getLogger(__name__)
+at_door = logging.getLogger("websockets.sanderling")
+at_door.setLevel(logging.CRITICAL)  # whoever knocks at the door does not fill the log
 
 
 class Door:
@@ -124,7 +125,7 @@ async def open_server(house: House, door: Door, listening: socket.socket) -> Ser
         ping_interval=PING_S,
         ping_timeout=PING_S,
         max_size=MAX_MESSAGE_BYTES,
-        logger=log,
+        logger=at_door,
         **options,
     )
 
@@ -144,7 +145,10 @@ async def serve_client(house: House, socket: ServerConnection) -> None:
         max_unsent_bytes=MAX_UNSENT_BYTES,
     )
     face.connect(connection)
-    await connection.serve()
+    try:
+        await connection.serve()
+    except Exception as defect:  # the door: that client is gone, the others stay
+        log.critical("a connection ends: a defect", exc_info=defect)
 
 
 async def close_server(server: Server) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup
 
 from sanderling.acp.connection import Connection
 from sanderling.acp.errors import ClosedError, RpcError
@@ -19,6 +18,7 @@ from sanderling.acp.ours import Place, meta_of
 from sanderling.acp.updates import SessionNotification, SessionUpdate, UserMessageChunk
 from sanderling.acp_agent.audience import UPDATE, Ability, accept
 from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.tasks import Tasks
 from sanderling.serve.dialect import FULL, for_client
 from sanderling.serve.ring import Ring
 
@@ -36,7 +36,7 @@ class Watcher:
         self.client = client
         self.connection = connection
         self.own_prompts: set[str] = set()
-        self.is_begun = False
+        self.is_begun = self.is_over = False
         self.next = watched.ring.last + 1
         self._watched = watched
         self._cut = cut
@@ -45,13 +45,15 @@ class Watcher:
 
     def begin(self) -> None:
         """Tell what is new, and whatever happens from now on."""
+        if self.is_over:
+            return
         self.is_begun = True
         self.advance()
         self._watched.ask_newcomer(self)
 
     def end(self) -> None:
         """Tell nothing any more."""
-        self.is_begun = False
+        self.is_begun, self.is_over = False, True
         self._has_all.set()
 
     def advance(self) -> None:
@@ -135,7 +137,7 @@ class Watched:
 
     client = FULL
 
-    def __init__(self, session_id: str, tasks: TaskGroup) -> None:
+    def __init__(self, session_id: str, tasks: Tasks) -> None:
         self.session_id = session_id
         self.life = secrets.token_hex(8)
         self.ring = Ring()
@@ -205,11 +207,13 @@ class Watched:
 
     def _put(self, question: _Question, watcher: Watcher) -> None:
         if watcher.is_begun and watcher not in question.asked and question.ability(watcher.client):
-            question.asked[watcher] = anyio.CancelScope()
-            self.tasks.start_soon(self._ask_one, question, watcher)
+            scope = question.asked[watcher] = anyio.CancelScope()
+            self.tasks.start_soon(self._ask_one, question, watcher, scope)
 
-    async def _ask_one(self, question: _Question, watcher: Watcher) -> None:
-        with question.asked[watcher]:
+    async def _ask_one(
+        self, question: _Question, watcher: Watcher, scope: anyio.CancelScope
+    ) -> None:
+        with scope:
             try:
                 await watcher.has_all()
                 answer = await watcher.connection.request(

@@ -1,0 +1,30 @@
+"""Tasks of sessions, which go on beside what their clients ask."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from anyio.abc import TaskGroup
+
+log = logging.getLogger(__name__)
+
+
+class Tasks(Protocol):
+    def start_soon(self, func: Callable[..., Awaitable[Any]], *args: Any) -> None: ...
+
+
+class GuardedTasks:
+    """Tasks of many sessions: a defect in one ends that task, loudly, and none of the others."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+
+    def start_soon(self, func: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        self._tasks.start_soon(_guarded, func, args)
+
+
+async def _guarded(func: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+    try:
+        await func(*args)
+    except Exception as defect:  # the door: the other sessions go on
+        log.critical("a task of a session ends: a defect", exc_info=defect)

@@ -1,0 +1,118 @@
+"""The ring of updates: what is told in short says the same as what was told one by one."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sanderling.acp.content import shown_text, text_block
+from sanderling.acp.updates import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    Notice,
+    Plan,
+    PlanEntry,
+    SessionInfoUpdate,
+    ToolCall,
+    ToolCallUpdate,
+    UsageUpdate,
+    UserMessageChunk,
+)
+from sanderling.serve.ring import Ring
+from tests.conftest import examples
+
+TEXT = st.text(max_size=4)
+IDS = st.sampled_from(["a", "b"])
+CALLS = st.sampled_from(["t1", "t2", "t3"])
+MAYBE = st.none() | TEXT
+UPDATES = st.one_of(
+    *(
+        st.builds(
+            lambda text, number, kind=kind: kind(content=text_block(text), message_id=number),
+            TEXT,
+            IDS,
+        )
+        for kind in (UserMessageChunk, AgentMessageChunk, AgentThoughtChunk)
+    ),
+    st.builds(lambda call, title: ToolCall(tool_call_id=call, title=title), CALLS, TEXT),
+    st.builds(
+        lambda call, title, status, text: ToolCallUpdate(
+            tool_call_id=call,
+            title=title,
+            status=status,
+            content=None if text is None else [shown_text(text)],
+        ),
+        CALLS,
+        MAYBE,
+        MAYBE,
+        MAYBE,
+    ),
+    st.builds(lambda text: Notice(severity="info", title=text), TEXT),
+    st.builds(
+        lambda text: Plan(entries=[PlanEntry(content=text, priority="low", status="pending")]), TEXT
+    ),
+    st.builds(lambda used: UsageUpdate(used=used, size=9), st.integers(0, 9)),
+    st.builds(lambda title: SessionInfoUpdate(title=title), TEXT),
+    st.builds(lambda at: SessionInfoUpdate(updated_at=at), TEXT),
+)
+
+
+def shown(updates):
+    """The screen that a client has after all of them."""
+    messages, calls, states = [], {}, {}
+    for update in updates:
+        match update:
+            case UserMessageChunk() | AgentMessageChunk() | AgentThoughtChunk():
+                key = (type(update), update.message_id)
+                if messages and messages[-1][0] == key:
+                    messages[-1][1] += update.content.text
+                else:
+                    messages.append([key, update.content.text])
+            case ToolCall() | ToolCallUpdate():
+                call = calls.setdefault(update.tool_call_id, {})
+                if isinstance(update, ToolCall):
+                    call.clear()
+                names = ("title", "status", "content")
+                call |= {n: v for n in names if (v := getattr(update, n)) is not None}
+                messages.append([update.tool_call_id, ""])
+            case Notice():
+                messages.append(["notice", update.title])
+            case SessionInfoUpdate():
+                info = states.setdefault("info", {})
+                names = ("title", "updated_at")
+                info |= {n: v for n in names if isinstance(v := getattr(update, n), str)}
+            case _:
+                states[type(update)] = update
+    return [each for each in messages if each[1]], calls, states.items()
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(st.lists(UPDATES, max_size=60))
+def test_what_is_told_in_short_says_the_same(updates):
+    ring = Ring(max_updates=8, max_bytes=2_000)
+    for number, update in enumerate(updates, 1):
+        ring.add(update)
+        assert ring.last == number
+        assert ring.get(number) is update
+        assert ring.get(ring.first - 1) is None
+    short, numbered = ring.all()
+    assert [each.seq for each in numbered] == list(range(ring.first, ring.last + 1))
+    told = [*short, *(each.update for each in numbered)]
+    messages, calls, states = shown(updates)
+    again, again_calls, again_states = shown(told)
+    assert calls == again_calls
+    assert dict(states) == dict(again_states)
+    kinds = {key for key, _ in messages}
+    for kind in kinds:  # what is said by one is whole and in order
+        said = "".join(text for key, text in messages if key == kind)
+        assert "".join(text for key, text in again if key == kind) == said
+
+
+def test_a_ring_keeps_no_more_than_it_may():
+    ring = Ring(max_updates=100, max_bytes=10_000)
+    for number in range(10_000):
+        ring.add(AgentMessageChunk(content=text_block(f"{number} "), message_id="m"))
+        short, numbered = ring.all() if number % 997 == 0 else ([], [])
+        assert len(numbered) <= 100
+        assert len(short) <= 1
+    short, numbered = ring.all()
+    text = "".join(each.content.text for each in [*short, *(n.update for n in numbered)])
+    assert text == "".join(f"{number} " for number in range(10_000))
