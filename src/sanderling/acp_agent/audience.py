@@ -79,7 +79,8 @@ class OneClient:
     def tell_prompt(self, update: SessionUpdate) -> None: ...
 
     def accept(self, prompt_id: str) -> None:
-        accept(self._connection, self._session_id, prompt_id)
+        if self.client.is_ours:
+            accept(self._connection, self._session_id, prompt_id)
 
     def can(self, ability: Ability) -> bool:
         return ability(self.client)

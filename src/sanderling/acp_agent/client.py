@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from sanderling.acp.ours import OfClient, ours_in
+from sanderling.acp.ours import OURS, OfClient, ours_in
 from sanderling.acp.setup import (
     ClientCapabilities,
     ClientSessionCapabilities,
@@ -26,7 +26,7 @@ class Client:
         files, session = can.fs or FileCapabilities(), can.session or ClientSessionCapabilities()
         asks = can.elicitation or ElicitationCapabilities()
         meta: dict[str, Any] = can.meta or {}
-        self.ours = ours_in(meta, OfClient)
+        self.is_ours, self.ours = OURS in meta, ours_in(meta, OfClient)
         self.info: Implementation | None = said.client_info if said else None
         self.reads_files = files.read_text_file
         self.writes_files = files.write_text_file

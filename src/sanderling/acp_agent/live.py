@@ -91,11 +91,6 @@ class LiveSession:
         said = {"level": sandbox.level, "network": sandbox.network, "missing": sandbox.missing}
         return {"sanderling": {"sandbox": said}}
 
-    @property
-    def is_busy(self) -> bool:
-        """Say whether something goes on in it."""
-        return self.prompts.now is not None or self.options.has_jobs
-
     # --- opening and ending --------------------------------------------------------------------------------------------
 
     def begin(self, opened: Opened) -> None:

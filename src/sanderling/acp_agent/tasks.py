@@ -1,7 +1,7 @@
 """Tasks of sessions, which go on beside what their clients ask."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from anyio.abc import TaskGroup
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class Tasks(Protocol):
-    def start_soon(self, func: Callable[..., Awaitable[Any]], *args: Any) -> None: ...
+    def start_soon(self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> object: ...
 
 
 class GuardedTasks:
@@ -19,11 +19,11 @@ class GuardedTasks:
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
 
-    def start_soon(self, func: Callable[..., Awaitable[Any]], *args: Any) -> None:
+    def start_soon(self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         self._tasks.start_soon(_guarded, func, args)
 
 
-async def _guarded(func: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+async def _guarded(func: Callable[..., Coroutine[Any, Any, Any]], args: tuple[Any, ...]) -> None:
     try:
         await func(*args)
     except Exception as defect:  # the door: the other sessions go on

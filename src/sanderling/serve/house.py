@@ -98,10 +98,15 @@ class House:
 
     def sweep_once(self, now: float) -> None:
         for session_id, served in tuple(self._open.items()):
-            if served.watched.is_watched or served.live.is_busy:
+            if served.watched.is_watched or _is_busy(served.live):
                 self._idle_since.pop(session_id, None)
             elif now - self._idle_since.setdefault(session_id, now) >= IDLE_S:
                 self._end(served)
+
+
+def _is_busy(live: LiveSession) -> bool:
+    """Say whether something goes on in a session."""
+    return live.prompts.now is not None or live.options.has_jobs
 
 
 async def _whatever_comes(opening: Coroutine[Any, Any, LiveSession]) -> LiveSession:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from sanderling.acp.content import text_block
@@ -152,8 +153,10 @@ class Short:
     def _change_info(self, update: SessionInfoUpdate) -> None:
         key = "state SessionInfoUpdate"
         before = self._items.pop(key, None)
-        if isinstance(before, SessionInfoUpdate) and update.title is msgspec.UNSET:
-            update = replace(update, title=before.title)
+        if isinstance(before, SessionInfoUpdate):
+            title = before.title if update.title is UNSET else update.title
+            at = before.updated_at if update.updated_at is UNSET else update.updated_at
+            update = replace(update, title=title, updated_at=at)
         self._put(key, update)
 
     def _put(self, key: str, item: _Message | SessionUpdate) -> None:

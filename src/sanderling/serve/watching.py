@@ -178,7 +178,7 @@ class Watched:
 
     def accept(self, prompt_id: str) -> None:
         for watcher in self._watchers:
-            if watcher.client.ours.resume:
+            if watcher.client.is_ours:
                 accept(watcher.connection, self.session_id, prompt_id)
 
     # --- what is asked -------------------------------------------------------------------------------------------------
