@@ -24,7 +24,7 @@ LAYERS = (
     {"commands", "changes"},
     {"tools"},
     {"permissions", "mcp"},
-    {"agents"},
+    {"agents", "remote"},
     {"acp_client"},
     {"conversation", "rewriting"},
     {"editor", "print_mode"},

@@ -11,6 +11,7 @@ local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
 local MAX_WAIT_MS = 1000 -- of a person who completes a name, while the host starts
+local SCHEMES = { 'ssh', 'via', 'ws', 'wss' }
 local NONE = 'This agent offers nothing to choose.'
 
 ---@type string[]? the names of agents, as they were told last
@@ -46,6 +47,12 @@ function M.of(session)
   return session.agent or session.state.agent or ''
 end
 
+---@param word string
+---@return boolean that says where a session lives, if not here
+local function is_address(word)
+  return vim.list_contains(SCHEMES, word:match('^(%l+)://'))
+end
+
 --- Show a session in which the agent `name` answers: the current one, else one that is open, else a new one.
 ---@param name string
 local function show(name)
@@ -68,6 +75,8 @@ function M.chat(call)
   local word = vim.trim(call.args)
   if word == '' or vim.list_contains(config.POSITIONS, word) then
     open.toggle({ position = word ~= '' and word or nil })
+  elseif is_address(word) then
+    show(word)
   else
     ask({ type = 'list_agents' }, function(result)
       names = result.agents

@@ -91,7 +91,9 @@ end
 --- Make the request again at once that waits for its retry.
 function M.retry()
   local session = live.current()
-  if session and session.transcript:is_counting_down() then
+  local connection = session and session.state.connection
+  local is_lost = connection and (connection.state == 'waiting' or connection.state == 'refused')
+  if session and (is_lost or session.transcript:is_counting_down()) then
     session:act({ type = 'retry_now' })
   else
     message.tell('No request waits for its retry.')

@@ -23,11 +23,19 @@ local M = {}
 ---@field command string
 ---@field has_started boolean
 
+---@class (exact) sanderling.session.state.Connection to the place where the session lives
+---@field state 'connecting'|'connected'|'waiting'|'refused'|'closed'
+---@field name string
+---@field why string it does not stand
+---@field attempt integer
+---@field due_ns integer when it is tried again
+
 ---@class (exact) sanderling.session.state.State
 ---@field id string of the session
 ---@field title string empty while there is none
 ---@field model string
 ---@field agent string that answers, if it is not ours; else empty
+---@field connection? sanderling.session.state.Connection of one that lives elsewhere
 ---@field guest_options sanderling.GuestOption[] that it lets a person choose
 ---@field models? string[] that can be chosen, once they were asked for
 ---@field model_notes? table<string, string> what is known of them
@@ -208,6 +216,16 @@ function changes.title_changed(state, event)
   state.title = event.title
 end
 
+function changes.connection_changed(state, event, now_ns)
+  state.connection = {
+    state = event.state,
+    name = event.name,
+    why = event.why or '',
+    attempt = event.attempt or 0,
+    due_ns = now_ns + (event.delay_s or 0) * 1e9,
+  }
+end
+
 function changes.model_changed(state, event)
   state.model = event.model
 end
@@ -376,6 +394,7 @@ function changes.local_failed(state)
     state[field] = value
   end
   state.activity, state.turn, state.retry, state.wanted_mode = 'failed', nil, nil, nil
+  state.connection = nil
 end
 
 --- The state after `event`; `state` itself stays as it is.

@@ -1,5 +1,6 @@
 --- The winbars and the statusline: mode, model, session, state, tokens and what they cost, sandbox.
 local api = vim.api
+local connections = require('sanderling.status.connection')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local sandbox = require('sanderling.session.sandbox')
@@ -42,6 +43,9 @@ end
 ---@param before sanderling.session.state.State
 ---@param after sanderling.session.state.State
 function M.redraw(before, after)
+  if before.connection ~= after.connection then
+    connections.count_down(after.id, after.connection)
+  end
   local is_wanted = is_urgent(before, after) or vim.uv.hrtime() - last_redraw > REDRAW_NS
   if before ~= after and is_wanted and not is_redraw_due then
     is_redraw_due = true
@@ -73,7 +77,10 @@ end
 ---@return string
 local function describe(state, is_short)
   local is_stopping = state.activity == 'stopping'
-  if #state.questions > 0 then
+  local connection = connections.describe(state)
+  if connection then
+    return connection
+  elseif #state.questions > 0 then
     local text = is_short and '%d to approve' or 'waiting for you: %d to approve'
     return text:format(#state.questions)
   elseif state.retry and not is_stopping then
@@ -204,7 +211,10 @@ end
 ---@param state sanderling.session.state.State
 ---@return string
 local function state_hl(state)
-  if #state.questions > 0 or state.retry then
+  local _, connection_hl = connections.describe(state)
+  if connection_hl then
+    return connection_hl
+  elseif #state.questions > 0 or state.retry then
     return 'AgentWarning'
   end
   local is_busy = state.is_in_turn or state.activity == 'summarizing' or is_running(state)
@@ -304,6 +314,7 @@ end
 ---@field waiting integer prompts that wait
 ---@field jobs integer that run
 ---@field unreviewed integer changes in files that are neither kept nor rejected
+---@field connection string of a session that lives elsewhere: 'connected', 'connecting', 'waiting', 'refused'; else empty
 ---@field sandbox string its level, empty while it is not known
 ---@field network 'off'|'proxy'|'on'
 ---@field cost_usd? number nil while it is not known
@@ -329,6 +340,7 @@ function M.of(session)
     waiting = prompts.queued + prompts.steering + prompts.held,
     jobs = count_jobs(state),
     unreviewed = count_unreviewed(state.id),
+    connection = state.connection and state.connection.state or '',
     sandbox = state.sandbox.level,
     network = state.sandbox.network,
     cost_usd = usage and usage.is_priced and usage.cost_usd or nil,

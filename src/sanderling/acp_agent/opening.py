@@ -16,6 +16,7 @@ from sanderling.acp_agent.terminals import ClientTerminals
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.print_mode.inputs import new_session_id
+from sanderling.providers.http.way import Way
 from sanderling.session.log import SessionInUseError, header_of, log_path, whole_lines
 from sanderling.session.log import opened as opened_log
 from sanderling.session.records import is_session_id
@@ -74,9 +75,11 @@ async def open_live(
     tasks: Tasks,
     editor: Editor | None = None,
     terminals: Callable[[Callable[[str, str], None]], ClientTerminals] | None = None,
+    way: Way | None = None,
 ) -> LiveSession:
     """
     Open a session. `terminals` are those of the client, given a function that shows which command runs in which, where it runs them.
+    `way` leads to models through the client.
 
     Raises:
         RpcError: it is open elsewhere.
@@ -84,7 +87,7 @@ async def open_live(
     """
     live = LiveSession(wanted.session_id, wanted.project, audience, tasks)
     elsewhere = terminals(live.show_terminal).spawn if terminals else None
-    wishes = Wishes(editor=editor, elsewhere=elsewhere, is_shown=True)
+    wishes = Wishes(editor=editor, elsewhere=elsewhere, is_shown=True, way=way)
     try:
         opened = await open_conversation(
             wanted.session_id, wanted.project, wanted.layers, live.emit, wishes

@@ -11,6 +11,7 @@ from sanderling.acp.errors import INVALID_REQUEST, RpcError, not_found
 from sanderling.acp.ours import OfAgent
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.acp_agent.audience import OneClient
+from sanderling.acp_agent.borrowing import ClientsKeys, with_clients_models
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.editor import ClientEditor
 from sanderling.acp_agent.live import LiveSession
@@ -103,20 +104,26 @@ class OwnSessions:
         self._tasks = tasks
         self._connection: Connection | None = None
         self._client = Client()
+        self.keys = ClientsKeys()
         self._open: dict[str, LiveSession] = {}
 
     def begin(self, connection: Connection, client: Client) -> None:
         self._connection, self._client = connection, client
+        self.keys.connection = connection
+
+    def _settings(self) -> Layers:
+        models = self._client.ours.models
+        return with_clients_models(self._layers(), models) if models else self._layers()
 
     async def new(self, asked: NewSessionRequest) -> Opened:
         if len(self._open) >= MAX_OPEN:
             raise RpcError(INVALID_REQUEST, f"{MAX_OPEN} sessions are open: close one first")
-        live, audience = await self._live(wanted_new(asked, self._layers()))
+        live, audience = await self._live(wanted_new(asked, self._settings()))
         self._tasks.start_soon(audience.announce)
         return Opened(live, live.told)
 
     async def again(self, asked: OldSessionRequest, *, is_told: bool) -> Opened:
-        wanted = await wanted_again(asked, self._layers())
+        wanted = await wanted_again(asked, self._settings())
         await self.close(asked.session_id)
         live, audience = await self._live(wanted)
         if is_told:
@@ -137,6 +144,7 @@ class OwnSessions:
             partial(ClientTerminals, wanted.session_id, self._connection, self._tasks)
             if is_elsewhere and self._client.has_terminals
             else None,
+            self.keys if self._client.ours.models else None,
         )
         self._open[live.id] = live
         return live, audience
@@ -154,6 +162,7 @@ class OwnSessions:
             await live.ended.wait()
 
     def end(self) -> None:
+        self.keys.end()
         for live in self._open.values():
             live.close()
 

@@ -77,7 +77,7 @@ async def _serve(model: str, messages: int, wire_log: WireLog | None) -> int:
             Stdin(),
             Stdout(messages),
             face.methods(),
-            face.notifications(),
+            {**face.notifications(), **sessions.keys.notifications()},
             wire_log=wire_log,
             on_end=sessions.end,
         )

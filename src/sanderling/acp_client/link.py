@@ -8,9 +8,9 @@ guest can.
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import anyio.lowlevel
@@ -45,7 +45,6 @@ from sanderling.acp_client.options import Options, Wish
 from sanderling.acp_client.places import Carrier, Place
 from sanderling.errors import ProviderError, SanderlingError
 
-START_S = 120.0  # a program may be fetched first
 CLOSE_S = 0.5
 LAST_WORDS_S = 0.2
 AGAIN = "The next prompt starts it again."
@@ -66,6 +65,8 @@ class Live:
 
 class Link:
     """The link to one guest, in one session. `spawn` starts a task that lives as long as the session is served."""
+
+    start_s: ClassVar[float] = 120.0  # a program may be fetched first
 
     def __init__(self, place: Place, spawn: Callable[..., None]) -> None:
         self.options = Options()
@@ -125,7 +126,7 @@ class Link:
             await self._ended.wait()
             raise ProviderError("cut", self._ending(), AGAIN) from error
         except RpcError as error:
-            raise _failed(self._place.name, error) from error
+            raise self._failed(error) from error
         finally:
             await self._updates.all_shown()
         return answer
@@ -185,18 +186,23 @@ class Link:
         self._updates = Arriving()
         try:
             with self._scope:
-                await self._live_through(settled)
+                await self._live_on(settled)
         except SanderlingError as error:
             self._problem = error
         except OSError as error:
             self._problem = SanderlingError(f"{self._place.name} cannot be started: {error}.")
         finally:
+            settled = self._settled or settled
             self._live, self._settled = None, None
             self._updates.close()
             if not settled.is_set() and self._problem is None:
                 self._problem = SanderlingError(self._ending())
             settled.set()
             self._ended.set()
+
+    async def _live_on(self, settled: anyio.Event) -> None:
+        """Live one life after the other: of a process there is one. `settled` is set while it can be asked."""
+        await self._live_through(settled)
 
     async def _live_through(self, settled: anyio.Event) -> None:
         async with self._place.start() as process:
@@ -205,8 +211,9 @@ class Link:
                 process.stdout,
                 process.stdin,
                 self._place.methods(),
-                {"session/update": self._take_update},
+                self._notifications(),
                 wire_log=wire_log,
+                on_end=self._over,
             )
             live = self._live = Live(process, connection)
             self._place.begun(process)
@@ -226,6 +233,12 @@ class Link:
                 wire_log.close()
             if problem:
                 raise await self._explained(problem, live)
+
+    def _over(self) -> None:
+        """The other side says nothing more."""
+
+    def _notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
+        return {"session/update": self._take_update}
 
     async def _watch(self, live: Live) -> None:
         """See the process end: what it has left behind may hold its pipe, and would have us wait."""
@@ -255,13 +268,18 @@ class Link:
             )
         return SanderlingError(self._ending())
 
+    def _failed(self, error: RpcError) -> ProviderError:
+        if error.code == AUTH_REQUIRED:
+            return ProviderError("auth", f"{self._place.name} wants you to log in: {error}", AGAIN)
+        return ProviderError("server", f"{self._place.name} could not answer: {error}")
+
     def _ending(self) -> str:
         return self._why or f"{self._place.name} does not run."
 
     # --- the beginning -------------------------------------------------------------------------------------------------------
 
     async def _shake_hands(self, live: Live) -> None:
-        with anyio.move_on_after(START_S) as patience:
+        with anyio.move_on_after(self.start_s) as patience:
             request = InitializeRequest(
                 protocol_version=PROTOCOL_VERSION,
                 client_capabilities=self._place.capabilities,
@@ -276,7 +294,7 @@ class Link:
             live.auth_methods = answer.auth_methods or ()
         if patience.cancelled_caught:
             raise SanderlingError(
-                f"{self._place.name} does not answer: it was asked {START_S:.0f} s ago to begin."
+                f"{self._place.name} does not answer: it was asked {self.start_s:.0f} s ago to begin."
             )
         try:
             await self._open_session(live)
@@ -394,12 +412,6 @@ def _wire_log() -> WireLog | None:
     except OSError as error:
         log.warning("no log of the connection in %s: %s", directory, error)
         return None
-
-
-def _failed(name: str, error: RpcError) -> ProviderError:
-    if error.code == AUTH_REQUIRED:
-        return ProviderError("auth", f"{name} wants you to log in: {error}", AGAIN)
-    return ProviderError("server", f"{name} could not answer: {error}")
 
 
 def _remedy(problem: SanderlingError) -> str:

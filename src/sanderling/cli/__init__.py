@@ -11,6 +11,7 @@ COMMANDS = {
     "logout": ("keys", "remove an API key from the system's keychain"),
     "mcp": ("mcp", "list, check and log in at tool servers"),
     "redo": ("undo", "do again what was undone last"),
+    "remote": ("remote", "talk with Sanderling on another machine, or in a container"),
     "sandbox": ("sandbox", "show what the sandbox can do here, or run a command in it"),
     "serve": ("", "serve clients that come and go, over WebSocket"),
     "sessions": ("sessions", "list the sessions of this project, newest first"),

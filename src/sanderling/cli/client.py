@@ -29,6 +29,7 @@ from sanderling.print_mode.inputs import UsageError, new_session_id, own_layers,
 from sanderling.print_mode.streams import Stdout, open_missing_streams, say
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, CloseSession, SubmitPrompt
 from sanderling.protocol.agent import Agent
+from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
@@ -43,6 +44,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
+from sanderling.remote.address import is_address, parse_address
 from sanderling.text import printable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -59,6 +61,12 @@ def add(commands: Any) -> None:
         default="",
         metavar="NAME|COMMAND",
         help="one that is known, one of your settings, or a command line; without it ours answers",
+    )
+    client.add_argument(
+        "--connect",
+        default="",
+        metavar="ADDRESS",
+        help="one that lives elsewhere: ws://HOST:PORT of `sanderling serve`, or ssh://HOST/PATH",
     )
     client.add_argument("--cwd", default="", metavar="DIR", help="the project's directory")
     client.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, and leave")
@@ -97,11 +105,15 @@ async def _talk(arguments: argparse.Namespace) -> int:
 
 def _with_agent(layers: Layers, arguments: argparse.Namespace) -> tuple[Layers, str]:
     """The settings with the agent that the command line names, and what it is called in them."""
+    if address := printable(arguments.connect):
+        return layers, parse_address(address).text
     told = printable(arguments.agent)
     if not told:
         return layers, ""
     tables: dict[str, Any] = {}
     name = told
+    if is_address(told):
+        return layers, parse_address(told).text
     if told not in agent_names(layers.settings().agents):
         words = _words_of(told)
         if len(words) == 1 and not _is_program(words[0]):
@@ -140,7 +152,7 @@ class _Face:
         self._agent: Agent | None = None
         self._status = 0
         self._open_turns = 0
-        self._is_running = self._is_known = self._is_leaving = False
+        self._is_running = self._is_known = self._is_leaving = self._is_lost = False
         self._questions = deque[ApprovalRequested]()
         self._pinged_at = 0.0
         self._is_at_line_start = True
@@ -243,6 +255,8 @@ class _Face:
                 self._status = EXIT_ERROR if self._is_known else EXIT_USAGE
             case GuestOptionsChanged():
                 self._is_known = True
+            case ConnectionChanged():
+                self._tell_connection(event)
             case TurnStarted():
                 self._is_running = True
                 self._status = 0
@@ -250,6 +264,15 @@ class _Face:
                 self._end_turn(event)
             case _:
                 pass
+
+    def _tell_connection(self, event: ConnectionChanged) -> None:
+        """Say that it is lost, and when it is back; what is refused is told as an error."""
+        if event.state == "waiting" and event.attempt == 1:
+            why = event.why.rstrip(".")
+            self._tell(f"{event.name} is not connected: {why}. It is tried again every 2 s.")
+        if event.state == "connected" and self._is_lost:
+            self._tell(f"{event.name} is connected again.")
+        self._is_lost = event.state == "waiting" or (self._is_lost and event.state == "connecting")
 
     def _end_turn(self, ended: TurnEnded) -> None:
         self._is_running = False

@@ -97,9 +97,14 @@ class Conversation:
         self._is_closed = False
         parts.restore(mode)
         self._first_mode: Mode = parts.gate.mode
-        parts.tasks.start(parts.sandbox.keeper.serve)
-        if is_eager:
-            parts.tasks.start(parts.sandbox.keeper.find_level)
+        self.begin_sandbox()
+
+    def begin_sandbox(self) -> None:
+        """Keep the sandbox while the session is served."""
+        keeper = self.parts.sandbox.keeper
+        self.parts.tasks.start(keeper.serve)
+        if self._is_eager:
+            self.parts.tasks.start(keeper.find_level)
 
     # --- the agent -----------------------------------------------------------------------------------------------------
 
@@ -202,11 +207,15 @@ class Conversation:
                 await self._summarize()
             elif self._undoer.is_asked:
                 await self._undo()
-            elif prompt := parts.waiting.take_next():
+            elif prompt := self.next_prompt():
                 await self.run_turn(prompt)
             else:
                 self._arrived = anyio.Event()
                 await self._arrived.wait()
+
+    def next_prompt(self) -> Prompt | None:
+        """The prompt of the next turn, if there is one."""
+        return self.parts.waiting.take_next()
 
     async def run_turn(self, prompt: Prompt) -> None:
         """Answer `prompt`, if it can be sent."""

@@ -4,7 +4,7 @@ import logging
 import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -128,6 +128,11 @@ class Guest:
         return self.declared.title
 
     @property
+    def label(self) -> str:
+        """The short name of it, beside its model's."""
+        return self.declared.name
+
+    @property
     def cwd(self) -> str:
         return self.parts.session.project
 
@@ -141,8 +146,11 @@ class Guest:
             meta={"terminal_output": True},  # as Claude's and Codex's adapters know it
         )
 
+    def start(self) -> AbstractAsyncContextManager[Carrier]:
+        return self._start()
+
     @asynccontextmanager
-    async def start(self) -> AsyncGenerator[Carrier]:
+    async def _start(self) -> AsyncGenerator[AgentProcess]:
         """Run it; what it has running in terminals of ours ends with it."""
         try:
             async with running(self.declared, self.parts.sandbox, self.cwd) as process:
@@ -200,7 +208,7 @@ class Guest:
         model = self.link.options.of_category("model")
         titles = {each.value: each.title for each in model.choices} if model else {}
         label = titles.get(model.value, model.value) if model else ""
-        shown = f"{self.declared.name}: {label}" if label else self.declared.name
+        shown = f"{self.label}: {label}" if label else self.label
         if shown != self._provider.model:
             self._provider.model = shown
             self.parts.emit(ModelChanged(shown))

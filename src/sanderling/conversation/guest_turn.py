@@ -84,7 +84,7 @@ class GuestTurn:
             parts.emit(TitleChanged(parts.session.title))
         parts.memory.report_problem()
         texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-        return _blocks(prompt, texts)
+        return blocks_of(prompt, texts)
 
     async def _answer(self, prompt: Prompt, blocks: Sequence[ContentBlock]) -> StopReason:
         parts, guest = self._parts, self._guest
@@ -139,7 +139,7 @@ class GuestTurn:
             await parts.workspace.editor.files_changed(())
 
 
-def _blocks(prompt: Prompt, texts: Sequence[str]) -> list[ContentBlock]:
+def blocks_of(prompt: Prompt, texts: Sequence[str]) -> list[ContentBlock]:
     """The prompt as the guest is sent it; a command of its own has to come first."""
     *before, words = texts or [""]
     is_command = (prompt.sent or prompt.text).startswith("/")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
     from sanderling.commands.shell import Elsewhere
     from sanderling.mcp.servers import McpServer
+    from sanderling.providers.http.way import Way
     from sanderling.tools.code.servers import LanguageServers
 
 NO_KEY_NOTICE = "There is no API key, so the demo model answers: it replays a script.\n{remedy}"
@@ -50,7 +51,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     demo model gets a project of its own. `wrap` has the last word on the provider for a project. `log_dir` is where the log is, if not
     with the other sessions', and `face` what a new one says of where it began. The first request waits `patience_s` at most for the
     tool servers of which a rule allows something. With `elsewhere` the sandbox is off, and commands run there. `agent` is the guest
-    that answers in a new session; one that is resumed knows its own.
+    that answers in a new session; one that is resumed knows its own. `way` leads to models through somebody who has the keys.
     """
 
     mode: Mode | None = None
@@ -67,6 +68,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     patience_s: float = GRACE_S
     agent: str = ""
     elsewhere: "Elsewhere | None" = None
+    way: "Way | None" = None
 
 
 class Opened(NamedTuple):
@@ -106,19 +108,12 @@ async def open_conversation(
         # A long log takes a while to read.
         session = await to_thread.run_sync(Session.open, log_dir, session_id, project, wishes.face)
         resources.callback(session.close)
-        place = Project(own, session.project)
-        settings = place.settings(layers)
-        try:
-            if agent := _agent_of(session, wishes, settings):
-                conversation = _begin_guest(
-                    session, place, settings, emit, wishes, resources=resources, agent=agent
-                )
-            else:
-                conversation = _begin(session, place, settings, emit, wishes, resources=resources)
-        except ConfigError as error:
-            from sanderling.conversation.configuration import explained  # only for whoever erred
-
-            raise explained(error, settings, session.project) from error
+        if address := _address_of(session, wishes):
+            conversation = _begin_remote(
+                session, own, emit, wishes, resources=resources, address=address
+            )
+        else:
+            conversation = _begin_here(session, own, layers, emit, wishes, resources=resources)
         if wishes.is_shown:
             await conversation.views.show_opened(has_history=wishes.has_history)
             _tell_of_demo(conversation)
@@ -135,6 +130,30 @@ def _opened(conversation: Conversation) -> Opened:
     return Opened(
         conversation, parts.provider.model, session.is_resumed, bool(ids), session.asked.ends, ids
     )
+
+
+def _begin_here(
+    session: Session,
+    own: Settings,
+    layers: Layers,
+    emit: Callable[[Event], None],
+    wishes: Wishes,
+    *,
+    resources: AsyncExitStack,
+) -> Conversation:
+    """Begin a session in the project, by its settings, too."""
+    place = Project(own, session.project)
+    settings = place.settings(layers)
+    try:
+        if agent := _agent_of(session, wishes, settings):
+            return _begin_guest(
+                session, place, settings, emit, wishes, resources=resources, agent=agent
+            )
+        return _begin(session, place, settings, emit, wishes, resources=resources)
+    except ConfigError as error:
+        from sanderling.conversation.configuration import explained  # only for whoever erred
+
+        raise explained(error, settings, session.project) from error
 
 
 def _begin(
@@ -156,7 +175,9 @@ def _begin(
 
         sample = copy_sample(resources)
         policy = policy._replace(write_paths=(*policy.write_paths, sample))
-    provider = wishes.wrap(make_provider(settings, sample, fallback=fallback), session.project)
+    provider = wishes.wrap(
+        make_provider(settings, sample, fallback=fallback, way=wishes.way), session.project
+    )
     resources.push_async_callback(provider.aclose)
     parts = Parts(
         session,
@@ -178,6 +199,21 @@ def _begin(
     return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
 
 
+def _address_of(session: Session, wishes: Wishes) -> str:
+    """The address of the place where the session lives, if that is elsewhere."""
+    name = _agent_name(session, wishes)
+    if "://" not in name:
+        return ""
+    from sanderling.remote.address import is_address  # only for whoever works elsewhere
+
+    return name if is_address(name) else ""
+
+
+def _agent_name(session: Session, wishes: Wishes) -> str:
+    kept: dict[str, Any] = session.state("agent") or {}
+    return str(kept.get("name", "")) or ("" if session.is_resumed else wishes.agent)
+
+
 def _agent_of(session: Session, wishes: Wishes, settings: Settings) -> "DeclaredAgent | None":
     """
     The guest that answers in the session, if one does.
@@ -185,8 +221,7 @@ def _agent_of(session: Session, wishes: Wishes, settings: Settings) -> "Declared
     Raises:
         ConfigError: there is none of that name, or it is declared wrongly.
     """
-    kept: dict[str, Any] = session.state("agent") or {}
-    name = str(kept.get("name", "")) or ("" if session.is_resumed else wishes.agent)
+    name = _agent_name(session, wishes)
     if not name:
         return None
     from sanderling.agents.declared import load_agent  # only for whoever wants another agent
@@ -226,6 +261,34 @@ def _begin_guest(
     return GuestConversation(
         parts, agent, provider, resources, is_eager=wishes.is_eager, mode=wishes.mode
     )
+
+
+def _begin_remote(
+    session: Session,
+    settings: Settings,
+    emit: Callable[[Event], None],
+    wishes: Wishes,
+    *,
+    resources: AsyncExitStack,
+    address: str,
+) -> Conversation:
+    """Begin a session that works elsewhere: nothing of the project here is read, run or changed."""
+    from sanderling.acp_client.provider import GuestProvider
+    from sanderling.conversation.remote_conversation import RemoteConversation
+    from sanderling.remote.address import parse_address
+
+    there = parse_address(address)
+    provider = GuestProvider(there.title)
+    parts = Parts(
+        session,
+        provider,
+        emit,
+        policy_for(settings, session.project),
+        settings,
+        project=Project(settings, f"{settings.state_dir}/elsewhere"),
+    )
+    resources.callback(parts.workspace.journal.close)
+    return RemoteConversation(parts, there, provider, resources, is_eager=wishes.is_eager)
 
 
 def _servers(settings: Settings) -> "dict[str, McpServer]":

@@ -57,6 +57,20 @@ class Waiting:
             self.is_held = False
             self._changed()
 
+    def put_back(self, prompt: Prompt) -> None:
+        """Have a prompt that was taken wait again, before all others."""
+        self._queued.insert(0, prompt)
+        self._changed()
+
+    def remove(self, prompt_id: str) -> bool:
+        """Take out a prompt; say whether it was there."""
+        left = [each for each in self._queued if each.id != prompt_id]
+        is_there = len(left) < len(self._queued)
+        self._queued = left
+        if is_there:
+            self._changed()
+        return is_there
+
     def take_steering(self) -> tuple[Prompt, ...]:
         """Take the prompts that go into the turn that is going on."""
         if self.is_held:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.errors import ErrorKind
+from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
 from sanderling.protocol.messages import Prompt, StopReason, Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
@@ -489,5 +490,6 @@ Event = (
     | ToolServersChanged
     | LinkOffered
     | GuestOptionsChanged
+    | ConnectionChanged
     | TurnEnded
 )

@@ -7,6 +7,7 @@ other that of the first provider with a key. Who is not asked is not even import
 
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.errors import ConfigError
@@ -21,6 +22,10 @@ from sanderling.providers.endpoint import (
     load_endpoint,
 )
 from sanderling.text import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from sanderling.providers.http.provider import HttpProvider
+    from sanderling.providers.http.way import Way
 
 SCRIPT_PREFIX = "script:"
 SCRIPTED = ("demo", "scripted")  # they need no key, and answer by any name
@@ -39,15 +44,15 @@ def choose(settings: Settings, *, fallback: str = "demo") -> str:
 
 
 def make_provider(
-    settings: Settings, sample: str = "", *, fallback: str = "demo"
+    settings: Settings, sample: str = "", *, fallback: str = "demo", way: "Way | None" = None
 ) -> "ProviderChoice":
     """
-    Make the provider of a session. `sample` is the directory of the demo model's own project.
+    Make the provider of a session. `sample` is the directory of the demo model's own project; `way` leads to somebody who has the keys.
 
     Raises:
         ConfigError: the settings ask for what cannot be.
     """
-    return ProviderChoice(settings, sample, fallback)
+    return ProviderChoice(settings, sample, fallback, way)
 
 
 def credentials(settings: Settings, name: str = "") -> Credentials:
@@ -68,8 +73,15 @@ class ProviderChoice:
     `model` is its full name, as logs have it. Each provider is made when it is chosen first, and closed at the end.
     """
 
-    def __init__(self, settings: Settings, sample: str = "", fallback: str = "demo") -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        sample: str = "",
+        fallback: str = "demo",
+        way: "Way | None" = None,
+    ) -> None:
         self._settings = settings
+        self._way = way
         self._sample = sample
         self._fallback = fallback
         self._made: dict[str, Provider] = {}
@@ -112,7 +124,7 @@ class ProviderChoice:
     def _use(self, name: str, model: str) -> None:
         kept_as = model if model.startswith(SCRIPT_PREFIX) else name
         if kept_as not in self._made:
-            self._made[kept_as] = _make(name, model, self._settings, self._sample)
+            self._made[kept_as] = _make(name, model, self._settings, self._sample, self._way)
         self._name, self._provider = name, self._made[kept_as]
         if self._provider.model != model:
             self._provider.set_model(model)
@@ -127,13 +139,15 @@ def full_name(name: str, model: str, settings: Settings) -> str:
     return model if is_own or name in SCRIPTED else f"{name}:{model}"
 
 
-def _make(name: str, model: str, settings: Settings, sample: str) -> Provider:
+def _make(name: str, model: str, settings: Settings, sample: str, way: "Way | None") -> Provider:
     if name in SCRIPTED:
         return _make_scripted(name, model, settings, sample)
-    return make_at(load_endpoint(name, settings.providers), model, settings)
+    provider = make_at(load_endpoint(name, settings.providers), model, settings)
+    provider.way = way
+    return provider
 
 
-def make_at(endpoint: Endpoint, model: str, settings: Settings) -> Provider:
+def make_at(endpoint: Endpoint, model: str, settings: Settings) -> "HttpProvider[Any]":
     """
     Make a provider that asks `endpoint` for `model`.
 

@@ -37,6 +37,8 @@ from sanderling.providers.http.transport import (
 if TYPE_CHECKING:
     import httpx2
 
+    from sanderling.providers.http.way import Way
+
 Client = TypeVar("Client")
 
 FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -56,6 +58,9 @@ class Connection(ABC, Generic[Client]):
         self.endpoint = endpoint
         self._settings = settings
         self._key = Key(endpoint.account, settings.state_dir)
+        self.way: Way | None = None
+        """The way through somebody else who has the key, if there is one: then none is needed here."""
+        self._is_loaded = False
         self._client: Client | None = None
         self._in_use: list[Client] = []  # once for each request
         self._loading = anyio.Lock()
@@ -98,15 +103,24 @@ class Connection(ABC, Generic[Client]):
 
     @property
     def is_ready(self) -> bool:
+        if self.way:
+            return self._is_loaded
         return self._client is not None and self._key_version == self._key.version
 
     async def prepare(self) -> None:
         """A key in the keychain is read with the first request, not before: that may ask the person to unlock it."""
         async with self._loading:
-            if self._key.costs_nothing:
+            if self.way:
+                await self._load_for_way()
+            elif self._key.costs_nothing:
                 await self._connect()
             else:
                 await in_thread(self._load)
+
+    async def _load_for_way(self) -> None:
+        if not self._is_loaded:
+            await in_thread(self._load)
+            self._is_loaded = True
 
     async def _connect(self) -> None:
         """Make a client with the key of the moment; the one before is left to those who still use it."""
@@ -126,16 +140,20 @@ class Connection(ABC, Generic[Client]):
     async def _get_ready(self) -> None:
         if not self.is_ready:
             async with self._loading:
-                await self._connect()
+                await (self._load_for_way() if self.way else self._connect())
 
     @asynccontextmanager
-    async def _using_client(self) -> AsyncGenerator[Client]:
+    async def _using_client(self) -> AsyncGenerator[Client | None]:
         """
         Use the client of the moment in this context: it is not closed before, whoever logs in meanwhile.
 
-        Errors that leave the context have no keys in them, wherever in the answer their words stood.
+        Errors that leave the context have no keys in them, wherever in the answer their words stood. Where there is a `way`, there is
+        none.
         """
         await self._get_ready()
+        if self.way:
+            yield None
+            return
         client = self._client
         assert client is not None
         self._in_use.append(client)

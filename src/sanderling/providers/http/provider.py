@@ -9,10 +9,10 @@ import logging
 import math
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property
 from http import HTTPStatus
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -32,7 +32,9 @@ from sanderling.providers.http.errors import (
     malformed,
 )
 from sanderling.providers.http.transport import (
+    RefusalError,
     check_place,
+    receive_head,
     transport_errors,
     watched,
 )
@@ -40,6 +42,8 @@ from sanderling.providers.idle import IdleWatch
 
 if TYPE_CHECKING:
     import httpx2
+
+    from sanderling.providers.http.way import Asked
 
 DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
 UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
@@ -181,7 +185,7 @@ class HttpProvider(Connection[Client]):
         async with self._using_client() as client:
             try:
                 with self._watch.wait():
-                    answer = await self._fetch(client, path, **query)
+                    answer = await self._fetched(client, path, **query)
             except self._errors() as error:
                 raise self._explain(error, is_streaming=False) from error
             check_place(answer)
@@ -244,10 +248,66 @@ class HttpProvider(Connection[Client]):
                     scope.deadline = min(scope.deadline, anyio.current_time() + DRAIN_S)
         return items
 
-    async def _send(self, client: Client, body: bytes) -> "httpx2.Response":
+    # --- a way through somebody else -----------------------------------------------------------------------------------
+
+    async def _posted(self, client: Client | None, body: bytes) -> "httpx2.Response":
+        if client is not None:
+            return await self._post(client, body)
+        return await self._asked(body=body.decode())
+
+    async def _fetched(
+        self, client: Client | None, path: str, **query: object
+    ) -> "httpx2.Response":
+        if client is not None:
+            return await self._fetch(client, path, **query)
+        response = await self._asked(path=path, query=query)
+        await response.aread()
+        return response
+
+    async def _asked(self, **asked: Any) -> "httpx2.Response":
+        from sanderling.providers.http.way import Asked
+
+        assert self.way
+        response = await self.way.ask(Asked(self.endpoint.name, **asked))
+        await receive_head(response)
+        return response
+
+    @asynccontextmanager
+    async def relayed(self, asked: "Asked") -> AsyncGenerator["httpx2.Response"]:
+        """
+        Ask for somebody else, to whom the answer is given; one that refuses is read.
+
+        Raises:
+            ProviderError: it cannot be asked.
+        """
+        async with self._using_client() as client:
+            response = None
+            try:
+                with self._watch.wait():
+                    if asked.body:
+                        response = await self._posted(client, asked.body.encode())
+                    else:
+                        response = await self._fetched(client, asked.path, **asked.query)
+            except RefusalError as refusal:
+                response = refusal.response
+            except self._errors() as error:
+                cause = self._explain_cause(error)
+                if not isinstance(cause, RefusalError):
+                    raise self._explain(error, is_streaming=False) from error
+                response = cause.response
+            try:
+                yield response
+            except self._errors() as error:
+                raise self._explain(error, is_streaming=True) from error
+            finally:
+                await response.aclose()
+
+    # --- an answer -----------------------------------------------------------------------------------------------------
+
+    async def _send(self, client: Client | None, body: bytes) -> "httpx2.Response":
         """The answer, once its head is there. Its body may be waited for no longer than any other."""
         with self._watch.wait():
-            response = await self._post(client, body)
+            response = await self._posted(client, body)
         content_type = response.headers.get("content-type", "")
         if not content_type.lower().startswith(self.content_type):
             raise await self._no_stream(response, content_type)

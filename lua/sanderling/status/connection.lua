@@ -1,0 +1,46 @@
+--- The words for the connection of a session that lives elsewhere; none while it stands.
+local live = require('sanderling.session.live')
+
+local M = {}
+
+local TICK_MS = 250
+
+---@type table<string, string>
+local names = { connecting = 'connecting', refused = 'not connected' }
+
+--- The state of the connection, where it does not stand.
+---@param state sanderling.session.state.State
+---@return string? words
+---@return string? hl
+function M.describe(state)
+  local connection = state.connection
+  if not connection or connection.state == 'connected' or connection.state == 'closed' then
+    return nil
+  elseif connection.state == 'refused' then
+    return names.refused, 'AgentError'
+  elseif connection.state == 'connecting' then
+    return connection.attempt > 0 and 'reconnecting' or names.connecting, 'AgentWarning'
+  end
+  local left_s = math.ceil((connection.due_ns - vim.uv.hrtime()) / 1e9)
+  local when = left_s > 0 and (' in %d s'):format(left_s) or ''
+  return 'reconnecting' .. when, 'AgentWarning'
+end
+
+--- Have the bars drawn while seconds are counted in them.
+---@param session_id string
+---@param connection? sanderling.session.state.Connection
+function M.count_down(session_id, connection)
+  if not connection or connection.state ~= 'waiting' then
+    return
+  end
+  vim.defer_fn(function()
+    if live.state_of(session_id).connection == connection then
+      pcall(vim.cmd.redrawstatus, { bang = true })
+      if vim.uv.hrtime() < connection.due_ns then
+        M.count_down(session_id, connection)
+      end
+    end
+  end, TICK_MS)
+end
+
+return M

@@ -1,0 +1,129 @@
+"""Borrowing of the client's keys: models are asked through it, where it offers that."""
+
+from base64 import b64decode
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from sanderling.acp.borrowing import (
+    ASK,
+    DATA,
+    END,
+    TAKEN,
+    HttpData,
+    HttpEnd,
+    HttpHead,
+    HttpRequest,
+    HttpTaken,
+)
+from sanderling.acp.envelope import decoded
+from sanderling.acp.errors import RpcError
+from sanderling.acp.ours import OfModels
+from sanderling.config import Layer
+from sanderling.config.layers import Layers
+from sanderling.errors import ErrorKind, ProviderError
+from sanderling.providers.http.way import Asked, response_of
+
+if TYPE_CHECKING:
+    from sanderling.acp.connection import Connection
+    from sanderling.providers.http.way import Response
+
+
+def with_clients_models(layers: Layers, models: OfModels) -> Layers:
+    """The settings with the models that the client offers, unless the command line here names one."""
+    if layers.command_line.options.get("model"):
+        return layers
+    told = {"provider": models.provider, "model": models.model, "providers": models.providers}
+    return replace(layers, command_line=Layer("the client", told))
+
+
+class _Answer:
+    """An answer that comes."""
+
+    def __init__(self) -> None:
+        self.pieces: deque[HttpData] = deque()
+        self.changed = anyio.Event()
+
+    def add(self, piece: HttpData) -> None:
+        self.pieces.append(piece)
+        self.changed.set()
+        self.changed = anyio.Event()
+
+
+class ClientsKeys:
+    """The way to APIs that leads through the client of `connection`."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self._answers: dict[str, _Answer] = {}
+
+    async def ask(self, asked: Asked) -> "Response":
+        assert self.connection
+        number = uuid4().hex
+        answer = self._answers[number] = _Answer()
+        request = HttpRequest(id=number, **msgspec.to_builtins(asked))
+        try:
+            head = await self.connection.request(ASK, request, HttpHead)
+        except RpcError as error:
+            self._answers.pop(number, None)
+            raise _problem(error.data, str(error)) from error
+        except BaseException:
+            self._answers.pop(number, None)
+            self.connection.notify(END, HttpEnd(id=number))
+            raise
+        return response_of(head.status, head.headers or {}, self._pieces(number, answer))
+
+    def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
+        return {DATA: self.take}
+
+    def take(self, params: msgspec.Raw) -> None:
+        """Take a piece of an answer."""
+        piece = decoded(params, HttpData)
+        if answer := self._answers.get(piece.id):
+            answer.add(piece)
+
+    def end(self) -> None:
+        """The client has gone, and with it what it would have told."""
+        for number, answer in self._answers.items():
+            answer.add(HttpData(id=number, is_last=True, problem={"kind": "cut"}))
+
+    async def _pieces(self, number: str, answer: _Answer) -> AsyncGenerator[bytes]:
+        assert self.connection
+        is_over = False
+        try:
+            while not is_over:
+                while not answer.pieces:
+                    await answer.changed.wait()
+                piece = answer.pieces.popleft()
+                is_over = piece.is_last
+                if piece.problem is not None:
+                    raise _problem(piece.problem, "The client has not told all of the answer.")
+                if piece.data:
+                    data = b64decode(piece.data)
+                    self.connection.notify(TAKEN, HttpTaken(id=number, count=len(data)))
+                    yield data
+        finally:
+            self._answers.pop(number, None)
+            if not is_over:
+                self.connection.notify(END, HttpEnd(id=number))
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    """An error that the client has told of."""
+
+    kind: ErrorKind = "network"
+    message: str = ""
+    remedy: str = ""
+
+
+def _problem(told: Any, words: str) -> ProviderError:
+    try:
+        problem = msgspec.convert(told or {}, _Problem)
+    except msgspec.ValidationError:
+        problem = _Problem()
+    return ProviderError(problem.kind, problem.message or words, problem.remedy)

@@ -1,0 +1,295 @@
+"""
+A lasting link: the session lives elsewhere, the connection to it may end at any byte, and another one goes on where that one was.
+
+What is told has numbers (`acp/ours.py`): what has come is not taken again, and what was missed is told first. A prompt bears its own id
+and is sent again until it was accepted; it runs once, however often it was sent. Where the other side's process ends with its
+connection, the session is opened again from its log there, and a turn that was under way was interrupted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from sanderling.acp.content import ContentBlock
+from sanderling.acp.envelope import decoded
+from sanderling.acp.errors import AUTH_REQUIRED, INVALID_PARAMS, NOT_FOUND, ClosedError, RpcError
+from sanderling.acp.ours import (
+    OURS,
+    PROMPT_ACCEPTED,
+    After,
+    OfPrompt,
+    Place,
+    PromptAccepted,
+    meta_of,
+    ours_in,
+)
+from sanderling.acp.sessions import (
+    NewSessionResponse,
+    OldSessionRequest,
+    OldSessionResponse,
+    PromptRequest,
+    SessionRequest,
+)
+from sanderling.acp.setup import InitializeResponse
+from sanderling.acp_client.link import Answer, Link, Live
+from sanderling.acp_client.places import Place as GuestPlace
+from sanderling.errors import ProviderError, SanderlingError
+from sanderling.protocol.connections import ConnectionChanged
+from sanderling.remote.refusals import RefusedError
+
+FIRST_S, AGAIN_S = 0.5, 2.0
+CUT = "The connection has ended, and the agent there with it: the turn was interrupted."
+GO_ON = "What it had done until then is in its session: ask it to go on."
+
+
+class LastingPlace(GuestPlace, Protocol):
+    """The place of a session that lives elsewhere."""
+
+    def check(self, answer: InitializeResponse) -> None:
+        """
+        Look whether the other side can do what is needed.
+
+        Raises:
+            RefusedError: it cannot.
+        """
+        ...
+
+    def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
+        """All that it may tell beside the protocol."""
+        ...
+
+    def connection_changed(self, event: ConnectionChanged) -> None: ...
+
+    def connection_lost(self) -> None:
+        """Take back its questions: they cannot be answered any more, and are asked again."""
+        ...
+
+    def accepted(self, prompt_id: str) -> None:
+        """The prompt stands in the log there."""
+        ...
+
+
+class LastingLink(Link):
+    """The link to a session that lives elsewhere. `seen` is how far what it tells has come, from when it was open before."""
+
+    start_s: ClassVar[float] = 30.0
+
+    def __init__(self, place: LastingPlace, spawn: Callable[..., None], seen: Place) -> None:
+        super().__init__(place, spawn)
+        self.seen = seen
+        self._lasting = place
+        self._has_lived = False
+        self._is_continued = False
+        self._is_to_stop = False
+        self._prompt_id = ""
+        self._is_accepted = self._was_stopped = False
+        self._again = anyio.Event()
+
+    # --- what is asked of it -------------------------------------------------------------------------------------------------
+
+    async def deliver(
+        self, prompt_id: str, blocks: Sequence[ContentBlock], *, is_known: bool = False
+    ) -> Answer:
+        """
+        Ask it, however many connections that takes; the place is told when the prompt was accepted, unless that `is_known`.
+
+        Raises:
+            ProviderError: it refuses, it cannot be had, or what was under way there has ended with a connection.
+        """
+        self._is_to_stop = self._was_stopped = is_cut = False
+        self._prompt_id, self._is_accepted = prompt_id, is_known
+        while True:
+            await self.ready()
+            live = self._live
+            if live is None:  # it has ended meanwhile
+                await anyio.lowlevel.checkpoint()
+                continue
+            try:
+                answer = await self._deliver(live, prompt_id, blocks)
+            except ClosedError:
+                is_cut = True
+                continue
+            except RpcError as error:
+                raise self._failed(error) from error
+            was_lost = is_cut and not self._is_continued and answer.stop_reason == "cancelled"
+            if was_lost and not self._was_stopped:
+                raise ProviderError("cut", CUT, GO_ON)
+            return answer
+
+    async def _deliver(self, live: Live, prompt_id: str, blocks: Sequence[ContentBlock]) -> Answer:
+        request = PromptRequest(
+            session_id=live.session_id,
+            prompt=list(blocks),
+            meta=meta_of(OfPrompt(prompt_id, self._is_accepted)),
+        )
+        try:
+            return await live.connection.request("session/prompt", request, Answer)
+        finally:
+            await self._updates.all_shown()
+
+    def cancel(self) -> None:
+        """Ask it to stop, now or as soon as there is a connection."""
+        self._was_stopped = True
+        if self.is_ready:
+            super().cancel()
+        else:
+            self._is_to_stop = True
+
+    def notify(self, method: str, params: object) -> None:
+        """Tell it something, if there is a connection."""
+        if live := self._live:
+            live.connection.notify(method, params)
+
+    def connect_now(self) -> None:
+        """Do not wait for the next try."""
+        self._again.set()
+
+    @property
+    def _is_known(self) -> bool:
+        """Say whether it could be had before: then it is worth to try again."""
+        return self._has_lived or self._place.session_id != ""
+
+    # --- its lives -----------------------------------------------------------------------------------------------------------
+
+    async def _live_on(self, settled: anyio.Event) -> None:
+        attempt = 0
+        while True:
+            self._tell("connecting", attempt=attempt)
+            why = await self._try(settled)
+            if settled.is_set():
+                attempt = 0
+                settled = self._settled = anyio.Event()
+            self._live, self._why = None, ""
+            attempt += 1
+            await self._pause(why, attempt)
+
+    async def _try(self, settled: anyio.Event) -> str:
+        """Live while a connection lasts; return in words how it has ended."""
+        try:
+            await self._live_through(settled)
+        except RefusedError as error:
+            self._tell("refused", str(error))
+            raise
+        except (SanderlingError, OSError) as error:
+            if not self._is_known or _is_final(error):
+                self._tell("refused", str(error))
+                raise
+            return str(error)
+        return self._why
+
+    async def _pause(self, why: str, attempt: int) -> None:
+        delay_s = FIRST_S if attempt == 1 else AGAIN_S
+        self._tell("waiting", why, delay_s=delay_s, attempt=attempt)
+        self._again = anyio.Event()
+        with anyio.move_on_after(delay_s):
+            await self._again.wait()
+
+    def _tell(self, state: Any, why: str = "", *, delay_s: float = 0, attempt: int = 0) -> None:
+        self._lasting.connection_changed(
+            ConnectionChanged(state, self._place.name, why, delay_s, attempt)
+        )
+
+    async def _explained(self, problem: SanderlingError, live: Live) -> SanderlingError:
+        told = await super()._explained(problem, live)
+        refusal = live.process.refusal()
+        return RefusedError(refusal) if refusal else told
+
+    def _check(self, answer: InitializeResponse) -> None:
+        self._lasting.check(answer)
+
+    # --- the session ---------------------------------------------------------------------------------------------------------
+
+    async def _open_again(self, live: Live, known: str) -> str:
+        after = After(self.seen.life, self.seen.seq) if self.seen.life else After()
+        request = OldSessionRequest(
+            session_id=known, cwd=self._place.cwd, mcp_servers=[], meta=meta_of(after)
+        )
+        try:
+            told = await live.connection.request("session/resume", request, OldSessionResponse)
+        except RpcError as error:
+            if error.code == NOT_FOUND:  # nothing was said in it
+                return str(error)
+            raise
+        place = _place_in(told.meta)
+        self._is_continued = bool(place.is_continued)
+        if place.is_continued is False:
+            told = await self._load(live, known)
+        self._begin_session(live, known, told)
+        self._place.session_begun(known, is_new=False)
+        if self._is_to_stop and self._is_continued:
+            live.connection.notify("session/cancel", SessionRequest(session_id=known))
+        self._is_to_stop = False
+        return ""
+
+    async def _load(self, live: Live, known: str) -> OldSessionResponse:
+        """Have all told anew, for what was missed is more than the other side has kept; of that the turn of now is shown."""
+        request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=[])
+        self._is_replaying = True
+        try:
+            return await live.connection.request("session/load", request, OldSessionResponse)
+        finally:
+            self._is_replaying = False
+
+    def _begin_session(
+        self, live: Live, session_id: str, told: NewSessionResponse | OldSessionResponse
+    ) -> None:
+        super()._begin_session(live, session_id, told)
+        self._has_lived = True
+        if not self._is_continued or session_id != self._place.session_id:
+            self.seen = _place_in(told.meta)
+        self._tell("connected")
+
+    # --- what it tells -------------------------------------------------------------------------------------------------------
+
+    def _over(self) -> None:
+        self._lasting.connection_lost()
+
+    def _notifications(self) -> Any:
+        ours = {PROMPT_ACCEPTED: self._take_acceptance, **self._lasting.notifications()}
+        return {**super()._notifications(), **ours}
+
+    def _take_acceptance(self, params: msgspec.Raw) -> None:
+        told = decoded(params, PromptAccepted)
+        if told.prompt_id == self._prompt_id:
+            self._is_accepted = True
+        self._lasting.accepted(told.prompt_id)
+
+    def _take_update(self, params: msgspec.Raw) -> None:
+        if self._is_replaying and self._prompt_id and _is_prompt(params, self._prompt_id):
+            self._is_replaying = False  # from here on it is of the turn that goes on
+        place = _place_of(params)
+        if place.seq:
+            if place.life == self.seen.life and place.seq <= self.seen.seq:
+                return  # it has come before
+            self.seen = place
+        super()._take_update(params)
+
+
+def _place_in(meta: dict[str, Any] | None) -> Place:
+    """The place that `meta` names; one without a life where the other side counts nothing."""
+    named = (meta or {}).get(OURS)
+    is_there = isinstance(named, dict) and "life" in named
+    return ours_in(meta, Place) if is_there else Place("")
+
+
+class _OfUpdate(msgspec.Struct, rename={"meta": "_meta"}):
+    meta: dict[str, Any] | None = None
+
+
+def _place_of(params: msgspec.Raw) -> Place:
+    if b'"seq"' not in bytes(params):
+        return Place("")
+    return _place_in(decoded(params, _OfUpdate).meta)
+
+
+def _is_prompt(params: msgspec.Raw, prompt_id: str) -> bool:
+    head = bytes(params)
+    return b'"user_message_chunk"' in head and f'"{prompt_id}"'.encode() in head
+
+
+def _is_final(error: Exception) -> bool:
+    """Say whether the other side would say the same again."""
+    return isinstance(error, RpcError) and error.code in (AUTH_REQUIRED, INVALID_PARAMS)

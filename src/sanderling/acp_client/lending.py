@@ -1,0 +1,185 @@
+"""
+Lending of keys: an agent elsewhere asks models through us, so that the keys stay here.
+
+It names a provider of the settings here, and gives a body or a path below that provider's own address, and nothing else: what is asked
+beside that is refused. An answer waits for who reads it.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+
+from sanderling.acp.borrowing import (
+    ASK,
+    DATA,
+    END,
+    MAX_UNTAKEN_BYTES,
+    TAKEN,
+    HttpData,
+    HttpEnd,
+    HttpHead,
+    HttpRequest,
+    HttpTaken,
+)
+from sanderling.acp.connection import Method
+from sanderling.acp.envelope import decoded
+from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid
+from sanderling.acp.ours import OfModels
+from sanderling.config import Settings
+from sanderling.errors import ConfigError, ProviderError
+from sanderling.providers.choice import SCRIPTED, choose, make_at
+from sanderling.providers.endpoint import load_endpoint
+from sanderling.providers.http.way import Asked, told_headers
+
+if TYPE_CHECKING:
+    from sanderling.providers.http.provider import HttpProvider
+
+MAX_OPEN = 16
+PIECE_BYTES = 48 << 10
+TOLD = ("wire", "preset", "model", "quirks", "models")
+"""The keys of a provider's table that say how it is asked, and nothing of where or with which key."""
+NO_ADDRESS = "http://elsewhere.invalid"
+
+
+def offered(settings: Settings) -> OfModels | None:
+    """The models that can be asked from here; None if that is none but a script."""
+    name = choose(settings)
+    if name in SCRIPTED:
+        return None
+    tables = {
+        each: {key: table[key] for key in TOLD if key in table} | _address_of(table)
+        for each, table in settings.providers.items()
+    }
+    return OfModels(name, settings.model, tables)
+
+
+def _address_of(table: Mapping[str, Any]) -> dict[str, str]:
+    return {"base_url": NO_ADDRESS} if "base_url" in table else {}
+
+
+class _Open:
+    """An answer that is being passed on."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.untaken_bytes = 0
+        self.changed = anyio.Event()
+        self.head: HttpHead | None = None
+        self.problem: ProviderError | None = None
+
+    def note(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
+
+
+class Lending:
+    """The requests that an agent makes through us. `notify` tells it something, `spawn` starts a task."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        notify: Callable[[str, object], None],
+        spawn: Callable[..., None],
+    ) -> None:
+        self._settings = settings
+        self._notify = notify
+        self._spawn = spawn
+        self._open: dict[str, _Open] = {}
+        self._providers: dict[str, HttpProvider[Any]] = {}
+
+    def methods(self) -> Mapping[str, Method]:
+        return {ASK: Method(self._ask)}
+
+    def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
+        return {TAKEN: self._take, END: self._end}
+
+    def stop(self) -> None:
+        """Nobody reads the answers any more."""
+        for each in self._open.values():
+            each.scope.cancel()
+
+    async def aclose(self) -> None:
+        self.stop()
+        for provider in self._providers.values():
+            await provider.aclose()
+
+    async def _ask(self, params: msgspec.Raw) -> HttpHead:
+        request = decoded(params, HttpRequest)
+        asked = Asked(request.provider, request.path, request.query or {}, request.body)
+        if not asked.is_allowed:
+            raise invalid("an API is asked by a path below its own address, or with a body")
+        if request.id in self._open or len(self._open) >= MAX_OPEN:
+            raise invalid(f"no more than {MAX_OPEN} requests at a time, each with an id of its own")
+        provider = self._provider(request.provider)
+        it = self._open[request.id] = _Open()
+        self._spawn(self._pass_on, it, request.id, provider, asked)
+        try:
+            while it.head is None and it.problem is None:
+                await it.changed.wait()
+        except anyio.get_cancelled_exc_class():
+            it.scope.cancel()
+            raise
+        if it.head is None:
+            problem = it.problem
+            assert problem
+            raise RpcError(INTERNAL_ERROR, problem.message, _told(problem))
+        return it.head
+
+    def _provider(self, name: str) -> "HttpProvider[Any]":
+        """
+        The provider `name` of the settings here.
+
+        Raises:
+            RpcError: there is none that could be asked.
+        """
+        if name not in self._providers:
+            try:
+                endpoint = load_endpoint(name, self._settings.providers)
+            except ConfigError as error:
+                raise invalid(str(error)) from error
+            model = endpoint.model or self._settings.model
+            self._providers[name] = make_at(endpoint, model, self._settings)
+        return self._providers[name]
+
+    async def _pass_on(
+        self, it: _Open, number: str, provider: "HttpProvider[Any]", asked: Asked
+    ) -> None:
+        last = HttpData(id=number, is_last=True)
+        try:
+            with it.scope:
+                async with provider.relayed(asked) as response:
+                    it.head = HttpHead(status=response.status_code, headers=told_headers(response))
+                    it.note()
+                    async for piece in response.aiter_bytes(PIECE_BYTES):
+                        await self._send(it, number, piece)
+        except ProviderError as error:
+            it.problem = error
+            last = HttpData(id=number, is_last=True, problem=_told(error))
+        finally:
+            self._open.pop(number, None)
+            it.problem = it.problem or ProviderError("cut", "The request was given up.")
+            it.note()
+        self._notify(DATA, last)
+
+    async def _send(self, it: _Open, number: str, piece: bytes) -> None:
+        while it.untaken_bytes > MAX_UNTAKEN_BYTES:
+            await it.changed.wait()
+        it.untaken_bytes += len(piece)
+        self._notify(DATA, HttpData(id=number, data=b64encode(piece).decode()))
+
+    def _take(self, params: msgspec.Raw) -> None:
+        told = decoded(params, HttpTaken)
+        if it := self._open.get(told.id):
+            it.untaken_bytes -= max(0, told.count)
+            it.note()
+
+    def _end(self, params: msgspec.Raw) -> None:
+        if it := self._open.get(decoded(params, HttpEnd).id):
+            it.scope.cancel()
+
+
+def _told(error: ProviderError) -> dict[str, Any]:
+    return {"kind": error.kind, "message": error.message, "remedy": error.remedy}

@@ -1,0 +1,49 @@
+"""`sanderling remote`: a conversation with Sanderling on another machine or in a container, over ssh or what else executes there."""
+
+import argparse
+from typing import Any
+
+from sanderling.cli.client import EXIT_USAGE, HELP, talk
+from sanderling.errors import ConfigError
+from sanderling.print_mode.streams import say
+from sanderling.remote.address import ssh_address, via_address
+from sanderling.text import printable
+
+
+def add(commands: Any) -> None:
+    remote = commands.add_parser(
+        "remote", epilog=f"{HELP}. Files, commands and sandbox are those of there."
+    )
+    remote.add_argument(
+        "place", metavar="HOST:PATH", help="over ssh; ssh://HOST/PATH is the same. With --via: PATH"
+    )
+    remote.add_argument(
+        "--via",
+        default="",
+        metavar="COMMAND",
+        help="what executes a command there, instead of ssh: 'docker exec -i NAME', for instance",
+    )
+    remote.add_argument(
+        "--remote-keys",
+        action="store_true",
+        help="let models be asked from there, with the API key of there",
+    )
+    remote.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, and leave")
+    remote.set_defaults(run=talk_there)
+
+
+def talk_there(arguments: argparse.Namespace) -> int:
+    try:
+        address = _address(arguments)
+    except ConfigError as error:
+        say(str(error))
+        return EXIT_USAGE
+    told = {"agent": "", "connect": address, "cwd": "", "no_sandbox": False}
+    return talk(argparse.Namespace(prompt=arguments.prompt, **told))
+
+
+def _address(arguments: argparse.Namespace) -> str:
+    place, via, has_own_keys = printable(arguments.place), arguments.via, arguments.remote_keys
+    if via:
+        return via_address(printable(via), place, has_own_keys=has_own_keys)
+    return ssh_address(place, has_own_keys=has_own_keys)

@@ -1,0 +1,131 @@
+"""A conversation with an agent that lives elsewhere: turns and queue are those of any other, and what is done is done there."""
+
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+import anyio
+
+from sanderling.acp_client.provider import GuestProvider
+from sanderling.agents.declared import DeclaredAgent
+from sanderling.conversation.conversation import OneTurn
+from sanderling.conversation.guest_conversation import GuestConversation
+from sanderling.conversation.parts import Parts
+from sanderling.conversation.remote_guest import RemoteGuest
+from sanderling.conversation.remote_turn import RemoteTurn
+from sanderling.errors import ConfigError
+from sanderling.protocol.actions import (
+    Action,
+    NoteSaved,
+    RedoTurn,
+    RejectChanges,
+    RetryNow,
+    Rewind,
+    RunCommand,
+    SetMode,
+    SetNetwork,
+    SetSandbox,
+    TrustFiles,
+    UndoTurn,
+)
+from sanderling.protocol.events import CommandEnded, CommandStarted
+from sanderling.protocol.messages import Prompt
+from sanderling.remote.address import Address
+
+NOT_HERE = "Did not start: this session works on {name}, and commands of yours would run here. Ask for it, or use a terminal."
+NOT_FROM_HERE = "{what} cannot be done from here: this session works on {name}."
+
+
+class RemoteConversation(GuestConversation):
+    """The conversation of a session with the agent at `address`."""
+
+    guest: RemoteGuest
+
+    def __init__(
+        self,
+        parts: Parts,
+        address: Address,
+        provider: GuestProvider,
+        resources: AsyncExitStack,
+        *,
+        is_eager: bool = True,
+    ) -> None:
+        self._address = address
+        self._goes_on: list[Prompt] = []
+        declared = DeclaredAgent(address.text, address.title, ())
+        super().__init__(parts, declared, provider, resources, is_eager=is_eager)
+        resources.push_async_callback(self.guest.aclose)
+        self.guest.on_begun = self._go_on
+
+    def make_guest(
+        self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider
+    ) -> RemoteGuest:
+        return RemoteGuest(parts, self._address, declared, provider)
+
+    def begin_sandbox(self) -> None:
+        """Nothing runs here."""
+
+    def act(self, action: Action) -> None:
+        warn, name = self.parts.warn, self.guest.name
+        match action:
+            case SetMode(mode):
+                self.parts.tasks.start(self._set_option, "mode", mode)
+            case SetNetwork(mode):
+                self.parts.tasks.start(self._set_option, "network", mode)
+            case SetSandbox():
+                warn(NOT_FROM_HERE.format(what="The sandbox's switching", name=name))
+            case RunCommand(command_id, command):
+                self.parts.emit(CommandStarted(command_id, command))
+                self.parts.emit(CommandEnded(command_id, NOT_HERE.format(name=name)))
+            case UndoTurn() | RedoTurn() | TrustFiles():
+                word = {UndoTurn: "/undo", RedoTurn: "/redo", TrustFiles: "/trust"}[type(action)]
+                self.submit(Prompt(uuid4().hex, word))
+            case Rewind():
+                warn(NOT_FROM_HERE.format(what="Going back to an earlier prompt", name=name))
+            case RejectChanges() | NoteSaved():
+                pass  # files of here
+            case RetryNow():
+                self.guest.lasting.connect_now()
+                self.parts.tasks.start(self._prepare)
+            case _:
+                super().act(action)
+        self._arrived.set()
+
+    def close(self) -> None:
+        """Leave: what goes on there goes on, where it can."""
+        if isinstance(self._turn, RemoteTurn) and self.guest.goes_on_alone:
+            self.guest.lasting.end()
+            self._turn.leave()
+            self._is_closed = True
+            self._arrived.set()
+        else:
+            super().close()
+
+    # --- turns ---------------------------------------------------------------------------------------------------------------
+
+    def next_prompt(self) -> Prompt | None:
+        return self._goes_on[0] if self._goes_on else super().next_prompt()
+
+    def make_turn(self) -> OneTurn:
+        is_known = bool(self._goes_on)
+        self._goes_on.clear()
+        return RemoteTurn(self.guest, is_known=is_known)
+
+    def _go_on(self) -> None:
+        """The session is open again: a turn that was left goes on there, or has ended meanwhile, and is shown from here on."""
+        guest, prompts = self.guest, self.parts.session.prompts
+        left, guest.left_turn = guest.left_turn, ""
+        if left and guest.goes_on_alone and prompts and prompts[-1].id == left:
+            guest.may_show = anyio.Event()
+            self._goes_on.append(prompts[-1])
+            self._arrived.set()
+
+    async def expanded(self, prompt: Prompt) -> Prompt:
+        """The prompt as it is: its commands are those of there, except for the person's own."""
+        if prompt.text.startswith("/") and any(
+            prompt.text.split()[0][1:] == each.name for each in self.guest.commands
+        ):
+            return prompt
+        try:
+            return self.parts.project.expand(prompt)
+        except ConfigError:
+            return prompt

@@ -1,0 +1,203 @@
+"""An agent of ours that lives elsewhere, in a session here: files, commands, rules and sandbox are those of there."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, get_args
+
+import anyio
+import msgspec
+
+from sanderling import __version__
+from sanderling.acp import updates
+from sanderling.acp.connection import Method
+from sanderling.acp.ours import OURS, OfAgent, OfClient, Place, meta_of, ours_in
+from sanderling.acp.setup import ClientCapabilities, InitializeResponse
+from sanderling.acp_client.lasting import LastingLink
+from sanderling.acp_client.lending import Lending, offered
+from sanderling.acp_client.places import Carrier
+from sanderling.acp_client.provider import GuestProvider
+from sanderling.agents.calls import ToolCall
+from sanderling.agents.declared import DeclaredAgent
+from sanderling.agents.permits import Verdict
+from sanderling.conversation.guest import SESSION_CAPABILITIES, Guest
+from sanderling.conversation.parts import Parts
+from sanderling.protocol.connections import ConnectionChanged
+from sanderling.protocol.events import ModeChanged, SandboxChanged
+from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+from sanderling.remote.address import Address
+from sanderling.remote.carrying import INSTALL, carried
+from sanderling.remote.refusals import RefusedError
+
+TOO_OLD = "{name} has Sanderling {version}, which cannot be used from here: install {ours} there. {install}."
+OTHER = "{name} has Sanderling {version}, and this is {ours}: what only one of them can do does not work."
+NO_PLACE = "{name} does not say in which directory it works: name one in the address."
+
+
+class _Sandbox(msgspec.Struct, frozen=True):
+    """The sandbox there, as the other side tells it."""
+
+    level: SandboxLevel
+    network: NetworkMode
+    missing: tuple[str, ...] = ()
+
+
+class RemoteGuest(Guest):
+    """The agent at `address`. `on_accepted` is called with the id of each prompt that stands in the log there."""
+
+    lasting: LastingLink
+
+    def __init__(
+        self, parts: Parts, address: Address, declared: DeclaredAgent, provider: GuestProvider
+    ) -> None:
+        self.address = address
+        self.on_accepted: Callable[[str], None] = lambda _: None
+        self.on_begun: Callable[[], None] = lambda: None
+        self.may_show = anyio.Event()
+        """Set while what comes may be shown: not before the turn that it belongs to has begun."""
+        self.may_show.set()
+        self._there = OfAgent("")
+        self._cwd = ""
+        self._mode: str = "ask"
+        self._lends = offered(parts.settings) if _may_lend(address) else None
+        self._lending = Lending(parts.settings, self._notify, parts.tasks.start)
+        self.left_turn = ""
+        """The prompt of the turn that went on there when nobody was connected any more."""
+        super().__init__(parts, declared, provider)
+
+    def make_link(self) -> LastingLink:
+        kept: dict[str, Any] = self.parts.session.state("agent") or {}
+        seen: dict[str, Any] = kept.get("seen") or {}
+        place = Place("")
+        if kept.get("of") == self.parts.session.id:
+            place = Place(str(seen.get("life", "")), int(seen.get("seq", 0)))
+            self.left_turn = str(kept.get("turn", ""))
+        self.lasting = LastingLink(self, self.parts.tasks.start, place)
+        return self.lasting
+
+    @property
+    def is_ours(self) -> bool:
+        """Say whether it is Sanderling, which says when it has accepted a prompt."""
+        return self._there.version != ""
+
+    @property
+    def goes_on_alone(self) -> bool:
+        """Say whether a turn goes on there while nobody is connected."""
+        return self._there.resume > 0
+
+    # --- its place, as the link knows it -----------------------------------------------------------------------------------
+
+    @property
+    def cwd(self) -> str:
+        """
+        The project there.
+
+        Raises:
+            RefusedError: it is not known.
+        """
+        if self.address.path.startswith("/"):
+            return self.address.path
+        if not self._cwd:
+            raise RefusedError(NO_PLACE.format(name=self.name))
+        return self._cwd
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        return ClientCapabilities(
+            session=SESSION_CAPABILITIES, meta=meta_of(OfClient(resume=True, models=self._lends))
+        )
+
+    def start(self) -> AbstractAsyncContextManager[Carrier]:
+        return carried(self.address, self.parts.settings)
+
+    async def get_ready(self) -> None:
+        await self.link.ready()
+
+    async def renew(self) -> None:
+        """It has its own login."""
+
+    def methods(self) -> Mapping[str, Method]:
+        lent: Mapping[str, Method] = self._lending.methods() if self._lends else {}
+        return {"session/request_permission": Method(self._ask), **lent}
+
+    def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
+        """All that it may tell us beside the protocol."""
+        return self._lending.notifications() if self._lends else {}
+
+    def _notify(self, method: str, params: object) -> None:
+        self.lasting.notify(method, params)
+
+    async def aclose(self) -> None:
+        await self._lending.aclose()
+
+    def verdict(self, wanted: ToolCall) -> Verdict:  # noqa: ARG002 - the rules of there were asked there
+        return Verdict("ask")
+
+    def check(self, answer: InitializeResponse) -> None:
+        said = answer.agent_capabilities.meta if answer.agent_capabilities else None
+        version = answer.agent_info.version if answer.agent_info else ""
+        is_named = OURS in (said or {})
+        self._there = ours_in(said, OfAgent) if is_named else OfAgent("")
+        self._cwd = self._there.cwd
+        words = {"name": self.name, "ours": __version__, "install": INSTALL}
+        if not self.is_ours and self.address.kind != "server":
+            raise RefusedError(TOO_OLD.format(version=version or "of no known version", **words))
+        if self.is_ours and self._there.version != __version__:
+            self._tell_once(OTHER.format(version=self._there.version, **words))
+
+    def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
+        super().session_begun(session_id, is_new=is_new, why=why)
+        if not is_new:
+            self.on_begun()
+
+    def told(self, meta: Mapping[str, Any]) -> None:
+        said = meta.get(OURS)
+        if not isinstance(said, dict) or "sandbox" not in said:
+            return
+        try:
+            told = msgspec.convert(said["sandbox"], _Sandbox)
+        except msgspec.ValidationError:
+            return
+        self.parts.emit(SandboxChanged(told.level, told.network, told.missing))
+
+    def keep(self, turn: str = "") -> None:
+        """Have the log know how far what it tells has come, and in which `turn` that is, if in one."""
+        of, seen = self.parts.session.id, self.lasting.seen
+        kept = {"name": self.declared.name, "session": self.session_id, "of": of, "turn": turn}
+        self.parts.session.keep_state("agent", kept | {"seen": msgspec.to_builtins(seen)})
+
+    def connection_changed(self, event: ConnectionChanged) -> None:
+        self.parts.emit(event)
+
+    def connection_lost(self) -> None:
+        self.stop_asking()
+        self._lending.stop()
+
+    def accepted(self, prompt_id: str) -> None:
+        self.on_accepted(prompt_id)
+
+    # --- what it tells -----------------------------------------------------------------------------------------------------
+
+    async def take(self, update: msgspec.Raw) -> None:
+        await self.may_show.wait()
+        await super().take(update)
+
+    def _take_state(self, told: updates.SessionUpdate | str) -> None:
+        super()._take_state(told)
+        if isinstance(told, updates.ConfigOptionUpdate):
+            self.told(told.meta or {})
+
+    def options_changed(self) -> None:
+        super().options_changed()
+        option = self.link.options.of_category("mode")
+        if option and option.value != self._mode and option.value in get_args(Mode):
+            self._mode = option.value
+            self.parts.emit(ModeChanged(msgspec.convert(option.value, Mode)))
+
+    @property
+    def label(self) -> str:
+        return self.address.title
+
+
+def _may_lend(address: Address) -> bool:
+    """Say whether models may be asked from here for the agent there: a server has keys of its own."""
+    return address.kind != "server" and not address.has_own_keys

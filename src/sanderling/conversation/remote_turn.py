@@ -1,0 +1,175 @@
+"""
+A turn of an agent that lives elsewhere.
+
+The prompt waits, visibly where that takes a while, until it stands in the log there: only then the turn begins here. Connections may
+end and begin meanwhile.
+"""
+
+from collections.abc import Sequence
+
+import anyio
+
+from sanderling.acp.content import ContentBlock
+from sanderling.conversation.guest_turn import STOP_REASONS, TICK_S, blocks_of
+from sanderling.conversation.prompt import prompt_message
+from sanderling.conversation.remote_guest import RemoteGuest
+from sanderling.errors import ProviderError
+from sanderling.protocol.events import (
+    ErrorOccurred,
+    Notice,
+    PromptsReturned,
+    ProviderStarting,
+    TitleChanged,
+    TurnStarted,
+)
+from sanderling.protocol.messages import Prompt, StopReason, TextBlock
+from sanderling.session.records import LoggedTurnEnd
+
+UNLISTED_S = 0.15  # that a prompt may be on its way before it is in the list of those that wait
+GRACE_S = 5.0  # for an agent that was asked to stop
+STILL_STOPPING = "{name} has not said that it has stopped."
+
+
+class RemoteTurn:
+    """One turn of `guest`; if it `is_known`, one that goes on there, of a prompt that it has."""
+
+    def __init__(self, guest: RemoteGuest, *, is_known: bool = False) -> None:
+        self._guest = guest
+        self._parts = guest.parts
+        self._is_known = is_known
+        self._scope = anyio.CancelScope()
+        self._asked_to_stop = anyio.Event()
+        self._has_begun = self._is_listed = self._is_left = False
+
+    def cancel(self) -> None:
+        if self._asked_to_stop.is_set() or not self._has_begun:
+            self._scope.cancel()
+        self._asked_to_stop.set()
+
+    def leave(self) -> None:
+        """End it here; where it can go on there, it does."""
+        self._is_left = True
+        self._scope.cancel()
+
+    async def run(self, prompt: Prompt) -> StopReason:
+        """Have `prompt` answered. However that ends, the next turn can go on."""
+        stop_reason: StopReason = "cancelled"
+        error: ProviderError | None = None
+        self._guest.on_accepted = lambda prompt_id: self._take_acceptance(prompt, prompt_id)
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                for task in (self._parts.memory.sync, self._keep_up, self._stop_when_asked):
+                    tasks.start_soon(task)
+                tasks.start_soon(self._list_soon, prompt)
+                try:
+                    stop_reason = await self._answer(prompt)
+                except ProviderError as problem:
+                    stop_reason, error = "error", problem
+                tasks.cancel_scope.cancel()
+        self._guest.on_accepted = lambda _: None
+        if self._asked_to_stop.is_set():
+            stop_reason, error = "cancelled", None
+        if self._is_left:
+            stop_reason = "interrupted"
+        if not self._has_begun:
+            self._give_back(prompt, error)
+        elif error:
+            self._parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+        if self._has_begun:
+            await self._end(prompt, stop_reason, error.message if error else "")
+        return stop_reason
+
+    # --- its beginning -------------------------------------------------------------------------------------------------------
+
+    async def _answer(self, prompt: Prompt) -> StopReason:
+        guest = self._guest
+        if not guest.link.is_ready:
+            self._parts.emit(ProviderStarting())
+        if self._is_known:
+            self._begin(prompt)
+        await guest.link.ready()
+        if not guest.is_ours:  # it never says that it has accepted something
+            self._begin(prompt)
+        answer = await guest.lasting.deliver(prompt.id, _blocks(prompt), is_known=self._is_known)
+        self._begin(prompt)
+        if answer.usage:
+            guest.usage.take_turn(answer.usage)
+        return STOP_REASONS.get(answer.stop_reason, "end_turn")
+
+    async def _list_soon(self, prompt: Prompt) -> None:
+        """Show the prompt among those that wait, if it is long on its way; there it is on the disk, too."""
+        await anyio.sleep(UNLISTED_S)
+        if not self._has_begun:
+            self._is_listed = True
+            self._parts.waiting.put_back(prompt)
+
+    def _take_acceptance(self, prompt: Prompt, prompt_id: str) -> None:
+        if prompt_id == prompt.id:
+            self._begin(prompt)
+
+    def _begin(self, prompt: Prompt) -> None:
+        """Begin the turn here, once: the prompt is in both logs."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        parts, guest = self._parts, self._guest
+        parts.emit(TurnStarted(prompt))
+        parts.session.append_prompt(prompt_message(prompt), prompt)
+        is_wanted = parts.waiting.remove(prompt.id) or not self._is_listed
+        guest.keep(prompt.id)
+        parts.memory.keep()
+        if len(parts.session.prompts) == 1:
+            parts.emit(TitleChanged(parts.session.title))
+        parts.memory.report_problem()
+        guest.usage.begin_turn()
+        guest.is_in_turn = True
+        guest.may_show.set()
+        if not is_wanted:  # it was taken out of the list when it was on its way
+            self.cancel()
+
+    def _give_back(self, prompt: Prompt, error: ProviderError | None) -> None:
+        """It was not sent: the person has it again, in the prompt or among those that wait."""
+        parts = self._parts
+        is_there = parts.waiting.remove(prompt.id)
+        if error or self._is_left:
+            if is_there or not self._is_listed:
+                parts.waiting.put_back(prompt)
+                parts.waiting.hold()
+        elif is_there or not self._is_listed:
+            parts.emit(PromptsReturned((prompt,)))
+        if error:
+            parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+        parts.memory.keep()
+
+    # --- its end -------------------------------------------------------------------------------------------------------------
+
+    async def _stop_when_asked(self) -> None:
+        """Have the agent stop; nobody waits for long for one that cannot be reached."""
+        await self._asked_to_stop.wait()
+        self._guest.stop_asking()
+        self._guest.lasting.cancel()
+        await anyio.sleep(GRACE_S)
+        self._parts.emit(Notice("warning", STILL_STOPPING.format(name=self._guest.name)))
+        self._scope.cancel()
+
+    async def _keep_up(self) -> None:
+        while True:
+            await anyio.sleep(TICK_S)
+            self._guest.telling.tick()
+
+    async def _end(self, prompt: Prompt, stop_reason: StopReason, error_message: str) -> None:
+        parts, guest = self._parts, self._guest
+        guest.is_in_turn = False
+        guest.stop_asking()
+        with anyio.CancelScope(shield=True):
+            is_whole = stop_reason not in ("cancelled", "error", "interrupted")
+            await guest.telling.end_turn("" if is_whole else "stopped")
+        if stop_reason == "error":
+            parts.waiting.hold()
+        parts.session.append(LoggedTurnEnd(stop_reason, error_message))
+        guest.keep(prompt.id if self._is_left else "")
+
+
+def _blocks(prompt: Prompt) -> Sequence[ContentBlock]:
+    content = prompt_message(prompt).content
+    return blocks_of(prompt, [block.text for block in content if isinstance(block, TextBlock)])

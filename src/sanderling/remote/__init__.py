@@ -1,0 +1,1 @@
+"""Sessions that live elsewhere: their addresses, and what carries a connection there."""

@@ -1,0 +1,159 @@
+"""
+A program whose input and output carry a connection: ssh, or what executes a command in a container.
+
+It runs as the person's own commands do, for their keys and their configuration are what it is about; what it starts, elsewhere, has a
+sandbox of its own. All that it may say beside the protocol is kept in bounds.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+
+from sanderling.mcp.log import ServerLog
+from sanderling.remote.address import HOME, Address
+from sanderling.remote.refusals import RefusedError
+from sanderling.sandbox.sandbox import alone
+from sanderling.text import signal_name
+
+PATIENCE_S = 1.0  # with one that is to end
+CONNECT_S = 10
+ALIVE_S, ALIVE_COUNT = 5, 3  # a connection that is silent for that long is dead
+OPTIONS = (
+    "-T",  # no terminal
+    *("-o", "BatchMode=yes"),  # there is nobody to type a password, or to say yes to a host's key
+    *("-o", f"ConnectTimeout={CONNECT_S}"),
+    *("-o", f"ServerAliveInterval={ALIVE_S}"),
+    *("-o", f"ServerAliveCountMax={ALIVE_COUNT}"),
+    *("-o", "ClearAllForwardings=yes"),
+)
+EXIT_NO_PROJECT, EXIT_NOT_FOUND, EXIT_SSH = 66, 127, 255
+SCRIPT = (
+    'cd -- "$1" || exit 66; '
+    "PATH=$PATH:$HOME/.local/bin; export PATH; "
+    "command -v sanderling >/dev/null || exit 127; "
+    "exec sanderling acp"
+)
+"""One line without an exclamation mark: whatever shell the person has there hands it on to sh."""
+INSTALL = "`pipx install sanderling` there does that, or `make install` in a copy of its repository, with .venv/bin/sanderling linked into ~/.local/bin"
+FINAL = ("permission denied", "host key verification failed", "too many authentication failures")
+
+
+class Pipe:
+    """A program that was started. `stdin` and `stdout` are for the connection."""
+
+    is_outdated = False
+    notice = ""
+    warnings: tuple[str, ...] = ()
+
+    def __init__(self, process: Process, address: Address) -> None:
+        self._process = process
+        self._address = address
+        self._log = ServerLog()
+        self._is_read = anyio.Event()
+
+    @property
+    def stdin(self) -> ByteSendStream:
+        assert self._process.stdin
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> ByteReceiveStream:
+        assert self._process.stdout
+        return self._process.stdout
+
+    async def read_errors(self) -> None:
+        assert self._process.stderr
+        with suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            while True:
+                self._log.add(await self._process.stderr.receive())
+        self._is_read.set()
+
+    async def wait(self) -> str:
+        """Wait for its end; return in words how that was."""
+        status = await self._process.wait()
+        with anyio.move_on_after(PATIENCE_S):
+            await self._is_read.wait()
+        words = self._log.last_line()
+        if status < 0:
+            return f"it was ended by {signal_name(-status)}"
+        return words or (f"it ended with exit status {status}" if status else "it ended")
+
+    def refusal(self) -> str:
+        """Say why it is of no use to try again; empty where it is."""
+        title, words = self._address.title, self._log.last_line()
+        match self._process.returncode:
+            case 127:
+                return f"There is no `sanderling` on {title}: install it there. {INSTALL}."
+            case 66:
+                return f"There is no project {self._address.path} on {title} ({words})."
+            case 255 if self._address.kind == "ssh" and any(
+                each in words.lower() for each in FINAL
+            ):
+                hint = f"`ssh {shlex.join(self._address.argv[-1:])}` in a terminal has to work without a question"
+                return f"ssh does not get to {title}: {words.rstrip('.')}. {hint[0]}{hint[1:]}."
+            case _:
+                return ""
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """End it: it sees the end of its input, then a signal, then it is killed."""
+        with suppress(anyio.BrokenResourceError, OSError):
+            await self.stdin.aclose()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, number)
+            with anyio.move_on_after(PATIENCE_S):
+                await self._process.wait()
+                break
+        await self._process.aclose()
+
+
+def argv_of(address: Address) -> tuple[str, ...]:
+    """The command line that begins a session's agent at `address`."""
+    inside = ("sh", "-c", SCRIPT, "sanderling", address.path or HOME)
+    if address.kind == "ssh":  # which has a shell there read one line
+        return ("ssh", *OPTIONS, *address.argv, shlex.join(inside))
+    return (*address.argv, *inside)
+
+
+@asynccontextmanager
+async def piped(address: Address, environment: Mapping[str, str]) -> AsyncGenerator[Pipe]:
+    """
+    Run in this context what carries a connection to `address`; at its end nothing of it is left.
+
+    Raises:
+        RefusedError: it cannot be started.
+    """
+    argv = argv_of(address)
+    try:
+        process = await anyio.open_process(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # a key that stops what is in the terminal does not end it
+        )
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise RefusedError(f"`{argv[0]}` cannot be started: {words}.") from error
+    pipe = Pipe(process, address)
+    try:
+        with alone():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pipe.read_errors)
+                yield pipe
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await pipe.end()
