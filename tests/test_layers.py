@@ -47,7 +47,7 @@ CORNERS = {
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
     "keyring": {"providers/credentials.py"},
-    "websockets": {"serve/", "acp_client/"},
+    "websockets": {"serve/", "acp/websocket.py", "remote/socket.py"},
 }
 
 

@@ -14,6 +14,7 @@ from sanderling.errors import ConfigError
 from sanderling.print_mode.inputs import own_settings
 from sanderling.providers.choice import credentials
 from sanderling.providers.credentials import Credentials, CredentialsError
+from sanderling.remote.address import is_address, parse_address
 
 EXIT_USAGE = 2
 
@@ -28,10 +29,9 @@ def add(commands: Any) -> None:
 def log_in(arguments: argparse.Namespace) -> int:
     def keep(kept: Credentials) -> str:
         backend, name = kept.backend(), kept.account.name
-        kept.store(_read_key(f"API key for {name}, to be kept in {backend}: "))
-        return (
-            f"The API key for {name} is kept in {backend}; `sanderling logout {name}` removes it."
-        )
+        what = "token" if is_address(arguments.provider) else "API key"
+        kept.store(_read_key(f"{what[0].upper()}{what[1:]} for {name}, to be kept in {backend}: "))
+        return f"The {what} for {name} is kept in {backend}; `sanderling logout {arguments.provider or name}` removes it."
 
     return _with_credentials(arguments.provider, keep)
 
@@ -51,9 +51,18 @@ def _read_key(question: str) -> str:
     return getpass(question).strip()
 
 
+def _credentials(name: str) -> Credentials:
+    """The entry of the keychain for a provider's key, or for the token of a server."""
+    if not is_address(name):
+        return credentials(own_settings(), name)
+    from sanderling.remote.socket import account_of
+
+    return Credentials(own_settings().state_dir, account_of(parse_address(name)))
+
+
 def _with_credentials(provider: str, do: Callable[[Credentials], str]) -> int:
     try:
-        told = do(credentials(own_settings(), provider))
+        told = do(_credentials(provider))
     except (ConfigError, CredentialsError) as error:
         sys.stderr.write(f"sanderling: {error}\n")
         return EXIT_USAGE if isinstance(error, ConfigError) else 1

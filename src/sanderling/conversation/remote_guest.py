@@ -24,6 +24,7 @@ from sanderling.conversation.parts import Parts
 from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import ModeChanged, SandboxChanged
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+from sanderling.providers.endpoint import is_local
 from sanderling.remote.address import Address
 from sanderling.remote.carrying import INSTALL, carried
 from sanderling.remote.refusals import RefusedError
@@ -96,6 +97,8 @@ class RemoteGuest(Guest):
         """
         if self.address.path.startswith("/"):
             return self.address.path
+        if self.address.kind == "server" and is_local(self.address.url):
+            return self.parts.session.project
         if not self._cwd:
             raise RefusedError(NO_PLACE.format(name=self.name))
         return self._cwd

@@ -3,7 +3,7 @@ Addresses of sessions that live elsewhere, as a person writes them, and as a ses
 
 `ssh://[USER@]HOST[:PORT]/PATH`, `via://COMMAND/PATH` (a command line, quoted as a URL is, that executes in another place, as
 `docker exec -i NAME`), `ws://HOST:PORT` and `wss://HOST`. A path that begins with `~` is relative to the home directory there. Behind a
-`?` stand `keys=remote`: model calls are made there, with the keys of there; and, of a server, `cwd=PATH`.
+`?` stand `keys=remote`: model calls are made there, with the keys of there; and, of a server, `cwd=PATH` and `token-file=PATH`.
 """
 
 import os
@@ -39,6 +39,7 @@ class Address(msgspec.Struct, frozen=True):
     argv: tuple[str, ...] = ()
     url: str = ""
     has_own_keys: bool = False
+    token_file: str = ""
 
 
 def is_address(text: str) -> bool:
@@ -63,10 +64,8 @@ def parse_address(text: str) -> Address:
         query = parse_qs(parts.query, strict_parsing=bool(parts.query))
     except ValueError as error:
         raise ConfigError(f"'{text}' is no address: {error}") from error
-    if unknown := sorted(set(query) - {"keys", "cwd"}):
-        raise ConfigError(
-            f"'{text}' has '{unknown[0]}', which no address has: keys=remote, cwd=PATH"
-        )
+    if unknown := sorted(set(query) - {"keys", "cwd", "token-file"}):
+        raise ConfigError(f"'{text}' has '{unknown[0]}', which no address has")
     keys = query.get("keys", ["local"])[-1]
     if keys not in ("local", "remote"):
         raise ConfigError(f"'{text}': keys are 'local' or 'remote', not '{keys}'")
@@ -76,7 +75,8 @@ def parse_address(text: str) -> Address:
         case "via":
             return _via(text, parts, has_own_keys=keys == "remote")
         case _:
-            return _server(text, parts, query.get("cwd", [HOME])[-1])
+            cwd, token_file = (query.get(name, [""])[-1] for name in ("cwd", "token-file"))
+            return _server(text, parts, cwd, token_file)
 
 
 def ssh_address(place: str, *, has_own_keys: bool = False) -> str:
@@ -163,7 +163,7 @@ def _title(words: Sequence[str]) -> str:
     return f"{program} {last}".strip()[:SHOWN_CHARS]
 
 
-def _server(text: str, parts: SplitResult, path: str) -> Address:
+def _server(text: str, parts: SplitResult, path: str, token_file: str) -> Address:
     if not parts.hostname:
         raise ConfigError(f"'{text}' names no host")
     port = _port(text, parts)
@@ -174,7 +174,7 @@ def _server(text: str, parts: SplitResult, path: str) -> Address:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = f"{host}:{port}" if port else host
     url = f"{parts.scheme}://{place}{parts.path or '/acp'}"
-    return Address(text, "server", place, path, url=url)
+    return Address(text, "server", place, path or HOME, url=url, token_file=token_file)
 
 
 def _port(text: str, parts: SplitResult) -> int | None:

@@ -18,11 +18,11 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from sanderling.acp.connection import Connection
+from sanderling.acp.websocket import WebSocketStreams
 from sanderling.acp_agent.face import AgentFace
 from sanderling.serve.house import House
 from sanderling.serve.served_sessions import ServedSessions
 from sanderling.serve.token import is_right
-from sanderling.serve.websocket import WebSocketStreams
 
 PATHS = ("/acp", "/")
 MAX_MESSAGE_BYTES = 32 << 20

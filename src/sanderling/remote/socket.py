@@ -1,0 +1,166 @@
+"""
+A WebSocket that carries the connection to a server.
+
+The token goes to the address that the person named and to none that this one names; who may read it is checked as for a key.
+"""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+
+from sanderling.acp.websocket import WebSocketStreams
+from sanderling.config import Settings
+from sanderling.errors import SanderlingError
+from sanderling.providers.credentials import Account, Credentials
+from sanderling.providers.endpoint import is_local
+from sanderling.remote.address import Address
+from sanderling.remote.refusals import RefusedError
+
+CONNECT_S, CLOSE_S = 10.0, 1.0
+PING_S = 10.0
+MAX_MESSAGE_BYTES = 64 << 20
+OWN_TOKEN = "serve-token"  # noqa: S105 - a file's name, which `serve/token.py` makes
+MAX_TOKEN_BYTES = 1_000
+UNENCRYPTED = "What is said to {title}, and the token for it, goes there unencrypted: wss:// or ssh:// would keep it private."
+WITHOUT = (
+    "There is no token for {title}: `sanderling serve --token` there prints it, and `sanderling login {url}` keeps it in the keychain"
+    " here; or name a file with it, as in {url}?token-file=PATH."
+)
+REFUSED = "{title} does not take the token: `sanderling serve --token` there prints the right one, `sanderling login {url}` keeps it here."
+
+
+class Socket:
+    """A WebSocket that is open."""
+
+    is_outdated = False
+    warnings: tuple[str, ...] = ()
+
+    def __init__(self, socket: ClientConnection, address: Address) -> None:
+        self._socket = socket
+        self.stdin = self.stdout = WebSocketStreams(socket)
+        self.notice = ""
+        if address.url.startswith("ws:") and not is_local(address.url):
+            self.notice = UNENCRYPTED.format(title=address.title)
+
+    async def wait(self) -> str:
+        await self._socket.wait_closed()
+        reason = self._socket.close_reason
+        return reason or "the connection was cut"
+
+    def kill(self) -> None:
+        self._socket.transport.abort()
+
+    def refusal(self) -> str:
+        return ""
+
+
+class _Connect(connect):
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc  # the token would go along
+
+
+@asynccontextmanager
+async def socket_to(address: Address, settings: Settings) -> AsyncGenerator[Socket]:
+    """
+    Keep a WebSocket to the server at `address` open in this context.
+
+    Raises:
+        RefusedError: it does not let us in, and will not.
+        SanderlingError: it cannot be reached now.
+    """
+    token = await to_thread.run_sync(token_for, address, settings)
+    socket = await _connected(address, token)
+    it = Socket(socket, address)
+    try:
+        yield it
+    finally:
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(CLOSE_S):
+                await socket.close()
+            it.kill()
+
+
+async def _connected(address: Address, token: str) -> ClientConnection:
+    title = address.title
+    try:
+        return await _Connect(
+            address.url,
+            additional_headers={"Authorization": f"Bearer {token}"},
+            user_agent_header=None,
+            compression=None,
+            proxy=None if is_local(address.url) else True,
+            open_timeout=CONNECT_S,
+            close_timeout=CLOSE_S,
+            ping_interval=PING_S,
+            ping_timeout=PING_S,
+            max_size=MAX_MESSAGE_BYTES,
+        )
+    except InvalidStatus as error:
+        status = error.response.status_code
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise RefusedError(REFUSED.format(title=title, url=_plain(address))) from error
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise RefusedError(f"{title} is no `sanderling serve`: it answers {status}.") from error
+        raise SanderlingError(f"{title} answers {status}.") from error
+    except InvalidURI as error:
+        raise RefusedError(f"{address.url} is no address of a server.") from error
+    except TimeoutError as error:
+        raise SanderlingError(f"{title} does not answer within {CONNECT_S:.0f} s.") from error
+    except (OSError, InvalidHandshake, ConnectionClosed, EOFError) as error:
+        words = getattr(error, "strerror", None) or str(error)
+        raise SanderlingError(f"{title} cannot be reached: {words}.") from error
+
+
+def _plain(address: Address) -> str:
+    return address.text.partition("?")[0]
+
+
+# --- the token -----------------------------------------------------------------------------------------------------------
+
+
+def account_of(address: Address) -> Account:
+    """The entry of the keychain for the token of a server."""
+    marker = f"keychain-serve-{address.title.replace(':', '_').strip('[]')}"
+    return Account(f"serve {address.title}", (), marker)
+
+
+def token_for(address: Address, settings: Settings) -> str:
+    """
+    Read the token for a server: from the file that its address names, from the keychain, or of one here, from its own file.
+
+    Raises:
+        RefusedError: there is none.
+    """
+    own = Path(settings.state_dir) / OWN_TOKEN
+    kept = Credentials(settings.state_dir, account_of(address))
+    if address.token_file:
+        return _read(Path(address.token_file).expanduser())
+    if kept.is_known():
+        try:
+            return kept.read()
+        except SanderlingError as error:
+            raise RefusedError(str(error)) from error
+    if is_local(address.url) and own.exists():
+        return _read(own)
+    raise RefusedError(WITHOUT.format(title=address.title, url=_plain(address)))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open() as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise RefusedError(f"Others can read the token in {path}: `chmod 600` it.")
+            token = file.read(MAX_TOKEN_BYTES).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        words = getattr(error, "strerror", None) or str(error)
+        raise RefusedError(f"The token in {path} cannot be read: {words}.") from error
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise RefusedError(f"There is no token in {path}.")
+    return token

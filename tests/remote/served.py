@@ -1,0 +1,116 @@
+"""A server on this machine, and a proxy before it that cuts connections where it is told to."""
+
+import asyncio
+import os
+import signal
+import subprocess
+
+
+class Cutter:
+    """Passes on what comes to `port`, and cuts each connection after as many bytes, in a direction, as the next of `cuts` says."""
+
+    def __init__(self, target):
+        self.target = target
+        self.cuts = []
+        self.made = 0
+        self.is_down = False
+        self._tasks = set()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _take(self, reader, writer):
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _serve(self, reader, writer):
+        if self.is_down:
+            return
+        self.made += 1
+        way, count = self.cuts.pop(0) if self.cuts else ("", 0)
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        try:
+            pipes = [
+                asyncio.ensure_future(carry(reader, there_writer, count if way == "in" else None)),
+                asyncio.ensure_future(carry(there_reader, writer, count if way == "out" else None)),
+            ]
+            try:
+                await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for pipe in pipes:
+                    pipe.cancel()
+                await asyncio.gather(*pipes, return_exceptions=True)
+        finally:
+            there_writer.transport.abort()
+
+
+async def carry(reader, writer, left):
+    try:
+        while data := await reader.read(65536):
+            if left is not None:
+                data, left = data[:left], left - len(data)
+            writer.write(data)
+            await writer.drain()
+            if left is not None and left <= 0:
+                return
+    except OSError:
+        pass
+
+
+class Server:
+    """`sanderling serve`, with the home and the model of `elsewhere`."""
+
+    def __init__(self, elsewhere):
+        self._elsewhere = elsewhere
+        self._process = None
+        self.port = 0
+
+    def start(self):
+        argv = [
+            str(self._elsewhere.bin / "sanderling"),
+            "serve",
+            "--listen",
+            f"127.0.0.1:{self.port}",
+        ]
+        self._process = subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        line = self._process.stdout.readline()
+        self.port = int(line.rpartition(":")[2].partition("/")[0])
+        return self
+
+    def stop(self):
+        if self._process:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+            self._process.stdout.close()
+            self._process = None
+
+    @property
+    def token_file(self):
+        [found] = self._elsewhere.there.rglob("serve-token")
+        return found
+
+    def address(self, port=0):
+        return f"ws://127.0.0.1:{port or self.port}?cwd={self._elsewhere.project}&token-file={self.token_file}"

@@ -1,0 +1,121 @@
+"""Sessions on a server, whose connection is cut wherever that can be."""
+
+import random
+
+import anyio
+import pytest
+
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.connections import ConnectionChanged
+from sanderling.protocol.events import ApprovalRequested, TextDelta, ToolEnded, TurnStarted
+from tests.conftest import prove
+from tests.remote.served import Cutter, Server
+from tests.remote.test_elsewhere import states
+
+pytestmark = pytest.mark.anyio
+
+WORDS = " ".join(map(str, range(300)))
+STREAM = {"text": WORDS, "chunk_chars": 6, "chunk_delay_ms": 2}
+BASH = {"tool_use": {"name": "bash", "input": {"command": "echo ran >> runs; sleep 0.2"}}}
+
+
+@pytest.fixture
+def server(elsewhere):
+    it = Server(elsewhere)
+    yield it
+    it.stop()
+
+
+async def test_a_turn_goes_on_while_the_connection_is_cut_and_is_shown_once(elsewhere, server):
+    elsewhere.answer(STREAM)
+    server.start()
+    async with Cutter(server.port) as cutter:
+        cutter.cuts = [("out", 9_000), ("out", 4_000), ("in", 700), ("out", 20_000)]
+        async with elsewhere.talk(address=server.address(cutter.port)) as talk:
+            assert await talk.ask("go") == "end_turn", talk.errors
+            assert talk.text == WORDS
+            assert "waiting" in states(talk)
+            assert cutter.made >= 3
+    assert next(each.delay_s for each in talk.of(ConnectionChanged) if each.delay_s) == 0.5
+
+
+async def test_a_question_that_was_open_is_asked_again_and_the_tool_runs_once(elsewhere, server):
+    elsewhere.script([{"step": [BASH]}, {"step": [{"text": "done"}]}])
+    server.start()
+    async with (
+        Cutter(server.port) as cutter,
+        elsewhere.talk(address=server.address(cutter.port)) as talk,
+    ):
+        talk.submit("go")
+        await talk.wait_for(lambda: talk.of(ApprovalRequested))
+        cutter.is_down = True
+        for task in tuple(cutter._tasks):
+            task.cancel()
+        await talk.wait_for(lambda: "waiting" in states(talk))
+        cutter.is_down = False
+        await talk.wait_for(lambda: len(talk.of(ApprovalRequested)) == 2)
+        talk.act(AnswerApproval(talk.of(ApprovalRequested)[-1].id, "once"))
+        assert await talk.wait_for_turns() == "end_turn"
+        assert talk.text == "done"
+        assert len(talk.of(ToolEnded)) == 1
+    assert (elsewhere.project / "runs").read_text() == "ran\n"
+
+
+async def test_who_comes_back_later_is_told_what_was_said_meanwhile(elsewhere, server):
+    elsewhere.answer({**STREAM, "chunk_delay_ms": 10})
+    server.start()
+    async with elsewhere.talk(address=server.address()) as talk:
+        talk.submit("go")
+        await talk.wait_for(lambda: talk.of(TextDelta))
+    seen = talk.text
+    assert seen != WORDS
+    assert WORDS.startswith(seen)
+    await anyio.sleep(0.5)
+    async with elsewhere.talk(address=server.address()) as again:
+        assert await again.wait_for_turns() == "end_turn"
+        assert seen + again.text == WORDS
+        assert await again.ask("more") == "end_turn"
+
+
+async def test_a_wrong_token_is_refused_with_what_to_do(elsewhere, server, tmp_path):
+    server.start()
+    wrong = tmp_path / "wrong"
+    wrong.write_text("no-token\n")
+    wrong.chmod(0o600)
+    address = f"ws://127.0.0.1:{server.port}?token-file={wrong}"
+    async with elsewhere.talk(address=address) as talk:
+        await talk.wait_for(lambda: talk.errors)
+        assert "does not take the token: `sanderling serve --token`" in talk.errors[0]
+        assert states(talk) == ["connecting", "refused"]
+
+
+@prove
+@pytest.mark.parametrize("seed", range(10))
+async def test_cuts_at_random_bytes_lose_nothing_and_repeat_nothing(elsewhere, server, seed):
+    """Each run has up to twenty cuts, in both directions, while text streams and a tool runs."""
+    chance = random.Random(seed)
+    elsewhere.script(
+        [{"step": [STREAM, BASH]}, {"step": [{"text": "done"}]}] * 3 + [{"step": [STREAM]}]
+    )
+    server.start()
+    async with Cutter(server.port) as cutter:
+        cutter.cuts = [
+            chance.choice(
+                (("in", chance.randrange(1, 1_600)), ("out", chance.randrange(1, 12_000)))
+            )
+            for _ in range(20)
+        ]
+        async with elsewhere.talk(address=server.address(cutter.port)) as talk:
+            talk.answer = {"answer": "once"}
+            with anyio.fail_after(120):
+                talk.agent.guest.lasting._pause = lambda *_: anyio.sleep(0.01)
+                for number, text in enumerate(("one", "two", "three"), 1):
+                    talk.submit(text)
+                    while len([e for e in talk.events if type(e).__name__ == "TurnEnded"]) < number:
+                        await talk._changed.wait()
+            assert talk.errors == []
+            assert talk.text == (WORDS + "done") * 3
+            assert [each.prompt.text for each in talk.of(TurnStarted)] == ["one", "two", "three"]
+            assert len(talk.of(ToolEnded)) == 3
+            assert cutter.made >= 6
+    assert (elsewhere.project / "runs").read_text() == "ran\n" * 3
