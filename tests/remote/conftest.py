@@ -32,7 +32,7 @@ class Elsewhere:
         self.bin = tmp_path / "bin"
         self.project = self.there / "project"
         self.cuts = tmp_path / "cuts"
-        self._script = self.there / "script.json"
+        self.script_path = self.there / "script.json"
         self.here.mkdir()
         self.project.mkdir(parents=True)
         for name in ("docker", "kubectl"):
@@ -44,7 +44,7 @@ class Elsewhere:
         self.script([{"step": list(steps), "repeat": True, **more}])
 
     def script(self, replies):
-        self._script.write_text(json.dumps({"version": 1, "reply": replies}))
+        self.script_path.write_text(json.dumps({"version": 1, "reply": replies}))
         self.install()
 
     def install(self, *arguments):
@@ -52,12 +52,18 @@ class Elsewhere:
             "HOME": str(self.there),
             "XDG_STATE_HOME": str(self.there / "state"),
             "XDG_CONFIG_HOME": str(self.there / "config"),
-            "SANDERLING_SCRIPT": str(self._script),
+            "SANDERLING_SCRIPT": str(self.script_path),
         }
         told = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-        model = f"--model script:{shlex.quote(str(self._script))}"
+        model = f"--model script:{shlex.quote(str(self.script_path))}"
         words = " ".join(arguments) or model
         program(self.bin / "sanderling", *told, f'exec {sys.executable} -m sanderling "$@" {words}')
+
+    def configure(self, text):
+        """Write the settings there."""
+        path = self.there / "config" / "sanderling" / "config.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
     def cut(self, *lines):
         """Have each connection from now on end as its line says."""
@@ -67,8 +73,9 @@ class Elsewhere:
         return via_address(engine, str(path or self.project))
 
     @asynccontextmanager
-    async def talk(self, session_id="s1", address=None):
-        layers = Layers(state_dir=str(self.here / "state"), setup=setup_layer({}))
+    async def talk(self, session_id="s1", address=None, options=None):
+        setup = setup_layer(options or {})
+        layers = Layers(state_dir=str(self.here / "state"), setup=setup)
         talk = Talk()
         wishes = Wishes(agent=address or self.address(), is_shown=True, has_history=True)
         opened = await open_conversation(session_id, str(self.here), layers, talk.emit, wishes)

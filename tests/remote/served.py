@@ -27,6 +27,11 @@ class Cutter:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def cut(self):
+        """Cut all connections there are."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
     async def _take(self, reader, writer):
         task = asyncio.current_task()
         self._tasks.add(task)

@@ -103,7 +103,7 @@ async def test_a_turn_whose_connection_ends_is_interrupted_and_the_session_goes_
         assert await talk.ask("two") == "end_turn"
         assert states(talk)[:3] == ["connecting", "connected", "waiting"]
         assert states(talk)[-1] == "connected"
-    [log] = (elsewhere.there / "state").rglob("*.jsonl")
+    [log] = (elsewhere.there / "state").rglob("sessions/*.jsonl")
     assert log.read_text().count('"prompt":{') == 2
 
 

@@ -49,8 +49,7 @@ async def test_a_question_that_was_open_is_asked_again_and_the_tool_runs_once(el
         talk.submit("go")
         await talk.wait_for(lambda: talk.of(ApprovalRequested))
         cutter.is_down = True
-        for task in tuple(cutter._tasks):
-            task.cancel()
+        cutter.cut()
         await talk.wait_for(lambda: "waiting" in states(talk))
         cutter.is_down = False
         await talk.wait_for(lambda: len(talk.of(ApprovalRequested)) == 2)
@@ -98,24 +97,28 @@ async def test_cuts_at_random_bytes_lose_nothing_and_repeat_nothing(elsewhere, s
         [{"step": [STREAM, BASH]}, {"step": [{"text": "done"}]}] * 3 + [{"step": [STREAM]}]
     )
     server.start()
-    async with Cutter(server.port) as cutter:
+    async with (
+        Cutter(server.port) as cutter,
+        elsewhere.talk(address=server.address(cutter.port)) as talk,
+    ):
+        talk.answer = {"answer": "once"}
+        await talk.wait_for(lambda: "connected" in states(talk))
         cutter.cuts = [
             chance.choice(
                 (("in", chance.randrange(1, 1_600)), ("out", chance.randrange(1, 12_000)))
             )
             for _ in range(20)
         ]
-        async with elsewhere.talk(address=server.address(cutter.port)) as talk:
-            talk.answer = {"answer": "once"}
-            with anyio.fail_after(120):
-                talk.agent.guest.lasting._pause = lambda *_: anyio.sleep(0.01)
-                for number, text in enumerate(("one", "two", "three"), 1):
-                    talk.submit(text)
-                    while len([e for e in talk.events if type(e).__name__ == "TurnEnded"]) < number:
-                        await talk._changed.wait()
-            assert talk.errors == []
-            assert talk.text == (WORDS + "done") * 3
-            assert [each.prompt.text for each in talk.of(TurnStarted)] == ["one", "two", "three"]
-            assert len(talk.of(ToolEnded)) == 3
-            assert cutter.made >= 6
+        cutter.cut()
+        with anyio.fail_after(120):
+            talk.agent.guest.lasting._pause = lambda *_: anyio.sleep(0.01)
+            for number, text in enumerate(("one", "two", "three"), 1):
+                talk.submit(text)
+                while len([e for e in talk.events if type(e).__name__ == "TurnEnded"]) < number:
+                    await talk._changed.wait()
+        assert talk.errors == []
+        assert talk.text == (WORDS + "done") * 3
+        assert [each.prompt.text for each in talk.of(TurnStarted)] == ["one", "two", "three"]
+        assert len(talk.of(ToolEnded)) == 3
+        assert cutter.made >= 3
     assert (elsewhere.project / "runs").read_text() == "ran\n" * 3

@@ -5,25 +5,27 @@ local M = {}
 
 local TICK_MS = 250
 
----@type table<string, string>
-local names = { connecting = 'connecting', refused = 'not connected' }
-
 --- The state of the connection, where it does not stand.
 ---@param state sanderling.session.state.State
+---@param is_short? boolean
 ---@return string? words
 ---@return string? hl
-function M.describe(state)
+function M.describe(state, is_short)
   local connection = state.connection
   if not connection or connection.state == 'connected' or connection.state == 'closed' then
     return nil
   elseif connection.state == 'refused' then
-    return names.refused, 'AgentError'
+    return is_short and 'no link' or 'not connected', 'AgentError'
   elseif connection.state == 'connecting' then
-    return connection.attempt > 0 and 'reconnecting' or names.connecting, 'AgentWarning'
+    return connection.attempt > 0 and not is_short and 'reconnecting' or 'connecting',
+      'AgentWarning'
   end
   local left_s = math.ceil((connection.due_ns - vim.uv.hrtime()) / 1e9)
-  local when = left_s > 0 and (' in %d s'):format(left_s) or ''
-  return 'reconnecting' .. when, 'AgentWarning'
+  if left_s <= 0 then
+    return is_short and 'connecting' or 'reconnecting', 'AgentWarning'
+  end
+  local text = is_short and 'again %d s' or 'reconnecting in %d s'
+  return text:format(left_s), 'AgentWarning'
 end
 
 --- Have the bars drawn while seconds are counted in them.

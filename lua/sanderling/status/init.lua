@@ -77,7 +77,7 @@ end
 ---@return string
 local function describe(state, is_short)
   local is_stopping = state.activity == 'stopping'
-  local connection = connections.describe(state)
+  local connection = connections.describe(state, is_short)
   if connection then
     return connection
   elseif #state.questions > 0 then

@@ -1,0 +1,72 @@
+"""A session that lives elsewhere, on the screen: its connection in the bars, and what is done about one that is lost."""
+
+import pytest
+from tests.conftest import prove, wait_until
+from tests.nvim.test_tools_screen import prompt_winbar
+from tests.remote.conftest import elsewhere  # noqa: F401 - a fixture
+
+
+def changed(state, **more):
+    return {"type": "connection_changed", "state": state, "name": "box", **more}
+
+
+LOST = changed("waiting", why="Connection timed out.", delay_s=2, attempt=2)
+
+
+def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(screen):
+    screen.send(changed("connecting"))
+    assert "connecting" in prompt_winbar(screen)
+    screen.send(changed("connected"))
+    assert "idle" in prompt_winbar(screen)
+    before = screen.transcript()
+    screen.send(LOST)
+    assert "reconnecting in 2 s" in prompt_winbar(screen)
+    assert "Sanderling: reconnecting in 2 s" in screen.lua(
+        "return require('sanderling').statusline()"
+    )
+    text = screen.screen_text()
+    assert "box is not connected: Connection timed out." in text
+    assert ":AgentRetry tries now." in text
+    assert screen.transcript() == before
+    wait_until(lambda: "reconnecting in 1 s" in prompt_winbar(screen))
+    wait_until(lambda: "reconnecting in 1 s" in screen.screen_text())  # nobody has moved
+    assert screen.lua("return require('sanderling').status().connection") == "waiting"
+    screen.send(changed("connecting", attempt=2))
+    assert "reconnecting" in prompt_winbar(screen)
+    screen.send(changed("connected"))
+    assert "box is not connected" not in screen.screen_text()
+    assert "idle" in prompt_winbar(screen)
+
+
+def test_the_person_need_not_wait(screen):
+    screen.send(LOST)
+    screen.command("AgentRetry")
+    assert screen.actions("retry_now")
+
+
+@prove
+@pytest.mark.parametrize("columns", [50, 80, 160])
+def test_the_state_of_the_connection_stays_in_narrow_bars(start_screen, columns):
+    screen = start_screen(columns=columns)
+    screen.command("AgentChat")
+    screen.send({"type": "model_changed", "model": "box: claude-of-a-long-name"}, LOST)
+    is_narrow = columns < 80
+    assert ("again 2 s" if is_narrow else "reconnecting in 2 s") in prompt_winbar(screen)
+    screen.send(changed("refused", why="There is no `sanderling` on box."))
+    assert ("no link" if is_narrow else "not connected") in prompt_winbar(screen)
+
+
+def test_an_address_opens_a_session_there(screen):
+    screen.command("AgentChat ssh://box/work/app")
+    opened = screen.lua("return require('sanderling.session.live').current().agent")
+    assert opened == "ssh://box/work/app"
+
+
+def test_a_session_behind_a_container_is_talked_to_from_neovim(start_agent, elsewhere):
+    child = start_agent(setup={}, columns=110, lines=40)
+    child.command(f"AgentChat {elsewhere.address()}")
+    wait_until(lambda: "docker box" in child.screen_text())
+    child.feed("<Esc>ihello<Esc><CR>")
+    child.wait_for_screen("pong")
+    assert "sbx:" in child.screen_text()
+    assert child.lua("return require('sanderling').status().connection") == "connected"

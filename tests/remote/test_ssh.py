@@ -1,0 +1,167 @@
+"""Sessions over ssh: a server of Debian's on this machine, with a key that is thrown away."""
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from sanderling.errors import ConfigError
+from sanderling.remote.address import parse_address, ssh_address
+from sanderling.remote.pipe import argv_of
+from tests.conftest import prove
+from tests.remote.conftest import program
+from tests.remote.test_elsewhere import states
+
+pytestmark = pytest.mark.anyio
+
+SSHD = shutil.which("sshd") or ("/usr/sbin/sshd" if Path("/usr/sbin/sshd").exists() else "")
+needs_sshd = pytest.mark.skipif(
+    not (SSHD and shutil.which("ssh") and shutil.which("ssh-keygen")), reason="there is no sshd"
+)
+
+
+@pytest.fixture
+def port(elsewhere, tmp_path):
+    """The port of an sshd that lets in whoever runs the tests; `ssh` takes its configuration from here, and nothing of the person's."""
+    place = tmp_path / "ssh"
+    place.mkdir(mode=0o700)
+    for name in ("host", "user"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)]
+        subprocess.run(command, check=True)
+    shutil.copy(place / "user.pub", place / "authorized")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = probe.getsockname()[1]
+    config = {
+        "Port": free,
+        "ListenAddress": "127.0.0.1",
+        "HostKey": place / "host",
+        "AuthorizedKeysFile": place / "authorized",
+        "PidFile": place / "pid",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PermitRootLogin": "yes",
+        "PasswordAuthentication": "no",
+        "SetEnv": f'"PATH={elsewhere.bin}:{os.environ["PATH"]}"',
+    }
+    (place / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in config.items()))
+    if os.geteuid() == 0:  # it gives up its rights there
+        Path("/run/sshd").mkdir(exist_ok=True)
+    log = (place / "log").open("w")
+    server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(place / "sshd_config")], stderr=log)
+    log.close()
+    host_key = (place / "host.pub").read_text().split()[:2]
+    (place / "known").write_text(f"[127.0.0.1]:{free} {' '.join(host_key)}\n")
+    options = f"-F none -i {place / 'user'} -o IdentitiesOnly=yes -o UserKnownHostsFile={place / 'known'} -o GlobalKnownHostsFile=none"
+    program(elsewhere.bin / "ssh", f'exec {shutil.which("ssh", path=os.defpath)} {options} "$@"')
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", free)) == 0:
+                break
+        time.sleep(0.05)
+    yield free
+    server.terminate()
+    server.wait(10)
+
+
+def address(elsewhere, port):
+    return f"ssh://{getpass.getuser()}@127.0.0.1:{port}{elsewhere.project}"
+
+
+@needs_sshd
+async def test_a_session_over_ssh_works_there_and_goes_on_after_a_cut(elsewhere, port):
+    elsewhere.script(
+        [
+            {"step": [{"tool_use": {"name": "bash", "input": {"command": "pwd > where"}}}]},
+            {"step": [{"text": "done"}], "repeat": True},
+        ]
+    )
+    async with elsewhere.talk(address=address(elsewhere, port)) as talk:
+        talk.answer = {"answer": "once"}
+        assert await talk.ask("go") == "end_turn", talk.errors
+        assert (elsewhere.project / "where").read_text().strip() == str(elsewhere.project)
+        talk.agent.guest.lasting._live.process.kill()
+        assert await talk.ask("more") == "end_turn", talk.errors
+        assert states(talk).count("connected") == 2
+        assert talk.text == "donedone"
+    [log] = (elsewhere.there / "state").rglob("sessions/*.jsonl")
+    assert log.read_text().count('"prompt":{') == 2
+
+
+@needs_sshd
+@prove
+async def test_a_host_that_is_not_known_is_refused_with_what_to_do(elsewhere, port, tmp_path):
+    (tmp_path / "ssh" / "known").write_text("")
+    async with elsewhere.talk(address=address(elsewhere, port)) as talk:
+        await talk.wait_for(lambda: talk.errors)
+        assert "Host key verification failed" in talk.errors[0]
+        assert "in a terminal has to work without a question" in talk.errors[0]
+        assert states(talk)[-1] == "refused"
+
+
+# --- what ssh is told ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh://-oProxyCommand=touch%20x/p",
+        "ssh://%2DoProxyCommand=x/p",
+        "ssh://a@-oProxyCommand=x/p",
+        "ssh://-l@host/p",
+        "ssh://user:secret@host/p",
+        "ssh://ho%20st/p",
+        "ssh://host:99999/p",
+        "ssh://host/p?what=ever",
+        "ws://user:secret@host:1",
+        "via:///p",
+        "ssh:///p",
+    ],
+)
+def test_what_is_no_address_is_refused(text):
+    with pytest.raises(ConfigError):
+        parse_address(text)
+
+
+@pytest.mark.parametrize("place", ["-oProxyCommand=x:p", "host", "a b:p", "$(x):p"])
+def test_a_place_that_ssh_would_take_for_something_else_is_refused(place):
+    with pytest.raises(ConfigError):
+        ssh_address(place)
+
+
+@pytest.mark.parametrize(
+    "place, host, path",
+    [
+        ("box:src/app", "box", "src/app"),
+        ("me@box:/work/it's here", "me@box", "/work/it's here"),
+        ("box:~/src", "box", "src"),
+        ("box:", "box", "."),
+        ("Box.example:/p%20q?x", "Box.example", "/p%20q?x"),
+        ("[::1]:/p", "::1", "/p"),
+    ],
+)
+def test_a_place_as_scp_has_it_is_reached_as_it_is_written(place, host, path):
+    found = parse_address(ssh_address(place))
+    assert found.path == path
+    *_, target, command = argv_of(found)
+    assert target == host
+    assert argv_of(found)[-3] == "--"
+    said = subprocess.run(
+        [
+            "sh",
+            "-c",
+            command.replace("exec sanderling acp", 'pwd; echo "$1"; exit 0')
+            .replace("cd --", ": --")
+            .replace("command -v sanderling", "true"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said.splitlines()[-1] == path
