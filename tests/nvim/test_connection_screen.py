@@ -62,7 +62,7 @@ def test_an_address_opens_a_session_there(screen):
     assert opened == "ssh://box/work/app"
 
 
-def test_a_session_behind_a_container_is_talked_to_from_neovim(start_agent, elsewhere):
+def test_a_session_behind_a_container_is_talked_to_from_neovim(start_agent, elsewhere):  # noqa: F811
     child = start_agent(setup={}, columns=110, lines=40)
     child.command(f"AgentChat {elsewhere.address()}")
     wait_until(lambda: "docker box" in child.screen_text())
