@@ -18,6 +18,7 @@ from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, first_text, long, warm
 from tests.bench.mentions import mentions
 from tests.bench.print_mode import print_mode
+from tests.bench.remote import remote
 from tests.bench.resume import resume, shown
 from tests.bench.review import review
 from tests.bench.rounds import rounds
@@ -58,6 +59,7 @@ GROUPS = {
         print_mode,
         acp,
         acp_client,
+        remote,
         serve,
         first_request,
         cache,

@@ -37,6 +37,8 @@ class Cutter:
         self._tasks.add(task)
         try:
             await self._serve(reader, writer)
+        except asyncio.CancelledError:  # it is cut; streams would tell of it
+            pass
         finally:
             self._tasks.discard(task)
             writer.transport.abort()

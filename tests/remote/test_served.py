@@ -5,9 +5,15 @@ import random
 import anyio
 import pytest
 
-from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.actions import AnswerApproval, CancelTurn
 from sanderling.protocol.connections import ConnectionChanged
-from sanderling.protocol.events import ApprovalRequested, TextDelta, ToolEnded, TurnStarted
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    PromptsReturned,
+    TextDelta,
+    ToolEnded,
+    TurnStarted,
+)
 from tests.conftest import prove
 from tests.remote.served import Cutter, Server
 from tests.remote.test_elsewhere import states
@@ -122,3 +128,30 @@ async def test_cuts_at_random_bytes_lose_nothing_and_repeat_nothing(elsewhere, s
         assert len(talk.of(ToolEnded)) == 3
         assert cutter.made >= 3
     assert (elsewhere.project / "runs").read_text() == "ran\n" * 3
+
+
+async def test_what_is_taken_back_while_nobody_is_connected_does_not_run_on_there(
+    elsewhere, server
+):
+    """The prompt came there, and that it was accepted did not come back."""
+    elsewhere.answer({**STREAM, "chunk_delay_ms": 50})
+    server.start()
+    async with (
+        Cutter(server.port) as cutter,
+        elsewhere.talk(address=server.address(cutter.port)) as talk,
+    ):
+        await talk.wait_for(lambda: "connected" in states(talk))
+        talk.agent.guest.accepted = lambda _: None
+        talk.submit("go")
+        await anyio.sleep(0.3)
+        cutter.is_down = True
+        cutter.cut()
+        await talk.wait_for(lambda: "waiting" in states(talk))
+        talk.act(CancelTurn())
+        await talk.wait_for(lambda: talk.of(PromptsReturned))
+        cutter.is_down = False
+        await talk.wait_for(lambda: states(talk)[-1] == "connected")
+        elsewhere_log = next((elsewhere.there / "state").rglob("sessions/*.jsonl"))
+        with anyio.fail_after(5):
+            while '"stop_reason":"cancelled"' not in elsewhere_log.read_text():
+                await anyio.sleep(0.05)

@@ -1,12 +1,6 @@
 """Sessions over ssh: a server of Debian's on this machine, with a key that is thrown away."""
 
-import getpass
-import os
-import shutil
-import socket
 import subprocess
-import time
-from pathlib import Path
 
 import pytest
 
@@ -14,75 +8,29 @@ from sanderling.errors import ConfigError
 from sanderling.remote.address import parse_address, ssh_address
 from sanderling.remote.pipe import argv_of
 from tests.conftest import prove
-from tests.remote.conftest import program
+from tests.remote.ssh_server import has_sshd, serving
 from tests.remote.test_elsewhere import states
 
 pytestmark = pytest.mark.anyio
 
-SSHD = shutil.which("sshd") or ("/usr/sbin/sshd" if Path("/usr/sbin/sshd").exists() else "")
-needs_sshd = pytest.mark.skipif(
-    not (SSHD and shutil.which("ssh") and shutil.which("ssh-keygen")), reason="there is no sshd"
-)
+needs_sshd = pytest.mark.skipif(not has_sshd(), reason="there is no sshd")
 
 
 @pytest.fixture
-def port(elsewhere, tmp_path):
-    """The port of an sshd that lets in whoever runs the tests; `ssh` takes its configuration from here, and nothing of the person's."""
-    place = tmp_path / "ssh"
-    place.mkdir(mode=0o700)
-    for name in ("host", "user"):
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)]
-        subprocess.run(command, check=True)
-    shutil.copy(place / "user.pub", place / "authorized")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
-    config = {
-        "Port": free,
-        "ListenAddress": "127.0.0.1",
-        "HostKey": place / "host",
-        "AuthorizedKeysFile": place / "authorized",
-        "PidFile": place / "pid",
-        "StrictModes": "no",
-        "UsePAM": "no",
-        "PermitRootLogin": "yes",
-        "PasswordAuthentication": "no",
-        "SetEnv": f'"PATH={elsewhere.bin}:{os.environ["PATH"]}"',
-    }
-    (place / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in config.items()))
-    if os.geteuid() == 0:  # it gives up its rights there
-        Path("/run/sshd").mkdir(exist_ok=True)
-    log = (place / "log").open("w")
-    server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(place / "sshd_config")], stderr=log)
-    log.close()
-    host_key = (place / "host.pub").read_text().split()[:2]
-    (place / "known").write_text(f"[127.0.0.1]:{free} {' '.join(host_key)}\n")
-    options = f"-F none -i {place / 'user'} -o IdentitiesOnly=yes -o UserKnownHostsFile={place / 'known'} -o GlobalKnownHostsFile=none"
-    program(elsewhere.bin / "ssh", f'exec {shutil.which("ssh", path=os.defpath)} {options} "$@"')
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", free)) == 0:
-                break
-        time.sleep(0.05)
-    yield free
-    server.terminate()
-    server.wait(10)
-
-
-def address(elsewhere, port):
-    return f"ssh://{getpass.getuser()}@127.0.0.1:{port}{elsewhere.project}"
+def address(elsewhere, tmp_path):
+    with serving(elsewhere, tmp_path) as found:
+        yield found
 
 
 @needs_sshd
-async def test_a_session_over_ssh_works_there_and_goes_on_after_a_cut(elsewhere, port):
+async def test_a_session_over_ssh_works_there_and_goes_on_after_a_cut(elsewhere, address):
     elsewhere.script(
         [
             {"step": [{"tool_use": {"name": "bash", "input": {"command": "pwd > where"}}}]},
             {"step": [{"text": "done"}], "repeat": True},
         ]
     )
-    async with elsewhere.talk(address=address(elsewhere, port)) as talk:
+    async with elsewhere.talk(address=address) as talk:
         talk.answer = {"answer": "once"}
         assert await talk.ask("go") == "end_turn", talk.errors
         assert (elsewhere.project / "where").read_text().strip() == str(elsewhere.project)
@@ -96,9 +44,9 @@ async def test_a_session_over_ssh_works_there_and_goes_on_after_a_cut(elsewhere,
 
 @needs_sshd
 @prove
-async def test_a_host_that_is_not_known_is_refused_with_what_to_do(elsewhere, port, tmp_path):
+async def test_a_host_that_is_not_known_is_refused_with_what_to_do(elsewhere, address, tmp_path):
     (tmp_path / "ssh" / "known").write_text("")
-    async with elsewhere.talk(address=address(elsewhere, port)) as talk:
+    async with elsewhere.talk(address=address) as talk:
         await talk.wait_for(lambda: talk.errors)
         assert "Host key verification failed" in talk.errors[0]
         assert "in a terminal has to work without a question" in talk.errors[0]

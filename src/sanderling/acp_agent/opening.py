@@ -75,11 +75,13 @@ async def open_live(
     tasks: Tasks,
     editor: Editor | None = None,
     terminals: Callable[[Callable[[str, str], None]], ClientTerminals] | None = None,
+    *,
     way: Way | None = None,
 ) -> LiveSession:
     """
-    Open a session. `terminals` are those of the client, given a function that shows which command runs in which, where it runs them.
-    `way` leads to models through the client.
+    Open a session.
+
+    `terminals` are those of the client, given a function that shows which command runs in which, where it runs them. `way` leads to models through the client.
 
     Raises:
         RpcError: it is open elsewhere.

@@ -144,7 +144,7 @@ class OwnSessions:
             partial(ClientTerminals, wanted.session_id, self._connection, self._tasks)
             if is_elsewhere and self._client.has_terminals
             else None,
-            self.keys if self._client.ours.models else None,
+            way=self.keys if self._client.ours.models else None,
         )
         self._open[live.id] = live
         return live, audience

@@ -99,7 +99,7 @@ class LastingLink(Link):
         Raises:
             ProviderError: it refuses, it cannot be had, or what was under way there has ended with a connection.
         """
-        self._is_to_stop = self._was_stopped = is_cut = False
+        self._was_stopped = is_cut = False
         self._prompt_id, self._is_accepted = prompt_id, is_known
         while True:
             await self.ready()

@@ -9,9 +9,14 @@ import msgspec
 
 from sanderling import __version__
 from sanderling.acp import updates
+from sanderling.acp.base import EMPTY
 from sanderling.acp.connection import Method
 from sanderling.acp.ours import OURS, OfAgent, OfClient, Place, meta_of, ours_in
-from sanderling.acp.setup import ClientCapabilities, InitializeResponse
+from sanderling.acp.setup import (
+    ClientCapabilities,
+    ElicitationCapabilities,
+    InitializeResponse,
+)
 from sanderling.acp_client.lasting import LastingLink
 from sanderling.acp_client.lending import Lending, offered
 from sanderling.acp_client.places import Carrier
@@ -29,6 +34,7 @@ from sanderling.remote.address import Address
 from sanderling.remote.carrying import INSTALL, carried
 from sanderling.remote.refusals import RefusedError
 
+ELICITATION = "elicitation/create"
 TOO_OLD = "{name} has Sanderling {version}, which cannot be used from here: install {ours} there. {install}."
 OTHER = "{name} has Sanderling {version}, and this is {ours}: what only one of them can do does not work."
 NO_PLACE = "{name} does not say in which directory it works: name one in the address."
@@ -106,7 +112,9 @@ class RemoteGuest(Guest):
     @property
     def capabilities(self) -> ClientCapabilities:
         return ClientCapabilities(
-            session=SESSION_CAPABILITIES, meta=meta_of(OfClient(resume=True, models=self._lends))
+            session=SESSION_CAPABILITIES,
+            elicitation=ElicitationCapabilities(form=EMPTY, url=EMPTY),
+            meta=meta_of(OfClient(resume=True, models=self._lends)),
         )
 
     def start(self) -> AbstractAsyncContextManager[Carrier]:
@@ -120,7 +128,8 @@ class RemoteGuest(Guest):
 
     def methods(self) -> Mapping[str, Method]:
         lent: Mapping[str, Method] = self._lending.methods() if self._lends else {}
-        return {"session/request_permission": Method(self._ask), **lent}
+        asked = {ELICITATION: self.service.methods()[ELICITATION]}
+        return {"session/request_permission": Method(self._ask), **asked, **lent}
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
         """All that it may tell us beside the protocol."""

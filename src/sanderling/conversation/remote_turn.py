@@ -42,6 +42,8 @@ class RemoteTurn:
         self._has_begun = self._is_listed = self._is_left = False
 
     def cancel(self) -> None:
+        if not self._has_begun and not self._guest.link.is_ready:
+            self._guest.lasting.cancel()  # it may have come there before the connection ended
         if self._asked_to_stop.is_set() or not self._has_begun:
             self._scope.cancel()
         self._asked_to_stop.set()
