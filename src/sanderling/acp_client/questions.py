@@ -96,9 +96,10 @@ def asked_of(call: Call) -> ToolCall:
 def answered(answer: AnswerApproval, options: Sequence[AnswerOption]) -> PermissionResponse:
     """The answer as the guest knows it; where it has none of that kind, that it was cancelled."""
     choice = "deny" if answer.answer in ("deny", "cancel", "again") else answer.answer
-    named = (each for each in options if each.id == answer.option)
-    meant = [each.id for each in named if (each.choice == "deny") == (choice == "deny")]
-    chosen = next((each for each in meant or [o.id for o in options if o.choice == choice]), "")
+    fitting = [each.id for each in options if each.choice == choice]
+    chosen = next((each for each in fitting if each == answer.option), "") or next(
+        iter(fitting), ""
+    )
     if not chosen:
         return CANCELLED
     return PermissionResponse(outcome=Outcome(outcome="selected", option_id=chosen))
