@@ -55,7 +55,7 @@ async def test_one_that_speaks_another_version_is_refused(guests):
 
 @prove
 async def test_one_that_never_answers_is_given_up(guests, monkeypatch):
-    monkeypatch.setattr(link, "START_S", 2.0)
+    monkeypatch.setattr(link.Link, "start_s", 2.0)
     async with guests.talk({"settings": {"is_silent": True}}) as talk:
         assert await talk.ask("go") == "error"
         assert "does not answer" in talk.errors[-1]

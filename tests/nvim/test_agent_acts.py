@@ -523,7 +523,7 @@ def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
     agent = start_agent(reply(edit()), DONE)
     agent.ask()
     agent.wait_for_question()
-    agent.rpc.request("nvim_ui_try_resize", 60, 20)
+    agent.rpc.request("nvim_ui_try_resize", 60, 14)
     wait_until(lambda: agent.lua("return vim.o.columns") == 60)
     rows = agent.screen()
     top = next(row for row, text in enumerate(rows) if "╭ Allow edit src/app.py?" in text)

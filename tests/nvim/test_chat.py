@@ -191,7 +191,14 @@ def test_in_the_prompt_vims_own_keys_do_what_they_do_everywhere(child):
     child.command("AgentChat")
     ours = {"<CR>", "<C-S>", "<C-C>", "<S-Tab>", "<M-p>", "<M-n>", "<M-s>"}
     ours |= {f"\\{key}" for key in "aqwnp"} | {"<PageUp>", "<PageDown>", "<C-End>"}
-    ours |= {"gf", "gF", "[f", "]f", "gx"}  # what is named here is opened by us, or not at all
+    ours |= {
+        "g?",
+        "gf",
+        "gF",
+        "[f",
+        "]f",
+        "gx",
+    }  # what is named here is opened by us, or not at all
     ours |= {f"<C-W>{key}" for key in ("f", "<C-F>", "F", "gf", "gF")}
     keys = {lhs for lhs in mapped(child, "nixso") if not lhs.startswith("<Plug>")}
     assert keys == ours

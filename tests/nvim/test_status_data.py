@@ -44,6 +44,7 @@ def test_the_status_is_data_beside_the_string(start_screen):
         "waiting": 0,
         "jobs": 0,
         "unreviewed": 0,
+        "connection": "",
         "sandbox": "full",
         "network": "proxy",
         "cost_usd": 0.5,

@@ -93,6 +93,7 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         max_calls = 2
         budget_usd = 3
         auto_compact = false
+        acp_terminals = "editor"
         script = "s.json"
         [providers.local]
         wire = "chat"

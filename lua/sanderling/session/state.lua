@@ -185,14 +185,6 @@ local function end_compaction(state)
   end
 end
 
----@param state sanderling.session.state.State
----@param id string
-local function settle(state, id)
-  state.questions = vim.tbl_filter(function(question)
-    return question.event.id ~= id
-  end, state.questions)
-end
-
 ---@param list any[]
 ---@param item any
 ---@return any[]
@@ -212,10 +204,6 @@ function changes.session_opened(state, event)
   state.model, state.title, state.agent = event.model, event.title or '', event.agent or ''
 end
 
-function changes.title_changed(state, event)
-  state.title = event.title
-end
-
 function changes.connection_changed(state, event, now_ns)
   state.connection = {
     state = event.state,
@@ -226,25 +214,23 @@ function changes.connection_changed(state, event, now_ns)
   }
 end
 
-function changes.model_changed(state, event)
-  state.model = event.model
-end
-
-function changes.local_models_known(state, event)
-  state.models, state.model_notes = event.models, event.notes
-end
-
---- Lists that an event replaces as a whole, and what they are called in it.
-local lists = {
-  guest_options = 'options',
-  jobs = 'jobs',
-  slash_commands = 'commands',
-  todo = 'items',
-  tool_servers = 'servers',
-}
-for field, name in pairs(lists) do
-  changes[field .. '_changed'] = function(state, event)
-    state[field] = event[name]
+--- Fields that an event replaces as a whole, and what they are called in it.
+for type, fields in pairs({
+  commands_running = { commands_running = 'count' },
+  guest_options_changed = { guest_options = 'options' },
+  jobs_changed = { jobs = 'jobs' },
+  local_mode_wanted = { wanted_mode = 'mode' },
+  local_models_known = { models = 'models', model_notes = 'notes' },
+  model_changed = { model = 'model' },
+  slash_commands_changed = { slash_commands = 'commands' },
+  title_changed = { title = 'title' },
+  todo_changed = { todo = 'items' },
+  tool_servers_changed = { tool_servers = 'servers' },
+}) do
+  changes[type] = function(state, event)
+    for field, name in pairs(fields) do
+      state[field] = event[name]
+    end
   end
 end
 
@@ -257,10 +243,6 @@ function changes.mode_changed(state, event)
   if state.wanted_mode == event.mode then
     state.wanted_mode = nil
   end
-end
-
-function changes.local_mode_wanted(state, event)
-  state.wanted_mode = event.mode
 end
 
 function changes.sandbox_changed(state, event)
@@ -278,12 +260,12 @@ function changes.approval_requested(state, event, now_ns)
 end
 
 function changes.approval_settled(state, event)
-  settle(state, event.id)
+  state.questions = vim.tbl_filter(function(question)
+    return question.event.id ~= event.id
+  end, state.questions)
 end
 
-function changes.local_answered(state, event)
-  settle(state, event.id)
-end
+changes.local_answered = changes.approval_settled
 
 -- prompts and the person's commands
 
@@ -323,10 +305,6 @@ end
 
 function changes.command_ended(state, event)
   state.commands = without(state.commands, event.id)
-end
-
-function changes.commands_running(state, event)
-  state.commands_running = event.count
 end
 
 -- the turn

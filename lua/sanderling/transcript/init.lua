@@ -22,7 +22,6 @@ local pages = lazy('sanderling.transcript.pages')
 local queue = require('sanderling.transcript.queue')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
-local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.transcript.OpenBlock
 ---@field id integer|string
@@ -323,18 +322,6 @@ end
 
 draw.retry_started = Transcript.end_countdown
 
---- Say below the text why a session that lives elsewhere cannot be had just now.
-function draw.connection_changed(self, event)
-  if event.state == 'waiting' then
-    local text = ('%s is not connected: %s'):format(event.name, (event.why or ''):gsub('%.$', ''))
-    local lines = self.footer:wrapped(words.plain(text .. '.'), 'AgentWarning')
-    local remedy = self.footer:wrapped('It is tried again. :AgentRetry tries now.', 'AgentRemedy')
-    self.footer:set('connection', vim.list_extend(lines, remedy))
-  elseif event.state ~= 'connecting' then
-    self.footer:set('connection', nil)
-  end
-end
-
 --- Keep the footer below the text, and in view where the end is.
 ---@private
 function Transcript:show_footer()
@@ -383,6 +370,7 @@ function Transcript:when_drawn(fn)
 end
 
 require('sanderling.transcript.blocks.command')
+require('sanderling.transcript.blocks.connection')
 require('sanderling.transcript.blocks.turn')
 blocks.register({
   draw = draw,

@@ -27,11 +27,10 @@ from sanderling.acp.ours import OfModels
 from sanderling.config import Layer
 from sanderling.config.layers import Layers
 from sanderling.errors import ErrorKind, ProviderError
-from sanderling.providers.http.way import Asked, response_of
 
 if TYPE_CHECKING:
     from sanderling.acp.connection import Connection
-    from sanderling.providers.http.way import Response
+    from sanderling.providers.http.way import Asked, Response
 
 
 def with_clients_models(layers: Layers, models: OfModels) -> Layers:
@@ -62,7 +61,9 @@ class ClientsKeys:
         self.connection: Connection | None = None
         self._answers: dict[str, _Answer] = {}
 
-    async def ask(self, asked: Asked) -> "Response":
+    async def ask(self, asked: "Asked") -> "Response":
+        from sanderling.providers.http.way import response_of
+
         assert self.connection
         number = uuid4().hex
         answer = self._answers[number] = _Answer()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from anyio import to_thread
 
@@ -16,11 +16,13 @@ from sanderling.acp_agent.terminals import ClientTerminals
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.print_mode.inputs import new_session_id
-from sanderling.providers.http.way import Way
 from sanderling.session.log import SessionInUseError, header_of, log_path, whole_lines
 from sanderling.session.log import opened as opened_log
 from sanderling.session.records import is_session_id
 from sanderling.tools.editor import Editor
+
+if TYPE_CHECKING:
+    from sanderling.providers.http.way import Way
 
 
 class Wanted(NamedTuple):
@@ -76,7 +78,7 @@ async def open_live(
     editor: Editor | None = None,
     terminals: Callable[[Callable[[str, str], None]], ClientTerminals] | None = None,
     *,
-    way: Way | None = None,
+    way: "Way | None" = None,
 ) -> LiveSession:
     """
     Open a session.

@@ -34,7 +34,7 @@ from sanderling.acp.sessions import (
     SessionRequest,
 )
 from sanderling.acp.setup import InitializeResponse
-from sanderling.acp_client.link import Answer, Link, Live
+from sanderling.acp_client.link import Answer, Link, Live, failure
 from sanderling.acp_client.places import Place as GuestPlace
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.connections import ConnectionChanged
@@ -113,7 +113,7 @@ class LastingLink(Link):
                 is_cut = True
                 continue
             except RpcError as error:
-                raise self._failed(error) from error
+                raise failure(self._place.name, error) from error
             was_lost = is_cut and not self._is_continued and answer.stop_reason == "cancelled"
             if was_lost and not self._was_stopped:
                 raise ProviderError("cut", CUT, GO_ON)
@@ -169,7 +169,7 @@ class LastingLink(Link):
     async def _try(self, settled: anyio.Event) -> str:
         """Live while a connection lasts; return in words how it has ended."""
         try:
-            await self._live_through(settled)
+            await super()._live_on(settled)
         except RefusedError as error:
             self._tell("refused", str(error))
             raise

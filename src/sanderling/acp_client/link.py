@@ -41,7 +41,7 @@ from sanderling.acp.updates import IncomingUpdate
 from sanderling.acp.versions import check_agents
 from sanderling.acp.wire_log import VARIABLE, WireLog
 from sanderling.acp_client.arriving import Arriving
-from sanderling.acp_client.options import Options, Wish
+from sanderling.acp_client.options import Options
 from sanderling.acp_client.places import Carrier, Place
 from sanderling.errors import ProviderError, SanderlingError
 
@@ -126,7 +126,7 @@ class Link:
             await self._ended.wait()
             raise ProviderError("cut", self._ending(), AGAIN) from error
         except RpcError as error:
-            raise self._failed(error) from error
+            raise failure(self._place.name, error) from error
         finally:
             await self._updates.all_shown()
         return answer
@@ -153,16 +153,13 @@ class Link:
         if live is None:
             raise ProviderError("cut", self._ending(), AGAIN)
         wish = self.options.wish(live.session_id, name, value)
-        await self._choose(live, wish, value)
-        self._place.options_changed()
-
-    async def _choose(self, live: Live, wish: Wish, value: str) -> None:
         if wish.method == "session/set_mode":
             await live.connection.request(wish.method, wish.params, Empty)
             self.options.take_mode(getattr(wish.params, "mode_id", value))
         else:
             told = await live.connection.request(wish.method, wish.params, SetConfigOptionResponse)
             self.options.take(told.config_options)
+        self._place.options_changed()
 
     def end(self, why: str = "") -> None:
         """End the guest, with all that it has started; `why` is what the turn is told that goes on."""
@@ -201,10 +198,7 @@ class Link:
             self._ended.set()
 
     async def _live_on(self, settled: anyio.Event) -> None:
-        """Live one life after the other: of a process there is one. `settled` is set while it can be asked."""
-        await self._live_through(settled)
-
-    async def _live_through(self, settled: anyio.Event) -> None:
+        """Live the life of one process. `settled` is set while it can be asked."""
         async with self._place.start() as process:
             wire_log = _wire_log()
             connection = Connection(
@@ -268,11 +262,6 @@ class Link:
             )
         return SanderlingError(self._ending())
 
-    def _failed(self, error: RpcError) -> ProviderError:
-        if error.code == AUTH_REQUIRED:
-            return ProviderError("auth", f"{self._place.name} wants you to log in: {error}", AGAIN)
-        return ProviderError("server", f"{self._place.name} could not answer: {error}")
-
     def _ending(self) -> str:
         return self._why or f"{self._place.name} does not run."
 
@@ -301,7 +290,7 @@ class Link:
         except RpcError as error:
             if error.code != AUTH_REQUIRED:
                 raise
-            await self._log_in(live, error)
+            await _log_in(self._place, live, error)
             await self._open_session(live)
         self._place.options_changed()
 
@@ -312,13 +301,6 @@ class Link:
         Raises:
             SanderlingError: it is not.
         """
-
-    async def _log_in(self, live: Live, refusal: RpcError) -> None:
-        method = await self._place.log_in(live.auth_methods)
-        if not method:
-            raise ProviderError("auth", f"{self._place.name} wants you to log in: {refusal}", AGAIN)
-        request = AuthenticateRequest(method_id=method)
-        await live.connection.request("authenticate", request, Empty)
 
     async def _open_session(self, live: Live) -> None:
         """Open the session that it knows, if it can, else a new one."""
@@ -416,3 +398,17 @@ def _wire_log() -> WireLog | None:
 
 def _remedy(problem: SanderlingError) -> str:
     return problem.remedy if isinstance(problem, ProviderError) else ""
+
+
+def failure(name: str, error: RpcError) -> ProviderError:
+    """The guest's refusal, in words about its `name`."""
+    if error.code == AUTH_REQUIRED:
+        return ProviderError("auth", f"{name} wants you to log in: {error}", AGAIN)
+    return ProviderError("server", f"{name} could not answer: {error}")
+
+
+async def _log_in(place: Place, live: Live, refusal: RpcError) -> None:
+    method = await place.log_in(live.auth_methods)
+    if not method:
+        raise failure(place.name, refusal)
+    await live.connection.request("authenticate", AuthenticateRequest(method_id=method), Empty)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Literal
 
-from sanderling.acp_client.calls import Call, Ending, Told
+from sanderling.acp import updates
+from sanderling.acp_client.calls import Call, Ending, Told, text_of
 from sanderling.protocol.events import (
     BlockEnded,
     Event,
@@ -105,10 +106,24 @@ class Telling:
         self._blocks: list[ContentBlock] = []
         self._endings: dict[str, tuple[Call, Ending]] = {}
 
+    async def take(
+        self, told: updates.AgentMessageChunk | updates.AgentThoughtChunk | Told
+    ) -> None:
+        """Show what it says and does."""
+        match told:
+            case updates.AgentMessageChunk():
+                self._say("text", text_of(told.content), told.message_id or "")
+            case updates.AgentThoughtChunk():
+                self._say("thinking", text_of(told.content), told.message_id or "")
+            case _:
+                await self._take_call(told)
+
     # --- words -------------------------------------------------------------------------------------------------------------
 
-    def say(self, kind: Literal["text", "thinking"], text: str, message_id: str = "") -> None:
+    def _say(self, kind: Literal["text", "thinking"], text: str, message_id: str) -> None:
         """Show a piece of its words; another message begins another block."""
+        if not text:
+            return
         is_other = bool(message_id and self._message_id and message_id != self._message_id)
         if self._open != kind or is_other:
             self._end_block()
@@ -154,7 +169,7 @@ class Telling:
             call.take(told)
         return call
 
-    async def take_call(self, told: Told) -> None:
+    async def _take_call(self, told: Told) -> None:
         """Show what the guest says of a call; one of which nothing was known begins with that."""
         call = self.call_of(told)
         if call is None or call.is_ended:

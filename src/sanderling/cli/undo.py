@@ -29,7 +29,7 @@ from sanderling.text import printable, visible
 
 EXIT_LEFT, EXIT_USAGE = 1, 2
 EXIT_STATUS = "The exit status is 0, 1 if something had to be left as it is or could not be done, 2 if the command line or the session is wrong."
-IN_USE = "in Neovim :AgentDiff, :AgentUndo and :AgentRedo do the same; :AgentClose closes it"
+IN_USE = "if it is open in Neovim, review and undo there (:help sanderling-undo), or close it first"
 DID = {
     "undo": "undone",
     "redo": "done again",

@@ -28,7 +28,7 @@ from sanderling.acp.setup import (
     ElicitationCapabilities,
     FileCapabilities,
 )
-from sanderling.acp_client.calls import WRITING, Call, text_of
+from sanderling.acp_client.calls import WRITING, Call
 from sanderling.acp_client.link import Link
 from sanderling.acp_client.places import Carrier
 from sanderling.acp_client.provider import GuestProvider
@@ -74,6 +74,14 @@ log = logging.getLogger(__name__)
 
 class Guest:
     """The guest `declared` in the session of `parts`; it is the `Place` that its link knows."""
+
+    capabilities = ClientCapabilities(
+        fs=FileCapabilities(read_text_file=True, write_text_file=True),
+        terminal=True,
+        session=SESSION_CAPABILITIES,
+        elicitation=ElicitationCapabilities(form=EMPTY, url=EMPTY),
+        meta={"terminal_output": True},  # as Claude's and Codex's adapters know it
+    )
 
     def __init__(self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider) -> None:
         self.parts = parts
@@ -135,16 +143,6 @@ class Guest:
     @property
     def cwd(self) -> str:
         return self.parts.session.project
-
-    @property
-    def capabilities(self) -> ClientCapabilities:
-        return ClientCapabilities(
-            fs=FileCapabilities(read_text_file=True, write_text_file=True),
-            terminal=True,
-            session=SESSION_CAPABILITIES,
-            elicitation=ElicitationCapabilities(form=EMPTY, url=EMPTY),
-            meta={"terminal_output": True},  # as Claude's and Codex's adapters know it
-        )
 
     def start(self) -> AbstractAsyncContextManager[Carrier]:
         return self._start()
@@ -222,26 +220,19 @@ class Guest:
             log.warning("%s: %s", self.name, error)
             self._tell_once(f"{self.name} has sent something malformed, which is passed over.")
             return
-        if not await self._take_saying(told):
-            self._take_state(told)
-
-    async def _take_saying(self, told: updates.SessionUpdate | str) -> bool:
-        """Show what it says and does; outside of a turn nobody has asked it."""
         match told:
-            case updates.AgentMessageChunk(content=content, message_id=message_id):
-                if self.is_in_turn and (text := text_of(content)):
-                    self.telling.say("text", text, message_id or "")
-            case updates.AgentThoughtChunk(content=content, message_id=message_id):
-                if self.is_in_turn and (text := text_of(content)):
-                    self.telling.say("thinking", text, message_id or "")
-            case updates.ToolCall() | updates.ToolCallUpdate():
-                if self.is_in_turn:
-                    await self.telling.take_call(told)
             case updates.UserMessageChunk():
                 pass
+            case (
+                updates.AgentMessageChunk()
+                | updates.AgentThoughtChunk()
+                | updates.ToolCall()
+                | updates.ToolCallUpdate()
+            ):
+                if self.is_in_turn:  # else nobody has asked it
+                    await self.telling.take(told)
             case _:
-                return False
-        return True
+                self._take_state(told)
 
     def _take_state(self, told: updates.SessionUpdate | str) -> None:
         match told:

@@ -70,6 +70,11 @@ class RemoteGuest(Guest):
         self.left_turn = ""
         """The prompt of the turn that went on there when nobody was connected any more."""
         super().__init__(parts, declared, provider)
+        self.capabilities = ClientCapabilities(
+            session=SESSION_CAPABILITIES,
+            elicitation=ElicitationCapabilities(form=EMPTY, url=EMPTY),
+            meta=meta_of(OfClient(resume=True, models=self._lends)),
+        )
 
     def make_link(self) -> LastingLink:
         kept: dict[str, Any] = self.parts.session.state("agent") or {}
@@ -108,14 +113,6 @@ class RemoteGuest(Guest):
         if not self._cwd:
             raise RefusedError(NO_PLACE.format(name=self.name))
         return self._cwd
-
-    @property
-    def capabilities(self) -> ClientCapabilities:
-        return ClientCapabilities(
-            session=SESSION_CAPABILITIES,
-            elicitation=ElicitationCapabilities(form=EMPTY, url=EMPTY),
-            meta=meta_of(OfClient(resume=True, models=self._lends)),
-        )
 
     def start(self) -> AbstractAsyncContextManager[Carrier]:
         return carried(self.address, self.parts.settings)
