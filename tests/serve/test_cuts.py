@@ -76,7 +76,7 @@ class Lasting:
 
 
 async def cut(serve: Any, home: Any, cuts: int, seed: int) -> None:
-    turns = max(2, cuts // 2)
+    turns = 4 * cuts  # how many each turn has is chance
     server = serve("--model", home.script(*replies(turns)))
     print(f"seed {seed}")
     async with CuttingProxy(server.port, random.Random(seed)) as proxy:

@@ -1053,7 +1053,8 @@ def identity_of(path: Path) -> Identity:
     try:
         status, place = path.stat(), ""
     except FileNotFoundError:
-        status, place = path.parent.stat(), str(path)
+        above = next(each for each in path.parents if each.exists())
+        status, place = above.stat(), str(path)
     return Identity(status.st_dev, status.st_ino, place)
 
 
