@@ -8,6 +8,7 @@ import msgspec
 
 from sanderling.acp.content import ContentBlock, ToolContent
 from sanderling.acp.updates import ToolCall, ToolCallFields
+from sanderling.agents import calls as agents
 from sanderling.commands.output import ScreenText, clean
 from sanderling.text import duration
 from sanderling.tools.texts import difference, shown_to_person
@@ -31,6 +32,8 @@ NAMES = {
 """The names of our blocks, by the kind of a tool."""
 WRITING = frozenset(("edit", "delete", "move", "execute", "other"))
 """The kinds of tools after which the project is looked at."""
+OF_FILES = ("read", "edit", "delete")
+"""The kinds of tools whose title is the path of their file."""
 ENDED = ("completed", "failed")
 OUTPUT_KEYS = ("terminal_output", "terminal_output_delta")
 """The keys of `_meta` under which adapters tell what a command of their own has put out, a piece after the other."""
@@ -134,16 +137,23 @@ class Call:
     @property
     def title(self) -> str:
         """The line that says on what it works: the command, the path, else the guest's own words."""
-        command = self.input.get("command")
-        words = " ".join(map(str, command)) if isinstance(command, list) else command  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        if self.kind == "execute" and isinstance(words, str) and words:
-            line = words
-        elif self.kind in ("read", "edit", "delete") and self.path:
+        if self.command:
+            line = self.command
+        elif self.kind in OF_FILES and self.path:
             line = self._shown(self.path)
         else:
             line = self._title.strip().strip("`")
         line = " ".join(clean(line).split())
         return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
+
+    @property
+    def command(self) -> str:
+        """The line for a shell that it would run, as rules and mode judge it; "" if it is about none."""
+        return (
+            agents.command_of(agents.ToolCall(self.kind, self.input))
+            if self.kind == "execute"
+            else ""
+        )
 
     @property
     def path(self) -> str:
@@ -180,12 +190,11 @@ class Call:
         return new
 
     async def preview(self) -> tuple[str, str]:
-        """All that it would change, as a diff, or what it says of itself; and the syntax of that."""
+        """All that it would run or change, or what it says of itself; and the syntax of that."""
+        if self.command:
+            return self.command, "bash"
         if diffs := await self._difference():
             return diffs[1], "diff"
-        command = self.input.get("command")
-        if self.kind == "execute" and isinstance(command, str):
-            return command, "bash"
         if text := self.text:
             return text, ""
         if self.input:
@@ -217,15 +226,21 @@ class Call:
         diffs = self.diffs
         for diff in diffs:
             old, new, path = diff.old_text or "", diff.new_text or "", self._shown(diff.path or "")
-            if len(old) + len(new) > MAX_DIFF_CHARS:
+            if not is_shown(diff):
                 parts.append(f"({path} is too large to be compared)")
                 continue
             change = await difference(old, new)
             added += sum(len(hunk.lines) for hunk in change.hunks)
             removed += sum(hunk.line_count for hunk in change.hunks)
-            head = f"--- {path}\n" if len(diffs) > 1 else ""
+            is_named = len(diffs) == 1 and self.kind in OF_FILES
+            head = "" if is_named else f"--- {path}\n"
             parts.append(head + shown_to_person(change).subject)
         return (f"+{added} −{removed}", "\n".join(parts)) if parts else None
+
+
+def is_shown(diff: ToolContent) -> bool:
+    """Say whether a difference is small enough to be shown."""
+    return len(diff.old_text or "") + len(diff.new_text or "") <= MAX_DIFF_CHARS
 
 
 def text_of(block: ContentBlock) -> str:

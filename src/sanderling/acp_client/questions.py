@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from sanderling.acp.asking import Outcome, PermissionOption, PermissionResponse
-from sanderling.acp_client.calls import Call
-from sanderling.agents.calls import Diff, ToolCall
+from sanderling.acp_client.calls import Call, is_shown
+from sanderling.agents.calls import Diff, ToolCall, cwd_of
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.protocol.guests import AnswerOption
@@ -64,7 +64,8 @@ def _choice(kind: str) -> Literal["once", "always", "deny"]:
 async def question_of(
     call: Call, options: tuple[AnswerOption, ...], question_id: str, agent: str, project: str
 ) -> ApprovalRequested:
-    """The question whether the call may go on, with all of what it would do."""
+    """The question whether the call may go on, with all of what it would do; the agent may tell something else of it meanwhile."""
+    title, path, cwd = call.title, call.path, cwd_of(asked_of(call), project)
     subject, filetype = await call.preview()
     known = {each.choice for each in options}
     choices: list[Literal["once", "session", "always"]] = []
@@ -76,21 +77,23 @@ async def question_of(
     return ApprovalRequested(
         question_id,
         call.name,
-        visible(call.title),
+        visible(title),
         visible(subject),
         visible_prose(" ".join((f"{agent} asks.", said)).strip())[:MAX_REASON_CHARS],
-        project,
+        cwd if filetype == "bash" else project,
         tuple(choices),
         filetype,
-        path=call.path,
+        path=path,
         options=options,
     )
 
 
 def asked_of(call: Call) -> ToolCall:
-    """The call as rules and mode judge it."""
-    diffs = tuple(Diff(each.path or "", each.old_text, each.new_text or "") for each in call.diffs)
-    return ToolCall(call.kind, call.input, diffs, call.paths)
+    """The call as rules and mode judge it; a change that is too large to be shown is only a path."""
+    shown = [each for each in call.diffs if is_shown(each)]
+    diffs = tuple(Diff(each.path or "", each.old_text, each.new_text or "") for each in shown)
+    paths = (*call.paths, *(each.path or "" for each in call.diffs))
+    return ToolCall(call.kind, call.input, diffs, tuple(dict.fromkeys(paths)))
 
 
 def answered(answer: AnswerApproval, options: Sequence[AnswerOption]) -> PermissionResponse:

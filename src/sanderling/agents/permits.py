@@ -92,11 +92,15 @@ class Permits:
         return Verdict("allow", decisions[0].reason)
 
     def allowed(self, call: ToolCall) -> None:
-        """Take note that the agent was told yes: what it then has its client do is not asked about again."""
+        """
+        Take note that the agent was told yes: what it then has its client do is not asked about again.
+
+        That is what was judged and shown: the command of a command, the differences of a change. What else a call says was neither.
+        """
         if call.kind == "execute" and (command := command_of(call)):
             cwd = cwd_of(call, self._workspace.project)
             self._allowed.append(_Allowed(self._conditions, command, cwd))
-        for diff in call.diffs:
+        for diff in call.diffs if call.kind in CHANGES else ():
             self._allowed.append(_Allowed(self._conditions, diff=diff))
 
     def _effects(self, call: ToolCall, *, is_confined: bool) -> list[Effect]:
