@@ -60,6 +60,13 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def write_all(fd: int, data: bytes) -> None:
+    """Write `data`: one call may write a part of it, on a disk that is about to be full, for instance."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
 def stamp_of(path: Path) -> tuple[int, ...] | None:
     """A stamp, another one when the file has changed; () where there is none, None where nothing is known of it."""
     try:

@@ -9,6 +9,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from sanderling.paths import write_all
+
 VARIABLE = "SANDERLING_ACP_LOG"
 
 
@@ -49,9 +51,7 @@ class WireLog:
         if self._descriptor < 0:
             return
         try:
-            rest = memoryview(line)
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+            write_all(self._descriptor, line)
         except OSError as error:  # a full disk: the conversation goes on without its log
             self.close()
             sys.stderr.write(f"sanderling: {self.path} is not written on: {error.strerror}\n")

@@ -10,7 +10,6 @@ it sees that in `is_outdated`, and starts it anew.
 import os
 import shlex
 import shutil
-import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
@@ -23,21 +22,18 @@ from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.home import HomeWatch, problem_of_link
 from sanderling.commands.output import ScreenText, follow
 from sanderling.errors import ConfigError, SandboxError, SanderlingError
-from sanderling.mcp.log import ServerLog
+from sanderling.mcp.log import ServerLog, ending
 from sanderling.paths import is_in_any, is_within, real_path
 from sanderling.providers.redaction import is_secret
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.ground import Serving
+from sanderling.sandbox.ground import Serving, end_server
 from sanderling.sandbox.policy import Grant
-from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 from sanderling.sandbox.sandbox import alone
-from sanderling.text import signal_name
 
 PLACE = "_agent_"
 """Begins the name of an agent's place in the sandbox: no tool server's has such a beginning (`mcp/names.py`)."""
 PATIENCE_S = 1.0  # with one that is to end
-KILL_S = 2.0
 LOOK_S = 5.0
 
 NOT_CONFINED = "{title} runs outside of the sandbox, with all of your rights: its entry says `sandbox = false`."
@@ -132,33 +128,12 @@ class AgentProcess:
 
     async def end(self) -> None:
         """End it: it sees the end of its input, then a signal, then all that it has started is killed."""
-        try:
-            if self._process.stdin:
-                self._process.stdin.close()
-            for number in (None, signal.SIGTERM):
-                if number:
-                    self._process.send_signal(number)
-                with anyio.move_on_after(PATIENCE_S), suppress(SandboxError):
-                    await self._process.wait()
-                    return
-            self._process.kill()
-            with anyio.move_on_after(KILL_S), suppress(SandboxError):
-                await self._process.wait()
-        finally:
-            self._process.close()
+        await end_server(self._process, PATIENCE_S)
 
     def _ending(self, status: int) -> str:
         if self.is_outdated:
             return "what it may do was changed"
-        words = self.log.last_line_about("Error")
-        hint = f": {words}" if words else ""
-        if status < 0:
-            return f"it was ended by {signal_name(-status)}{hint}"
-        if status == 0:
-            return "it ended"
-        if status in (EXIT_NOT_FOUND, EXIT_NOT_EXECUTABLE) and self.is_confined:
-            hint += " (what its program needs outside of the project and the system must be in its `paths`)"
-        return f"it ended with exit status {status}{hint}"
+        return ending(status, self.log.last_line_about("Error"), is_confined=self.is_confined)
 
 
 @asynccontextmanager

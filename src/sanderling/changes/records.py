@@ -18,8 +18,7 @@ import msgspec
 
 from sanderling.changes.alone import Alone
 from sanderling.changes.states import ABSENT, FileChange, State
-from sanderling.changes.store import write_all
-from sanderling.paths import open_plain
+from sanderling.paths import open_plain, write_all
 
 VERSION = 1
 NAME = "journal.jsonl"

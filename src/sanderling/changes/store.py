@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sanderling.changes.alone import Alone
+from sanderling.paths import write_all
 
 HEADER = struct.Struct(">32sII")
 DIGEST_BYTES = 32
@@ -199,10 +200,3 @@ def _drop(packs: list[tuple[Path, int]], limit: int) -> None:
         with suppress(OSError):
             pack.unlink()
         total -= size
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write `data`: one call may write a part of it, on a disk that is about to be full, for instance."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]

@@ -3,10 +3,25 @@
 from collections.abc import Iterable
 
 from sanderling.commands.output import Ends
-from sanderling.text import visible_prose
+from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+from sanderling.text import signal_name, visible_prose
 
 MAX_LAST_CHARS = 200
 MIN_SECRET_CHARS = 8  # what is shorter may be a part of any word
+
+
+def ending(status: int, last_words: str = "", *, is_confined: bool = True) -> str:
+    """The end of a server in words, with the last that it said."""
+    hint = f": {last_words}" if last_words else ""
+    if status < 0:
+        return f"it was ended by {signal_name(-status)}{hint}"
+    if status == 0:
+        return "it ended"
+    if status in (EXIT_NOT_FOUND, EXIT_NOT_EXECUTABLE) and is_confined:
+        hint += (
+            " (what its program needs outside of the project and the system must be in its `paths`)"
+        )
+    return f"it ended with exit status {status}{hint}"
 
 
 class ServerLog:

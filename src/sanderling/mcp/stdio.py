@@ -6,7 +6,6 @@ before the SDK gets it: what is no message goes to the log, what nobody asked fo
 little of our time, or none any more.
 """
 
-import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,12 +18,10 @@ from anyio.streams.memory import MemoryObjectSendStream
 from sanderling.commands.output import ScreenText, follow
 from sanderling.errors import SandboxError
 from sanderling.json_lines import Lines, LineTooLongError
-from sanderling.mcp.log import ServerLog
+from sanderling.mcp.log import ServerLog, ending
 from sanderling.mcp.messages import MAX_MESSAGE_BYTES, MAX_UNASKED_BYTES, envelope_of, message_of
 from sanderling.mcp.problems import ServerError
-from sanderling.sandbox.ground import Serving
-from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
-from sanderling.text import signal_name
+from sanderling.sandbox.ground import Serving, end_server
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -82,7 +79,7 @@ async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["Transp
         for stream in (to_session, from_server, to_server, from_session):
             stream.close()
         with anyio.CancelScope(shield=True):
-            await _end(process)
+            await end_server(process, PATIENCE_S)
 
 
 async def _log(process: Serving, log: ServerLog) -> None:
@@ -116,39 +113,11 @@ async def _raise_ended(process: Serving, log: ServerLog, otherwise: str) -> NoRe
     why = otherwise
     with anyio.move_on_after(STATUS_S):
         try:
-            why = _ending(await process.wait(), log)
+            status = await process.wait()
+            why = ending(status, log.last_line() if status > 0 else "")
         except SandboxError as error:
             why = str(error).rstrip(".")
     raise ServerError(why)
-
-
-def _ending(status: int, log: ServerLog) -> str:
-    if status < 0:
-        return f"it was ended by {signal_name(-status)}"
-    if status == 0:
-        return "it ended"
-    words = log.last_line()
-    hint = f": {words}" if words else ""
-    if status in (EXIT_NOT_FOUND, EXIT_NOT_EXECUTABLE):
-        hint += (
-            " (what its program needs outside of the project and the system must be in its `paths`)"
-        )
-    return f"it ended with exit status {status}{hint}"
-
-
-async def _end(process: Serving) -> None:
-    """End the server as the protocol says: it sees the end of its input, then a signal, then it is killed."""
-    try:
-        if process.stdin:
-            process.stdin.close()
-        for number in (None, signal.SIGTERM):
-            if number:
-                process.send_signal(number)
-            with anyio.move_on_after(PATIENCE_S), suppress(SandboxError):
-                await process.wait()
-                return
-    finally:
-        process.close()
 
 
 class _Reader:

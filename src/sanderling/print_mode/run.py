@@ -30,7 +30,13 @@ from sanderling.print_mode.inputs import (
     with_flags,
 )
 from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
-from sanderling.print_mode.streams import InputError, Stdout, open_missing_streams, say
+from sanderling.print_mode.streams import (
+    InputError,
+    Stdout,
+    open_missing_streams,
+    say,
+    stopping_signals,
+)
 from sanderling.protocol.actions import SetModel, SubmitPrompt
 from sanderling.protocol.events import Event
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
@@ -58,7 +64,7 @@ def print_answer(arguments: argparse.Namespace) -> int:
 
 async def _answer(arguments: argparse.Namespace) -> int:
     use(UNKEPT if arguments.no_session else SHELL)
-    with ExitStack() as stack, anyio.open_signal_receiver(*_stopping()) as signals:
+    with ExitStack() as stack, anyio.open_signal_receiver(*stopping_signals()) as signals:
         try:
             run = _Run(arguments, stack)
             await run.open()
@@ -87,12 +93,6 @@ def _what_the_system_refuses(error: BaseException) -> str:
 
 def _is_with(error: BaseException, number: int) -> bool:
     return isinstance(error, OSError) and error.errno == number
-
-
-def _stopping() -> list[signal.Signals]:
-    """The signals that stop the turn; under `nohup` the end of the terminal is none."""
-    is_tied = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if is_tied else [])]
 
 
 class _Run:

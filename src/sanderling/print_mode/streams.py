@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import stat
 import sys
 from contextlib import suppress
@@ -28,6 +29,12 @@ def open_missing_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the first number that is free
+
+
+def stopping_signals() -> list[signal.Signals]:
+    """The signals that stop a program; under `nohup` the end of the terminal is none."""
+    is_tied = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if is_tied else [])]
 
 
 def read_stdin(*, is_extra: bool) -> str:

@@ -5,16 +5,22 @@ Who stands on it asks for what it needs and never which ground it is. What is th
 """
 
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import NamedTuple, Protocol
 
+import anyio
+
+from sanderling.errors import SandboxError
 from sanderling.paths import real_path
 from sanderling.protocol.modes import NetworkMode, SandboxLevel
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import PipeReader, PipeWriter
+
+KILL_S = 2.0  # for what was killed to be gone
 
 
 class Disk(Protocol):
@@ -88,6 +94,24 @@ class Serving(Running, Protocol):
     def stdin(self) -> PipeWriter | None: ...
     @property
     def stderr(self) -> PipeReader | None: ...
+
+
+async def end_server(server: Serving, patience_s: float) -> None:
+    """End a server: it sees the end of its input, then a signal, then all that it has started is killed."""
+    try:
+        if server.stdin:
+            server.stdin.close()
+        for number in (None, signal.SIGTERM):
+            if number:
+                server.send_signal(number)
+            with anyio.move_on_after(patience_s), suppress(SandboxError):
+                await server.wait()
+                return
+        server.kill()
+        with anyio.move_on_after(KILL_S), suppress(SandboxError):
+            await server.wait()
+    finally:
+        server.close()
 
 
 class Facts(NamedTuple):

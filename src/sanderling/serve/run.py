@@ -16,7 +16,7 @@ from sanderling.acp_agent.run import collect_later, own_layers_with
 from sanderling.config import make_private
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.print_mode.inputs import state_dir
-from sanderling.print_mode.streams import open_missing_streams, say
+from sanderling.print_mode.streams import open_missing_streams, say, stopping_signals
 from sanderling.protocol.remedies import CLIENT, use
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.serve.house import House
@@ -89,7 +89,7 @@ def serve(argv: list[str]) -> int:
 
 async def _serve(model: str, place: Place, door: Door) -> int:
     use(CLIENT)
-    with listening(place) as socket, anyio.open_signal_receiver(*_stopping()) as signals:
+    with listening(place) as socket, anyio.open_signal_receiver(*stopping_signals()) as signals:
         async with anyio.create_task_group() as tasks:
             house = House(lambda: own_layers_with(model), tasks)
             server = await open_server(house, door, socket)
@@ -106,12 +106,6 @@ async def _serve(model: str, place: Place, door: Door) -> int:
             _remove(place)
             tasks.cancel_scope.cancel()
     return 0
-
-
-def _stopping() -> list[signal.Signals]:
-    """The signals that end the server; under `nohup` the end of the terminal is none."""
-    is_tied = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if is_tied else [])]
 
 
 async def _leave_at_signal(signals: AsyncIterator[signal.Signals]) -> None:

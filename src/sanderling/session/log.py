@@ -23,7 +23,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from sanderling.errors import SessionError
-from sanderling.paths import open_plain
+from sanderling.paths import open_plain, write_all
 from sanderling.protocol.messages import ContentBlock, ToolResult, ToolUse
 from sanderling.session.codec import Codec
 from sanderling.session.records import (
@@ -222,7 +222,7 @@ class Log:
         codec = Codec() if is_cut else self._codec
         try:
             for chunk in self._known_lines(codec) if is_cut else _chunks(fd):
-                _write_all(new, chunk)
+                write_all(new, chunk)
             if self.path.exists() and not os.path.samestat(os.fstat(fd), self.path.stat()):
                 os.close(self._open(0))  # fails if another process has opened what stands there
                 self.path.replace(self.path.with_suffix(".replaced"))
@@ -375,11 +375,6 @@ def _chunks(fd: int) -> Iterator[bytes]:
     while chunk := os.pread(fd, CHUNK_BYTES, offset):
         yield chunk
         offset += len(chunk)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
 
 
 def _lock(fd: int, wait_s: float) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from sanderling.paths import write_all
 from sanderling.sandbox.inside.reading import OPENED, Stamp, require_file, stamp_of, take
 from sanderling.sandbox.kernel.syscalls import number, syscall
 
@@ -243,7 +244,7 @@ def _put(descriptor: int, data: bytes) -> None:
         with _where_supported():  # else a full disk is noticed before anything is lost
             os.posix_fallocate(descriptor, 0, len(data))
     os.lseek(descriptor, 0, os.SEEK_SET)
-    _write_all(descriptor, data)
+    write_all(descriptor, data)
     os.ftruncate(descriptor, len(data))
     os.fsync(descriptor)
 
@@ -262,7 +263,7 @@ def _temporary(directory: int, data: bytes, mode: int) -> Generator[tuple[int, s
     """A new file that holds `data`, to be renamed; what is still there in the end is removed."""
     descriptor, name = _open_temporary(directory, mode)
     try:
-        _write_all(descriptor, data)
+        write_all(descriptor, data)
         yield descriptor, name
     finally:
         os.close(descriptor)
@@ -274,12 +275,6 @@ def _open_temporary(directory: int, mode: int) -> tuple[int, str]:
     name = TEMPORARY + os.urandom(8).hex()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     return os.open(name, flags, mode, dir_fd=directory), name
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _make_alike(new: int, old: int) -> bool:
