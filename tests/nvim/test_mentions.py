@@ -104,6 +104,42 @@ def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, e
     assert told[-1] == prompt
 
 
+def test_nothing_runs_that_the_repository_names(start_claude, server, project, tmp_path):
+    child = start_claude()
+    run, ran = tmp_path / "run", tmp_path / "ran"
+    run.write_text(f"#!/bin/sh\necho $0 $@ >> {ran}\ncat\n")
+    run.chmod(0o755)
+
+    def git(*arguments):
+        subprocess.run([*GIT, *arguments], cwd=project, check=True)
+
+    git("init", "-q")
+    (project / "a.txt").write_text("old\n")
+    git("add", ".")
+    git("commit", "-qm", "x")
+    hook = project / ".git/hooks/post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.symlink_to(run)
+    (project / ".gitattributes").write_text("*.txt filter=a=b diff=d\n*.py filter=p\n")
+    git("config", "core.fsmonitor", str(run))
+    git("config", "filter.a=b.clean", str(run))
+    git("config", "filter.a=b.required", "true")
+    git("config", "filter.p.process", str(run))
+    git("config", "filter.p.required", "true")
+    for key in ("diff.external", "diff.d.command", "diff.d.textconv", "core.pager"):
+        git("config", key, str(run))
+    ran.unlink(missing_ok=True)
+    (project / "a.txt").write_text("new\n")
+    (project / "src" / "slow.py").touch()
+    child.open_chat()
+    child.feed("ilook at ")
+    wait_until(lambda: child.lua(COUNT) > 0)
+    child.feed("<C-u><Esc>")
+    told = ask(child, server, "@diff @staged")
+    assert not ran.exists()
+    assert "+new" in told[0]
+
+
 @pytest.mark.parametrize(
     "prompt",
     prove_rest(

@@ -3,10 +3,10 @@ local M = {}
 
 local api = vim.api
 local files = require('sanderling.ui.files')
+local git = require('sanderling.ui.git')
 local words = require('sanderling.ui.words')
 
 local MAX_LISTED = 300 -- places of a list
-local GIT_MS = 3000
 local SYMBOL_MS = 1000 -- for each server
 local SYMBOL_LINES = 30 -- where a server does not say how far it goes
 
@@ -146,25 +146,20 @@ local function of_quickfix(project)
   return of_places('@quickfix', 'the quickfix list of the editor', items)
 end
 
---- Run git so that nothing of the project's runs with it.
+--- The differences that git knows.
 ---@param name string
 ---@param project string
 ---@param arguments string[]
 ---@return sanderling.prompt.sources.Found?
 ---@return string? problem
 local function of_git(name, project, arguments)
-  local argv = { 'git', '-c', 'core.fsmonitor=false', '-c', 'core.quotepath=off', 'diff' }
-  vim.list_extend(argv, { '--no-ext-diff', '--no-textconv', '--no-color' })
-  vim.list_extend(argv, { '--src-prefix=a/', '--dst-prefix=b/' })
-  vim.list_extend(argv, arguments)
-  local ok, process = pcall(vim.system, argv, { cwd = project })
-  local result = ok and process:wait(GIT_MS) or { code = -1 }
-  if result.code ~= 0 then
+  local difference = git.diff(project, arguments)
+  if not difference then
     return nil, 'git does not say'
-  elseif result.stdout == '' then
+  elseif difference == '' then
     return nil, 'nothing has changed'
   end
-  local lines = words.lines_of(result.stdout)
+  local lines = words.lines_of(difference)
   return { path = name, lines = lines, first = 1, origin = 'as git tells it', filetype = 'diff' }
 end
 

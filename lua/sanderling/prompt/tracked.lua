@@ -5,16 +5,15 @@
 local M = {}
 
 local bit = require('bit')
+local git = require('sanderling.ui.git')
 
 local SLICE_MS, PAUSE_MS = 3, 1 -- of taking files in
 local BUDGET_MS = 4 -- of a search
 local FRESH_MS = 2000 -- for which a list is not made again
 local MAX_RANKED = 200 -- files of one rank that are put in order
 local MAX_FILES = 500000
-local LIST = {
-  { 'git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate' },
-  { 'rg', '--files', '--null' },
-}
+local LIST = { 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate' }
+local FIND = { 'rg', '--files', '--null' }
 
 ---@class (exact) sanderling.prompt.tracked.Index
 ---@field paths string[] directories end in a slash
@@ -103,27 +102,29 @@ local function take_in(project, source)
   slice()
 end
 
---- List the files with the first program that can.
+--- List the files: those that git knows, or where it does not say, those that ripgrep finds.
 ---@param project string
 ---@param on_list fun(source?: string)
----@param from? integer
-local function list(project, on_list, from)
-  from = from or 1
-  local argv = LIST[from]
-  if not argv then
-    return on_list()
-  end
-  local ok = pcall(vim.system, argv, { cwd = project }, function(result)
+local function list(project, on_list)
+  local function hand_on(result)
     vim.schedule(function()
-      if result.code == 0 then
-        on_list(result.stdout)
-      else
-        list(project, on_list, from + 1)
-      end
+      on_list(result.code == 0 and result.stdout or nil)
     end)
+  end
+  local function find()
+    if not pcall(vim.system, FIND, { cwd = project }, hand_on) then
+      on_list()
+    end
+  end
+  local process = git.start(project, LIST, function(result)
+    if result.code == 0 then
+      hand_on(result)
+    else
+      vim.schedule(find)
+    end
   end)
-  if not ok then
-    list(project, on_list, from + 1)
+  if not process then
+    find()
   end
 end
 

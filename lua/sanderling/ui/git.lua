@@ -1,0 +1,77 @@
+--- git, as we ask it about a project: outside of the sandbox, so nothing that its repository's configuration names may run.
+local M = {}
+
+local WAIT_MS = 3000
+local FILTERS = [[^filter\..*\.(clean|smudge|process|required)$]]
+local ENVIRONMENT = { GIT_OPTIONAL_LOCKS = '0', GIT_NO_LAZY_FETCH = '1', GIT_ALLOW_PROTOCOL = '' }
+
+local SETTINGS = {
+  { 'core.fsmonitor', 'false' },
+  { 'core.hooksPath', '/dev/null' },
+  { 'safe.bareRepository', 'explicit' }, -- else one among the files of a clone has a configuration, too
+}
+
+--- The environment in which git has these settings, too. What names a program can hold a `=`, so `-c` would not do.
+---@param settings [string, string][]
+---@return table<string, string>
+local function with(settings)
+  local env = vim.deepcopy(ENVIRONMENT)
+  local count = tonumber(vim.env.GIT_CONFIG_COUNT) or 0
+  for _, setting in ipairs(settings) do
+    env['GIT_CONFIG_KEY_' .. count], env['GIT_CONFIG_VALUE_' .. count] = unpack(setting)
+    count = count + 1
+  end
+  env.GIT_CONFIG_COUNT = tostring(count)
+  return env
+end
+
+--- Start git where it neither reads what is in files nor shows it: then no filter of the repository runs.
+---@param cwd string
+---@param arguments string[]
+---@param on_exit? fun(result: vim.SystemCompleted)
+---@param more? [string, string][] settings
+---@return vim.SystemObj? process nil: there is no git
+function M.start(cwd, arguments, on_exit, more)
+  local argv = vim.list_extend({ 'git' }, arguments)
+  local env = with(vim.list_extend(vim.list_slice(SETTINGS), more or {}))
+  local ok, process = pcall(vim.system, argv, { cwd = cwd, env = env }, on_exit)
+  return ok and process or nil
+end
+
+--- The filters of the repository, each switched off; those of the person's own configuration run.
+---@param cwd string
+---@return [string, string][]?
+local function filters_off(cwd)
+  local arguments = { 'config', '-z', '--show-scope', '--name-only', '--get-regexp', FILTERS }
+  local process = M.start(cwd, arguments)
+  local result = process and process:wait(WAIT_MS)
+  if not result or result.code > 1 then -- 1: there are none
+    return nil
+  end
+  local off, words = {}, vim.split(result.stdout, '\0', { plain = true })
+  for i = 1, #words - 1, 2 do
+    if words[i] ~= 'global' and words[i] ~= 'system' then
+      off[#off + 1] = { words[i + 1], vim.endswith(words[i + 1], '.required') and 'false' or '' }
+    end
+  end
+  return off
+end
+
+--- Run `git diff`.
+---@param cwd string
+---@param arguments string[]
+---@return string? difference nil: git does not say
+function M.diff(cwd, arguments)
+  local off = filters_off(cwd)
+  local options = { 'diff', '--no-ext-diff', '--no-textconv', '--no-color' }
+  -- Of a submodule, another git would look for what is dirty, by its configuration.
+  vim.list_extend(options, { '--ignore-submodules=dirty', '--submodule=short' })
+  vim.list_extend(options, { '--src-prefix=a/', '--dst-prefix=b/' })
+  vim.list_extend(options, arguments)
+  local more = vim.list_extend({ { 'core.quotepath', 'off' } }, off or {})
+  local process = off and M.start(cwd, options, nil, more)
+  local result = process and process:wait(WAIT_MS)
+  return result and result.code == 0 and result.stdout or nil
+end
+
+return M
