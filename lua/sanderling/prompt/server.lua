@@ -7,7 +7,7 @@ local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 
 local NAME = 'sanderling'
-local KINDS = { file = 17, folder = 19, keyword = 14, ['function'] = 3 } -- of the protocol's completion items
+local KINDS = { file = 17, folder = 19, keyword = 14 } -- of the protocol's completion items
 local METHOD_NOT_FOUND = -32601
 
 ---@type table
@@ -23,10 +23,8 @@ local candidates
 ---@param word string
 ---@return integer
 local function kind_of(word)
-  if vim.startswith(word, '/') then
-    return KINDS['function']
-  elseif word:find('^@%l+$') then
-    return KINDS.keyword
+  if vim.startswith(word, '/') or word:find('^@%l+$') then
+    return KINDS.keyword -- behind what is a function, plugins write parentheses
   end
   return word:sub(-1) == '/' and KINDS.folder or KINDS.file
 end
@@ -106,13 +104,18 @@ local function serve(dispatchers)
   return server
 end
 
+--- Tell nvim-cmp that there is a server: it looks for new ones only when insert mode begins, and by then there was none.
+local function tell_cmp()
+  pcall(api.nvim_exec_autocmds, 'InsertEnter', { group = 'cmp_nvim_lsp', modeline = false })
+end
+
 --- Have the server complete in `buf`; one serves all prompts.
 ---@param buf integer
 ---@param find fun(line: string, is_first: boolean, session_id: string): integer, sanderling.prompt.completion.Item[]
 function M.attach(buf, find)
   candidates = find
   if api.nvim_buf_is_loaded(buf) and #vim.lsp.get_clients({ bufnr = buf, name = NAME }) == 0 then
-    local ok, err = pcall(vim.lsp.start, { name = NAME, cmd = serve }, {
+    local ok, err = pcall(vim.lsp.start, { name = NAME, cmd = serve, on_attach = tell_cmp }, {
       bufnr = buf,
       silent = true,
       reuse_client = function(client)

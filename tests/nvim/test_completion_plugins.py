@@ -1,0 +1,71 @@
+"""
+Completion in the prompt by plugins that complete by language servers.
+
+They are in no package registry: `COMPLETION_PLUGINS` names a directory with checkouts of `nvim-cmp`, `cmp-nvim-lsp`, `blink.cmp` (its
+version 1, which runs on Neovim 0.11) and `mini.nvim`.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.conftest import wait_until
+from tests.nvim.test_mentions import COUNT
+
+PLUGINS = os.environ.get("COMPLETION_PLUGINS", "")
+
+SETUPS = {
+    "nvim-cmp": (
+        ("nvim-cmp", "cmp-nvim-lsp"),
+        """
+        vim.cmd('runtime! plugin/cmp.lua after/plugin/cmp_nvim_lsp.lua')
+        local cmp = require('cmp')
+        cmp.setup({
+          sources = { { name = 'nvim_lsp' } },
+          mapping = cmp.mapping.preset.insert({ ['<CR>'] = cmp.mapping.confirm({ select = true }) }),
+        })
+        """,
+    ),
+    "blink.cmp": (
+        ("blink.cmp",),
+        """
+        require('blink.cmp').setup({ fuzzy = { implementation = 'lua' }, keymap = { preset = 'enter' },
+          sources = { default = { 'lsp' } } })
+        """,
+    ),
+    "mini.completion": (("mini.nvim",), "require('mini.completion').setup()"),
+}
+ACCEPT = {"nvim-cmp": "<CR>", "blink.cmp": "<CR>", "mini.completion": "<C-n><C-y>"}
+
+
+@pytest.mark.skipif(not PLUGINS, reason="COMPLETION_PLUGINS does not say where they are")
+@pytest.mark.parametrize(
+    "keys, shown, expected",
+    [
+        ("@slo", "src/slow.py", "look at @src/slow.py"),
+        ("<C-u>/us", "/usage", "/usage"),
+        ("@diag", "@diagnostics", "look at @diagnostics"),
+    ],
+)
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_plugin_completes_in_the_prompt(start_nvim, project, name, keys, shown, expected):  # noqa: PLR0917 - pytest gives them by name
+    (project / "src").mkdir()
+    (project / "src" / "slow.py").write_text("one\n")
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    child = start_nvim()
+    directories, setup = SETUPS[name]
+    for directory in directories:
+        child.command(f"set runtimepath+={Path(PLUGINS, directory)}")
+    child.lua(setup)
+    child.setup()
+    child.open_chat()
+    child.feed("ilook at ")
+    wait_until(lambda: child.lua("return #vim.lsp.get_clients({ name = 'sanderling' })") == 1)
+    wait_until(lambda: child.lua(COUNT) > 0)
+    child.feed(keys[:-1])
+    wait_until(lambda: shown in child.screen_text())
+    child.feed(keys[-1])
+    wait_until(lambda: child.screen_text().count(shown) == 1)
+    child.feed(ACCEPT[name])
+    wait_until(lambda: child.prompt_lines() == [expected])
