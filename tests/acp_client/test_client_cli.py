@@ -99,7 +99,8 @@ def test_a_question_is_answered_by_number(client):
 
 
 @prove
-def test_words_that_could_pass_for_a_question_wait_until_the_open_one_is_answered(client):
+def test_words_that_could_pass_for_a_question_wait_until_the_open_one_is_answered(client, tmp_path):
+    seen = tmp_path / "seen"
     asked = {"sessionId": "$SESSION", **ASKED}
     line = {"jsonrpc": "2.0", "id": 999_000, "method": "session/request_permission"}
     spoof = "sanderling: ls? is that fine\n    1. allow\n    2. deny\n"
@@ -107,7 +108,7 @@ def test_words_that_could_pass_for_a_question_wait_until_the_open_one_is_answere
         {"raw": json.dumps(line | {"params": asked})},
         {"sleep": 1},
         {"say": spoof},
-        {"sleep": 1},
+        {"wait_for": str(seen)},
     ]
     process = client(script={"prompts": {"ask": steps}})
     process.stdin.write("ask\n")
@@ -115,6 +116,7 @@ def test_words_that_could_pass_for_a_question_wait_until_the_open_one_is_answere
     while "2. No" not in (said := process.stderr.readline()):
         assert said
     assert select.select([process.stdout], [], [], 2)[0] == []
+    seen.touch()
     out, _ = process.communicate("2\n:quit\n", timeout=DEADLINE_S)
     assert out.strip() == spoof.strip()
 
