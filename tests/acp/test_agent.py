@@ -514,6 +514,7 @@ def test_a_session_is_listed_loaded_resumed_closed_and_deleted(start, home):
     assert agent.prompt(session, "ping") == "end_turn"
     assert agent.request("session/delete", sessionId=session) == {}
     assert agent.request("session/list")["sessions"] == []
+    assert agent.request("session/delete", sessionId=session) == {}
     for method in ("session/load", "session/resume"):
         with pytest.raises(AgentError) as refused:
             agent.request(method, **old)
@@ -609,9 +610,6 @@ def test_garbage_is_answered_and_survived(start):
 HOSTILE = [
     ("session/load", {"sessionId": "../../etc/passwd"}, -32002),
     ("session/resume", {"sessionId": "a/b"}, -32002),
-    ("session/delete", {"sessionId": "../sessions/20261123-120000-aa"}, -32002),
-    ("session/delete", {"sessionId": "."}, -32002),
-    ("session/delete", {"sessionId": "a\0b"}, -32002),
     ("session/close", {"sessionId": "\u001b[2J"}, -32002),
     ("session/list", {"cursor": "9" * 5000}, -32602),
     ("session/list", {"cursor": "-1"}, -32602),
@@ -643,6 +641,18 @@ def test_what_no_editor_asks_for_is_refused(start, home, method, params, code):
     assert refused.value.code == code, refused.value
     assert [each["sessionId"] for each in agent.request("session/list")["sessions"]] == [session.id]
     agent.messages = []
+
+
+@prove
+def test_a_session_that_never_was_is_deleted_already_and_no_other_with_it(start, home):
+    session = Session.open(home.state / "sessions", "20261123-120000-aa", str(home.project))
+    session.keep_state("title", "ours")
+    session.close()
+    agent = start("--model", "demo")
+    agent.initialize()
+    for name in (f"../sessions/{session.id}", ".", "", "a\0b", "20261123-120000-ab"):
+        assert agent.request("session/delete", sessionId=name) == {}
+    assert [each["sessionId"] for each in agent.request("session/list")["sessions"]] == [session.id]
 
 
 @prove

@@ -12,7 +12,7 @@ import sanderling
 from sanderling.acp.base import EMPTY, Implementation, Wire
 from sanderling.acp.connection import Connection, Method
 from sanderling.acp.envelope import decoded
-from sanderling.acp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid, not_found
+from sanderling.acp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid
 from sanderling.acp.ours import OfPrompt, meta_of, ours_in
 from sanderling.acp.sessions import (
     ListSessionsRequest,
@@ -190,9 +190,8 @@ class AgentFace:
         session_id = decoded(params, SessionRequest).session_id
         await self._sessions.close(session_id, is_for_all=True)
         directory = self._layers().settings().session_dir
-        if not is_session_id(session_id) or not (directory / f"{session_id}.jsonl").is_file():
-            raise not_found(f"there is no session {session_id!r}")
-        await to_thread.run_sync(delete, directory, session_id)
+        if is_session_id(session_id) and (directory / f"{session_id}.jsonl").is_file():
+            await to_thread.run_sync(delete, directory, session_id)
         return EMPTY
 
     def _live(self, session_id: str) -> LiveSession:
