@@ -38,6 +38,11 @@ def _kinds() -> dict[tuple[str, str], str]:
     return kinds
 
 
+def definition(kind: str) -> dict[str, Any]:
+    """A definition of the schema's."""
+    return _schema()["$defs"][kind]
+
+
 def check(kind: str, value: Any) -> None:
     """Fail if `value` is no `kind` of the schema's."""
     errors = [f"{'/'.join(map(str, each.path))}: {each.message}" for each in _errors(kind, value)]

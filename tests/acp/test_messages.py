@@ -15,15 +15,17 @@ from sanderling.acp.content import (
     ContentBlock,
     Location,
     Resource,
+    ToolContent,
     shown_diff,
     shown_terminal,
     shown_text,
     text_block,
 )
+from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import RpcError
 from sanderling.acp.updates import IncomingUpdate, SessionNotification, update_of
 from sanderling.acp.versions import check_agents, offered_by_agent
-from tests.acp.schema import check
+from tests.acp.schema import check, definition
 from tests.conftest import examples
 
 BLOCKS = [
@@ -239,6 +241,68 @@ MESSAGES: list[tuple[str, Wire]] = [
     ),
 ]
 
+ALONE = [
+    (setup.InitializeRequest, "InitializeRequest"),
+    (setup.InitializeResponse, "InitializeResponse"),
+    (setup.ClientCapabilities, "ClientCapabilities"),
+    (setup.FileCapabilities, "FileSystemCapabilities"),
+    (setup.ClientSessionCapabilities, "ClientSessionCapabilities"),
+    (setup.ElicitationCapabilities, "ElicitationCapabilities"),
+    (setup.AgentCapabilities, "AgentCapabilities"),
+    (setup.PromptCapabilities, "PromptCapabilities"),
+    (setup.SessionCapabilities, "SessionCapabilities"),
+    (setup.AuthMethod, "AuthMethodTerminal"),
+    (sessions.NewSessionRequest, "NewSessionRequest"),
+    (sessions.NewSessionResponse, "NewSessionResponse"),
+    (sessions.OldSessionRequest, "LoadSessionRequest"),
+    (sessions.OldSessionResponse, "LoadSessionResponse"),
+    (sessions.ListSessionsRequest, "ListSessionsRequest"),
+    (sessions.ListSessionsResponse, "ListSessionsResponse"),
+    (sessions.SessionInfo, "SessionInfo"),
+    (sessions.PromptRequest, "PromptRequest"),
+    (sessions.McpServer, "McpServerStdio"),
+    (sessions.McpServer, "McpServerHttp"),
+    (sessions.SetConfigOptionResponse, "SetSessionConfigOptionResponse"),
+    (ConfigOption, "SessionConfigOption"),
+    (ConfigOption, "SessionConfigSelect"),
+    (ConfigChoice, "SessionConfigSelectOption"),
+    (ConfigChoice, "SessionConfigSelectGroup"),
+    (SessionMode, "SessionMode"),
+    (SessionModes, "SessionModeState"),
+    (ContentBlock, "TextContent"),
+    (ContentBlock, "ResourceLink"),
+    (ContentBlock, "EmbeddedResource"),
+    (Annotations, "Annotations"),
+    (Resource, "TextResourceContents"),
+    (Resource, "BlobResourceContents"),
+    (ToolContent, "Content"),
+    (ToolContent, "Diff"),
+    (ToolContent, "Terminal"),
+    (Location, "ToolCallLocation"),
+    (asking.PermissionRequest, "RequestPermissionRequest"),
+    (asking.Outcome, "SelectedPermissionOutcome"),
+    (asking.ReadTextFileRequest, "ReadTextFileRequest"),
+    (asking.CreateTerminalRequest, "CreateTerminalRequest"),
+    (asking.TerminalOutputResponse, "TerminalOutputResponse"),
+    (asking.ExitStatus, "TerminalExitStatus"),
+    (asking.ElicitationRequest, "ElicitationFormMode"),
+    (asking.ElicitationRequest, "ElicitationUrlMode"),
+    (asking.ElicitationRequest, "ElicitationSessionScope"),
+    (asking.ElicitationRequest, "ElicitationRequestScope"),
+    (asking.ElicitationResponse, "ElicitationAcceptAction"),
+    (updates.ToolCall, "ToolCall"),
+    (updates.ToolCallUpdate, "ToolCallUpdate"),
+    (updates.Plan, "Plan"),
+    (updates.AvailableCommand, "AvailableCommand"),
+    (updates.AvailableCommandsUpdate, "AvailableCommandsUpdate"),
+    (updates.ConfigOptionUpdate, "ConfigOptionUpdate"),
+    (updates.SessionInfoUpdate, "SessionInfoUpdate"),
+    (updates.UsageUpdate, "UsageUpdate"),
+    (updates.Notice, "Notice"),
+    (updates.CompactionUpdate, "CompactionUpdate"),
+    (updates.AgentMessageChunk, "ContentChunk"),
+]
+
 
 @pytest.mark.parametrize(
     "kind, message", MESSAGES, ids=lambda it: it if isinstance(it, str) else ""
@@ -306,6 +370,67 @@ def test_what_a_later_schema_adds_is_passed_over_and_null_says_nothing():
         None,
         "hologram",
     )
+
+
+def _read(kind, message):
+    return decoded(msgspec.Raw(msgspec.json.encode(message)), kind)
+
+
+def test_what_may_be_missing_and_cannot_be_understood_is_left_out():
+    read = _read(
+        setup.InitializeRequest,
+        {
+            "protocolVersion": 1,
+            "clientInfo": {"name": "editor", "version": 1},
+            "clientCapabilities": {"terminal": "yes", "fs": {"readTextFile": True}, "auth": []},
+            "_meta": "none",
+        },
+    )
+    files = setup.FileCapabilities(read_text_file=True)
+    can = setup.ClientCapabilities(fs=files)
+    editor = Implementation(name="editor")
+    assert read == setup.InitializeRequest(
+        protocol_version=1, client_capabilities=can, client_info=editor
+    )
+
+
+def test_items_that_cannot_be_understood_are_passed_over():
+    known = {"id": "m", "name": "M", "type": "boolean", "currentValue": True, "description": 5}
+    told = {"sessionId": "s", "configOptions": [{"id": "t", "currentValue": 0.5}, known]}
+    read = _read(sessions.NewSessionResponse, told)
+    option = ConfigOption(id="m", name="M", type="boolean", current_value=True)
+    assert read.config_options == [option]
+    commands = [{"name": 5}, {"name": "go", "description": "", "input": {"form": {}}}]
+    read = _read(updates.AvailableCommandsUpdate, {"availableCommands": commands})
+    assert read.available_commands == [updates.AvailableCommand(name="go", description="")]
+
+
+@pytest.mark.parametrize(
+    "kind, message",
+    [
+        (sessions.NewSessionRequest, {"cwd": "/", "mcpServers": [{"name": "x", "args": 5}]}),
+        (sessions.NewSessionRequest, {"cwd": "/", "additionalDirectories": "/tmp"}),
+        (asking.CreateTerminalRequest, {"sessionId": "s", "command": "rm", "args": ["-i", 5]}),
+        (
+            asking.PermissionRequest,
+            {"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": [{}]},
+        ),
+        (sessions.PromptRequest, {"sessionId": "s", "prompt": [{"type": "text", "text": "x"}, 5]}),
+    ],
+)
+def test_what_is_asked_for_is_never_half_understood(kind, message):
+    with pytest.raises(RpcError):
+        _read(kind, message)
+
+
+@pytest.mark.parametrize("kind, name", ALONE, ids=lambda it: it if isinstance(it, str) else "")
+def test_what_may_be_left_out_is_what_the_schema_says(kind, name):
+    told = definition(name)["properties"]
+    ours = {it.encode_name: it for it in msgspec.structs.fields(kind) if it.name != "meta"}
+    for each in ours.keys() & told.keys():
+        is_lenient = told[each].get("x-deserialize-default-on-error", False)
+        if not ours[each].required or "list[" in str(ours[each].type):
+            assert (ours[each].name not in kind.exact) == is_lenient, each
 
 
 @given(st.integers(-5, 1_000_000))

@@ -14,6 +14,7 @@ from sanderling.conversation.guest_servers import sent, with_servers
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn
 from sanderling.protocol.events import ApprovalRequested, ToolEnded, ToolOutput
+from sanderling.protocol.guests import GuestOptionsChanged
 from tests.acp_client.test_turns import call, news
 from tests.conftest import prove
 
@@ -199,3 +200,15 @@ async def test_an_agent_is_told_of_its_servers_and_of_no_others(guests):
         await talk.ask("go")
         assert [each["name"] for each in json.loads(talk.text)] == ["one"]
         assert talk.notices == []
+
+
+async def test_options_of_a_type_that_is_not_known_are_not_offered(guests):
+    guests.is_checked = False  # no schema of today's knows them
+    options = [
+        {"id": "dial", "name": "Dial", "type": "range", "currentValue": 0.5},
+        {"id": "words", "name": "Words", "type": "text", "currentValue": "x"},
+        {"id": "fast", "name": "Fast", "type": "boolean", "currentValue": False},
+    ]
+    async with guests.talk({"prompts": {}, "session": {"configOptions": options}}) as talk:
+        assert await talk.ask("go") == "end_turn"
+        assert [each.id for each in talk.of(GuestOptionsChanged)[-1].options] == ["fast"]

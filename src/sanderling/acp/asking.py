@@ -1,6 +1,6 @@
 """Messages with which an agent asks the client: for permission, for files and terminals, for what only the person knows."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sanderling.acp.base import Wire
 from sanderling.acp.sessions import Pair
@@ -16,6 +16,7 @@ class PermissionOption(Wire, frozen=True):
 
 
 class PermissionRequest(Wire, frozen=True):
+    exact: ClassVar = ("options",)
     session_id: str
     tool_call: ToolCallFields
     options: list[PermissionOption]
@@ -24,6 +25,7 @@ class PermissionRequest(Wire, frozen=True):
 class Outcome(Wire, frozen=True):
     """`outcome` is cancelled, or selected with an `option_id`."""
 
+    exact: ClassVar = ("option_id",)
     outcome: str
     option_id: str | None = None
 
@@ -38,6 +40,7 @@ class PermissionResponse(Wire, frozen=True):
 class ReadTextFileRequest(Wire, frozen=True):
     """`line` counts from 1."""
 
+    exact: ClassVar = ("line", "limit")
     session_id: str
     path: str
     line: int | None = None
@@ -58,6 +61,7 @@ class WriteTextFileRequest(Wire, frozen=True):
 
 
 class CreateTerminalRequest(Wire, frozen=True):
+    exact: ClassVar = ("args", "env", "cwd", "output_byte_limit")
     session_id: str
     command: str
     args: list[str] | None = None
@@ -96,6 +100,7 @@ class TerminalOutputResponse(Wire, frozen=True):
 class ElicitationRequest(Wire, frozen=True):
     """`mode` is form, with a `requested_schema`, or url, with a `url` and an `elicitation_id`."""
 
+    exact: ClassVar = ("session_id", "request_id", "requested_schema", "url", "elicitation_id")
     message: str
     mode: str
     session_id: str | None = None
@@ -109,6 +114,7 @@ class ElicitationRequest(Wire, frozen=True):
 class ElicitationResponse(Wire, frozen=True):
     """`action` is accept, decline or cancel; `content` is what a form was filled in with."""
 
+    exact: ClassVar = ("content",)
     action: str
     content: dict[str, Any] | None = None
 

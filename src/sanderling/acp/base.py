@@ -1,6 +1,6 @@
 """The base of all messages: how our names stand on the wire."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -20,9 +20,11 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     A message or a part of one.
 
     What it does not say is left out; null says the same. What a later schema adds is passed over, and where a kind is told by a word, an
-    unknown word is kept as it is: whoever reads it has a `case _`.
+    unknown word is kept as it is: whoever reads it has a `case _`. What is not understood is as if it had not been said, where the protocol
+    lets that be missing: not in the fields whose names are `exact`.
     """
 
+    exact: ClassVar[tuple[str, ...]] = ()
     meta: dict[str, Any] | None = None
 
 

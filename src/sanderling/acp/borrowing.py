@@ -1,6 +1,6 @@
 """Messages by which an agent has its client ask a model's API: the client has the key, and the agent never sees it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sanderling.acp.base import Wire
 
@@ -16,6 +16,7 @@ class HttpRequest(Wire, frozen=True):
     `id` is new each time. Where the API is, which headers it wants and which key it is sent, is the client's business alone.
     """
 
+    exact: ClassVar = ("query", "body")
     id: str
     provider: str
     path: str = ""
@@ -33,6 +34,7 @@ class HttpHead(Wire, frozen=True):
 class HttpData(Wire, frozen=True):
     """A piece of an answer's body, as base64; the last one `is_last`, with a `problem` if it broke there."""
 
+    exact: ClassVar = ("data", "is_last", "problem")
     id: str
     data: str = ""
     is_last: bool = False

@@ -1,11 +1,14 @@
 """Settings of a session that the client shows: config options, and modes, which are older."""
 
+from typing import ClassVar
+
 from sanderling.acp.base import Wire
 
 
 class ConfigChoice(Wire, frozen=True):
     """A value of an option, or a group of values: then it has `group` and `options`."""
 
+    exact: ClassVar = ("value", "name", "group")
     value: str | None = None
     name: str = ""
     description: str | None = None
@@ -20,6 +23,7 @@ class ConfigOption(Wire, frozen=True):
     `category` is mode, model, model_config, thought_level, or nothing that is known.
     """
 
+    exact: ClassVar = ("options",)
     id: str
     name: str
     type: str

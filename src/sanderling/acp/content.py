@@ -1,11 +1,14 @@
 """Contents: of prompts and messages, and of tool calls."""
 
+from typing import ClassVar
+
 from sanderling.acp.base import Wire
 
 
 class Resource(Wire, frozen=True):
     """A resource that came along: its `text`, or its bytes as base64."""
 
+    exact: ClassVar = ("text", "blob")
     uri: str
     mime_type: str | None = None
     text: str | None = None
@@ -26,6 +29,7 @@ class ContentBlock(Wire, frozen=True):
     `resource`.
     """
 
+    exact: ClassVar = ("text", "data", "uri", "name", "resource")
     type: str
     text: str | None = None
     data: str | None = None
@@ -51,6 +55,7 @@ class ToolContent(Wire, frozen=True):
     `terminal_id`.
     """
 
+    exact: ClassVar = ("content", "path", "new_text", "terminal_id")
     type: str
     content: ContentBlock | None = None
     path: str | None = None

@@ -140,9 +140,18 @@ def decoded(params: msgspec.Raw, kind: type[T]) -> T:
         RpcError: they are something else.
     """
     try:
-        return msgspec.json.decode(params, type=kind)
+        return _read(params, kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise RpcError(INVALID_PARAMS, f"invalid parameters: {error}") from error
+
+
+def _read(params: msgspec.Raw, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except msgspec.ValidationError:
+        from sanderling.acp.tolerance import understood
+
+        return understood(msgspec.json.decode(params), kind)
 
 
 # --- lines -------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Messages about sessions: to begin, list, resume and end them, to ask in them and to stop."""
 
+from typing import ClassVar
+
 from sanderling.acp.base import Wire
 from sanderling.acp.config_options import ConfigOption, SessionModes
 from sanderling.acp.content import ContentBlock
@@ -15,6 +17,7 @@ class Pair(Wire, frozen=True):
 class McpServer(Wire, frozen=True):
     """A tool server: a `command` where there is no `type`, else http or sse with a `url`."""
 
+    exact: ClassVar = ("type", "command", "args", "env", "url", "headers")
     name: str
     type: str | None = None
     command: str | None = None
@@ -27,6 +30,7 @@ class McpServer(Wire, frozen=True):
 class NewSessionRequest(Wire, frozen=True):
     """All paths are absolute."""
 
+    exact: ClassVar = ("mcp_servers", "additional_directories")
     cwd: str
     mcp_servers: list[McpServer] | None = None
     additional_directories: list[str] | None = None
@@ -41,6 +45,7 @@ class NewSessionResponse(Wire, frozen=True):
 class OldSessionRequest(Wire, frozen=True):
     """The parameters of session/load, which tells what was said, and of session/resume, which does not."""
 
+    exact: ClassVar = ("mcp_servers", "additional_directories")
     session_id: str
     cwd: str
     mcp_servers: list[McpServer] | None = None
@@ -53,6 +58,7 @@ class OldSessionResponse(Wire, frozen=True):
 
 
 class ListSessionsRequest(Wire, frozen=True):
+    exact: ClassVar = ("cwd", "cursor")
     cwd: str | None = None
     cursor: str | None = None
 
@@ -79,6 +85,7 @@ class SessionRequest(Wire, frozen=True):
 
 
 class PromptRequest(Wire, frozen=True):
+    exact: ClassVar = ("prompt",)
     session_id: str
     prompt: list[ContentBlock]
 

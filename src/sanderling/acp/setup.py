@@ -1,5 +1,7 @@
 """Messages that set a connection up: versions, capabilities, authentication."""
 
+from typing import ClassVar
+
 from sanderling.acp.base import Empty, Implementation, Wire
 
 
@@ -81,6 +83,7 @@ class AuthMethod(Wire, frozen=True):
     terminal: the client runs the agent's command in a terminal, with `args` and `env` besides.
     """
 
+    exact: ClassVar = ("type", "args", "env")
     id: str
     name: str
     description: str | None = None

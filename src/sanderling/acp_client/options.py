@@ -12,6 +12,7 @@ from sanderling.text import did_you_mean, visible_prose
 MAX_OPTIONS, MAX_CHOICES = 100, 500
 MAX_WORDS_CHARS = 300
 MODE = "mode"
+KNOWN_TYPES = ("select", "boolean")
 WORDS = {"on": "true", "yes": "true", "1": "true", "off": "false", "no": "false", "0": "false"}
 
 
@@ -36,8 +37,9 @@ class Options:
     def take(
         self, options: Sequence[ConfigOption] | None, modes: SessionModes | None = None
     ) -> None:
-        """Take what the guest has told; what it leaves out stays."""
-        self._options = self._options if options is None else options
+        """Take what the guest has told, but for options of a type that is not known; what it leaves out stays."""
+        if options is not None:
+            self._options = [each for each in options if each.type in KNOWN_TYPES]
         self._modes = modes or self._modes
 
     def take_mode(self, mode_id: str) -> None:
@@ -49,7 +51,7 @@ class Options:
     def shown(self) -> tuple[GuestOption, ...]:
         """All of them; the modes of old are left out where an option stands for them."""
         options = tuple(map(_shown, self._options[:MAX_OPTIONS]))
-        if self._modes and not any(each.category == MODE for each in options):
+        if self._modes and not any(MODE in (each.category, each.id) for each in options):
             return (_shown_modes(self._modes), *options)
         return options
 
