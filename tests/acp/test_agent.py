@@ -799,3 +799,21 @@ def test_the_wire_of_a_session_is_the_golden_one(start, home):
     if os.environ.get("SANDERLING_WRITE_GOLDEN"):
         golden.write_text(text)
     assert text.splitlines() == golden.read_text().splitlines()
+
+
+# --- trust ---------------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_was_shown_whole_is_trusted_and_what_was_stays_so(start, home):
+    long = "no more than words\n" * 10_000
+    (home.project / "AGENTS.override.md").write_text(f"{long}FIRST\n")
+    (home.project / "AGENTS.md").write_text(f"{long}SECOND\n")
+    agent = start("--model", "demo")
+    agent.initialize()
+    agent.answers["session/request_permission"] = chosen("once")
+    session = agent.new()
+    for _ in range(3):
+        agent.prompt(session, "/trust")
+    shown = [json.dumps(asked["params"]["toolCall"]) for asked in agent.asked]
+    assert [("FIRST" in each, "SECOND" in each) for each in shown] == [(True, False), (False, True)]
+    assert "There is nothing in this project that waits" in agent.text()

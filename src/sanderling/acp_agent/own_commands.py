@@ -1,6 +1,6 @@
 """Slash commands of this face: each is one of the person's actions, and ends when that has."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
 
@@ -11,7 +11,8 @@ from sanderling.protocol.events import ApprovalRequested
 from sanderling.protocol.requests import Report, ShowTrust, ShowUsage, TrustFile, TrustPage
 from sanderling.text import visible
 
-SHOWN_CHARS = 20_000
+SHOWN_CHARS = 300_000  # more than any one file that can be trusted
+MORE = "There is more than can be shown at once: ask again for the rest."
 PATIENCE_S = 30.0  # with files that are brought back
 
 
@@ -72,6 +73,7 @@ class OwnCommands:
         page = await self._agent.answer(ShowTrust(self._session_id))
         assert isinstance(page, TrustPage)
         new = [file for file in page.files if file.state != "trusted"]
+        shown = _shown_whole(new)
         if page.refusal or not new:
             self._say(page.refusal or "There is nothing in this project that waits to be trusted.")
             return
@@ -79,17 +81,30 @@ class OwnCommands:
             f"trust:{self._session_id}",
             "trust",
             "this project's files",
-            "\n\n".join(map(_shown, new))[:SHOWN_CHARS],
-            "What stands here would be told to the model, or change what Sanderling does.",
+            "\n\n".join(shown.values()),
+            "What stands here would be told to the model, or change what Sanderling does."
+            + (f" {MORE}" if len(shown) < len(new) else ""),
             page.project,
             ("once",),
         )
         answer = await self._questions.ask(question)
         if getattr(answer, "answer", "") == "once":
-            self._agent.act(TrustFiles({file.path: file.sha256 for file in new}))
+            trusted = [f for f in page.files if f.state == "trusted" or f.path in shown]
+            self._agent.act(TrustFiles({file.path: file.sha256 for file in trusted}))
             self._say("Trusted, as it is now.")
         else:
             self._say("Not trusted: nothing has changed.")
+
+
+def _shown_whole(files: Iterable[TrustFile]) -> dict[str, str]:
+    """The files as they are shown, by path, as far as there is room: nobody trusts what they have not seen."""
+    shown, room = dict[str, str](), SHOWN_CHARS
+    for file in files:
+        text = _shown(file)
+        room -= len(text)
+        if room >= 0:
+            shown[file.path] = text
+    return shown
 
 
 def _shown(file: TrustFile) -> str:

@@ -364,8 +364,8 @@ class Guest:
 
 
 def _told_method(method: AuthMethod, declared: DeclaredAgent) -> str:
-    """The way to log in as a line, with the command for a terminal where that is one."""
-    if method.type != "terminal":
+    """The way to log in as a line, with the command for a terminal where that is one of a program here."""
+    if method.type != "terminal" or not declared.argv:
         return f"{method.name}: {method.description or ''}".rstrip(": ")
     return f"{method.name}: {shlex.join((*declared.argv, *(method.args or ())))}"
 

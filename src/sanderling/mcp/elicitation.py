@@ -83,8 +83,7 @@ class Elicitation:
         Raises:
             FormError: it is none that a browser shows.
         """
-        is_page = urlsplit(url).scheme in ("https", "http") and url.isprintable() and " " not in url
-        if not is_page or len(url) > MAX_URL_CHARS:
+        if len(url) > MAX_URL_CHARS or not _is_page(url):
             raise FormError("its page has no address that a browser opens")
         with self._counted(server) as is_too_many:
             if is_too_many:
@@ -130,6 +129,14 @@ async def answer_in_sdk(
     except FormError as error:
         return mcp_types.ErrorData(code=mcp_types.INVALID_PARAMS, message=str(error))
     return mcp_types.ElicitResult(action=answer.action, content=answer.content)
+
+
+def _is_page(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("https", "http") and url.isprintable() and " " not in url
 
 
 def _listed(fields: tuple[FormField, ...]) -> str:
