@@ -871,6 +871,23 @@ def test_from_the_whole_q_goes_back_into_the_question_as_long_as_it_waits(editor
     assert "Nothing waits" not in screen.messages()
 
 
+def test_who_looked_at_the_keys_and_the_whole_is_where_they_were_after_the_answer(editor):
+    screen = editor()
+    screen.command("split | split | wincmd j")
+    window = screen.lua("return vim.api.nvim_get_current_win()")
+    ask(screen)
+    enter(screen)
+    for key in ("g?", "p"):
+        screen.feed(key)
+        wait_until(lambda: not float_of(screen)["is_focused"], "that is where the person is")
+        screen.feed("q")
+        wait_until(lambda: float_of(screen)["is_focused"], "the question is there again")
+    screen.feed("a")
+    screen.send(settled())
+    wait_until(lambda: not float_of(screen), "the question is gone")
+    assert screen.lua("return vim.api.nvim_get_current_win()") == window
+
+
 def test_q_leaves_the_whole_when_its_window_is_the_only_one(editor):
     screen = editor()
     ask(screen)

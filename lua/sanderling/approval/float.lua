@@ -56,23 +56,34 @@ function M.keep_ends_in_sight()
   end
 end
 
---- Close the float; whoever was in it is where they came from, as with any window.
+--- Close the float's window; whoever was in it is where they came from, as with any window, also in a tab page that they have left.
+---@param win integer
+local function close_window(win)
+  local tab = api.nvim_win_get_tabpage(win)
+  local was_entered = api.nvim_tabpage_get_win(tab) == win
+  api.nvim_win_close(win, true)
+  if
+    was_entered
+    and entered_from
+    and api.nvim_win_is_valid(entered_from)
+    and api.nvim_win_get_tabpage(entered_from) == tab
+  then
+    api.nvim_tabpage_set_win(tab, entered_from) -- Neovim's own previous window is another one after `g?`
+  end
+end
+
 function M.close()
   local old = float
   if not old then
     return
   end
-  local was_focused = M.is_focused()
   float = nil -- before its window is closed: WinClosed is to see that it is no longer ours
   if api.nvim_win_is_valid(old.win) then
-    local ok, err = pcall(api.nvim_win_close, old.win, true)
+    local ok, err = pcall(close_window, old.win)
     if not ok then
       float = old
       error(err, 0)
     end
-  end
-  if was_focused and entered_from and api.nvim_win_is_valid(entered_from) then
-    api.nvim_set_current_win(entered_from) -- Neovim's own previous window is another one after `g?`
   end
   shown = nil
 end
