@@ -18,6 +18,13 @@ function _G.agent(first, last, new, is_proposed)
   end)
 end
 
+--- What the agent has changed is changed back.
+function _G.restore(first, last, new)
+  require('sanderling.editing.listeners').changing(buf(), 'restoring:use', function()
+    api.nvim_buf_set_lines(buf(), first, last, true, new)
+  end)
+end
+
 --- The hunks as "row+count<old lines".
 function _G.shown()
   return vim.tbl_map(function(hunk)
@@ -200,6 +207,34 @@ def test_a_change_that_takes_another_back_leaves_no_hunk(edited):
     agent(child, 1, 2, "B B2")
     agent(child, 1, 3, "b")
     assert shown(child) == []
+
+
+def restore(child, first, last, new=""):
+    child.lua("require('sanderling.review') _G.restore(...)", first, last, new.split())
+
+
+def test_a_change_that_is_restored_leaves_no_hunk(edited):
+    child = edited()
+    agent(child, 1, 2)  # b
+    restore(child, 1, 1, "b")
+    assert shown(child) == []
+    agent(child, 1, 2, "c b")
+    agent(child, 3, 4)  # c: now they have changed places, in two hunks
+    assert len(shown(child)) > 0
+    restore(child, 0, 4, "a b c d")
+    assert (text(child), shown(child)) == ("a b c d e f g", [])
+
+
+def test_what_is_restored_beside_a_hunk_of_an_earlier_turn_is_none_of_it(edited):
+    child = edited()
+    agent(child, 1, 2, "B")
+    agent(child, 4, 5)
+    keep(child, 2)
+    restore(child, 4, 4, "e")
+    assert shown(child) == ["1+1<b"]
+    agent(child, 2, 3)  # beside the first one: they are one hunk
+    restore(child, 2, 2, "c")
+    assert shown(child) == ["1+1<b"]
 
 
 def test_all_lines_deleted_come_back(edited):

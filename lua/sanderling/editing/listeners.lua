@@ -31,6 +31,10 @@ end
 ---@type fun(buf: integer, tool_use_id: string, fn: fun())?
 M.review = nil
 
+--- Does the same for what is changed back: hunks go with what they were about.
+---@type fun(buf: integer, fn: fun())?
+M.restore = nil
+
 ---@type table<string, true> the tool uses whose changes the person has seen before
 local allowed = {}
 
@@ -58,7 +62,12 @@ end
 ---@param fn fun()
 function M.changing(buf, tool_use_id, fn)
   if vim.startswith(tool_use_id, RESTORING) then
-    return fn()
+    if M.restore then
+      M.restore(buf, fn)
+    else
+      fn()
+    end
+    return
   end
   load_review()
   if M.review and not allowed[tool_use_id] then

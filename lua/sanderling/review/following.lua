@@ -141,7 +141,8 @@ end
 --- Look at what has changed.
 ---@param self sanderling.review.following.Followed
 ---@param source? sanderling.review.Source of the agent's; nil: it was not
-function M.settle(self, source)
+---@param is_restored? boolean it was changed back
+function M.settle(self, source, is_restored)
   local dirt, buf = self.dirt, self.buf
   if not dirt or not api.nvim_buf_is_loaded(buf) then
     return
@@ -154,14 +155,16 @@ function M.settle(self, source)
   end
   local new = count > 0 and api.nvim_buf_get_lines(buf, dirt.first, dirt.new_last, true) or {}
   local list = changes_of(self, dirt, new)
+  local restored = is_restored and regions.restore(self.hunks, self.lines, list) or nil
   for i = #list, 1, -1 do
     if source then
       regions.add(self.hunks, self.lines, list[i], source, buf)
-    else
+    elseif not restored then
       regions.follow(self.hunks, self.lines, list[i])
     end
   end
   self.lines = spliced(self.lines, dirt, new)
+  self.hunks = restored and restored(self.lines) or self.hunks
   M.drop_undone(self)
   follow_undo(self, source ~= nil)
 end

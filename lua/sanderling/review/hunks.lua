@@ -56,6 +56,22 @@ function M.changing(buf, source, fn)
   end
 end
 
+--- Run `fn`: what it changes in the buffer is what the agent has changed, changed back or once more. It makes no hunks.
+---@param buf integer loaded
+---@param fn fun() its errors pass
+function M.restoring(buf, fn)
+  local self = following.settled(buf)
+  local ok, err = pcall(fn)
+  if self and following.by_buf[buf] == self and api.nvim_buf_is_loaded(buf) then
+    following.settle(self, nil, true)
+    following.stop_unless_needed(self)
+    following.tell(buf)
+  end
+  if not ok then
+    error(err, 0)
+  end
+end
+
 --- The buffer has got text that the agent wrote, and no hunks yet: make them.
 ---@param buf integer loaded
 ---@param old string[] its text before that, without what a person has changed

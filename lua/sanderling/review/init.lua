@@ -51,6 +51,8 @@ function listeners.review(buf, tool_use_id, fn)
   end)
 end
 
+listeners.restore = hunks.restoring
+
 --- Have the model told what was rejected, of each session what it changed. A question's answer tells of what was proposed.
 hunks.on_decision(function(list, is_kept, reason)
   local by_session = {} ---@type table<string, sanderling.RejectedHunk[]>

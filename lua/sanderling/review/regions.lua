@@ -206,6 +206,58 @@ function M.add(hunks, lines, change, source, buf)
   return hunk
 end
 
+--- Take out of a hunk the lines at its ends that are what they were.
+---@param hunk sanderling.review.Hunk
+---@param lines string[] the text
+local function trim(hunk, lines)
+  local old, first, last = hunk.old, 1, #hunk.old
+  while hunk.count > 0 and first <= last and old[first] == lines[hunk.row + 1] do
+    hunk.row, hunk.count, first = hunk.row + 1, hunk.count - 1, first + 1
+  end
+  while hunk.count > 0 and first <= last and old[last] == lines[hunk.row + hunk.count] do
+    hunk.count, last = hunk.count - 1, last - 1
+  end
+  hunk.old = vim.list_slice(old, first, last)
+end
+
+---@param hunks sanderling.review.Hunk[]
+---@return integer lines that they have and had
+local function size_of(hunks)
+  return vim.iter(hunks):fold(0, function(sum, hunk)
+    return sum + #hunk.old + hunk.count
+  end)
+end
+
+--- Changes of the agent's were changed back. Is that about a hunk that they touch, as lines that come back where they had only
+--- gone, or about what was kept beside it? Nobody has noted that: it is about what leaves less of the hunks.
+---@param hunks sanderling.review.Hunk[] in order
+---@param lines string[] the text before
+---@param list sanderling.review.Change[] in order
+---@return fun(text: string[]): sanderling.review.Hunk[] gives the hunks of the text after it
+function M.restore(hunks, lines, list)
+  local joined = M.copy(hunks)
+  for i = #list, 1, -1 do
+    local change = list[i]
+    M.follow(hunks, lines, change)
+    local first, last = range_of(joined, function(hunk)
+      return touches(hunk, change, {})
+    end)
+    if first then
+      join(joined, first, last --[[@as integer]], lines, change)
+    end
+    local behind = first and first + 1 or first_behind(joined, change)
+    move(joined, behind, change.new_count - change.count)
+  end
+  return function(text)
+    for _, hunk in ipairs(joined) do
+      if hunk.had_end == nil then
+        trim(hunk, text)
+      end
+    end
+    return size_of(joined) < size_of(hunks) and joined or hunks
+  end
+end
+
 --- Is the text there what it was before the hunk?
 ---@param hunk sanderling.review.Hunk
 ---@param lines string[] the text
