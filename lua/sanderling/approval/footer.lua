@@ -9,51 +9,45 @@ local TITLE_CELLS = { 32, 24, 18, 12, 8, 0 } -- of an answer in another agent's 
 
 ---@alias sanderling.approval.Words table<string, string> what each key does, by its option without `question_`
 
---- From wide to narrow.
+local long = { ---@type sanderling.approval.Words
+  once = 'allow once',
+  session = 'for the session',
+  always = 'always',
+  deny = 'deny',
+  reason = 'deny + reason',
+  alone = 'deny only this',
+  alone_reason = '+ reason',
+  option = 'all answers',
+  whole = 'full view',
+  later = 'later',
+  next = 'next',
+}
+local short = vim.tbl_extend('force', long, {
+  once = 'once',
+  session = 'session',
+  reason = '+ reason',
+  alone = 'only this',
+  option = 'answers',
+})
+
+---@param ... string options
+---@return sanderling.approval.Words
+local function only(...)
+  local some = {}
+  for _, option in ipairs({ ... }) do
+    some[option] = short[option]
+  end
+  return some
+end
+
+--- The words from wide to narrow.
 ---@type sanderling.approval.Words[]
 local key_words = {
-  {
-    once = 'allow once',
-    session = 'for the session',
-    always = 'always',
-    deny = 'deny',
-    reason = 'deny + reason',
-    alone = 'deny only this',
-    alone_reason = '+ reason',
-    option = 'all answers',
-    whole = 'full view',
-    later = 'later',
-    next = 'next',
-  },
-  {
-    once = 'once',
-    session = 'session',
-    always = 'always',
-    deny = 'deny',
-    reason = '+ reason',
-    alone = 'only this',
-    alone_reason = '+ reason',
-    option = 'answers',
-    whole = 'full view',
-    later = 'later',
-    next = 'next',
-  },
-  {
-    once = 'once',
-    session = 'session',
-    always = 'always',
-    deny = 'deny',
-    reason = '+ reason',
-    alone = 'only this',
-  },
-  {
-    once = 'once',
-    session = 'session',
-    always = 'always',
-    deny = 'deny',
-    alone = 'only this',
-  },
-  { deny = 'deny', alone = 'only this' },
+  long,
+  short,
+  only('once', 'session', 'always', 'deny', 'reason', 'alone'),
+  only('once', 'session', 'always', 'deny', 'alone'),
+  only('deny', 'alone'),
   {},
 }
 

@@ -9,6 +9,7 @@ local keys = require('sanderling.ui.keys')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local preview = require('sanderling.rewrite.preview')
+local regions = require('sanderling.rewrite.region')
 local rewrite = require('sanderling.rewrite')
 local states = require('sanderling.session.state')
 local words = require('sanderling.ui.words')
@@ -29,23 +30,14 @@ local answers = {}
 ---@param buf integer
 ---@return sanderling.asking.below.Answer[]
 local function answers_in(buf)
-  return vim.tbl_filter(function(answer)
-    return answer.region.buf == buf
-  end, vim.tbl_values(answers))
+  return regions.of_buffer(answers, buf)
 end
 
---- The answer at the cursor; where there is only one in the buffer, and `is_only` will do, that.
----@param is_only boolean
+--- The answer at the cursor; where there is only one in the buffer, and it need not be at the cursor, that.
+---@param is_at_cursor? boolean
 ---@return sanderling.asking.below.Answer?
-local function here(is_only)
-  local list, row = answers_in(api.nvim_get_current_buf()), api.nvim_win_get_cursor(0)[1] - 1
-  for _, answer in ipairs(list) do
-    local first, last = answer.region:rows()
-    if first and row >= first and row <= last then
-      return answer
-    end
-  end
-  return is_only and #list == 1 and list[1] or nil
+local function here(is_at_cursor)
+  return regions.here(answers_in(api.nvim_get_current_buf()), is_at_cursor)
 end
 
 -- what is seen --------------------------------------------------------------------------------------------------------
@@ -177,7 +169,7 @@ end
 
 --- Close the answer at the cursor; elsewhere the key does what it always does.
 local function close_here()
-  local answer = here(false)
+  local answer = here(true)
   if answer then
     close(answer)
   else
@@ -189,7 +181,7 @@ end
 ---@return fun()
 local function at_answer(fn)
   return function()
-    local answer = here(true)
+    local answer = here()
     if answer then
       fn(answer)
     end
@@ -208,7 +200,7 @@ local actions = {
     asking.ask_further(answer)
   end),
   stop = function()
-    local answer = here(true)
+    local answer = here()
     if answer and states.is_busy(answer.session.state) then
       answer.session:stop()
     else
@@ -364,7 +356,7 @@ end
 ---@param text string
 ---@return boolean is_done
 function M.ask_here(text)
-  local answer = here(false)
+  local answer = here(true)
   if answer then
     answer.session:send(vim.split(text, '\n', { plain = true }))
   end
@@ -375,7 +367,7 @@ end
 ---@param is_all? boolean
 ---@return boolean is_done
 function M.discard(is_all)
-  local list = is_all and answers_in(api.nvim_get_current_buf()) or { here(true) }
+  local list = is_all and answers_in(api.nvim_get_current_buf()) or { here() }
   for _, answer in ipairs(list) do
     close(answer)
   end

@@ -57,12 +57,7 @@ end
 ---@param from integer
 local function close(shown, win, from)
   asking.finish(shown)
-  if api.nvim_win_is_valid(win) then
-    api.nvim_win_close(win, true)
-  end
-  if api.nvim_win_is_valid(from) then
-    api.nvim_set_current_win(from)
-  end
+  float.leave(win, from)
 end
 
 ---@param shown sanderling.asking.Shown
@@ -80,8 +75,7 @@ local function set_keys(shown, win, from)
     answer_carry = function()
       keys.clear(buf, 'answer')
       asking.carry(shown, function()
-        api.nvim_win_close(win, true)
-        api.nvim_set_current_win(from)
+        float.leave(win, from)
       end)
     end,
     answer_further = ask_further,

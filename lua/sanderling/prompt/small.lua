@@ -74,18 +74,6 @@ local function out_of_insert(fn)
   end
 end
 
---- Close the window, and go back to where one came from.
----@param win integer
----@param from integer
-local function leave(win, from)
-  if api.nvim_win_is_valid(win) then
-    api.nvim_win_close(win, true)
-  end
-  if api.nvim_win_is_valid(from) then
-    api.nvim_set_current_win(from)
-  end
-end
-
 ---@param prompt sanderling.prompt.Prompt
 ---@param win integer
 ---@param from integer
@@ -103,12 +91,12 @@ local function set_keys(prompt, win, from, opts)
         vim.list_extend(sent, lines)
         return true
       end)
-      leave(win, from)
+      float.leave(win, from)
       opts.on_send(sent)
     end)
   end
   local function close()
-    leave(win, from)
+    float.leave(win, from)
   end
   local function recall(step)
     return function()
@@ -141,11 +129,7 @@ function M.open(opts)
   local from = api.nvim_get_current_win()
   local prompt = new_prompt(opts.session_id)
   local wanted = vim.tbl_extend('error', place(from, opts.row, MIN_ROWS), looks(opts.title))
-  local ok, win = pcall(api.nvim_open_win, prompt.buf, true, wanted)
-  if not ok then -- windows are locked
-    pcall(api.nvim_buf_delete, prompt.buf, { force = true })
-    error(win, 0)
-  end
+  local win = float.open(prompt.buf, true, wanted)
   scratch.set_win_options(win, { wrap = true, linebreak = true, winfixbuf = true })
   set_keys(prompt, win, from, opts)
   api.nvim_create_autocmd({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, {

@@ -13,6 +13,7 @@ local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 local preview = require('sanderling.rewrite.preview')
+local regions = require('sanderling.rewrite.region')
 local shown = require('sanderling.rewrite.shown')
 local stored = require('sanderling.session.stored')
 
@@ -39,9 +40,7 @@ end
 ---@param buf integer
 ---@return sanderling.rewrite.Edit[] in the order of their lines
 local function edits_in(buf)
-  local list = vim.tbl_filter(function(edit)
-    return edit.region.buf == buf
-  end, vim.tbl_values(edits))
+  local list = regions.of_buffer(edits, buf)
   table.sort(list, function(one, other)
     return (one.region:rows() or -1) < (other.region:rows() or -1)
   end)
@@ -51,14 +50,7 @@ end
 --- The edit at the cursor; where only one waits in the buffer, that.
 ---@return sanderling.rewrite.Edit?
 function M.here()
-  local list, row = edits_in(api.nvim_get_current_buf()), api.nvim_win_get_cursor(0)[1] - 1
-  for _, edit in ipairs(list) do
-    local first, last = edit.region:rows()
-    if first and row >= first and row <= last then
-      return edit
-    end
-  end
-  return #list == 1 and list[1] or nil
+  return regions.here(edits_in(api.nvim_get_current_buf()))
 end
 
 ---@type table<string, fun()>

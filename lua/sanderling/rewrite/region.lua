@@ -66,6 +66,33 @@ function M.lines(buf, first, last, is_unseen)
   return new(buf, 'lines', { { first - 1, 0, last - 1, end_col } }, nil, is_unseen)
 end
 
+--- The edits, or the answers, of `known` whose regions are in `buf`.
+---@generic T: { region: sanderling.rewrite.region.Region }
+---@param known table<any, T>
+---@param buf integer
+---@return T[]
+function M.of_buffer(known, buf)
+  return vim.tbl_filter(function(each)
+    return each.region.buf == buf
+  end, vim.tbl_values(known))
+end
+
+--- The one of `list` whose region the cursor is in; where there is only one, and it need not be at the cursor, that.
+---@generic T: { region: sanderling.rewrite.region.Region }
+---@param list T[] of the current buffer
+---@param is_at_cursor? boolean
+---@return T?
+function M.here(list, is_at_cursor)
+  local row = api.nvim_win_get_cursor(0)[1] - 1
+  for _, each in ipairs(list) do
+    local first, last = each.region:rows()
+    if first and row >= first and row <= last then
+      return each
+    end
+  end
+  return not is_at_cursor and #list == 1 and list[1] or nil
+end
+
 --- The bytes of a row between two positions as getregionpos() gives them.
 ---@param buf integer
 ---@param pair [integer[], integer[]]

@@ -36,6 +36,32 @@ function M.set_keys(buf, place, actions)
   keys.set(buf, place, vim.tbl_extend('keep', actions, { show_keys = show }))
 end
 
+--- Open a window on `buf`, a new one, which is gone if that cannot be: windows can be locked.
+---@param buf integer
+---@param is_entered boolean
+---@param win_config vim.api.keyset.win_config
+---@return integer win
+function M.open(buf, is_entered, win_config)
+  local ok, win = pcall(api.nvim_open_win, buf, is_entered, win_config)
+  if not ok then
+    pcall(api.nvim_buf_delete, buf, { force = true })
+    error(win, 0)
+  end
+  return win
+end
+
+--- Close the float, and go back to where one came from: Neovim itself never goes back into a float.
+---@param win integer
+---@param from integer
+function M.leave(win, from)
+  if api.nvim_win_is_valid(win) then
+    api.nvim_win_close(win, true)
+  end
+  if api.nvim_win_is_valid(from) then
+    api.nvim_set_current_win(from)
+  end
+end
+
 ---@class (exact) sanderling.ui.float.ViewOpts
 ---@field stays_out? boolean the cursor stays where it is
 ---@field place? sanderling.ui.keys.Place whose keys it has; 'page' unless said otherwise
@@ -90,11 +116,7 @@ function M.view(title, lines, what, opts)
     border = 'rounded',
     zindex = M.ZINDEX.page,
   })
-  local ok, win = pcall(api.nvim_open_win, buf, not opts.stays_out, win_config)
-  if not ok then -- windows are locked
-    pcall(api.nvim_buf_delete, buf, { force = true })
-    error(win, 0)
-  end
+  local win = M.open(buf, not opts.stays_out, win_config)
   files.guard(buf, function()
     files.go_to_name_here(vim.fn.getcwd(), function() -- it would cover the file
       api.nvim_win_close(win, true)
@@ -123,10 +145,7 @@ function M.view(title, lines, what, opts)
     footer_pos = 'right',
   })
   local function close()
-    vim.cmd.close()
-    if api.nvim_win_is_valid(from) then -- Neovim itself never goes back into a float
-      api.nvim_set_current_win(from)
-    end
+    M.leave(win, from)
   end
   local closing = { close = close, close_page = close }
   M.set_keys(buf, opts.place or 'page', vim.tbl_extend('error', closing, opts.actions or {}))
