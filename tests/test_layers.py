@@ -148,17 +148,22 @@ def test_a_face_knows_an_agent_and_how_to_open_one_and_nothing_behind_it():
         assert known <= {"sanderling.conversation.opening"}, path
 
 
-BARE = re.compile(r"(What|Whether|Where|Of|As|How|Why|Who|Which|The same)\b")
+BARE = re.compile(r"(What|Whether|Where|Of|As|How|Why|Who|Which|The same|Those|It|Its|They)\b")
 
 
 def test_a_docstring_begins_with_the_name_of_its_thing():
+    """That of a constant or a field, and a comment, too."""
     found = [
-        f"{path.relative_to(PACKAGE)}: {words}"
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {words}"
         for path in sorted(PACKAGE.rglob("*.py"))
         for node in nodes(path)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and BARE.match(words := (ast.get_docstring(node) or "").partition("\n")[0])
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and BARE.match(words := str(node.value.value).strip().partition("\n")[0])
     ]
+    assert found == []
+    comments = re.compile(rf"^\s*# (?={BARE.pattern}).*", re.MULTILINE)
+    found = [each for path in PACKAGE.rglob("*.py") for each in comments.findall(path.read_text())]
     assert found == []
 
 
@@ -313,11 +318,11 @@ def test_only_the_table_of_icons_has_glyphs():
     assert [name for name, text in code.items() if not text.isascii()] == ["ui.icons"]
 
 
-def test_a_comment_on_something_in_lua_begins_with_its_name():
+def test_a_comment_in_lua_begins_with_the_name_of_its_thing():
     found = [
         (name, words)
         for name, path in LUA_FILES.items()
-        for words in re.findall(r"(?:^|\n)(?!---)[^\n]*\n--- ([^\n]*)", f"\n{path.read_text()}")
+        for words in re.findall(r"(?m)^(?!\s*--).*\n\s*---? (.*)", f"\n{path.read_text()}")
         if BARE.match(words)
     ]
     assert found == []

@@ -7,7 +7,7 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 
 _NAME = rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*"
 
-# What getaddrinfo may take for an address: 2130706433, 127.1, 0x7f.0.0.1.
+# A name that getaddrinfo may take for an address: 2130706433, 127.1, 0x7f.0.0.1.
 _NUMERIC = r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)"
 
 _AUTHORITY = r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?"
@@ -16,7 +16,7 @@ _IPV6_UNICAST = IPv6Network("2000::/3")
 
 _NOT_GLOBAL = (
     IPv6Network("2002::/16"),  # 6to4
-    # What older Pythons take for global; a cloud's metadata service lives in the first.
+    # Networks that older Pythons take for global; a cloud's metadata service lives in the first.
     IPv4Network("192.0.0.0/24"),
     IPv4Network("192.88.99.0/24"),
     IPv6Network("3fff::/20"),

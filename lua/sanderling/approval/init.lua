@@ -1,7 +1,7 @@
 --- Questions to the person: may this be done? One float shows them, one at a time, and never takes a key that was not meant for
 --- it: it is not entered by itself, and an answer counts only when its question has been on the screen for a moment.
 ---
---- Its place belongs to no window of the user's: it comes back after `:only`, moves along to another tab page, and gives way
+--- The float's place belongs to no window of the user's: it comes back after `:only`, moves along to another tab page, and gives way
 --- to the cursor. What can go wrong while it opens (text is locked, the command-line window) is tried again.
 local M = {}
 
@@ -29,7 +29,7 @@ bus.subscribe('approval_requested', function(session_id, event)
     form.ask_again(queue.list()[index])
   end
   if config.options.approval.bell then
-    -- To the terminal itself: Neovim's own bell can be rung by no function, and is off unless 'belloff' is changed.
+    -- The terminal itself gets it: Neovim's own bell can be rung by no function, and is off unless 'belloff' is changed.
     pcall(vim.fn.chansend, vim.v.stderr, '\a')
   end
   bus.announce('AgentApprovalRequested', {

@@ -128,7 +128,7 @@ end
 function M.title_of(q, width)
   local heading, room = heading_of(q), heading_room(width)
   if api.nvim_strwidth(heading) > room then
-    -- Of a path the end says more, of a command the beginning.
+    -- The end of a path says more, and the beginning of a command.
     local tail = (q.event.path or '') ~= '' and last_cells(heading, math.floor(room / 2)) or ''
     local head_cells = math.max(room - api.nvim_strwidth(tail) - 1, 1)
     heading = words.fitting(heading, head_cells + 1) .. tail

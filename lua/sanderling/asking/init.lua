@@ -54,7 +54,7 @@ local function session_of(question)
   return question.session
 end
 
---- Nobody has asked it: what was made for it goes.
+--- Drop a question that nobody has asked: what was made for it goes.
 ---@param question sanderling.asking.Question
 local function drop(question)
   question.region:forget()

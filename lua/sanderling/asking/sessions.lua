@@ -16,7 +16,7 @@ function M.finish(shown)
   end
 end
 
---- Have the chat go on with it.
+--- Have the chat go on with the session.
 ---@param shown sanderling.asking.Shown
 ---@param leave fun() what shows it here
 function M.carry(shown, leave)

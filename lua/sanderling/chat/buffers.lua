@@ -65,7 +65,7 @@ function Buffers:make_buffers(is_live, on_lost)
   self:guard(self.transcript_buf)
 end
 
---- Have a prompt from now on.
+--- Give the session a prompt.
 function Buffers:make_prompt()
   self.prompt = new_prompt()
   self.todo.buf = self.prompt.buf

@@ -68,7 +68,7 @@ function M.write_again()
   vim.cmd({ cmd = start, bang = col >= #line })
 end
 
---- Before anything that is typed: that waits behind it.
+--- Feed the key that writes again before anything that is typed: that waits behind it.
 local function feed_write_again()
   api.nvim_feedkeys(
     vim.keycode("<Cmd>lua require('sanderling.chat.keys').write_again()<CR>"),

@@ -65,7 +65,7 @@ function M.still_at(clients)
   end
 end
 
---- Those that run, also those that have not answered yet.
+--- The servers that run, also those that have not answered yet.
 ---@param filter? vim.lsp.get_clients.Filter
 ---@return vim.lsp.Client[]
 function M.running(filter)
@@ -206,7 +206,7 @@ function M.of(buf)
   return clients
 end
 
---- Those of them that know `method`; ends the question where there is none.
+--- The servers of a buffer that know `method`; ends the question where there is none.
 ---@param buf integer
 ---@param method string
 ---@return vim.lsp.Client[]

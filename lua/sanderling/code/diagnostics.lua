@@ -43,7 +43,7 @@ end
 ---@field servers string
 ---@field still? string
 
---- All that is said of one buffer, or of all of them.
+--- The diagnostics of one buffer, or of all of them.
 ---@param buf? integer
 ---@param is_new boolean it was loaded for this
 ---@return sanderling.code.Diagnostics

@@ -93,7 +93,7 @@ local function parser_of(buf)
   return ok and parser or nil
 end
 
---- Those of the places at which the grammar has the name, and nothing larger (a comment, a text); all, where there is no grammar.
+--- The places at which the grammar has the name, and nothing larger (a comment, a text); all, where there is no grammar.
 ---@param buf integer
 ---@param row integer
 ---@param cols integer[]

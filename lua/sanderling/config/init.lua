@@ -19,7 +19,7 @@ M.defaults = schema.defaults
 ---@type sanderling.config.Options
 M.options = vim.deepcopy(M.defaults)
 
---- Those of them that were given.
+--- The options that were given.
 local chosen = {}
 
 --- The mistakes in the options that were given.
@@ -122,7 +122,7 @@ local function tell(mistakes)
   })
 end
 
---- With a mistake in these tables the screen is not quite as was wanted. With any other, something could be sent or run that
+--- Tables in which a mistake is harmless: the screen is not quite as was wanted. With any other, something could be sent or run that
 --- was not.
 local HARMLESS = { chat = true, icons = true, keys = true, approval = true }
 

@@ -17,7 +17,7 @@ local WAITS = {
   { modes = '^no', is_for = 'the motion of an operator' },
   { modes = '^r', is_for = 'the answer to a prompt' },
   { modes = '^!', is_for = 'a shell command' },
-  -- It remembers lines by number: taking a match would delete those between.
+  -- The completion remembers lines by number: taking a match would delete those between.
   { modes = '^[iR]v?[cx]', is_for = 'the choice of a completion', only_there = true },
 }
 

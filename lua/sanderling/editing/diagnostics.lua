@@ -76,7 +76,7 @@ local function clients_of(buf)
   return package.loaded['vim.lsp'] and vim.lsp.get_clients({ bufnr = buf }) or {}
 end
 
---- Those of them that are to be heard before the buffer is settled.
+--- The servers that are to be heard before the buffer is settled.
 ---@param buf integer
 ---@return integer expected reports, besides those that are asked for
 ---@return vim.lsp.Client[] silent, that may never say anything
@@ -100,7 +100,7 @@ local function is_indexing(client)
   return next(client.progress.pending) ~= nil
 end
 
---- Has it just got the buffer, or is it still reading the project? Then what it says first is old.
+--- Has the server just got the buffer, or is it still reading the project? Then what it says first is old.
 ---@param client vim.lsp.Client
 ---@param since number
 ---@return boolean
@@ -222,7 +222,7 @@ local function begin_watch(buf, id)
       watch.typed[each] = true
     end
   end
-  -- What was proposed and stands there does not change the text any more: nothing new is said.
+  -- A proposal that stands there does not change the text any more: nothing new is said.
   local is_told = watch.edits[buf] and reviews.is_as_proposed(buf)
   watch.edits[buf] = is_told and watch.edits[buf] or { reports = 0, pulling = 0 }
   return true
@@ -271,7 +271,7 @@ local function is_settled(watch, asked_ms)
   return true
 end
 
---- Those that are new to `watch`. Whoever else has changed a file may have brought what is said of it, and of files elsewhere.
+--- The diagnostics that are new to `watch`. Whoever else has changed a file may have brought what is said of it, and of files elsewhere.
 ---@param watch sanderling.editing.diagnostics.Watch
 ---@param by_buf table<integer, vim.Diagnostic[]>
 ---@param others table<integer, true> buffers that other sessions have edited

@@ -66,7 +66,7 @@ function M.is_plugins(event, buf)
   end)
 end
 
---- Is it loaded, and an ordinary buffer of a file?
+--- Is the buffer loaded, and an ordinary one of a file?
 ---@param buf integer
 ---@return boolean
 function M.is_file_buffer(buf)
@@ -79,7 +79,7 @@ function M.is_file_buffer(buf)
   return name ~= '' and M.identity(name) ~= nil and not M.is_plugins('BufWriteCmd', buf)
 end
 
---- Is that the name of the very file that the sandbox has opened, or where it found none?
+--- Is `name` that of the very file that the sandbox has opened, or of the place where it found none?
 ---@param name string absolute
 ---@param device integer
 ---@param inode integer

@@ -81,7 +81,7 @@ function M.drop(buf)
   end
 end
 
---- Have those go whose file is not what they hold any more.
+--- Have the buffers go whose file is not what they hold any more.
 function M.drop_stale()
   for buf, file in pairs(loaded) do
     if not api.nvim_buf_is_valid(buf) or stamp_of(api.nvim_buf_get_name(buf)) ~= file.stamp then
@@ -90,14 +90,14 @@ function M.drop_stale()
   end
 end
 
---- Have all go.
+--- Have all buffers go.
 function M.drop_all()
   for buf in pairs(loaded) do
     M.drop(buf)
   end
 end
 
---- Have those go that nobody has asked about for long, and the oldest of too many.
+--- Have the buffers go that nobody has asked about for long, and the oldest of too many.
 local function drop_old()
   local bufs = vim.tbl_keys(loaded) ---@type integer[]
   table.sort(bufs, function(a, b)

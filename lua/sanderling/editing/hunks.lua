@@ -43,7 +43,7 @@ function M.differences(old, new)
   local after = joined(new, head + 1, #new - tail)
   local parts = vim.diff(before, after, { result_type = 'indices' }) --[[@as [integer, integer, integer, integer][] ]]
   for _, part in ipairs(parts) do
-    -- Of nothing, vim.diff() gives the line before it.
+    -- An empty part has the line before it, as vim.diff() tells it.
     part[1] = head + part[1] + (part[2] == 0 and 1 or 0)
     part[3] = head + part[3] + (part[4] == 0 and 1 or 0)
   end
@@ -102,7 +102,7 @@ function M.plan(buf, hunks)
   return edits, has_end
 end
 
---- Only what differs of each edit, so that the rest keeps its marks.
+--- The edits cut down to what differs, so that the rest keeps its marks.
 ---@param edits sanderling.editing.Edit[]
 ---@return sanderling.editing.Edit[]
 function M.narrow(edits)

@@ -56,7 +56,7 @@ local function take(counts, key)
   return count > 0
 end
 
---- Those that are not known: each known one stands for one, first for that where its line is now.
+--- The diagnostics that are not known: each known one stands for one, first for that where its line is now.
 ---@param buf integer
 ---@param diagnostics vim.Diagnostic[] of the buffer
 ---@param known sanderling.editing.known.Entry[]

@@ -15,7 +15,7 @@ local log = require('sanderling.host.log')
 ---@field tool_use_id string
 ---@field hunks sanderling.editing.ChangedLines[] in their order
 
--- How the host calls what the person takes back: nothing of that is to be reviewed. (tools/restoring.py)
+-- The beginning of the ids of what the person takes back: nothing of that is to be reviewed. (tools/restoring.py)
 local RESTORING = 'restoring:'
 
 ---@type fun(changed: sanderling.editing.Changed)[]

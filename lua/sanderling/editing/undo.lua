@@ -38,7 +38,7 @@ function M.untouched_change(buf)
   return last and last.tick == api.nvim_buf_get_changedtick(buf) and last or nil
 end
 
---- Now the buffer is as that tool use leaves it behind.
+--- Note that the buffer is now as that tool use leaves it behind.
 ---@param buf integer
 ---@param tool_use_id string
 function M.remember_change(buf, tool_use_id)

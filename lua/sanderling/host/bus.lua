@@ -7,7 +7,7 @@
 ---    the state before the event; what the session has by now may be newer.
 --- 4. The host hears that its frame is on the screen.
 ---
---- That a session is closed is told at once: nothing more is drawn of it.
+--- The end of a session is told at once: nothing more is drawn of it.
 local log = require('sanderling.host.log')
 
 local M = {}

@@ -84,7 +84,7 @@ function M.python()
   return nil, 'The Python environment of Sanderling is not built yet. ' .. remedy()
 end
 
--- Not by PYTHONPATH: what the environment says of Python is about the person's own programs. Commands get it as it is.
+-- The path is set here and not by PYTHONPATH, which is about the person's own programs. Commands get it as it is.
 local START = table.concat({
   'import runpy, sys',
   'sys.path.insert(0, sys.argv.pop(1))',
@@ -322,7 +322,7 @@ function M.open(session_id)
   return err
 end
 
---- For `Session:act`, which tells the error.
+--- Send an action; `Session:act` tells the error.
 ---@param session_id string
 ---@param action sanderling.Action
 ---@return string? error

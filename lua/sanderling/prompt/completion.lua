@@ -98,7 +98,7 @@ local function sessions(mention, session)
   return items
 end
 
---- All that could be mentioned.
+--- The items that could be mentioned.
 ---@param mention string as far as it is typed
 ---@param session_id string
 ---@return sanderling.prompt.completion.Item[]

@@ -171,7 +171,7 @@ local function of_file(mention, project, real)
   }
 end
 
---- Is that a mention of a tool server's resource? These are the host's.
+--- Does `mention` name a tool server's resource? These are the host's.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session_id string
 ---@return boolean

@@ -223,7 +223,7 @@ local function place_of(buf, hunk)
   return math.min(hunk.row, last), is_below
 end
 
---- Is it drawn as it is now?
+--- Is the hunk drawn as it is now?
 ---@param buf integer
 ---@param one sanderling.review.draw.Drawn
 ---@param hunk sanderling.review.Hunk

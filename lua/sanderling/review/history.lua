@@ -57,7 +57,7 @@ function M.drop(saved)
   end
 end
 
---- Has the tree got one state more, and nothing else?
+--- Has the undo tree got one state more, and nothing else?
 ---@param buf integer
 ---@param saved? sanderling.review.history.Saved
 ---@return boolean

@@ -185,7 +185,7 @@ end
 
 -- decisions -----------------------------------------------------------------------------------------------------------
 
---- Those of `hunks` that are still there, by buffer and in order.
+--- The ones of `hunks` that are still there, by buffer and in order.
 ---@param hunks sanderling.review.Hunk[]
 ---@return table<integer, sanderling.review.Hunk[]>
 function M.by_buffer(hunks)

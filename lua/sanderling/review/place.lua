@@ -108,7 +108,7 @@ function M.show(buf, row, is_free)
   end
 end
 
---- Nothing is proposed in it any more: one of a file that is still none is of no use.
+--- Leave a buffer in which nothing is proposed any more: one of a file that is still none is of no use.
 ---@param buf integer
 ---@param is_new boolean
 function M.leave(buf, is_new)

@@ -33,7 +33,7 @@ function M.find(id)
   end
 end
 
---- Is it modified, what is proposed aside?
+--- Is the buffer modified, what is proposed aside?
 ---@param asked sanderling.review.proposals.Asked
 ---@return boolean
 function M.is_modified(asked)
@@ -69,7 +69,7 @@ function M.is_as_proposed(buf)
     end)
 end
 
---- Nothing is proposed in the buffer any more.
+--- Forget a proposal: nothing is proposed in the buffer any more.
 ---@param asked sanderling.review.proposals.Asked
 function M.forget(asked)
   M.by_buf[asked.buf] = nil

@@ -2,7 +2,7 @@
 local M = {}
 
 local MAX_LINES = 60 -- of a hunk, on each side
--- Of both sides, which are matched by how alike they are: 1 ms, and it grows with the square. A screen may come to show several.
+-- The sides of a hunk are matched by how alike they are: 1 ms, and it grows with the square. A screen may come to show several.
 local MAX_MATCHED_LINES, MAX_MATCHED_BYTES = 24, 2000
 local MAX_BYTES = 500 -- of a line
 

@@ -48,7 +48,7 @@ local function command_of(args, range)
   local is_own = args.event == 'BufWriteCmd' and args.match == api.nvim_buf_get_name(args.buf)
   return table.concat({
     'lockmarks',
-    -- Whether another file may be overwritten was asked before this.
+    -- The person was asked before this if another file may be overwritten.
     ('%swrite%s'):format(range, (not is_own or vim.v.cmdbang == 1) and '!' or ''),
     vim.v.cmdarg,
     args.event == 'FileAppendCmd' and '>>' or '',
@@ -89,7 +89,7 @@ local function write(args)
   end
 end
 
---- From now on, write only the person's own text of the buffer.
+--- Write only the person's own text of the buffer from now on.
 ---@param buf integer
 function M.guard(buf)
   M.release(buf)

@@ -73,7 +73,7 @@ local function folded(rows)
   return kept
 end
 
---- At most `count` rows: those at the end while it is written, those at the beginning when it is done.
+--- Cut `rows` to `count`: to those at the end while it is written, those at the beginning when it is done.
 ---@param rows sanderling.rewrite.preview.Row[]
 ---@param count integer
 ---@param is_whole boolean

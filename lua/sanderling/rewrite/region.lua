@@ -242,7 +242,7 @@ function Region:replace(lines)
   end)
 end
 
---- Its place is not kept any longer.
+--- Keep the region's place no longer.
 function Region:forget()
   for _, mark in ipairs(api.nvim_buf_is_loaded(self.buf) and self.marks or {}) do
     api.nvim_buf_del_extmark(self.buf, ns, mark)

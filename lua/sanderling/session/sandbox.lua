@@ -77,7 +77,7 @@ local level_sentences = {
   off = M.OFF_SENTENCE,
 }
 
---- All that is known, in sentences.
+--- The sandbox as far as it is known, in sentences.
 ---@param session_id string
 ---@return string text
 ---@return boolean is_weaker than full

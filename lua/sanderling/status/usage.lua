@@ -44,7 +44,7 @@ local function cost(usage)
   return usd > 0 and dollars(usd) .. '+?' or '$?'
 end
 
---- For the statusline: what the session has used.
+--- The session's use in words for the statusline.
 ---@param usage? sanderling.UsageUpdated
 ---@return string
 function M.describe(usage)

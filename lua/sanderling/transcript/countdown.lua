@@ -77,7 +77,7 @@ function Countdown:resume()
   end
 end
 
---- It is the copy of one that counts for another transcript: count, too.
+--- Count, too, as the copy of one that counts for another transcript.
 function Countdown:go_on()
   self.is_ticking = false
   self:tick()

@@ -116,7 +116,7 @@ function M.forget(buf)
   transcripts[buf] = nil
 end
 
---- Its buffer has lost the text: draw nothing until there is one with all of it.
+--- Draw nothing until there is a buffer with all of the text: this one has lost it.
 function Transcript:go_away()
   self.queue:pause()
 end

@@ -314,7 +314,7 @@ function Blocks:draw(block)
   self.mark_count = self.mark_count + block.marks - before
   if self.mark_count > self.max_marks then
     self:drop_marks()
-    -- What windows show stays, and may be more: a closed fold shows all that is in it.
+    -- Marks in view stay, and may be more: a closed fold shows all that is in it.
     self.max_marks = math.max(MAX_MARKS, 2 * self.mark_count)
   end
 end

@@ -23,7 +23,7 @@ local MAX_OPENED_BYTES = 64 * 1024 * 1024 -- of a file that a key opens: what is
 ---@field lnum? integer
 ---@field col? integer from 1
 
---- Is that one of the kernel's own files? They say they are empty, and may have no end.
+--- Is `real` one of the kernel's own files? They say they are empty, and may have no end.
 ---@param real string
 ---@return boolean
 function M.is_of_kernel(real)
@@ -256,7 +256,7 @@ end
 
 -- Neovim's own keys ---------------------------------------------------------------------------------------------------
 
--- They open the name under the cursor as it stands there. <C-w><C-f> is <C-w>f; `[f` and `]f` are gf.
+-- Keys that open the name under the cursor as it stands there. <C-w><C-f> is <C-w>f; `[f` and `]f` are gf.
 local BY_NAME = { 'gf', 'gF', '[f', ']f', '<C-w>f', '<C-w><C-f>', '<C-w>F', '<C-w>gf', '<C-w>gF' }
 
 function M.no_tags()

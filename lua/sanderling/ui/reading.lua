@@ -40,7 +40,7 @@ function M.is_handled(event, names, buf, is_meant)
   return false
 end
 
--- How an autocommand gives text to a program: Neovim's own plugin for packed files, a filter, a shell's command.
+-- Patterns of autocommands that give text to a program: Neovim's own plugin for packed files, a filter, a shell's command.
 local GIVING = { 'gzip#read', "[%%%]%$%d.']!", '^%s*!', '|%s*!', 'system%(', 'systemlist%(' }
 
 --- Does it give what was read to a program? One that is written in Lua cannot be looked into.

@@ -131,7 +131,7 @@ function M.counted(count, noun)
   return ('%d %s%s'):format(count, noun, count == 1 and '' or 's')
 end
 
---- Those of `list` that begin with `lead`.
+--- The words of `list` that begin with `lead`.
 ---@param list string[]
 ---@param lead string
 ---@return string[]

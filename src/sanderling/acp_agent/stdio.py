@@ -41,9 +41,8 @@ class Stdout:
                 await anyio.wait_writable(self._descriptor)
             try:
                 rest = rest[os.write(self._descriptor, rest[:ATOMIC_BYTES]) :]
-            except (
-                BlockingIOError
-            ):  # another program has made the pipe non-blocking, and was quicker
+            # Another program has made the pipe non-blocking, and was quicker.
+            except BlockingIOError:
                 continue
             except OSError as error:
                 raise anyio.BrokenResourceError from error

@@ -64,7 +64,7 @@ class Place(Protocol):
         ...
 
     def begun(self, carrier: Carrier) -> None:
-        """It runs."""
+        """Take note that the guest runs."""
         ...
 
     @property
@@ -73,7 +73,7 @@ class Place(Protocol):
         ...
 
     def told(self, meta: Mapping[str, Any]) -> None:
-        """It has said this of a session beside what the protocol knows."""
+        """Take what the guest has said of a session beside what the protocol knows."""
         ...
 
     async def take(self, update: msgspec.Raw) -> None:
@@ -92,9 +92,9 @@ class Place(Protocol):
 
     @property
     def session_id(self) -> str:
-        """Its own id of the session, if there is one to go on with."""
+        """The guest's own id of the session, if there is one to go on with."""
         ...
 
     def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
-        """Its session is open; of a new one `why` says why it is not the old one that goes on, if there was one."""
+        """Take note that the guest's session is open; of a new one `why` says why the old one does not go on, if there was one."""
         ...

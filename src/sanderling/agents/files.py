@@ -29,7 +29,7 @@ from sanderling.tools.workspace import Workspace
 from sanderling.tools.write import WriteInput, write
 
 MAX_BYTES = 16 << 20
-"""Of a file that is read as a whole: it travels in one line."""
+"""The most that a file may have that is read as a whole: it travels in one line."""
 
 MAX_READING = 4
 
@@ -164,7 +164,7 @@ class ServedFiles:
             return content
         buffer = await buffer_of(workspace, path, loaded.stamp)
         if buffer and buffer.is_modified:
-            # That is merged with what it has seen, when it is changed.
+            # The buffer's text is merged with what the agent has seen, when it is changed.
             seen = sight.text if sight else None
             if seen is None or await done(len(content), _is_nearer, text.text, seen, content):
                 workspace.seen.note(path, text.text)

@@ -112,7 +112,7 @@ class Permits:
             return [Effect("bash", "run", command=command, cwd=cwd_of(call, project))]
         if call.kind in CHANGES and is_named:
             changes = [Effect(_tool_for(call, path), "write", path=path) for path in paths]
-            # Where the sandbox does not let it write, no yes of ours changes that: nobody is asked whether it does.
+            # No yes of ours lets it write where the sandbox does not: nobody is asked about that.
             is_inside = all(map(self._workspace.is_inside, paths))
             return changes if is_inside or not is_confined else [*changes, self._unknown(call)]
         if call.kind in LOOKS and is_named:

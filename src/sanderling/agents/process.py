@@ -173,7 +173,7 @@ async def _started(
     home, paths = _there(declared.home, is_writable=True), _there(declared.paths)
     granted = (*home.paths, *paths.paths, *sandbox.admissions.write_paths)
     shown = [real_path(each) for each in (project, *granted)]
-    # Where the person's own directories are seen, so are their links; and nothing is to be removed there.
+    # Links are not made where the person's own directories are seen, and nothing is to be removed there.
     links = {**home.links, **paths.links}
     links = {path: real for path, real in links.items() if not is_in_any(path, shown)}
     watch = await to_thread.run_sync(HomeWatch, home.paths)

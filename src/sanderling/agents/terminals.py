@@ -29,7 +29,7 @@ from sanderling.tools.effects import Effect
 from sanderling.tools.workspace import Workspace
 
 DEFAULT_BYTES, MAX_BYTES = 1 << 20, 4 << 20
-"""Of output that is kept: it travels whole each time that it is asked for."""
+"""The output that is kept: it travels whole each time that it is asked for."""
 MAX_RUNNING, MAX_KEPT = 32, 128
 LINGER_S = 0.1
 EXIT_SIGNALLED = 128

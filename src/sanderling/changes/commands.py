@@ -25,7 +25,7 @@ MISSED = "What the last command has changed cannot be undone, because {reason}."
 NOT_RESTORABLE = "{paths} cannot be brought back to what {it} held: {why}."
 MAX_NAMED = 3
 MAX_CHANGES = 100_000
-"""Of one command: 30 MB in the journal."""
+"""The changes of one command that are noted: 30 MB in the journal."""
 SAVED = "you have saved it meanwhile"
 YOURS = "a command of yours ran at the same time"
 JOB = "a job ran in the background, and nobody knows who has changed it"

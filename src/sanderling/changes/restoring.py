@@ -60,7 +60,7 @@ class Plan(NamedTuple):
 
 
 class LeftError(Exception):
-    """It stays as it is; the text is the reason, as a clause."""
+    """A file stays as it is; the text is the reason, as a clause."""
 
 
 def file_state(data: bytes, mode: int) -> State:

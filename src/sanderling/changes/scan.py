@@ -33,7 +33,7 @@ from sanderling.sandbox.looks import Copied, Looks
 
 MAX_COPIES_BYTES = 256 << 20
 RESERVE_BYTES = 1 << 30
-"""What copies leave free on the disk."""
+"""The room that copies leave free on the disk."""
 IGNORED = "it was ignored until then"
 UNSEEN = "it was not looked at before"
 HOME = "it is the home directory, or above it"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHELL = ("/bin/sh", "-c")
 LINGER_S = 0.25
-"""How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
+"""The time in which processes that a command left behind may go on writing; in the sandbox it leaves none."""
 
 Offer = Callable[["Command", Sequence[Denial]], Awaitable[Grant]]
 

@@ -62,7 +62,7 @@ NOT_KEPT = frozenset(
         *("BASHOPTS", "SHELLOPTS", "UID", "EUID", "PPID"),  # a shell does not let them be set
     }
 )
-"""What belongs to the sandbox or to each shell anew."""
+"""The variables that belong to the sandbox, or to each shell anew."""
 
 _PRIVATE = "_sanderling_"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
@@ -87,7 +87,7 @@ eval "$_sanderling_command"
 { _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"
 """
 _CONTINUATION = "\\\n"
-# What only looks must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
+# Looking must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
 # which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
 # do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
 # git to say. In a submodule they are others, so that git does not look there for changes. The options before a subcommand are those
@@ -261,7 +261,7 @@ class Shell:
             raise ToolError(f"The command was not started: {error}") from error
 
     async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
-        # It begins and runs on one, whatever the person switches meanwhile.
+        # A line begins and runs on one ground, whatever the person switches meanwhile.
         ground = self._sandbox.ground
         is_confined = ground.is_confined
         where = {"cwd": state.cwd, "project": self._project}

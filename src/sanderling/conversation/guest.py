@@ -180,7 +180,7 @@ class Guest:
                 self._tell_once(text, "warning")
 
     def told(self, meta: Mapping[str, Any]) -> None:
-        """It is somebody else's: what it says beside the protocol is nothing to us."""
+        """Pass over what a guest says beside the protocol: it is somebody else's."""
 
     def methods(self) -> Mapping[str, Method]:
         return {"session/request_permission": Method(self._ask), **self.service.methods()}

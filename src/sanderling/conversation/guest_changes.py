@@ -12,7 +12,7 @@ from sanderling.tools.workspace import Workspace
 
 MAX_BYTES = 1 << 20
 MAX_FILES = 50
-"""What is more than that nobody reviews hunk by hunk."""
+"""The most files that are reviewed hunk by hunk: nobody reviews more."""
 
 
 async def look_after(workspace: Workspace, use_id: str, *, is_command: bool = False) -> None:

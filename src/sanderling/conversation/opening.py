@@ -168,7 +168,7 @@ def _begin(
     check_disabled(settings.tools_disabled)
     policy = policy_for(settings, session.project)._replace(network=wishes.network)
     sample = ""
-    # Where nobody looks, the demo model must not pass for an answer.
+    # The demo model must not pass for an answer where nobody looks.
     fallback = "demo" if wishes.is_shown else DEFAULT
     if wishes.is_shown and choose(settings) == "demo":
         from sanderling.providers.scripted import copy_sample

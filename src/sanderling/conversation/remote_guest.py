@@ -121,7 +121,7 @@ class RemoteGuest(Guest):
         await self.link.ready()
 
     async def renew(self) -> None:
-        """It has its own login."""
+        """Do nothing: it has its own login."""
 
     def methods(self) -> Mapping[str, Method]:
         lent: Mapping[str, Method] = self._lending.methods() if self._lends else {}

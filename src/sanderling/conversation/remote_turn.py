@@ -130,7 +130,7 @@ class RemoteTurn:
             self.cancel()
 
     def _give_back(self, prompt: Prompt, error: ProviderError | None) -> None:
-        """It was not sent: the person has it again, in the prompt or among those that wait."""
+        """Give back a prompt that was not sent: into the prompt buffer, or among those that wait."""
         parts = self._parts
         is_there = parts.waiting.remove(prompt.id)
         if error or self._is_left:

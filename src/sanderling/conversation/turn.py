@@ -161,9 +161,8 @@ class Turn:
     async def _get_ready(self, tasks: TaskGroup) -> None:
         """Do what is needed soon, but must not hold up the request."""
         parts = self._parts
-        with (
-            parts.servers.giving_way() if self._is_eager else nullcontext()
-        ):  # else the request waits for servers
+        # If it is not eager, the request waits for servers.
+        with parts.servers.giving_way() if self._is_eager else nullcontext():
             await anyio.sleep(UNTIL_ASKED_S)
             tasks.start_soon(parts.memory.sync)
             parts.tell_untrusted()

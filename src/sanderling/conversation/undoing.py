@@ -39,7 +39,7 @@ from sanderling.tools.restoring import Restorer
 Asked = UndoTurn | RedoTurn | Rewind
 MAX_COMPARED_BYTES = 1 << 20
 MAX_COUNTED_BYTES, MAX_COUNTED_S = 64 << 20, 5.0
-"""Of the files of which a list says how many lines came and went."""
+"""The most that is compared for a list that says how many lines came and went."""
 NOTHING_TO_UNDO = "The agent has changed nothing that could be undone."
 NOTHING_TO_REDO = "Nothing was undone that could be done again."
 NO_SUCH_TURN = "There is no such turn in this session."

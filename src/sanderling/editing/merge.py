@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 MAX_STEPS = 1_000_000
-"""What a comparison may cost, some 0.3 s. Beyond it, everything between the first and the last difference counts as changed."""
+"""The steps that a comparison may take, some 0.3 s. Beyond them, everything between the first and the last difference counts as changed."""
 
 
 class LineChange(NamedTuple):

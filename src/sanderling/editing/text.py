@@ -16,7 +16,7 @@ LINE_ENDINGS = ("\n", "\r\n", "\r")
 LINE_ENDING_NAMES = ("LF", "CRLF", "CR")
 
 UNREADABLE = "\ufffd"
-"""What stands in the text for a byte that is none in the file's encoding."""
+"""The character that stands for a byte that is none in the file's encoding."""
 
 _BOMS = (  # that of UTF-32 LE begins with that of UTF-16 LE
     (b"\xff\xfe\x00\x00", "utf-32-le"),
@@ -34,7 +34,7 @@ _NAMES = {
     "cp1252": "Windows-1252",
     "latin-1": "Latin-1",
 }
-# How bytes that are no text come in as halves of surrogate pairs, and go out as they were.
+# Bytes that are no text come in as halves of surrogate pairs, and go out as they were.
 _ERRORS = {
     "utf-8": "surrogateescape",
     "utf-16-le": "surrogatepass",

@@ -24,7 +24,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt
 
-# As Markdown, which is parsed while it grows, 28,000 hold a key up for 160 ms.
+# 28,000 would hold a key up for 160 ms, for Markdown is parsed while it grows.
 MAX_LINE_CHARS = 10_000
 WHERE = ": :AgentExport writes all of it"  # answers, and what the person said
 

@@ -23,7 +23,7 @@ Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
 
 
 class Allowed:
-    """Those of one project. `ask` puts a question before the person."""
+    """The servers that may start in one project. `ask` puts a question before the person."""
 
     def __init__(self, state_dir: str, project: str, ask: Ask) -> None:
         self._project = project

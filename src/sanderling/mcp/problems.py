@@ -15,7 +15,7 @@ class ServerError(SanderlingError):
 
 
 class LastingError(ServerError):
-    """It is of no use to try again before a person has changed something."""
+    """A problem that stays until a person has changed something: it is of no use to try again."""
 
 
 class LoginNeededError(LastingError):

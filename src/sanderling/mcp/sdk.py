@@ -27,7 +27,7 @@ _STEPS = (
 )
 SWITCH_S = 0.0005  # for so long the thread keeps the loop waiting
 _GIVES_WAY_S = 5.0  # at most, for each step
-# They write down what a server has sent, with a traceback for each line that is none of the protocol's. A log of ours tells of it.
+# Loggers that write down what a server has sent, with a traceback for each line that is none of the protocol's. A log of ours tells of it.
 _LOGGERS = ("mcp", "client")
 
 _loading = threading.Lock()

@@ -99,7 +99,7 @@ class McpSource:
             login = Login(self._state_dir, name, declared.url)
             return partial(open_http, declared, self._sandbox, login)
         sandbox, project = self._sandbox, self._project
-        # What the paths lead to is settled now, before anything has run that could put something else there.
+        # The paths are followed now, before anything has run that could put something else there.
         paths, write_paths = (
             tuple(os.path.join(project, os.path.expanduser(path)) for path in each)  # noqa: PTH111, PTH118
             for each in (declared.paths, declared.write_paths)

@@ -185,7 +185,7 @@ def _named_files(rule: Rule, use: Use, words: Iterable[str]) -> Iterator[Verdict
 
 
 MIN_LITERAL = 3
-"""How many characters of a rule's path must stand in a program for it to ask: fewer are in too many words."""
+"""The characters of a rule's path that must stand in a program for it to ask: fewer are in too many words."""
 
 
 def _may_reach(glob: str, command: Command) -> bool:

@@ -112,7 +112,7 @@ class Offers:
             self._workspace.sandbox.confined.check_grant(grant)
         except SandboxError:
             return None
-        # What a link leads to may be let in already; the link itself is not to be found inside.
+        # The place that a link leads to may be let in already; the link itself is not to be found inside.
         is_known = not grant.hosts and self.granted.and_also(grant) == self.granted
         return None if grant == NO_GRANT or is_known else grant
 

@@ -23,21 +23,21 @@ _READING = name_set(
 """Whatever their arguments are, as long as `runs_more` has nothing against them."""
 
 _TELLING_OF_THE_SANDBOX = name_set("env printenv ps")
-"""What there is to see in a sandbox is no secret."""
+"""Programs that tell of what they run in: what there is to see in a sandbox is no secret."""
 
 _PRINTING = name_set("echo printf true false : pwd sleep seq read")
-"""Those whose words are no files."""
+"""Programs whose words are no files."""
 
 _VERSIONED = name_set(
     "python python3 node ruby perl gcc g++ clang make cmake git docker nvim bash rg jq"
 )
-"""Those that tell their version before they read anything of the directory: no configuration, no plugin, no version to switch to."""
+"""Programs that tell their version before they read anything of the directory: no configuration, no plugin, no version to switch to."""
 
 _SHIMS = name_set("mise rtx asdf volta-shim rustup proto proto-shim aqua-proxy")
-"""What runs under the names of others, in the version that a file of the directory asks for."""
+"""Programs that run under the names of others, in the version that a file of the directory asks for."""
 
 _AMONG_INSTALLED = re.compile(r"/\.?(py|rb|nod|j)env/shims/")
-"""Those that know a version only by its name, not by a path."""
+"""The places of shims that know a version only by its name, not by a path."""
 
 _GIT_READING = name_set(
     "status diff log show blame annotate rev-parse describe ls-files ls-tree shortlog rev-list merge-base cat-file grep name-rev"
@@ -168,7 +168,7 @@ _SPECIAL: dict[str, Callable[[Words, Use], bool]] = {
 
 
 def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
-    """Its configuration can name programs and places, so that unconfined only the project's own is trusted, if it names no place."""
+    """Say whether git only reads. Its configuration can name programs, so unconfined only the project's own is trusted, if it names no place."""
     rest, moves = core_words(words)
     if not all(stays_inside(use, move) for move in moves):
         return False
@@ -231,7 +231,7 @@ _SEEING_MORE = {
         # Words of a language that reads the environment, or files that the line does not name.
         "jq": r"-\w*[fL]|--from-f|--lib|(?s:.*)(?<![.\w])(import|include|env|ENV|inputs?|modulemeta|get_search_list)\b|(?s:.*)\$(ENV|__prog)",
         "awk gawk mawk nawk": r"(?s:.*)(ENVIRON|PROCINFO|FUNCTAB)",
-        # What these tell is not the project's.
+        # Programs that tell what is not the project's.
         "pip pip3": r"(?!--version$)",
     }.items()
     for name in names.split()

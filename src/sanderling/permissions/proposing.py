@@ -46,7 +46,7 @@ _ONLY_EXACTLY = name_set(
 """Scripts' names that say that more than the project is concerned."""
 
 _INSTALLED = re.compile(r"^(\./)?(\.?venv/bin|node_modules/\.bin|vendor/bin)/")
-"""Where a project keeps the programs that were installed for it."""
+"""The directories in which a project keeps the programs that were installed for it."""
 
 _SCRIPT = re.compile(r"[A-Za-z][\w:.-]*", re.ASCII)
 

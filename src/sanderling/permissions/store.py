@@ -130,9 +130,8 @@ class RuleStore:
         Raises:
             ConfigError: its examples are wrong, or the file cannot be read or written.
         """
-        load_rule(
-            msgspec.to_builtins(rule), 1, self._project
-        )  # or the file could not be read again
+        # Else the file could not be read again.
+        load_rule(msgspec.to_builtins(rule), 1, self._project)
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(self.path.with_suffix(".lock")):

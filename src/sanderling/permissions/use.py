@@ -17,7 +17,7 @@ from sanderling.tools.effects import Effect
 MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000
 
 MAX_LETTERS = 8
-"""How many letters of options may stand before a path in one word (`-nf.env`)."""
+"""The letters of options that may stand before a path in one word (`-nf.env`)."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ BUILT_IN = frozenset(
         "exit",
     ]
 )
-"""What the chat window does itself; `lua/sanderling/commands.lua` has the table."""
+"""Commands that the chat window runs itself; `lua/sanderling/commands.lua` has the table."""
 BUNDLED = Path(__file__).with_name("bundled_commands")
 Source = Literal["project", "user", "sanderling"]
 MAX_DESCRIPTION_CHARS = 100

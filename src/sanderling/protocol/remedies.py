@@ -11,7 +11,7 @@ import msgspec
 
 class Remedies(msgspec.Struct, frozen=True):
     model: str
-    """What chooses another model."""
+    """The way to choose another model."""
     shorten: str
     """Sentence, of a conversation that is too long."""
     begin_anew: str
@@ -21,15 +21,15 @@ class Remedies(msgspec.Struct, frozen=True):
     restart: str
     """Part of a sentence: how a change of the environment takes effect."""
     environment: str
-    """Where a variable is set."""
+    """The place where a variable is set."""
     install: str
-    """What builds the environment of Python."""
+    """The way to build the environment of Python."""
     login: str
-    """What stores an API key, with a provider's name behind it if it is not Claude's."""
+    """The way to store an API key, with a provider's name behind it if it is not Claude's."""
     network: str
-    """What opens the network, with "on" or "proxy" behind it."""
+    """The way to open the network, with "on" or "proxy" behind it."""
     server_login: str
-    """What logs in at the tool server `{name}`."""
+    """The way to log in at the tool server `{name}`."""
     key: str
     """Sentences, of a model that stands in for one with a key."""
 

@@ -24,12 +24,8 @@ from sanderling.text import did_you_mean
 Wire = Literal["anthropic", "chat", "responses", "ollama"]
 
 PRESETS = Path(__file__).with_name("presets.toml")
-RESERVED = (
-    "auto",
-    "demo",
-    "scripted",
-    "script",
-)  # before the colon of a model, or as the setting `provider`
+# Names with a meaning of their own before the colon of a model, or as the setting `provider`.
+RESERVED = ("auto", "demo", "scripted", "script")
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 
 
@@ -43,9 +39,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     replay_reasoning: Literal["never", "with_tools", "always"] = "never"
     """In which messages the model's thoughts go back to it: in none, in those of turns that use tools, or in all."""
     blank_reasoning: str = ""
-    """What goes back in the place of thoughts, where there are none and the server wants some."""
+    """The text that goes back in the place of thoughts, where there are none and the server wants some."""
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
-    """Where a thought stands in an answer: the first of them that is there."""
+    """The fields in which a thought may stand in an answer: the first of them that is there."""
     text_thoughts: Literal["none", "tagged", "begun"] = "tagged"
     """Thoughts in the text: none, at its beginning in `<think>` and `</think>`, or without the first of them, up to `</think>`."""
     tool_ids: Literal["any", "alnum9"] = "any"
@@ -72,9 +68,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     body: dict[str, Any] = {}
     """Fields of each request besides."""
     cache: Literal["none", "automatic", "anthropic", "openai_explicit", "key"] = "automatic"
-    """How a prefix is kept: by itself, at marks like Anthropic's or OpenAI's, or under the session's key."""
+    """The way in which a prefix is kept: by itself, at marks like Anthropic's or OpenAI's, or under the session's key."""
     images: Literal["none", "user", "tool"] = "user"
-    """Where an image may stand: nowhere, in a message of the user's, or in a tool's result as well."""
+    """The places where an image may stand: nowhere, in a message of the user's, or in a tool's result as well."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):

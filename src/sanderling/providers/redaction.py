@@ -33,7 +33,7 @@ COMMON_USERS = frozenset(
         *("build", "ci", "runner", "jenkins", "vscode", "docker", "debian", "ubuntu", "fedora"),
     )
 )
-"""They say nothing of a person, and are words of many a command."""
+"""Names of users that say nothing of a person, and are words of many a command."""
 
 # A secret begins where a word does, also behind what stands for a character: "\nghp_…" in source code, "%3Dghp_…" in an address.
 _START = r"(?:\b|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
@@ -72,7 +72,7 @@ _SHAPES = (
 _NAMES = r"(?:api[_-]?key|secret(?:[_-]?key)?|token|passw(?:or)?d|passphrase|credentials?|(?:private|access|account)[_-]?key)"
 _VALUE = r"(?P<secret>[^\s\"'`$<>(){}&;|,]{%d,})" % MIN_SECRET_CHARS  # noqa: UP031 - braces all over
 _PLACEHOLDER = r"(?:\$|[{<%])"  # `$TOKEN`, `{password}`: what a program puts in
-# What stands before a secret has a limit of its own where it is repeated, or a long line would take time by its square.
+# Each repetition before a secret has a limit of its own, or a long line would take time by its square.
 _PLACES = (
     rf"://(?!{_PLACEHOLDER}|[^\s/@:\"']*:{_PLACEHOLDER})(?P<secret>[^\s/@:\"']*:[^\s/@\"']+|[^\s/@:\"'$<>{{}}]{{16,}})(?=@)",
     r"(?i:\bauthorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?:(?:bearer|basic|token|apikey)\s{1,9}|(?=\S*\d)))"
@@ -85,7 +85,7 @@ _PLACES = (
     r"(?i:\bsshpass\s{1,9}-p\s?[\"']?|\bmysql(?:dump|admin)?\b[^\n|;&]{0,200}\s-p[\"']?)(?P<secret>[^\s\"'$-][^\s\"'$]{3,})",
     r"(?i:\blogin\s{1,9}\S{1,80}\s{1,9}password\s{1,9})(?P<secret>\S{4,})",  # .netrc
     r"(?i:--(?:[\w-]{0,40}(?:token|key|secret)|pass(?:word|phrase)?)[ =][\"']?)(?=\S*\d)" + _VALUE,
-    # What is all small letters is a word: "required", a name of something. So is what stands for a value.
+    # A value in small letters only is a word: "required", a name of something. So is one that stands for another.
     r"(?i:"
     + _NAMES
     + r"[\"']?\s{0,9}(?:=>|:=|[:=])\s{0,9}[\"'])(?![a-z_. -]+[\"'])"

@@ -131,7 +131,7 @@ def _ssh(text: str, parts: SplitResult, *, has_own_keys: bool) -> Address:
     host, port = unquote(parts.hostname or ""), _port(text, parts)
     if parts.password is not None:
         raise ConfigError("an address has no password: ssh takes a key, or what its agent has")
-    # What begins with a dash, ssh would take for an option.
+    # A word that begins with a dash would be an option of ssh's.
     if not _HOST.fullmatch(host) or place.startswith("-"):
         raise ConfigError(f"'{host}' is no name of a host")
     if user and not _USER.fullmatch(unquote(user)):

@@ -18,7 +18,7 @@ from sanderling.sandbox.sandbox import SandboxEvent
 from sanderling.sandbox.unconfined import Unconfined
 
 SessionEvent = SandboxEvent | ProjectReplaced
-"""What happens unasked: in a sandbox, or because the project is another directory."""
+"""An event that nobody asked for: in a sandbox, or because the project is another directory."""
 
 
 def policy_for(settings: Settings, project: str) -> SandboxPolicy:

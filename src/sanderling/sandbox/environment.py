@@ -27,7 +27,7 @@ FAIL_FAST = {
 """Without a network there is nothing to try again."""
 
 SEARCHED = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": ""}
-"""Where every program, the harmless ones included, is looked for, or looks for what it loads; each with what stands for nothing."""
+"""The paths on which every program, the harmless ones included, is looked for, or looks for what it loads; each with what stands for nothing."""
 
 CREDENTIALS = r"://[^/\s]*@"
 

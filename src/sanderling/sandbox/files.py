@@ -28,7 +28,7 @@ RETIRE_S = 1.0
 LOOKS = frozenset(("read", "load", "lines", "identify", "list", "check", "look", "looks"))
 """The operations that leave everything as it is, but for `check`, which leaves no trace."""
 ABSENT = ()
-"""What is expected where there must be no file."""
+"""The stamp that is expected where there must be no file."""
 Expected = Stamp | tuple[()]
 Answer = tuple[str, Any]
 """A worker's: "ok" and the result, or "error" and its number."""
@@ -146,7 +146,7 @@ class Files:
         stamp = None if expected is None else tuple(expected)
         return Stamp(*await self._change("write", path, data, stamp, makes_parents, mode))
 
-    # Of what follows, nothing follows a link, and what is replaced must be what is `expected`, as with `write`.
+    # None of the following methods follows a link, and what is replaced must be what is `expected`, as with `write`.
 
     async def look(self, path: str, limit: int) -> Look:
         """Return what has this name, and the content of a file that has no more than `limit` bytes."""

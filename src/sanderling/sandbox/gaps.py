@@ -183,7 +183,7 @@ NETWORK_ON: "dict[Level, tuple[Gap, ...]]" = {
     "namespaces": (*_OPEN_NETWORK, _ABSTRACT_SOCKETS),
     "landlock": _OPEN_NETWORK,
 }
-"""What opening the network gives away, beside the gaps of the level."""
+"""The gaps that an open network adds to those of the level."""
 
 RESIDUAL = (
     "What a command writes into the project runs outside of the sandbox when you run it: tests, Makefiles, package scripts, a rebase that it left unfinished; when you commit: what a hook runs beyond the files that it names, the scripts of package.json for instance; and when you only open a file: a language server or a linter in your editor runs build scripts (build.rs), macros, plugins and settings that are code (eslint.config.js).",
@@ -198,7 +198,7 @@ RESIDUAL = (
     "As root, files below /usr and /opt that only root may read can be read.",
     "The kernel is shared: a hole in it is a hole in the sandbox.",
 )
-"""What no level promises."""
+"""Gaps that every level has."""
 
 
 def gaps_at(

@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 VERSION_CONTROL = Row(".git .gitmodules .hg .jj", at_root="", anywhere=False)
-"""What is held in them is decided where it is known how they work: `guard/`."""
+"""The names of version control. `guard/`, which knows how they work, decides what is held in them."""
 
 TABLE = (
     VERSION_CONTROL,
@@ -154,7 +154,7 @@ def row_of(name: str, directory: str = "") -> Row | None:
 
 
 def asked_about(parts: Iterable[str]) -> frozenset[str]:
-    """Those of a path's parts that the file tools ask about."""
+    """The parts of a path that the file tools ask about."""
     steps = pairwise(("", *parts))
     rows = ((part, row_of(part, directory)) for directory, part in steps)
     return frozenset(part for part, row in rows if row and row.asks)

@@ -10,7 +10,7 @@ from sanderling.sandbox.report import ProjectReplaced
 GONE = "The project's directory {project} is gone: nothing runs, is searched or changed until there is one again."
 
 Directory = tuple[str, int, int]
-"""Which directory a path leads to: the real path, device and inode."""
+"""The directory that a path leads to: the real path, device and inode."""
 
 
 class ProjectPlace:

@@ -9,13 +9,13 @@ from sanderling.paths import is_within, real_path
 from sanderling.protocol.modes import NetworkMode
 
 Level = Literal["full", "full-bwrap", "namespaces", "landlock", "none"]
-"""How much the kernel enforces, strongest first; what each one lacks stands in `gaps.py`."""
+"""The level to which the kernel enforces it, strongest first; `gaps.py` has what each one lacks."""
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 ProjectAccess = Literal["rw", "ro"]
-"""Whether the project can be written."""
+"""The access to the project: it can be written, or only read."""
 PROXY_PORT, NAME_PORT = 3128, 53
-"""Where, on the session's loopback, the host answers: the proxy, and the name server that only says no."""
+"""The ports of the session's loopback at which the host answers: the proxy, and the name server that only says no."""
 
 _WIDE = (
     "/ /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/local /usr/share"

@@ -7,7 +7,7 @@ from sanderling.sandbox.policy import LEVELS, Level
 ROUTINE_SHARE = 10
 """At most one part in so many of the time goes into audits that nobody waits for."""
 EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
-"""As env(1) and a shell have them: the sandbox refused, the command cannot be executed, there is none."""
+"""Exit statuses as env(1) and a shell have them: the sandbox refused, the command cannot be executed, there is none."""
 
 LAYERS = ("namespaces", "landlock", "seccomp", "bubblewrap")
 NEEDS: dict[Level, tuple[str, ...]] = {

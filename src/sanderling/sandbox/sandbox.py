@@ -54,7 +54,7 @@ IDLE = 10
 _sessions = itertools.count()
 
 SandboxEvent = GuardEvent | Denial | DiskFull
-"""What happens in a sandbox unasked: the guard stepped in, something was refused, or the disk was nearly full."""
+"""An event in a sandbox that nobody asked for: the guard stepped in, something was refused, or the disk was nearly full."""
 
 
 class Sandbox:

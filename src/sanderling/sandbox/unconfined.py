@@ -40,7 +40,7 @@ RESET = (
     signal.SIGUSR2,
     signal.SIGCHLD,
 )
-"""What a command must not find ignored, as inside; `subprocess` sees to what Python itself ignores."""
+"""Signals that a command must not find ignored, as inside; `subprocess` sees to what Python itself ignores."""
 
 
 class UnconfinedProcess:

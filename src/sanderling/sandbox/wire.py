@@ -20,7 +20,7 @@ MAX_DESCRIPTORS = 16
 
 Message = tuple[Any, ...]
 STATUS = struct.Struct("i?")
-"""What an init writes to the status pipe: a wait status, and whether nothing of the command is left."""
+"""The record that an init writes to the status pipe: a wait status, and whether nothing of the command is left."""
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:

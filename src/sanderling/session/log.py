@@ -63,7 +63,7 @@ class Log:
         self.header = header
         self.damaged_lines = 0
         self.resumed_bytes = 0  # its size when it was opened
-        # Of the records in it with which a page of the transcript can begin.
+        # The offsets of records with which a page of the transcript can begin.
         self.page_offsets = array("Q")
         self._known = known
         self._codec = Codec()

@@ -56,9 +56,8 @@ class Pages:
         self._end = (
             session.log.resumed_bytes if end is None else min(end, session.log.resumed_bytes)
         )
-        self._earlier = bisect_left(
-            session.log.page_offsets, self._end
-        )  # parts that no page has shown
+        # Parts that no page has shown.
+        self._earlier = bisect_left(session.log.page_offsets, self._end)
         self._next_id = 0
 
     def take(self) -> HistoryShown:
@@ -181,7 +180,7 @@ def _output_of(content: str, summary: str) -> str:
 def _tool_ended(name: str, end: LoggedToolEnd, result: ToolResult | None) -> ToolEnded:
     """Without details of its own a tool use shows what the model was told; so does a command that has run, whose output that is."""
     detail = end.detail
-    # As in `✓ 81 ms`, `→ j1`, `exit status 1 · 2.0 s`; what was denied or stopped has but a word.
+    # A summary of one that has run is `✓ 81 ms`, `→ j1`, `exit status 1 · 2.0 s`; of one that was denied or stopped it is a word.
     has_run = end.summary.startswith(("✓", "→")) or " · " in end.summary
     if result and isinstance(result.content, str) and (not detail or (name == "bash" and has_run)):
         detail = _output_of(result.content, end.summary)[:MAX_DETAIL_CHARS]

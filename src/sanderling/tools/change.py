@@ -365,9 +365,8 @@ class Change:
         known = await self._knowledge.known(old, stamp)
         told = accepted.told()
         notes = told.notes
-        with suppress(
-            ToolError
-        ):  # the text may be another one by now; only what is said of it is wanted
+        # The text may be another one by now; only the notes on it are wanted.
+        with suppress(ToolError):
             notes = (*(await self._knowledge.proposal(data)).notes, *notes)
         is_all = (known.is_all or self.is_whole) and told.is_all
         return Proposal(new_data, notes), known._replace(is_all=is_all)

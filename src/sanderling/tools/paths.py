@@ -138,7 +138,7 @@ def _name_pattern(glob: str) -> NamePattern:
     first, *others = parts
     if others:
         *middle, last = others
-        # What stands between two stars has a fixed length, so the first place where it fits is as good as any.
+        # A part between two stars has a fixed length, so the first place where it fits is as good as any.
         first += "".join(f"(?>.*?{part})" for part in middle if part) + f".*{last}"
     try:
         return re.compile(first, re.DOTALL)

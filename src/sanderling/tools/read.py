@@ -25,7 +25,7 @@ from sanderling.tools.workspace import Workspace
 MAX_LINES = 2000
 MAX_PAGE_BYTES = 50 * 1024
 WHOLE_BYTES = 8 << 20
-"""Of a longer file only the page is read."""
+"""The most that is read as a whole: of a longer file only the page is read."""
 MAX_IMAGE_BYTES = 5 * (1 << 20) * 3 // 4
 """The API takes 5 MB of base64, which is four thirds of the image."""
 MAX_NAMES = 500

@@ -47,7 +47,7 @@ from sanderling.tools.seen import Seen
 from sanderling.tools.workspace import Workspace
 
 PREFIX = "restoring:"
-"""What stands in the place of a tool use's id, with that of the undoing behind it, where a buffer is changed."""
+"""The beginning of a tool use's id, before that of the undoing, where a buffer is changed by it."""
 JUST_CHANGED = "it was changed by somebody else just now"
 PROTECTED = "the sandbox's guard protects it while it is open"
 UNSAVED = "it has unsaved changes"

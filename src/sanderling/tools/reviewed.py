@@ -17,7 +17,7 @@ from sanderling.tools.texts import asked_of_person, difference, done
 from sanderling.tools.unsaved import overlap
 
 MAX_HUNKS, MAX_HUNK_LINES, MAX_HUNK_CHARS = 500, 5000, 1 << 20
-"""What is larger than that, nobody reviews in a window."""
+"""The most of a review: nobody reviews more in a window."""
 MAX_TOLD_LINES = 200
 
 

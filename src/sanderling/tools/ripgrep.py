@@ -33,7 +33,7 @@ MAX_ERROR_CHARS = 2000
 EXIT_SIGNALLED = 128  # and the signal's number, as a shell says it
 NO_MATCH, FAILED, CANNOT_RUN, NOT_FOUND, ABORTED = 1, 2, 126, 127, EXIT_SIGNALLED + 6
 HAS_RUN = (0, NO_MATCH, FAILED)
-"""What rg ends with by itself: found, nothing found, not everything could be searched. With any other status it was cut off."""
+"""The statuses with which rg ends by itself: found, nothing found, not everything could be searched. With any other status it was cut off."""
 NEWLINE, NUL = b"\n", b"\0"
 
 SHELL = """

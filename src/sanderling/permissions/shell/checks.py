@@ -129,7 +129,7 @@ def _pytest(arguments: Words) -> str:
 
 
 def _tsc(arguments: Words) -> str:
-    """Its options may be written in any case, with one dash or two."""
+    """The problem with tsc, whose options may be written in any case, with one dash or two."""
     lowered = tuple(word.lower() if isinstance(word, str) else word for word in arguments)
     return _tsc_options(lowered)
 
@@ -147,7 +147,7 @@ _SED_SCRIPT = re.compile(
 
 
 def _sed(arguments: Words) -> str:
-    """Its scripts can write (w) and run (e): only those of a plain kind are known not to."""
+    """The problem with sed, whose scripts can write (w) and run (e): only those of a plain kind are known not to."""
     # With more words, what they write to is opened before it is told.
     if tuple(arguments) == ("--version",):
         return ""
@@ -300,7 +300,7 @@ def _with_option_files(name: str) -> Callable[[Words], str]:
 
 
 def _tar(arguments: Words) -> str:
-    """Its first word holds letters even without a dash."""
+    """The problem with tar, whose first word holds letters even without a dash."""
     letters = arguments[0] if arguments else ""
     if isinstance(letters, Opaque) or re.search(r"[IF]", letters.partition("=")[0]):
         return "its letters can make 'tar' run something"

@@ -22,11 +22,11 @@ MAX_CHARACTERS = 10_000
 MAX_PARTS, MAX_WORDS = 500, 2_000
 """The grammar's time grows with the square of some of a line's operators: 1.1 s for 5,000 pipes, 10 ms for 500."""
 MAX_GUESSED = 20_000
-"""How much is searched of a line that is too long to be read: enough for what a person's rule forbids to be seen."""
+"""The characters that are searched of a line that is too long to be read: enough to see what a person's rule forbids."""
 MAX_TRIES = 3
-"""How often a line is read again, with a semicolon for each end of a line that the grammar took for a blank."""
+"""The times that a line is read again, with a semicolon for each end of a line that the grammar took for a blank."""
 MAX_DEPTH = 100
-"""How far a line may be nested before it is not read on."""
+"""The depth from which on a nested line is not read."""
 
 
 class Opaque(msgspec.Struct, frozen=True):
@@ -168,10 +168,10 @@ _PART = re.compile(
 _ESCAPED_OR_VARIABLE = re.compile(rb"\\([\"\\$`])|(" + _VARIABLE + rb")")
 _GLOB = re.compile(rb"[*?\[]")
 _HARMLESS_BRACES = re.compile(rb"[^{}]*(?:\{\w*\}[^{}]*)*")
-"""What bash leaves alone: `{}` and `HEAD@{1}`, without a comma or a range in them."""
+"""Braces that bash leaves alone: `{}` and `HEAD@{1}`, without a comma or a range in them."""
 _PLAIN_START = re.compile(rb"\"?[\w./:@%+,]")
 _FROM_THE_STACK = re.compile(rb"(?:^|[=:])~[-+\d]")
-"""What bash replaces by a directory that it has been in (`~+`, `~-`, `~2`), also where it takes a word for an assignment."""
+"""A word that bash replaces by a directory that it has been in (`~+`, `~-`, `~2`), also where it takes a word for an assignment."""
 
 
 def _unquote(raw: bytes) -> Word:

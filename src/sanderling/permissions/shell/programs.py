@@ -26,7 +26,7 @@ from sanderling.permissions.shell.tables import (
 )
 
 MAX_NESTED_LINES, MAX_NESTED_DEPTH = 32, 3
-"""How many lines inside of a line (`bash -c '…'`) are looked into, and how deep."""
+"""The number of lines inside of a line (`bash -c '…'`) that are looked into, and their depth."""
 
 
 # --- The first words of a command ---------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def code_files(words: Words) -> tuple[str, ...]:
 # --- Lines inside of lines ---------------------------------------------------------------------------------------------------------
 
 _LINE = re.compile(r"[\w\])}'\"][\s;&|<>]|[;&|<>$`(]\s*+[\w$'\"]")
-"""What makes a word look like a line of its own."""
+"""The characters that make a word look like a line of its own."""
 _ATTACHED = re.compile(r"^-(?:\w|-[\w-]+=)")
 """An option that a line is written right behind: `-c'…'`, `--to-command='…'`."""
 

@@ -160,7 +160,7 @@ BY_OPTION["basedpyright"] = BY_OPTION["pyright"]
 OF_THE_PROJECT = name_set(
     "pytest py.test mypy pyright basedpyright ruff black eslint prettier tsc cargo go npm pnpm yarn bun"
 )
-"""What a rule lets loose on the project's files: with a word that leads out of it, no rule for less than all its words covers them."""
+"""Programs that a rule lets loose on the project's files: with a word that leads out of it, no rule for less than all its words covers them."""
 
 INTERPRETERS = SHELLS | name_set(
     "python perl ruby node nodejs tsx ts-node php lua luajit julia Rscript"

@@ -33,7 +33,7 @@ from sanderling.providers import (
 from sanderling.providers.http.bodies import count, decode, field, tool_input
 from sanderling.providers.http.errors import explain_status, malformed
 
-# What an object is, its `type` says; only then is it decoded, so that one of a later API is passed over whatever it holds.
+# The `type` of an object is read first, and only then the rest, so that one of a later API is passed over whatever it holds.
 
 
 class _Kind(msgspec.Struct):

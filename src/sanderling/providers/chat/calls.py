@@ -31,9 +31,8 @@ class _Call(msgspec.Struct):
     def is_whole(self) -> bool:
         """The arguments are an object to which nothing can be added."""
         last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
-        if not last.rstrip().endswith(
-            "}"
-        ):  # most of the time; to decode all of it each time takes time by its square
+        # Most of the time it is not; to decode all of it each time takes time by its square.
+        if not last.rstrip().endswith("}"):
             return False
         try:
             return isinstance(msgspec.json.decode(self.arguments), dict)

@@ -42,7 +42,7 @@ _MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "anthropic": ("cache_control", {"type": "ephemeral"}),
     "openai_explicit": ("prompt_cache_breakpoint", {"mode": "explicit"}),
 }
-# What stands between messages where a server wants the person and the model to take turns.
+# Messages that fill the gap where a server wants the person and the model to take turns.
 _MODELS_TURN = {"role": "assistant", "content": "Understood."}
 _PERSONS_TURN = {"role": "user", "content": "Go on."}
 _NINE = re.compile(r"[A-Za-z0-9]{9}")

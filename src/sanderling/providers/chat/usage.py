@@ -3,7 +3,7 @@
 from sanderling.protocol.messages import Usage
 from sanderling.providers.http.bodies import count, field, first_count
 
-# Where in `usage` it stands how much the cache has read: OpenAI and most, DeepSeek, Moonshot.
+# The fields of `usage` with what the cache has read: OpenAI and most, DeepSeek, Moonshot.
 _READ = (
     ("prompt_tokens_details", "cached_tokens"),
     ("prompt_cache_hit_tokens",),

@@ -30,7 +30,7 @@ class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
     """
 
     path: ClassVar[str]
-    """Where an answer is asked for, below the endpoint's address."""
+    """The path at which an answer is asked for, below the endpoint's address."""
 
     _secrets: tuple[str, ...] = ()
 

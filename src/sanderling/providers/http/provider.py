@@ -98,7 +98,7 @@ class HttpProvider(Connection[Client]):
 
     content_type: ClassVar[str] = EVENTS
     last_words_s: ClassVar[float] = DRAIN_S
-    """How long to wait, once the model has said all, for what the server tells besides."""
+    """The time to wait, once the model has said all, for what the server tells besides."""
 
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
         super().__init__(settings, endpoint)
@@ -226,7 +226,7 @@ class HttpProvider(Connection[Client]):
                 yield item
             if reply.is_done:
                 return
-            # As long as more is there to be read, reading it does not give way to whoever draws.
+            # Reading does not give way to whoever draws by itself, as long as there is more to read.
             if reply.has_words and anyio.current_time() > unseen_until:
                 await checkpoint()
                 unseen_until = anyio.current_time() + UNSEEN_S

@@ -28,7 +28,7 @@ from sanderling.providers.http.models import MAX_MODELS, is_name
 from sanderling.providers.ollama.errors import explain
 
 THOUGHT = {"field": "thinking"}
-"""What marks a thought that goes back; without it none is kept, for Ollama signs nothing."""
+"""The mark of a thought that goes back; without it none is kept, for Ollama signs nothing."""
 
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 

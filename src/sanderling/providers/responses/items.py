@@ -53,7 +53,7 @@ class WireItem(msgspec.Struct):
 
     @property
     def parts(self) -> list[str]:
-        """Its words, part by part."""
+        """The words, part by part."""
         parts = self.content or self.summary or ()
         told = [part.text or part.refusal or "" for part in parts] or [self.arguments or ""]
         return [words for words in told if words]

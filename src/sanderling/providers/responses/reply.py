@@ -26,7 +26,7 @@ from sanderling.providers.responses.items import ITEM_KINDS, Item, Kind, Place, 
 
 END_MARK = "[DONE]"  # of those who know it from Chat Completions
 
-# What an event is, its `type` says; only then is it decoded, so that one of a later API is passed over whatever it holds.
+# The `type` of an event is read first, and only then the rest, so that one of a later API is passed over whatever it holds.
 
 
 class _Head(msgspec.Struct):
@@ -86,7 +86,7 @@ class _End(msgspec.Struct):
     response: _Response | None = None
 
 
-# What grows, by the names of the events that tell of it.
+# The kinds of items that grow, by the names of the events that tell of it.
 _KINDS: dict[str, Kind] = {
     "response.output_text": "message",
     "response.refusal": "message",

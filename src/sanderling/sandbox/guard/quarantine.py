@@ -12,7 +12,7 @@ from sanderling.sandbox.guard.tree import change_mode, identity_at, open_directo
 MAX_MOVED_BYTES = 64 << 20
 
 MAX_MOVED_NAMES = 10_000
-"""What is copied to a quarantine on another file system, while the tripwire waits; more stays where it is, under another name."""
+"""The names that are copied to a quarantine on another file system, while the tripwire waits; more stay where they are, under another name."""
 
 
 class TooMuchError(Exception):

@@ -30,7 +30,7 @@ from sanderling.sandbox.guard.git_program import (
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_POINTER_BYTES = 1 << 20
-"""What git reads of a `.git` file; however much of it is line ends, they are cut off."""
+"""The bytes that git reads of a `.git` file; however much of it is line ends, they are cut off."""
 MAX_CONFIG_BYTES = 1 << 20
 MAX_HOOK_BYTES = 64 << 10
 MAX_NAMED = 2_000
@@ -38,7 +38,7 @@ MAX_CHAIN = 10
 """Steps to follow from one include, or one store of objects, to the next; git itself takes 10 and 5."""
 
 TELLING = frozenset(("HEAD", "objects", "refs", "commondir"))
-"""What makes a directory look like a repository to git."""
+"""The names that make a directory look like a repository to git."""
 
 SURFACE = ("config", "config.worktree", "hooks", "commondir")
 WORKTREE_SURFACE = ("config.worktree", "commondir", "gitdir")
@@ -47,12 +47,12 @@ OTHER_SURFACE = {
     ".jj": ("workspace-config.toml",),
     ".jj/repo": ("config.toml",),
 }
-"""The same for version control that a shell's prompt or an editor's gutter asks as eagerly."""
+"""The surface of other version control, which a shell's prompt or an editor's gutter asks as eagerly."""
 NAMED_IN_A_HOOK = re.compile(
     r"([\w.@+-]*(?:/[\w.@+-]+)+)|(?:\b(?:sh|bash|dash|zsh|python3?|node|ruby|perl|source)|(?<![^\s;&|(])\.)\s+[\"']?"
     r"([\w.@+-]+)(?![\w/.@+-])"
 )
-"""What is a path, or stands behind an interpreter: any word that is a file's name would hold `package.json`, for instance."""
+"""A word of a hook that is a path, or stands behind an interpreter: any word that is a file's name would hold `package.json`, for instance."""
 _WORK_TREE = re.compile(rb"(^|\])\s*worktree\s*=", re.IGNORECASE | re.MULTILINE)
 
 

@@ -34,7 +34,7 @@ from sanderling.sandbox.kernel.inotify import (
 )
 
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
-"""What the audit judges by what it holds: the host may remove and make it again, as with a worktree or a submodule."""
+"""Names that the audit judges by what they hold: the host may remove and make them again, as with a worktree or a submodule."""
 
 
 class _Watch(NamedTuple):

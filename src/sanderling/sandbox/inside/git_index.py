@@ -18,13 +18,12 @@ from sanderling.sandbox.inside.rows import Row
 
 MAX_INDEX_BYTES = 256 << 20
 MAX_TEXT_BYTES, MAX_SOURCES = 128 << 10, 1000
-"""Of all attributes."""
+"""The most that all attributes may have, in bytes and files."""
 MAX_ENTRIES = 500_000
 """An index that has more is none: nobody looks at a project of that size, and it would take a gigabyte."""
 _HEADER = struct.Struct(">4sII")
-_ENTRY = struct.Struct(
-    ">IIIIIIIIII20sH"
-)  # ctime, mtime, device, inode, mode, owner, group, size, name of the object, flags
+# ctime, mtime, device, inode, mode, owner, group, size, name of the object, flags
+_ENTRY = struct.Struct(">IIIIIIIIII20sH")
 _EXTENDED, _NAME_MASK = 0x4000, 0x0FFF
 _REGULAR = 0o100000
 _CONVERTING = ("filter", "ident", "working-tree-encoding")

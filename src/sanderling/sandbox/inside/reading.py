@@ -14,9 +14,9 @@ TICK_NS = 10_000_000
 MAX_LOOKS = 10
 """At a file that changes all the time. Its stamp then means little, but nor will it be the same when it is written."""
 MAX_ENTRIES = 100_000
-"""Of a directory."""
+"""The most entries of a directory that are listed."""
 SEEK_S, COUNT_S = 3.0, 0.02
-"""How long the first line of a page may be looked for, and how long the lines after the page may be counted."""
+"""The time in which the first line of a page is looked for, and that in which the lines after the page are counted."""
 OPENED = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """A FIFO is not waited for, a terminal not taken over."""
 

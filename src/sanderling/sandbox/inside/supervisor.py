@@ -159,7 +159,7 @@ class Supervisor:
                 self._enter_namespaces(whose, there)
                 namespaces.enter_root(view.layout)
             wire.send(there, ("entered",))
-            # What is the supervisor's to hold is let go: the host's channel, the guard, the claim to the project.
+            # Let go of what is the supervisor's to hold: the host's channel, the guard, the claim to the project.
             init.keep_only(channel.fileno())
             Zygote(view, socket.socket(fileno=init.KEPT_FD)).serve()
         except (OSError, SandboxError) as error:

@@ -23,7 +23,7 @@ from sanderling.sandbox.inside.watches import Watches
 MAX_FILES = 200_000
 MAX_WALK_S = 20.0
 MAX_RULES_BYTES = 128 << 10
-"""Of one file: these take a second to be understood, and who ignores a thousand things has a tenth of it."""
+"""The most of one file's rules that is read: these take a second to be understood, and who ignores a thousand things has a tenth of it."""
 CHECKED_EACH = 256  # names
 _status_time, _row_time = attrgetter("st_ctime_ns"), attrgetter("ctime_ns")
 OWN = frozenset((".git", ".hg", ".jj", ".svn"))
@@ -178,9 +178,8 @@ class Tree:
         if row.mode != directory.row.mode:
             self._note(path, directory.row, row)
         directory.row = row
-        self._watches.add(
-            path
-        )  # one that was made anew can have the number of the one that is gone
+        # One that was made anew can have the number of the one that is gone.
+        self._watches.add(path)
         self._list(path, directory)
 
     # --- directories ---------------------------------------------------------------------------------------------------

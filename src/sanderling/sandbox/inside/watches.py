@@ -7,7 +7,7 @@ from contextlib import suppress
 from sanderling.sandbox.kernel import inotify
 
 MAX_WATCHES = 30_000
-"""Of all that the user has: editors and language servers want some, too."""
+"""The share of all watches that the user has: editors and language servers want some, too."""
 MAX_READS = 64
 MASK = (
     inotify.IN_ATTRIB

@@ -19,7 +19,7 @@ from sanderling.sandbox.inside.reading import OPENED, Stamp, require_file, stamp
 from sanderling.sandbox.kernel.syscalls import number, syscall
 
 MAX_OVERWRITTEN_BYTES = 256 << 20
-"""What is overwritten is held in memory, to be put back if that fails."""
+"""The most that is overwritten: it is held in memory, to be put back if that fails."""
 TEMPORARY = ".sanderling-tmp-"
 LEFTOVER_S, MAX_SWEPT_NAMES = 60.0, 2000
 PASSED_THROUGH = getattr(os, "O_PATH", os.O_RDONLY)  # which not every system has

@@ -25,7 +25,7 @@ SYSTEM_STATE = (
     "/var/lib/snapd",
     "/var/lib/texmf",
 )
-"""Of /var, what tools need to know about the system. Its logs, mail, spools and databases are nobody's business."""
+"""The parts of /var that tools need to know about the system. Its logs, mail, spools and databases are nobody's business."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
 

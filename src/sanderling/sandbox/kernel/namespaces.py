@@ -33,7 +33,7 @@ SESSION_NAMESPACES = {
     "uts": CLONE_NEWUTS,
     "net": CLONE_NEWNET,
 }
-"""What the views of one session share, in the order in which they must be entered."""
+"""The namespaces that the views of one session share, in the order in which they must be entered."""
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 1 << 18, 1 << 19, 1 << 20
@@ -123,7 +123,7 @@ def enter_root(layout: "Layout") -> None:
     syscall("pivot_root", b".", b".")
     syscall("umount2", b".", MNT_DETACH)
     os.chdir("/")
-    # What is mounted here later is mounted for the commands that run, too; but each has a /proc of its own.
+    # Later mounts here reach the commands that run, too; but each has a /proc of its own.
     mount("", "/", "", MS_REC | MS_SHARED)
     mount("", "/proc", "", MS_PRIVATE)
 

@@ -65,10 +65,10 @@ TOOLCHAINS = (
 """Below HOME, what commands are started from. None of these directories holds a key or a token."""
 
 MAX_PATH_ENTRIES, MAX_PROGRAMS, MAX_LINKS = 64, 2000, 40
-"""Of the person's own programs: more is not looked through while somebody waits."""
+"""The most of the person's own programs: more is not looked through while somebody waits."""
 
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/proc")
-"""What the sandbox has of its own, beside HOME."""
+"""The places that the sandbox has of its own, beside HOME."""
 
 
 def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:

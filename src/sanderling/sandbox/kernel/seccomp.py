@@ -54,7 +54,7 @@ CLONE_NEW_NAMESPACES = (
     0x2000_0000,  # NEWPID
     0x4000_0000,  # NEWNET
 )
-# What types into a terminal, takes over the console, or loads a line discipline.
+# Requests that type into a terminal, take over the console, or load a line discipline.
 TERMINAL_IOCTLS = (0x5412, 0x541C, 0x541D, 0x5423)  # TIOCSTI TIOCLINUX TIOCCONS TIOCSETD
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16

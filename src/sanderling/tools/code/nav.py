@@ -43,7 +43,7 @@ class _Spot(NamedTuple):
 
 
 class _Several(Exception):  # noqa: N818 - it is no error
-    """It is not clear which symbol is meant; `str` is what the model is told."""
+    """Several symbols may be meant; `str` is what the model is told."""
 
 
 async def navigate(args: NavInput, context: Context) -> Outcome:

@@ -47,7 +47,7 @@ class Reach:
         return path.startswith("/") and self._workspace.is_inside(path)
 
     async def inside(self, paths: Sequence[str]) -> frozenset[str]:
-        """Those of the paths that lead into the project: a server can name thousands."""
+        """The paths that lead into the project, of thousands that a server can name."""
 
         def choose() -> frozenset[str]:
             return frozenset(filter(self.is_inside, paths))

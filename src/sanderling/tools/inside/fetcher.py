@@ -339,7 +339,7 @@ def _unpacker(target: Target, encoding: str) -> Callable[[bytes, int], bytes]:
     if encoding not in ("gzip", "x-gzip"):
         raise ToolError(f"{target.url} is packed in a way that was not asked for: '{encoding}'.")
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    # What does not fit is left in it; who has no more room does not come again.
+    # A rest that does not fit is left in it; who has no more room does not come again.
     return unpacking.decompress
 
 
