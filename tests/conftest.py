@@ -28,9 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 15.0
 POLL_S, MAX_POLL_S = 0.005, 0.05
 
-# A script's job in the background ignores interrupts, and so would all that the tests start.
+# A script's job in the background ignores interrupts and quits, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # Six thousand tests are a hundred thousand objects that stay: nobody need look through them again and again.
 gc.disable()

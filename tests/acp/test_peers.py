@@ -1,6 +1,7 @@
 """Clients that nobody here wrote: the official SDKs', acpx, and the ways of editors."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def test_acpx_drives_the_agent(home: Home, prompt, said):
     if not ACPX.exists():
         pytest.skip("acpx is not there: make peers")
     (home.project / "a.py").write_text("x = 1\n")
-    command = " ".join([*COMMAND, home.script_of(*REPLIES) if prompt == "go" else "demo"])
+    command = shlex.join([*COMMAND, home.script_of(*REPLIES) if prompt == "go" else "demo"])
     done = subprocess.run(
         [
             *(str(ACPX), "--agent", command, "--cwd", str(home.project)),

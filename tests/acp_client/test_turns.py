@@ -1,5 +1,6 @@
 """Turns with another agent: shown, stopped, asked about, logged and undone as ours are."""
 
+import shlex
 import sys
 
 import anyio
@@ -423,7 +424,7 @@ async def test_a_login_is_asked_for_with_the_ways_that_the_agent_offers(guests):
     script["settings"]["auth_methods"] = [terminal]
     async with guests.talk(script, session_id="s3") as talk:
         await talk.wait_for(lambda: talk.errors)
-        assert f"In a terminal: {sys.executable} " in talk.errors[0]
+        assert f"In a terminal: {shlex.quote(sys.executable)} " in talk.errors[0]
         assert "'--log in'" in talk.errors[0]
 
 

@@ -44,7 +44,10 @@ def test_a_session_that_is_open_elsewhere_is_named_with_what_does_the_same_there
         fcntl.flock(log, fcntl.LOCK_EX)
         refused = shell.run("changes")
     assert refused.returncode == 1
-    assert "open: in Neovim :AgentDiff, :AgentUndo" in refused.stderr
+    assert (
+        "open: if it is open in Neovim, review and undo there (:help sanderling-undo)"
+        in refused.stderr
+    )
 
 
 @prove
