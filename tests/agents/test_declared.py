@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,42 @@ def test_what_a_login_is_replaced_by_is_taken_away(tmp_path: Path):
     assert stat.S_IMODE((directory / "run").stat().st_mode) == 0o600
     assert stat.S_IMODE(login.stat().st_mode) == 0o600
     assert watch.look() == []
+
+
+SWAPPER = """
+import os, sys, time
+os.chdir(sys.argv[1])
+print(flush=True)
+while True:
+    try:
+        os.rename("sub", "away")
+        os.symlink(sys.argv[2], "sub")
+        time.sleep(0.002)
+        os.unlink("sub")
+        os.rename("away", "sub")
+    except OSError:  # the watch has taken the link away
+        os.rename("away", "sub")
+    time.sleep(0.002)
+"""
+
+
+def test_a_directory_that_is_swapped_for_a_link_leads_the_watch_nowhere(tmp_path: Path):
+    directory, others = tmp_path / "credentials", tmp_path / "others"
+    (directory / "sub").mkdir(parents=True, mode=0o700)
+    others.mkdir()
+    names = [str(number) for number in range(200)]
+    for name in names:
+        (directory / "sub" / name).touch(0o600)
+        os.mkfifo(others / name)
+    watch = HomeWatch([str(directory)])
+    argv = [sys.executable, "-c", SWAPPER, str(directory), str(others)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as swapper:
+        assert swapper.stdout
+        swapper.stdout.readline()
+        for _ in range(200):
+            watch.look()
+        swapper.kill()
+    assert len([*others.iterdir()]) == len(names)
 
 
 # --- what an agent says of its tool calls ------------------------------------------------------------------------------

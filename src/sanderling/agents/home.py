@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from sanderling.paths import is_within
+from sanderling.sandbox.inside.writing import passed_through
 from sanderling.sandbox.kernel.programs import TOOLCHAINS
 from sanderling.sandbox.names import row_of
 
@@ -123,20 +124,35 @@ class HomeWatch:
         ]
 
     def _put_right(self, entry: _Mode) -> str:
-        before = self._before.get(entry.path)
-        if before == entry.mode:
+        """Put one right, in the directory that really is there: on the way to it the agent may have put a link meanwhile."""
+        if self._before.get(entry.path) == entry.mode:
             return ""
-        kind = stat.S_IFMT(entry.mode)
+        try:
+            directory = passed_through(os.path.dirname(entry.path))
+        except OSError:
+            return ""
+        try:
+            return self._put_right_in(directory, entry.path)
+        except OSError:
+            return ""
+        finally:
+            os.close(directory)
+
+    def _put_right_in(self, directory: int, path: str) -> str:
+        name, before = os.path.basename(path), self._before.get(path)
+        now = os.lstat(name, dir_fd=directory).st_mode
+        kind = stat.S_IFMT(now)
         if kind not in (stat.S_IFREG, stat.S_IFDIR):
-            with suppress(OSError):
-                os.unlink(entry.path)
-            return f"{entry.path} was made a link, or no file, and is removed."
+            if now == before:
+                return ""
+            os.unlink(name, dir_fd=directory)
+            return f"{path} was made a link, or no file, and is removed."
         private = 0o700 if kind == stat.S_IFDIR else 0o600
         mode = stat.S_IMODE(before) if before and stat.S_IFMT(before) == kind else private
-        if not stat.S_IMODE(entry.mode) & ~(mode | private):
+        if not stat.S_IMODE(now) & ~(mode | private):
             return ""
-        _chmod(entry.path, mode)
-        return f"{entry.path} was given other rights, which are taken back."
+        _chmod(name, mode, directory)
+        return f"{path} was given other rights, which are taken back."
 
 
 def _file_at(path: str) -> tuple[int, int] | None:
@@ -160,11 +176,11 @@ def _entries(path: str) -> Iterator[_Mode]:
                 waiting += [f"{place}/{name}" for name in os.listdir(place)]
 
 
-def _chmod(path: str, mode: int) -> None:
+def _chmod(name: str, mode: int, directory: int) -> None:
     """Change the mode of what is there, but of nothing that a link leads to."""
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.fchmod(descriptor, mode)
-        finally:
-            os.close(descriptor)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=directory)
+    try:
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
