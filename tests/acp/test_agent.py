@@ -304,6 +304,15 @@ def test_output_goes_to_a_client_that_shows_it_as_it_comes(start, home):
 
 
 @prove
+def test_a_call_without_words_of_its_own_is_called_by_its_tool(start, home):
+    use = {"tool_use": {"name": "bash", "input": {"line": "ls"}}}
+    agent = start("--model", home.script([use], [{"text": "Done."}]))
+    agent.initialize()
+    agent.prompt(agent.new(), "list it")
+    [call] = agent.of("tool_call")
+    assert (call["title"], call["name"]) == ("bash", "bash")
+
+
 def test_the_todo_list_is_the_plan(start, home):
     items = [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]
     step = {"tool_use": {"id": "t1", "name": "todo", "input": {"items": items}}}

@@ -15,7 +15,7 @@ from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn
 from sanderling.protocol.events import ApprovalRequested, ToolEnded, ToolOutput
 from sanderling.protocol.guests import GuestOptionsChanged
-from tests.acp_client.test_turns import call, news
+from tests.acp_client.test_turns import call, news, update
 from tests.conftest import prove
 
 pytestmark = pytest.mark.anyio
@@ -212,3 +212,13 @@ async def test_options_of_a_type_that_is_not_known_are_not_offered(guests):
     async with guests.talk({"prompts": {}, "session": {"configOptions": options}}) as talk:
         assert await talk.ask("go") == "end_turn"
         assert [each.id for each in talk.of(GuestOptionsChanged)[-1].options] == ["fast"]
+
+
+async def test_a_notice_is_told_with_all_that_it_says(guests):
+    steps = [
+        update("notice", severity="info", title="The demo answers.", description="Log in first."),
+        update("notice", severity="error", title="It has failed"),
+    ]
+    async with guests.talk({"prompts": {"go": steps}}) as talk:
+        await talk.ask("go")
+        assert talk.notices == ["Mine: The demo answers.\nLog in first.", "Mine: It has failed"]

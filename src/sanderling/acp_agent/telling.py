@@ -156,12 +156,13 @@ class Teller:
     def _started(self, event: events.ToolStarted) -> ToolCall:
         call = self._calls[event.id] = _Call(event)
         call.path, line = self._place(event.tool, event.title)
+        is_command = event.tool == "bash"
         terminal: dict[str, Any] | None = None
-        if event.tool == "bash" and self._client.shows_output:
+        if is_command and self._client.shows_output:
             terminal = {"terminal_info": {"terminal_id": event.id, "cwd": self._project}}
         return ToolCall(
             tool_call_id=event.id,
-            title=f"{event.tool} {event.title}".strip() if event.tool != "bash" else event.title,
+            title=(is_command and event.title) or f"{event.tool} {event.title}".strip(),
             kind=KINDS.get(event.tool, "other"),
             status="in_progress",
             name=event.tool,

@@ -252,7 +252,7 @@ class Guest:
             case updates.UsageUpdate():
                 self.usage.take(told)
             case updates.Notice(title=title, description=description, severity=severity):
-                words = visible_prose(". ".join(filter(None, (title, description))))
+                words = visible_prose("\n".join(filter(None, (title, description))))
                 level = "info" if severity == "info" else "warning"
                 self.parts.emit(Notice(level, f"{self.name}: {words[:MAX_NOTICE_CHARS]}"))
             case updates.CompactionUpdate():
