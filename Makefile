@@ -20,7 +20,7 @@ ATTACKS := tests/sandbox/test_escapes.py
 LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
 ADAPTERS = @agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0
 
-.PHONY: help install chat test prove fuzz check bench lock format clean development peers litellm adapters
+.PHONY: help install chat test prove fuzz check bench screens lock format clean development peers litellm adapters
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
@@ -74,6 +74,9 @@ adapters: ## install Claude Code and Codex as agents (840 MB) for the tests that
 
 bench: development ## measure speed
 	cd "$(ROOT)" && "$(BIN)/python" -m tests.bench $(ARGS)
+
+screens: development ## picture the states of the screen in doc/screens; ARGS='answer edit' chooses
+	cd "$(ROOT)" && "$(BIN)/python" -m tests.screens $(ARGS)
 
 lock: ## pin what resolves now, in constraints.txt
 	@"$(PYTHON)" "$(ROOT)/scripts/lock.py"

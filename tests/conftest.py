@@ -134,6 +134,7 @@ class ChildNvim:
         lines: int = 40,
         plugin_root: Path = ROOT,
         commands: Sequence[str] = (),
+        on_notification: Callable[[str, list[Any]], None] = lambda _name, _args: None,
     ) -> None:
         self.home, self.project = home, project
         environment = {
@@ -164,6 +165,7 @@ class ChildNvim:
             ],
             project,
             environment,
+            on_notification,
         )
         self.rpc.request("nvim_ui_attach", columns, lines, {"rgb": True, "ext_linegrid": True})
         self.pid = self.rpc.process.pid

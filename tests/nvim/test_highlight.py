@@ -3,6 +3,7 @@
 import json
 import time
 
+import pytest
 from tests.conftest import prove, wait_until
 
 MARGIN_LINES, MAX_MARKS = 40, 10_000  # of transcript/markdown.lua
@@ -184,3 +185,95 @@ def test_a_block_of_enormous_lines_stays_plain(scripted):
     child = answered(scripted, "\n".join([line] * 4), chunk_chars=2000)
     assert child.transcript()[-4:] == [line] * 4
     assert captures(child, line) == []
+
+
+# --- what is concealed, aligned and colored ---------------------------------------------------------------------------
+
+CONTINUATION = "@punctuation.special.markdown"
+TABLE = "| way | lines |\n| :-- | --: |\n| `raise` | 2 |\n| **é** return | 10 |\n"
+
+
+def rows_of_chat(child, count, first):
+    """The rows of a screen whose chat fills it, from the one that begins with `first` on."""
+    rows = child.screen()
+    top = next((n for n, row in enumerate(rows) if row.startswith(first)), None)
+    return [] if top is None else rows[top : top + count]
+
+
+@pytest.fixture
+def wide(start_screen):
+    child = start_screen(columns=60, lines=30)
+    child.command("AgentChat tab")
+    return child
+
+
+def test_signs_that_only_say_how_text_looks_are_concealed_but_where_the_cursor_is(wide):
+    wide.send(
+        says("`code`, **strong** *word*, [page](e.org), a[0], __b__.\n\nend"),
+        {"type": "block_ended", "block_id": 1},
+    )
+    seen = "code, strong word, page, a[0], __b__."
+    wait_until(lambda: seen in wide.screen_text(), wide.screen_text())
+    wide.feed("<C-w>k")
+    assert "[page](e.org)" in wide.transcript()[0]
+    wide.feed("gg")
+    wait_until(lambda: "`code`, **strong**" in wide.screen_text())
+
+
+def test_a_prompt_is_shown_as_it_was_typed(wide):
+    prompt = {"id": "1", "text": "src/*.py and tests/*.py, `this`"}
+    wide.send({"type": "turn_started", "prompt": prompt})
+    wait_until_marked(wide)
+    assert prompt["text"] in wide.screen_text()
+
+
+def test_the_columns_of_a_table_stand_below_each_other_once_it_is_complete(wide):
+    wide.send(says(TABLE), {"type": "block_ended", "block_id": 1})
+    aligned = ["│ way      │ lines │", "│──────────│───────│", "│ raise    │     2 │"]
+    wait_until(lambda: rows_of_chat(wide, 3, "│ way") == aligned, wide.screen_text())
+    assert wide.transcript()[0] == "| way | lines |"
+
+
+def test_a_table_that_does_not_fit_is_as_it_was_written_until_there_is_room(start_screen):
+    screen = start_screen(columns=24, lines=20)
+    screen.command("AgentChat tab")
+    screen.send(
+        says("| a | b |\n| - | - |\n| a long cell | 2 |\n| b | another one |\n"),
+        {"type": "block_ended", "block_id": 1},
+    )
+    wait_for_capture(screen, "| a | b |", "@markup.heading.markdown")
+    assert "| a | b |" in screen.screen_text()
+    screen.rpc.request("nvim_ui_try_resize", 60, 20)
+    wait_until(lambda: "│ a           │ b           │" in screen.screen_text())
+    screen.rpc.request("nvim_ui_try_resize", 24, 20)
+    wait_until(lambda: "| a | b |" in screen.screen_text())
+
+
+def test_a_table_has_signs_in_ascii_where_others_are_not_wanted(start_screen):
+    screen = start_screen(columns=60, lines=20)
+    screen.setup(icons="ascii")
+    screen.command("AgentChat tab")
+    screen.send(says(TABLE + "\n```\nx\n```\n"), {"type": "block_ended", "block_id": 1})
+    wait_until(lambda: "|----------|-------|" in screen.screen_text(), screen.screen_text())
+    assert screen.screen_text().isascii() or "é" in screen.screen_text()
+    assert "---" in screen.screen()
+
+
+def test_code_whose_language_has_no_parser_has_the_colors_of_vims_syntax(screen):
+    code = "def f(x):\n    return 'a' # it\n"
+    screen.send(says(f"```python\n{code}```\n"), {"type": "block_ended", "block_id": 1})
+    wait_for_capture(screen, "    return 'a' # it", "pythonStatement")
+    assert "pythonComment" in captures(screen, "    return 'a' # it")
+    assert "pythonFunction" in captures(screen, "def f(x):")
+    screen.send(says("```py\ny = None\n```\n", 2), {"type": "block_ended", "block_id": 2})
+    screen.send(says("```no/such\nz = None\n```\n", 3), {"type": "block_ended", "block_id": 3})
+    wait_for_capture(screen, "y = None", "pythonBuiltin")
+    wait_for_capture(screen, "```no/such", "@label.markdown")
+    assert captures(screen, "z = None") in ([], [CONTINUATION])
+
+
+def test_code_is_plain_where_the_person_wants_no_syntax(screen):
+    screen.command("syntax off")
+    screen.send(says("```python\nx = None\n```\n"), {"type": "block_ended", "block_id": 1})
+    wait_for_capture(screen, "```python", "@label.markdown")
+    assert captures(screen, "x = None") in ([], [CONTINUATION])

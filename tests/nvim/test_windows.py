@@ -331,6 +331,16 @@ def test_closing_a_window_of_a_chat_in_a_tab_page_closes_the_page(child):
     wait_until(lambda: child.lua("return #vim.api.nvim_list_tabpages()") == 1)
 
 
+def test_code_beside_the_chat_keeps_the_colors_of_its_syntax(child):
+    (child.project / "code.py").write_text("def f():\n    return 1\n")
+    child.command("edit code.py")
+    child.open_chat(focus=False)
+    child.command("AgentHelp | close")
+    child.command("wincmd t")
+    syntax = "return { vim.bo.syntax, vim.fn.synIDattr(vim.fn.synID(1, 1, 1), 'name') }"
+    assert child.lua(syntax) == ["python", "pythonStatement"]
+
+
 # --- what windows and buffers are called ------------------------------------------------------------------------------
 
 

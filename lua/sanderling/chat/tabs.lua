@@ -185,6 +185,7 @@ local function settle_windows()
   if windows and session then
     layout.settle(windows, api.nvim_get_current_tabpage())
     session.prompt:draw_placeholder()
+    session.transcript.markdown:fit_tables()
     session:draw_hint()
   end
 end

@@ -8,12 +8,13 @@
 local M = {}
 
 local api, uv = vim.api, vim.uv
+local paint = require('sanderling.transcript.paint')
+local words = require('sanderling.ui.words')
 
 local LIVE_MS = 120
 local SLICE_NS = 3e6 -- of highlighting in one go
 local SLICE_PAUSE_MS = 8
 local MAX_BLOCK_LINES = 40
-local MAX_BLOCK_BYTES = 32768 -- a longer one stays plain: parsing would stall the screen
 local MARGIN_LINES = 40 -- highlighted ahead of what a window shows
 local MAX_MARKS = 10000 -- of a transcript; each takes 0.4 kB, and those of a window's lines are 1,000 or so
 
@@ -23,6 +24,8 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field first integer row
 ---@field last integer row behind the block
 ---@field fence? string the line that opened the code fence in which the block begins
+---@field is_raw? boolean all its characters are shown
+---@field has_table? boolean of which the width of its windows decides how it is shown
 ---@field is_drawn? boolean it was complete when it was parsed
 ---@field marks? integer how many it has
 ---@field is_gone? boolean its text was taken back, and with it the marks
@@ -37,6 +40,7 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field private marked sanderling.transcript.markdown.Block[] those with marks, the oldest ones first
 ---@field private mark_count integer of them all
 ---@field private max_marks integer
+---@field private width? integer for which tables were drawn
 local Blocks = {}
 Blocks.__index = Blocks
 
@@ -45,82 +49,6 @@ Blocks.__index = Blocks
 ---@type table<sanderling.transcript.markdown.Blocks, true> those of which a window may show more than is highlighted
 local due = {}
 local is_ticking = false
-
----@type table<string, vim.treesitter.Query|false>
-local queries = {}
-
----@param lang string
-local function highlights_query(lang)
-  if queries[lang] == nil then
-    local ok, query = pcall(vim.treesitter.query.get, lang, 'highlights')
-    queries[lang] = ok and query or false
-  end
-  return queries[lang]
-end
-
----@param name string of a capture
-local function is_drawn(name)
-  return name:byte() ~= 95 -- '_'
-    and name ~= 'spell'
-    and name ~= 'nospell'
-    and name ~= 'conceal'
-    and name ~= 'none'
-end
-
----@param buf integer
----@param block sanderling.transcript.markdown.Block
----@return integer count of the marks
-local function parse(buf, block)
-  local lines = api.nvim_buf_get_lines(buf, block.first, block.last, false)
-  local offset = block.first
-  if block.fence then
-    table.insert(lines, 1, block.fence)
-    offset = offset - 1
-  end
-  local text = table.concat(lines, '\n') .. '\n'
-  if #text > MAX_BLOCK_BYTES then
-    return 0
-  end
-  local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
-  if not ok then
-    return 0
-  end
-  local count = 0
-  parser:parse(true)
-  parser:for_each_tree(function(tree, language_tree)
-    local lang = language_tree:lang()
-    local query = highlights_query(lang)
-    if not query then
-      return
-    end
-    for id, node in query:iter_captures(tree:root(), text) do
-      local name = query.captures[id]
-      local row, col, end_row, end_col = node:range()
-      -- A paragraph of a nested list, seen without its list, would pass for indented code.
-      if
-        is_drawn(name)
-        and node:type() ~= 'indented_code_block'
-        and end_row + offset >= block.first
-      then
-        if row + offset < block.first then
-          row, col = block.first - offset, 0
-        end
-        if end_row >= #lines then
-          end_row, end_col = #lines - 1, #lines[#lines]
-        end
-        api.nvim_buf_set_extmark(buf, ns, row + offset, col, {
-          end_row = end_row + offset,
-          end_col = math.min(end_col, #lines[end_row + 1]),
-          hl_group = '@' .. name .. '.' .. lang,
-          priority = 100,
-          strict = false,
-        })
-        count = count + 1
-      end
-    end
-  end)
-  return count
-end
 
 --- Highlight for as long as a slice lasts.
 local function tick()
@@ -161,8 +89,9 @@ end
 
 --- Markdown begins at `row`.
 ---@param row integer
-function Blocks:begin(row)
-  self.open = { first = row, last = row + 1 }
+---@param is_raw? boolean all its characters are to be shown
+function Blocks:begin(row, is_raw)
+  self.open = { first = row, last = row + 1, is_raw = is_raw }
   self.scanned, self.fence = row, nil
 end
 
@@ -221,7 +150,7 @@ function Blocks:scan(row, line)
   local is_blank_between = line == '' and not self.fence
   if is_blank_between or row - self.open.first >= MAX_BLOCK_LINES then
     self:close_block(row + 1)
-    self.open = { first = row + 1, last = row + 2, fence = self.fence }
+    self.open = { first = row + 1, last = row + 2, fence = self.fence, is_raw = self.open.is_raw }
   end
 end
 
@@ -241,6 +170,19 @@ function Blocks:show()
     is_ticking = true
     vim.defer_fn(tick, SLICE_PAUSE_MS)
   end
+end
+
+--- Windows have other widths than before: tables may fit into them now, or no more.
+function Blocks:fit_tables()
+  local width = words.width_of(self.buf)
+  if width == self.width then
+    return
+  end
+  self.width = width
+  for _, block in ipairs(self.closed) do
+    block.is_drawn = block.is_drawn and not block.has_table or nil
+  end
+  self:show()
 end
 
 --- The parts of the buffer that windows show.
@@ -310,7 +252,7 @@ function Blocks:draw(block)
     self.marked[#self.marked + 1] = block
   end
   local before = block.marks or 0
-  block.marks = parse(self.buf, block)
+  block.marks, block.has_table = paint.paint(self.buf, ns, block)
   self.mark_count = self.mark_count + block.marks - before
   if self.mark_count > self.max_marks then
     self:drop_marks()

@@ -106,7 +106,7 @@ function M.translated(text)
 end
 
 --- A glyph that has to be one cell wide, which 'ambiwidth' may forbid.
----@param name 'bar'|'continued'
+---@param name 'bar'|'continued'|'rule'|'open'
 ---@return string
 function M.narrow(name)
   return vim.api.nvim_strwidth(M[name]) == 1 and M[name] or sets.ascii[name]

@@ -62,7 +62,10 @@ end
 function M.set_filetype(buf, filetype)
   M.set_buf_options(buf, { filetype = filetype })
   run(function()
-    api.nvim_exec_autocmds('FileType', { buffer = buf, modeline = false })
+    -- Within the buffer: what is called by these options sets those of the current one, the syntax first of all.
+    api.nvim_buf_call(buf, function()
+      api.nvim_exec_autocmds('FileType', { buffer = buf, modeline = false })
+    end)
   end, { emsg_silent = true })
 end
 

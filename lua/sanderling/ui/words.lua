@@ -184,12 +184,19 @@ function M.fitting(text, cells)
   return vim.fn.printf('%.*S', room, text) .. more
 end
 
---- The width of the window of this tab page that shows `buf`; where none does, of the screen.
+--- The cells that a window has for text.
+---@param win integer
+---@return integer
+function M.cells_in(win)
+  return vim.api.nvim_win_get_width(win) - vim.fn.getwininfo(win)[1].textoff
+end
+
+--- The cells for text in the window of this tab page that shows `buf`; where none does, of the screen.
 ---@param buf integer
 ---@return integer
 function M.width_of(buf)
   local win = vim.fn.bufwinid(buf)
-  return win ~= -1 and vim.api.nvim_win_get_width(win) or vim.o.columns
+  return win ~= -1 and M.cells_in(win) or vim.o.columns
 end
 
 --- A file that was taken back, or would be, on one line.

@@ -92,7 +92,7 @@ local function draw_prompt(self, prompt, name)
 
   local row = self:append_block(table.concat(lines, '\n'))
   decorate_header(self, row, name, 'AgentUser')
-  self.markdown:begin(row + 2)
+  self.markdown:begin(row + 2, true)
   self.markdown:finish(row + 1 + #prompt_lines)
   if sent then
     self:paint(row + sent.first, row + sent.first, 'AgentContext')

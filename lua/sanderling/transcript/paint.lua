@@ -1,0 +1,207 @@
+--- The marks of a piece of Markdown: highlights, what is concealed, columns of tables, code in its colors.
+---
+--- Concealed is what says how text is to look and nothing else. Brackets and underscores stay: `a[0]` and `__init__` in prose are
+--- a link and bold to Markdown, and the person has to see what the model said.
+local M = {}
+
+local api = vim.api
+local icons = require('sanderling.ui.icons')
+local lazy = require('sanderling.ui.lazy')
+
+local code = lazy('sanderling.transcript.code')
+local tables = lazy('sanderling.transcript.tables')
+
+local MAX_BYTES = 32768 -- a longer piece stays plain: parsing would stall the screen
+
+---@class (exact) sanderling.transcript.paint.Piece of a buffer
+---@field buf integer
+---@field ns integer
+---@field first integer row
+---@field offset integer the row of the first of `lines`
+---@field lines string[]
+---@field text string all of them
+---@field is_raw boolean nothing is concealed
+---@field count integer of the marks
+---@field hidden table<integer, integer[][]> by row: first column, the one behind the last, cells that are saved
+---@field rows table<integer, sanderling.transcript.tables.Row> of tables, by row
+
+local Piece = {}
+Piece.__index = Piece
+
+--- Mark a range: row, column, last row, the column behind it. Rows are those of the piece.
+---@param row integer
+---@param col integer
+---@param end_row integer
+---@param end_col integer
+---@param opts vim.api.keyset.set_extmark
+function Piece:mark(row, col, end_row, end_col, opts)
+  if end_row + self.offset < self.first then
+    return -- the line that opened a fence, which the block before has
+  elseif row + self.offset < self.first then
+    row, col = self.first - self.offset, 0
+  end
+  if end_row >= #self.lines then
+    end_row, end_col = #self.lines - 1, #self.lines[#self.lines]
+  end
+  opts.end_row = end_row + self.offset
+  opts.end_col = math.min(end_col, #self.lines[end_row + 1])
+  opts.strict = false
+  api.nvim_buf_set_extmark(self.buf, self.ns, row + self.offset, col, opts)
+  self.count = self.count + 1
+end
+
+---@type table<string, vim.treesitter.Query|false>
+local queries = {}
+
+---@param lang string
+local function highlights_query(lang)
+  if queries[lang] == nil then
+    local ok, query = pcall(vim.treesitter.query.get, lang, 'highlights')
+    queries[lang] = ok and query or false
+  end
+  return queries[lang]
+end
+
+local is_plain = { spell = true, nospell = true, conceal = true, none = true }
+
+--- Does `node` only say how the text in it is to look?
+---@param node TSNode
+---@param text string
+---@return boolean
+local function is_dressing(node, text)
+  local type = node:type()
+  local parent = node:parent()
+  if type == 'emphasis_delimiter' then
+    return vim.treesitter.get_node_text(node, text) ~= '_'
+  end
+  return type == 'code_span_delimiter' or parent ~= nil and parent:type() == 'inline_link'
+end
+
+---@param piece sanderling.transcript.paint.Piece
+---@param node TSNode
+local function conceal(piece, node)
+  local row, col, end_row, end_col = node:range()
+  if row == end_row then
+    piece.hidden[row] = piece.hidden[row] or {}
+    local cells = api.nvim_strwidth(piece.lines[row + 1]:sub(col + 1, end_col))
+    table.insert(piece.hidden[row], { col, end_col, cells })
+    piece:mark(row, col, row, end_col, { conceal = '' })
+  end
+end
+
+--- Does `node` say no more than that a paragraph of a nested list, seen without its list, would pass for code, or that what has
+--- colors of its own is code?
+---@param node TSNode
+---@return boolean
+local function is_ground(node)
+  local type = node:type()
+  local info = type == 'fenced_code_block' and node:named_child(1)
+  return type == 'indented_code_block' or info and info:type() == 'info_string' or false
+end
+
+--- A rule in the place of what opens and closes a fence.
+---@param piece sanderling.transcript.paint.Piece
+---@param node TSNode
+local function draw_fence(piece, node)
+  local row, col, _, end_col = node:range()
+  for at = col, end_col - 1 do
+    local opts = { conceal = icons.narrow('rule'), hl_group = 'AgentStatus', priority = 110 }
+    piece:mark(row, at, row, at + 1, opts)
+  end
+end
+
+--- More that is drawn, by the type of a node.
+---@type table<string, fun(piece: sanderling.transcript.paint.Piece, node: TSNode)>
+local draw = {
+  fenced_code_block_delimiter = draw_fence,
+  language = function(piece, node)
+    code.paint(piece, node)
+  end,
+  ['|'] = function(piece, node)
+    tables.add_pipe(piece, node)
+  end,
+  pipe_table_delimiter_cell = function(piece, node)
+    tables.add_delimiter(piece, node)
+  end,
+}
+
+--- Conceal a node of Markdown, or draw what is drawn in its place.
+---@param piece sanderling.transcript.paint.Piece
+---@param node TSNode
+---@param is_concealed boolean
+local function dress(piece, node, is_concealed)
+  if is_concealed and is_dressing(node, piece.text) then
+    conceal(piece, node)
+  elseif draw[node:type()] then
+    draw[node:type()](piece, node)
+  end
+end
+
+---@param piece sanderling.transcript.paint.Piece
+---@param tree TSTree
+---@param lang string
+local function paint_tree(piece, tree, lang)
+  local query = highlights_query(lang)
+  if not query then
+    return
+  end
+  local is_dressed = not piece.is_raw and vim.startswith(lang, 'markdown')
+  for id, node, metadata in query:iter_captures(tree:root(), piece.text) do
+    local name = query.captures[id]
+    if name:byte() ~= 95 and not is_plain[name] and not is_ground(node) then -- '_'
+      local row, col, end_row, end_col = node:range()
+      local hl = '@' .. name .. '.' .. lang
+      piece:mark(row, col, end_row, end_col, { hl_group = hl, priority = 100 })
+    end
+    if is_dressed then
+      dress(piece, node, (metadata.conceal or (metadata[id] or {}).conceal) ~= nil)
+    end
+  end
+end
+
+--- Mark what is in `block`.
+---@param buf integer
+---@param ns integer
+---@param block sanderling.transcript.markdown.Block
+---@return integer count of the marks
+---@return boolean has_table
+function M.paint(buf, ns, block)
+  local lines = api.nvim_buf_get_lines(buf, block.first, block.last, false)
+  local offset = block.first
+  if block.fence then
+    table.insert(lines, 1, block.fence)
+    offset = offset - 1
+  end
+  local text = table.concat(lines, '\n') .. '\n'
+  if #text > MAX_BYTES then
+    return 0, false
+  end
+  local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
+  if not ok then
+    return 0, false
+  end
+  ---@type sanderling.transcript.paint.Piece
+  local piece = setmetatable({
+    buf = buf,
+    ns = ns,
+    first = block.first,
+    offset = offset,
+    lines = lines,
+    text = text,
+    is_raw = block.is_raw or false,
+    count = 0,
+    hidden = {},
+    rows = {},
+  }, Piece)
+  parser:parse(true)
+  parser:for_each_tree(function(tree, language_tree)
+    paint_tree(piece, tree, language_tree:lang())
+  end)
+  local has_table = next(piece.rows) ~= nil
+  if has_table then
+    tables.align(piece)
+  end
+  return piece.count, has_table
+end
+
+return M

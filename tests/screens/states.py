@@ -1,0 +1,257 @@
+"""The states of the screen that are pictured: each says what the model answers, how large the screen is, and what a person does."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.acp_client.conftest import AGENT
+from tests.conftest import wait_until
+from tests.nvim.conftest import Agent
+
+CODE = '''"""A calculator."""
+
+
+def add(a: float, b: float) -> float:
+    return a + b
+
+
+def divide(a: float, b: float) -> float:
+    return a / b
+
+
+def mean(values: list[float]) -> float:
+    total = 0.0
+    for value in values:
+        total = add(total, value)
+    return divide(total, len(values))
+'''
+THOUGHT = (
+    "The file is short.\n`divide` does not look at its divisor,\nso `mean([])` fails in there."
+)
+ANSWER = """`mean` of an **empty list** divides by zero. There are *two* ways out:
+
+| way | caller sees | lines |
+| :-- | --- | --: |
+| `ValueError` | the mistake | 2 |
+| return `0.0` | nothing | 1 |
+
+## A proposal
+
+```python
+def mean(values: list[float]) -> float:
+    if not values:
+        raise ValueError("mean of nothing")
+    return sum(values) / len(values)
+```
+
+- [x] `calc.py:14` is the only caller of `divide`
+- the [documentation](https://docs.python.org) says the same
+"""
+FIX = [
+    {"old": "    total = 0.0\n", "new": "    if not values:\n        raise ValueError\n"},
+    {
+        "old": "    for value in values:\n        total = add(total, value)\n",
+        "new": "    total = sum(values)\n",
+    },
+]
+TODO = [
+    {"content": "read calc.py", "status": "completed"},
+    {"content": "refuse an empty list", "status": "in_progress"},
+    {"content": "run the tests", "status": "pending"},
+]
+LATER = {"delay_ms": 60000}
+
+
+def use(name: str, use_id: str = "t1", **input_: Any) -> dict[str, Any]:
+    return {"tool_use": {"id": use_id, "name": name, "input": input_}}
+
+
+@dataclass(frozen=True)
+class State:
+    """One picture; `act` leaves the screen as it is to be seen."""
+
+    name: str
+    title: str
+    act: Callable[[Agent], object]
+    replies: list[dict[str, Any]] = field(default_factory=list)
+    columns: int = 110
+    lines: int = 34
+    setup: dict[str, Any] = field(default_factory=dict)
+    commands: tuple[str, ...] = ()
+
+
+def says(*steps: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"step": list(steps)}]
+
+
+def ask(child: Agent, text: str, *wanted: str) -> None:
+    """Type a prompt into the chat and send it; wait until `wanted` is on the screen."""
+    child.command("AgentChat")
+    child.feed(f"i{text}<C-s><Esc>")
+    child.wait_for_screen(*wanted)
+
+
+def idle(child: Agent) -> None:
+    child.wait_for_turns()
+
+
+def answered(child: Agent) -> None:
+    ask(child, "Why does mean([]) fail?")
+    idle(child)
+
+
+def tools(child: Agent) -> None:
+    ask(child, "Read it, then count its lines.", "twice")
+    idle(child)
+    child.feed("<C-w>k[t[tzojjj")
+
+
+def question(child: Agent) -> None:
+    ask(child, "Run the tests.")
+    child.wait_for_question()
+
+
+def reviewed(child: Agent) -> None:
+    child.command("AgentChat")
+    child.feed("iRefuse an empty list.<C-s><Esc>")
+    child.wait_for_question()
+    child.feed("<C-w>h")
+    child.feed("]h")
+
+
+def float_asked(child: Agent) -> None:
+    child.wait_for_question()
+
+
+def asked(child: Agent) -> None:
+    child.feed(":8,9AgentAsk what if b is 0?<CR>")
+    child.wait_for_screen("ZeroDivisionError", "closes")
+
+
+def edited(child: Agent) -> None:
+    child.feed(":12,16AgentEdit use sum()<CR>")
+    wait_until(lambda: child.events("AgentEditReady"))
+
+
+def sessions(child: Agent) -> None:
+    for count, text in enumerate(("Why does mean([]) fail?", "Write a test for divide"), 1):
+        child.command("AgentNew" if count > 1 else "AgentChat")
+        child.submit(text)
+        child.wait_for_turns(count)
+    child.lua("vim.schedule(function() vim.cmd.AgentSessions() end)")
+    wait_until(child.is_blocked)
+
+
+def guest(child: Agent) -> None:
+    child.command("AgentChat mine")
+    wait_until(lambda: "Prompt" in child.screen_text())
+    child.feed("iRefuse an empty list.<C-s><Esc>")
+    child.wait_for_screen("Done.")
+
+
+def guest_agent(child: Agent) -> None:
+    diff = {"type": "diff", "path": "$CWD/calc.py", "oldText": "a / b\n", "newText": "a // b\n"}
+    steps = [
+        {"think": "What is asked?"},
+        {"say": "I change `divide`.\n"},
+        {
+            "update": {
+                "sessionUpdate": "tool_call",
+                "toolCallId": "1",
+                "title": "Edit calc.py",
+                "kind": "edit",
+                "status": "completed",
+                "content": [diff],
+            }
+        },
+        {"say": "Done."},
+    ]
+    script = child.home / "guest.json"
+    script.write_text(json.dumps({"prompts": {"Refuse an empty list.": steps}}))
+    table = {
+        "command": [sys.executable, str(AGENT), str(script)],
+        "sandbox": False,
+        "title": "Mine",
+    }
+    child.setup(agents={"mine": table})
+    guest(child)
+
+
+ANSWERED = says({"thinking": THOUGHT}, {"text": ANSWER})
+EDIT = says(use("edit", path="calc.py", edits=FIX)) + says({"text": "An empty list is refused."})
+TOOLS = says(
+    {"text": "I read it first."},
+    use("read", path="calc.py"),
+    use("todo", "t2", items=TODO),
+    use("bash", "t3", command="wc -l calc.py; grep -n def calc.py"),
+) + says({"text": "It has 16 lines. `divide` is used once, `add` twice, if one counts twice."})
+SMALL = {"columns": 80, "lines": 24}
+TINY = {"columns": 60, "lines": 20}
+LIGHT = ("set background=light",)
+ASCII = {"icons": "ascii"}
+
+STATES = [
+    State("empty", "A chat that has just been opened", lambda child: child.command("AgentChat")),
+    State(
+        "streaming",
+        "An answer that streams, with what the model thought",
+        lambda child: ask(child, "Why does mean([]) fail?", "two"),
+        says({"thinking": THOUGHT}, {"text": ANSWER[:70]}, LATER),
+    ),
+    State("answer", "An answer with a table and code", answered, ANSWERED),
+    State("answer-light", "The same on light ground", answered, ANSWERED, commands=LIGHT),
+    State("answer-ascii", "The same with signs in ASCII", answered, ANSWERED, setup=ASCII),
+    State("answer-80x24", "The same in 80 by 24", answered, ANSWERED, **SMALL),
+    State("answer-60x20", "The same in 60 by 20", answered, ANSWERED, **TINY),
+    State("tools", "Tool calls, one of them open, and a todo list", tools, TOOLS),
+    State(
+        "question",
+        "A question about a command",
+        question,
+        says(use("bash", command="rm -r build && pytest -q")),
+    ),
+    State(
+        "question-80x24",
+        "The same in 80 by 24",
+        question,
+        says(use("bash", command="rm -r build && pytest -q")),
+        **SMALL,
+    ),
+    State(
+        "question-edit",
+        "A change that is asked about in a float",
+        question,
+        EDIT,
+        setup={"review": "float"},
+    ),
+    State("review", "A change that is reviewed in its file before it is made", reviewed, EDIT),
+    State("review-light", "The same on light ground", reviewed, EDIT, commands=LIGHT),
+    State(
+        "ask-float",
+        "An answer in a float beside the code",
+        asked,
+        says({"text": "Python raises `ZeroDivisionError`, and **no** caller catches it."}),
+        setup={"answer": "float"},
+    ),
+    State(
+        "ask-lines",
+        "An answer in lines below the code",
+        asked,
+        says({"text": "Python raises `ZeroDivisionError`, and **no** caller catches it."}),
+        setup={"answer": "lines"},
+    ),
+    State(
+        "edit",
+        "Lines that are rewritten, shown before anything is changed",
+        edited,
+        says(
+            {
+                "text": "def mean(values: list[float]) -> float:\n    return divide(sum(values), len(values))\n"
+            }
+        ),
+    ),
+    State("sessions", "The sessions of the project", sessions, ANSWERED + ANSWERED),
+    State("agent", "Another agent in the chat", guest_agent),
+]
