@@ -134,6 +134,7 @@
 ---@class (exact) sanderling.ChangesUnreviewed
 ---@field type 'changes_unreviewed'
 ---@field files sanderling.UnreviewedFile[]
+---@field settled? string[]
 
 ---@class (exact) sanderling.ConversationRewound
 ---@field type 'conversation_rewound'

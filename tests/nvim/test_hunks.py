@@ -237,6 +237,16 @@ def test_what_is_restored_beside_a_hunk_of_an_earlier_turn_is_none_of_it(edited)
     assert shown(child) == ["1+1<b"]
 
 
+def test_a_file_that_is_what_it_was_when_it_is_read_again_has_no_hunk(edited, project):
+    child = edited()
+    before = (project / "file.txt").read_text()
+    agent(child, 1, 2)
+    child.command("silent write")
+    (project / "file.txt").write_text(before)
+    child.command("silent edit!")
+    assert (text(child), shown(child)) == ("a b c d e f g", [])
+
+
 def test_all_lines_deleted_come_back(edited):
     child = edited()
     agent(child, 0, 7)

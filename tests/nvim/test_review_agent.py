@@ -30,13 +30,16 @@ def app(project):
     return path
 
 
-def hunks(agent):
-    return agent.lua("""
-      local hunks = require('sanderling.review.hunks')
-      return vim.tbl_map(function(hunk)
-        return { hunk.row, hunk.count, hunk.old }
-      end, hunks.list(vim.fn.bufnr('app.py')))
-    """)
+def hunks(agent, name="app.py"):
+    return agent.lua(
+        """
+        local hunks = require('sanderling.review.hunks')
+        return vim.tbl_map(function(hunk)
+          return { hunk.row, hunk.count, hunk.old }
+        end, hunks.list(vim.fn.bufnr((...))))
+        """,
+        name,
+    )
 
 
 def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_told(
@@ -220,6 +223,29 @@ def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_re
     wait_until(lambda: not (app.parent / "new.py").exists())
     wait_until(lambda: unreviewed(closed) == 0)
     assert "Rejected 3 changes." in closed.messages()
+
+
+def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_agent, app, project):
+    less = edit("def add(a, b):\n", "")
+    agent = start_agent(
+        READ, reply(less, put("new.py", "x = 1\n"), put("shut.py", "y = 2\n")), DONE
+    )
+    agent.command("AgentMode auto")
+    agent.command("edit app.py")
+    agent.ask()
+    agent.wait_for_turns()
+    agent.command("wincmd t | edit new.py | edit app.py")
+    wait_until(lambda: hunks(agent, "new.py") == [[0, 1, []]])
+    assert unreviewed(agent) == 3
+    agent.command("AgentUndo")
+    wait_until(lambda: not (project / "shut.py").exists() and app.read_text() == APP)
+    wait_until(lambda: unreviewed(agent) == 0)
+    assert hunks(agent) == hunks(agent, "new.py") == []
+    agent.command("AgentRedo")
+    wait_until(lambda: unreviewed(agent) == 3)
+    wait_until(lambda: hunks(agent) == [[0, 0, ["def add(a, b):"]]])
+    agent.command("AgentReject all")
+    wait_until(lambda: not (project / "shut.py").exists() and app.read_text() == APP)
 
 
 @prove

@@ -52,3 +52,11 @@ def test_what_was_shown_before_it_was_made_what_failed_and_what_was_undone_is_no
 def test_an_edit_that_was_interrupted_counts_as_made():
     first = change("0", "1")
     assert unreviewed([Changing(first)]) == {"/a": (first,)}
+
+
+def test_what_is_left_of_one_turn_goes_with_it():
+    records = [TurnBegun("t"), *made(change("0", "2")), Reviewed("/a", state("1"), state("2"))]
+    undone = [Restoring("u", ("t",), (change("2", "0"),)), Restored("u", ("/a",))]
+    assert unreviewed([*records, *undone]) == {}
+    more = [TurnBegun("t2"), *made(change("2", "3")), Reviewed("/a", state("1"), state("3"))]
+    assert unreviewed([*records, *more, *undone]) == {"/a": (change("1", "3", ""),)}

@@ -109,11 +109,21 @@ api.nvim_create_autocmd('BufReadPost', {
   end,
 })
 
---- Take over what was left by an earlier life of the session.
+--- Nothing is to be reviewed in a file any more.
+---@param session_id string
+---@param path string
+function M.settle(session_id, path)
+  if closed[path] and closed[path].source.session_id == session_id then
+    M.forget(path)
+  end
+end
+
+--- Take over what was left by an earlier life of the session, or what was made again in it.
 ---@param session_id string
 ---@param left sanderling.UnreviewedFile[]
 function M.take_over(session_id, left)
   for _, file in ipairs(left) do
+    M.settle(session_id, file.path)
     local buf = buffer_of(file.path)
     local is_known = buf and #hunks.list(buf) > 0
       or closed[vim.uv.fs_realpath(file.path) or file.path]

@@ -155,7 +155,8 @@ function M.settle(self, source, is_restored)
   end
   local new = count > 0 and api.nvim_buf_get_lines(buf, dirt.first, dirt.new_last, true) or {}
   local list = changes_of(self, dirt, new)
-  local restored = is_restored and regions.restore(self.hunks, self.lines, list) or nil
+  local is_back = is_restored or self.is_reloaded and not source
+  local restored = is_back and regions.restore(self.hunks, self.lines, list) or nil
   for i = #list, 1, -1 do
     if source then
       regions.add(self.hunks, self.lines, list[i], source, buf)
@@ -252,6 +253,15 @@ local function put_away(self)
     end
     M.tell(self.buf)
   end
+end
+
+--- Forget hunks of a buffer that is not loaded.
+---@param name string
+---@param is_left fun(hunk: sanderling.review.Hunk): boolean
+function M.filter_unloaded(name, is_left)
+  local kept = M.unloaded[name]
+  kept.hunks = vim.tbl_filter(is_left, kept.hunks)
+  M.unloaded[name] = #kept.hunks > 0 and kept or nil
 end
 
 ---@param buf integer

@@ -243,6 +243,27 @@ function M.keep(hunks)
   end
 end
 
+--- Nothing of a session's is to be reviewed in a file any more: what it was is what stands there, or there is no file.
+---@param session_id string
+---@param path string absolute, no link
+function M.settle(session_id, path)
+  local function is_other(hunk)
+    return hunk.source.is_proposed or hunk.source.session_id ~= session_id
+  end
+  for name in pairs(following.unloaded) do
+    if vim.fn.resolve(name) == path then
+      following.filter_unloaded(name, is_other)
+    end
+  end
+  for _, buf in ipairs(M.buffers()) do
+    if vim.fn.resolve(api.nvim_buf_get_name(buf)) == path then
+      M.keep(vim.tbl_filter(function(hunk)
+        return not is_other(hunk)
+      end, M.list(buf)))
+    end
+  end
+end
+
 --- Make edits in an undo block: marks, selection and jumps stay, as far as the text does.
 ---@param buf integer
 ---@param joins boolean undo does not stop before it

@@ -101,6 +101,10 @@ hunks.on_change(count_anew)
 closed.on_change(count_anew)
 
 bus.subscribe('changes_unreviewed', function(session_id, event)
+  for _, path in ipairs(event.settled or {}) do
+    closed.settle(session_id, path)
+    hunks.settle(session_id, path)
+  end
   closed.take_over(session_id, event.files)
 end)
 

@@ -181,9 +181,8 @@ function M.forget(buf, source)
   local function is_other(hunk)
     return hunk.source ~= source
   end
-  for name, put_away in pairs(following.unloaded) do
-    put_away.hunks = vim.tbl_filter(is_other, put_away.hunks)
-    following.unloaded[name] = #put_away.hunks > 0 and put_away or nil
+  for name in pairs(following.unloaded) do
+    following.filter_unloaded(name, is_other)
   end
   local self = following.settled(buf)
   if not self then

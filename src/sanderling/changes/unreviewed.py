@@ -58,9 +58,10 @@ class _Walk:
             case Unchanged(path):
                 self._take_announced(path)
             case Reviewed(path, before, after):
-                self.left.pop(path, None)
+                turns = {turn for turn, _ in self.left.pop(path, [])}
                 if before != after:
-                    self.left[path] = [("", FileChange(path, before, after, ""))]
+                    turn = turns.pop() if len(turns) == 1 else ""
+                    self.left[path] = [(turn, FileChange(path, before, after, ""))]
             case _:
                 pass
 

@@ -280,7 +280,9 @@ class Conversation:
 
     async def _undo(self) -> None:
         """Take back what the person has asked for, between turns."""
+        before = await self._reviews.waiting()
         await self._undoer.run()
+        await self._reviews.show_waiting(before)
         self.parts.memory.keep()
         await self.parts.memory.sync()
         self.parts.memory.report_problem()

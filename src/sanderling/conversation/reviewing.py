@@ -1,6 +1,6 @@
 """Reviews of what the agent has changed, as far as they outlive the editor: what is left to be reviewed is in the journal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from anyio import to_thread
 
@@ -47,17 +47,22 @@ class Reviews:
             after = await self._journal.keep(path, _bytes(left, left.after), MODE)
             await self._journal.append(Reviewed(path, before, after))
 
-    async def show_waiting(self) -> None:
-        """Tell of what is left from before, if anything is."""
+    async def waiting(self) -> frozenset[str]:
+        """The files with changes that nobody has reviewed."""
+        return frozenset(unreviewed(await self._journal.records()))
+
+    async def show_waiting(self, before: Collection[str] = ()) -> None:
+        """Tell of what is to be reviewed, if anything is, or was: that was in the files `before`."""
         changes = unreviewed(await self._journal.records())
+        settled = tuple(sorted(path for path in before if path not in changes))
         states = [state for each in changes.values() for state in (each[0].before, each[-1].after)]
         kept = await self._journal.contents(states)
 
         def shown() -> tuple[UnreviewedFile, ...]:
             return tuple(_shown(path, made, kept) for path, made in changes.items())
 
-        if changes:
-            self._emit(ChangesUnreviewed(await to_thread.run_sync(shown)))
+        if changes or settled:
+            self._emit(ChangesUnreviewed(await to_thread.run_sync(shown), settled))
 
     async def before(self, path: str) -> FilesBefore:
         """

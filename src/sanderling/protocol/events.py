@@ -404,10 +404,15 @@ class TurnEnded(msgspec.Struct, tag="turn_ended", frozen=True):
     stop_reason: StopReason
 
 
-class ChangesUnreviewed(msgspec.Struct, tag="changes_unreviewed", frozen=True):
-    """The session was resumed, and there are changes of before that nobody has reviewed."""
+class ChangesUnreviewed(msgspec.Struct, tag="changes_unreviewed", frozen=True, omit_defaults=True):
+    """
+    The session was resumed, or something was taken back in it or made again: the files with changes that nobody has reviewed.
+
+    Of those that are `settled`, by their paths, there was something to be reviewed before, and is nothing any more.
+    """
 
     files: tuple[UnreviewedFile, ...]
+    settled: tuple[str, ...] = ()
 
 
 HistoryEvent = (
