@@ -80,10 +80,21 @@ async def test_with_keys_of_there_nothing_is_asked_from_here(elsewhere, api):
         Asked("anthropic", "/v1/models", {"path": "http://evil.example"}),
         Asked("anthropic", "/v1/models", body="{}"),
         Asked("anthropic"),
+        Asked("anthropic", "/v1/models/.."),
+        Asked("anthropic", "/v1/files"),
+        Asked("anthropic", "/v1/messages/batches/b1/results"),
+        Asked("openai", "/files/f1/content"),
+        Asked("ollama", "/api/pull", {"model": "m"}),
+        Asked("ollama", "/api/create", {"model": "m"}),
     ],
 )
-def test_nothing_leads_away_from_the_providers_own_address(asked):
+def test_nothing_is_asked_but_models_and_about_them(asked):
     assert not asked.is_allowed
+
+
+@pytest.mark.parametrize("path", ["/models", "/v1/models/claude-x", "/api/tags", "/api/show"])
+def test_models_are_asked_about(path):
+    assert Asked("it", path).is_allowed
 
 
 async def test_a_provider_that_is_not_of_the_settings_is_refused(tmp_path):

@@ -64,7 +64,7 @@ end
 function M.diff(cwd, arguments)
   local off = filters_off(cwd)
   local options = { 'diff', '--no-ext-diff', '--no-textconv', '--no-color' }
-  -- Of a submodule, another git would look for what is dirty, by its configuration.
+  -- The dirt in a submodule would be looked for by another git, by the configuration there.
   vim.list_extend(options, { '--ignore-submodules=dirty', '--submodule=short' })
   vim.list_extend(options, { '--src-prefix=a/', '--dst-prefix=b/' })
   vim.list_extend(options, arguments)

@@ -1,7 +1,7 @@
 """
 Lending of keys: an agent elsewhere asks models through us, so that the keys stay here.
 
-It names a provider of the settings here, and gives a body or a path below that provider's own address, and nothing else: what is asked
+It names a provider of the settings here, and gives a body or the path at which that tells of its models, and nothing else: what is asked
 beside that is refused. An answer waits for who reads it.
 """
 
@@ -110,7 +110,7 @@ class Lending:
         request = decoded(params, HttpRequest)
         asked = Asked(request.provider, request.path, request.query or {}, request.body)
         if not asked.is_allowed:
-            raise invalid("an API is asked by a path below its own address, or with a body")
+            raise invalid("an API is asked about its models, or with a body")
         if request.id in self._open or len(self._open) >= MAX_OPEN:
             raise invalid(f"no more than {MAX_OPEN} requests at a time, each with an id of its own")
         provider = self._provider(request.provider)

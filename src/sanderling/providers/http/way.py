@@ -1,8 +1,8 @@
 """
 Ways to an API that lead through somebody else, who has its key and its address.
 
-Who asks says which provider it means, and either the body of a request for an answer or the path of something to fetch: no address, no
-header and no key is on the way.
+Who asks says which provider it means, and either the body of a request for an answer or the path at which it tells of its models: no
+address, no header and no key is on the way.
 """
 
 import re
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 MAX_QUERY_VALUES = 20
 OWN_NAMES = frozenset(("self", "client", "path"))
-_PATH = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~%:@+-]+){1,8}")
+_PATH = re.compile(r"(/v1)?/models(/(?!\.{1,2}$)[A-Za-z0-9._~%:@+-]+)?|/api/(tags|show)")
+"""Paths by which APIs tell of their models. Below the same address lie files, answers to others, and what makes and removes them."""
 HEADERS = ("content-type", "content-length", "retry-after", "retry-after-ms", "x-should-retry")
 
 
@@ -30,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def is_allowed(self) -> bool:
-        """Say whether it stays below the provider's own address, whoever has asked it."""
+        """Say whether it asks a model, or about models, at the provider's own address, whoever has asked it."""
         is_path = _PATH.fullmatch(self.path) is not None and "%2" not in self.path.lower()
         are_values = len(self.query) <= MAX_QUERY_VALUES and not self.query.keys() & OWN_NAMES
         return are_values and is_path != bool(self.body)
