@@ -236,9 +236,19 @@ def test_the_command_rejects_in_lines_in_the_file_and_in_all_files(opened, proje
 def test_the_commands_say_what_is_missing(opened):
     child, _ = opened("abc")
     child.command("AgentKeep")
-    assert "Nothing of the agent's waits for a review here." in child.messages()
+    assert "No change to review here." in child.messages()
     child.command("AgentKeep some")
     assert "AgentKeep: hunk, file, turn, all, not 'some'." in child.messages()
+
+
+def test_where_nothing_is_to_be_kept_it_is_said_what_goes_to_the_changes(opened):
+    child, path = opened("abc")
+    agent(child, path, 2, 3, "C")
+    child.feed("\\hk")
+    assert "to review here: ]h goes to the next." in child.messages()
+    child.command("enew")
+    child.command("AgentKeep")
+    assert "to review here: see :AgentReviews." in child.messages()
 
 
 def test_a_rejection_is_written_where_the_file_had_no_unsaved_changes(opened):

@@ -7,6 +7,7 @@ local draw = require('sanderling.review.draw')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.review.hunks')
 local icons = require('sanderling.ui.icons')
+local keys = require('sanderling.ui.keys')
 local message = require('sanderling.ui.message')
 local words = require('sanderling.ui.words')
 
@@ -14,7 +15,7 @@ M.SCOPES = { 'hunk', 'file', 'turn', 'all' }
 
 local MAX_LIST_ROWS = 10 -- Neovim's own number
 
-local NOTHING = "Nothing of the agent's waits for a review"
+local NOTHING = 'No change to review'
 
 ---@param text string
 local function tell(text)
@@ -84,6 +85,17 @@ local function from_here(buf, count)
   return {}
 end
 
+--- The way to the changes that are elsewhere, if there are any.
+---@param buf integer
+---@return string
+local function way_on(buf)
+  local key = #hunks.list(buf) > 0 and keys.name_in(buf, 'next_hunk')
+  if key then
+    return (': %s goes to the next'):format(key)
+  end
+  return hunks.counts() > 0 and ': see :AgentReviews' or ''
+end
+
 --- The hunks that a command is about; says so where there are none.
 ---@param scope string
 ---@param is_meant? sanderling.review.commands.IsMeant
@@ -107,7 +119,7 @@ local function meant(scope, is_meant, range, count)
     list, where = from_here(buf, count or 1), ' here'
   end
   if #list == 0 and not (is_meant and hunks.count_closed(is_meant) > 0) then
-    tell(NOTHING .. where .. '.')
+    tell(NOTHING .. where .. (is_meant and '' or way_on(buf)) .. '.')
   end
   return list
 end
