@@ -345,3 +345,9 @@ def test_what_stands_in_empty_windows_is_not_cut(screen, width, placeholder):
     bar(screen, width)
     wait_until(lambda: any(row.endswith(placeholder) for row in screen.screen()))
     assert "now." in screen.screen_text()
+
+
+def test_what_stands_in_the_empty_prompt_of_another_session_is_not_cut(screen):
+    bar(screen, 30)
+    screen.command("AgentNew")
+    wait_until(lambda: any(row.endswith("Ask anything: <CR> sends") for row in screen.screen()))

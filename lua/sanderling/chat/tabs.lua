@@ -110,6 +110,7 @@ function M.put(session, windows)
     error(err, 0)
   end
   M.restore_view(session, windows.transcript)
+  session.prompt:draw_placeholder()
   pcall(vim.cmd.redrawstatus, { bang = true })
 end
 
