@@ -41,6 +41,27 @@ def outcomes(child):
     return [event["outcome"] for event in child.events("AgentEditEnded")]
 
 
+def test_an_edit_of_lines_elsewhere_takes_the_cursor_there_and_a_jump_back_returns(start_editor):
+    content = "".join(f"x = {n}\n" for n in range(200))
+    child = start_editor(*says("x = 0"), content=content)
+    child.feed(":150,151AgentEdit be quick<CR>")
+    wait_ready(child)
+    assert any("▍be quick" in line for line in child.screen())
+    child.feed("\\ea")
+    wait_until(lambda: buffer(child)[149] == "x = 0")
+    child.feed("``")
+    assert child.lua("return vim.fn.line('.')") == 1
+
+
+def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
+    usage = {"input_tokens": 3300, "output_tokens": 150}
+    child = start_editor({"step": [{"text": "x = 0"}], "usage": usage})
+    child.command("rightbelow vnew | wincmd p | vertical resize 42")
+    child.feed(":5,6AgentEdit be quick<CR>")
+    wait_ready(child)
+    assert any("\\ea accepts · \\ed discards · \\er refines" in line for line in child.screen())
+
+
 def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(start_editor):
     child = start_editor(*says("    time.sleep(0)\n    return 2", when="be quick"))
     child.feed(":5,6AgentEdit be quick<CR>")

@@ -96,7 +96,7 @@ local function status_of(answer)
   }
   local usage = state.usage
   if usage and usage.is_priced then
-    table.insert(hints, 1, ('$%.4f'):format(usage.cost_usd or 0))
+    hints[#hints + 1] = ('$%.4f'):format(usage.cost_usd or 0) -- last: in a narrow window that is what is cut
   end
   return { { table.concat(hints, icons.separator), 'AgentStatus' } }
 end

@@ -65,6 +65,10 @@ function M.edit(text, range)
   local lnum = api.nvim_win_get_cursor(0)[1]
   local first, last = unpack(range or { lnum, lnum })
   vim.cmd(('silent! %d,%dfoldopen!'):format(first, last)) -- what is below a closed fold is not drawn
+  if lnum < first or lnum > last then -- it would be written where nobody looks
+    vim.cmd("normal! m'")
+    api.nvim_win_set_cursor(0, { math.min(last, api.nvim_buf_line_count(0)), 0 })
+  end
   rewrite.begin(regions.lines(api.nvim_get_current_buf(), first, last), text)
   instruction, goes_to_ends = text, false
   operator.arm(first, last, run)

@@ -62,14 +62,16 @@ local function status_of(edit)
   end
   local can_be_accepted = edit.notice == ''
   local hints = {
-    can_be_accepted and key_hint('edit_accept', ':AgentAccept', 'accepts') or nil,
     key_hint('edit_discard', ':AgentDiscard', 'discards'),
     key_hint('edit_refine', ':AgentEdit', 'refines'),
   }
-  if edit.tokens_in > 0 then -- else the text was there already
-    table.insert(hints, 1, cost_of(edit))
+  if can_be_accepted then
+    table.insert(hints, 1, key_hint('edit_accept', ':AgentAccept', 'accepts'))
   end
-  local chunks = { { table.concat(vim.tbl_values(hints), icons.separator), 'AgentStatus' } }
+  if edit.tokens_in > 0 then -- else the text was there already
+    hints[#hints + 1] = cost_of(edit) -- last: in a narrow window that is what is cut
+  end
+  local chunks = { { table.concat(hints, icons.separator), 'AgentStatus' } }
   if not can_be_accepted then
     table.insert(chunks, 1, { edit.notice .. ' ', 'AgentWarning' })
   end
