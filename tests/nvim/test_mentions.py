@@ -362,3 +362,56 @@ def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude
         "src/deep.py:2-3, as it stands in the editor:\n```python\n    def fly(self):\n        return 1\n```",
         "what does @symbol:fly do?",
     ]
+
+
+# --- pasted text --------------------------------------------------------------------------------------------------------
+
+
+NOTE = "<M-m> makes this @src/slow.py:3-6"
+
+
+@pytest.mark.parametrize(
+    "paste, expected",
+    [
+        (
+            '<Esc>:let @a = join(getbufline(\'slow.py\', 3, 6), "\\n") .. "\\n"<CR>"ap',
+            "@src/slow.py:3-6",
+        ),
+        (
+            "why <C-r>=join(getbufline('slow.py', 3, 6), \"\\n\")<CR> so?<Esc>",
+            "why @src/slow.py:3-6 so?",
+        ),
+    ],
+)
+def test_pasted_lines_of_an_open_file_are_offered_as_a_mention(
+    start_claude, server, paste, expected
+):
+    child = start_claude()
+    child.open_chat()
+    child.feed("i" + paste)
+    wait_until(lambda: NOTE in child.screen_text())
+    before = child.prompt_lines()
+    child.feed("<M-m>")
+    wait_until(lambda: expected in child.prompt_lines())
+    wait_until(lambda: NOTE not in child.screen_text())
+    child.feed("u")
+    wait_until(lambda: child.prompt_lines() == before)
+    child.feed("<C-r><CR>")
+    child.wait_for_turns()
+    told = texts_told(server.prompts[-1].json()["messages"][-1])
+    assert "line3\nline4\nline5\nline6" in told[-2]
+
+
+@prove
+def test_only_pasted_lines_of_a_file_are_offered(start_claude):
+    child = start_claude()
+    child.open_chat()
+    child.feed("<Esc>")
+    child.rpc.request("nvim_paste", "line3\nline4\n", True, -1)
+    child.rpc.request("nvim_paste", "line3\nline5\nline6\n", True, -1)
+    child.lua("vim.wait(400)")
+    assert "makes this" not in child.screen_text()
+    child.rpc.request("nvim_paste", "line3\nline4\nline5\n", True, -1)
+    wait_until(lambda: "<M-m> makes this @src/slow.py:3-5" in child.screen_text())
+    child.feed("kcclin<Esc><M-m>")
+    assert "@src/slow.py:3-5" not in child.prompt_lines()

@@ -320,6 +320,9 @@ function open.actions_of(session)
     recall = function(step)
       session.prompt:recall_or_move(step)
     end,
+    mention_pasted = function()
+      session.prompt:mention_pasted()
+    end,
   }
 end
 

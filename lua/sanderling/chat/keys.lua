@@ -34,6 +34,7 @@ local ns = api.nvim_create_namespace('sanderling_interrupt')
 ---@field open_code fun()
 ---@field apply_code fun()
 ---@field recall fun(step: -1|1) through the prompts that were sent
+---@field mention_pasted fun() put a mention in the place of lines of an open file
 ---@field scroll fun(step: -1|1) turn the pages of the transcript
 ---@field go_to_end fun() of the transcript
 
@@ -165,6 +166,7 @@ local function by_option(actions)
     go_to_end = unless_selecting(actions.go_to_end),
     history_previous = with(actions.recall, -1),
     history_next = with(actions.recall, 1),
+    mention_pasted = with(actions.mention_pasted),
   }
 end
 

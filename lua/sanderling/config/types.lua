@@ -44,6 +44,7 @@
 ---@field hide_prompt sanderling.config.Key hide the chat
 ---@field history_previous sanderling.config.Key older prompt
 ---@field history_next sanderling.config.Key newer prompt
+---@field mention_pasted sanderling.config.Key mention what was pasted: |sanderling-pasted|
 ---@field scroll_up sanderling.config.Key scroll the transcript a page up
 ---@field scroll_down sanderling.config.Key scroll the transcript a page down
 ---@field go_to_end sanderling.config.Key to the end of the transcript

@@ -4,6 +4,7 @@ local lazy = require('sanderling.ui.lazy')
 
 local config = require('sanderling.config')
 local noting = lazy('sanderling.prompt.noting')
+local pasted = lazy('sanderling.prompt.pasted')
 local prompt_history = lazy('sanderling.prompt.history')
 local slash_menu = require('sanderling.prompt.completion')
 local words = require('sanderling.ui.words')
@@ -33,6 +34,13 @@ Prompt.__index = Prompt
 ---@return sanderling.prompt.Prompt
 function M.new(buf)
   slash_menu.attach(buf)
+  api.nvim_buf_attach(buf, false, {
+    on_lines = function(_, _, _, first, last, new_last)
+      if new_last > last then
+        pasted.note(buf, first, last, new_last)
+      end
+    end,
+  })
   return setmetatable({ buf = buf, has_notes = false }, Prompt)
 end
 
@@ -188,6 +196,13 @@ function Prompt:recall_or_move(step)
   local keys = vim.fn.pumvisible() == 1 and select or move
   local count = vim.v.count > 0 and vim.v.count or ''
   api.nvim_feedkeys(count .. vim.keycode(keys), 'ni', false) -- before what is typed or played already
+end
+
+--- Put a mention in the place of lines that are those of an open file.
+function Prompt:mention_pasted()
+  if pasted.mention(self.buf) then
+    self:draw_placeholder()
+  end
 end
 
 --- Say beside mentions what they bring along.

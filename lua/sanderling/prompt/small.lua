@@ -110,6 +110,9 @@ local function set_keys(prompt, win, from, opts)
     close_page = close,
     history_previous = recall(-1),
     history_next = recall(1),
+    mention_pasted = function()
+      prompt:mention_pasted()
+    end,
   })
   api.nvim_create_autocmd('BufWipeout', {
     buffer = prompt.buf,

@@ -39,6 +39,12 @@ M.rows = {
   key('hide_prompt', '<LocalLeader>q', { prompt = 'n' }, 'hide the chat'),
   key('history_previous', '<M-p>', { prompt = 'ni', ask = 'ni' }, 'older prompt'),
   key('history_next', '<M-n>', { prompt = 'ni', ask = 'ni' }, 'newer prompt'),
+  key(
+    'mention_pasted',
+    '<M-m>',
+    { prompt = 'ni', ask = 'ni' },
+    'mention what was pasted: |sanderling-pasted|'
+  ),
   key('scroll_up', '<PageUp>', { prompt = 'ni' }, 'scroll the transcript a page up'),
   key('scroll_down', '<PageDown>', { prompt = 'ni' }, 'scroll the transcript a page down'),
   key('go_to_end', '<C-End>', { prompt = 'ni' }, 'to the end of the transcript'),

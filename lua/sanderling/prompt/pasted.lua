@@ -1,0 +1,226 @@
+--- Text in a prompt that is a part of an open buffer: a note beside it says so, and a key puts a mention in its place, which tells the
+--- model where that text stands and takes fewer lines.
+local M = {}
+
+local api = vim.api
+local keys = require('sanderling.ui.keys')
+local live = require('sanderling.session.live')
+local words = require('sanderling.ui.words')
+
+local MIN_LINES = 3
+local MAX_LINES = 5000 -- of a paste, and ten times as many of a buffer
+local PAUSE_MS = 150 -- a long paste comes in pieces, <C-r> line by line
+local ns = api.nvim_create_namespace('sanderling_pasted')
+
+---@class (exact) sanderling.prompt.pasted.Place
+---@field buf integer
+---@field first integer line, from 1
+---@field head string what stands before the text, in the prompt's first line of it
+---@field tail string what stands behind it
+
+--- The place of `text` in `lines`, if it begins in line `at`: its first line may end one of theirs, its last begin one.
+---@param text string[]
+---@param lines string[]
+---@param at integer
+---@return string? head
+---@return string tail
+local function fits(text, lines, at)
+  for i = 2, #text - 1 do
+    if text[i] ~= lines[at + i - 1] then
+      return nil, ''
+    end
+  end
+  local first, last = vim.trim(lines[at]), lines[at + #text - 1]
+  local is_part = vim.endswith(lines[at], vim.trim(text[1]))
+  local head = is_part and ''
+    or first ~= '' and vim.endswith(text[1], first) and text[1]:sub(1, -#first - 1)
+  if not head then
+    return nil, ''
+  elseif vim.startswith(last, text[#text]) then
+    return head, ''
+  end
+  local is_whole = last ~= '' and vim.startswith(text[#text], last)
+  return is_whole and head or nil, is_whole and text[#text]:sub(#last + 1) or ''
+end
+
+---@param text string[]
+---@param buf integer
+---@return sanderling.prompt.pasted.Place?
+local function place_in(text, buf)
+  local lines = api.nvim_buf_get_lines(buf, 0, MAX_LINES * 10, false)
+  for at = 1, #lines - #text + 1 do
+    if lines[at + 1] == text[2] then
+      local head, tail = fits(text, lines, at)
+      if head then
+        return { buf = buf, first = at, head = head, tail = tail }
+      end
+    end
+  end
+end
+
+--- The open file that has `text`; files that nobody has listed are none of the person's.
+---@param text string[]
+---@return sanderling.prompt.pasted.Place?
+local function find(text)
+  for _, buf in ipairs(api.nvim_list_bufs()) do
+    local is_file = api.nvim_buf_is_loaded(buf)
+      and vim.bo[buf].buflisted
+      and vim.bo[buf].buftype == ''
+      and api.nvim_buf_get_name(buf) ~= ''
+    local place = is_file and place_in(text, buf)
+    if place then
+      return place
+    end
+  end
+end
+
+--- The rows of a paste without blank lines at its ends.
+---@param buf integer
+---@param first integer row
+---@param last integer row behind it
+---@return integer first
+---@return string[] text
+local function trimmed(buf, first, last)
+  local text = api.nvim_buf_get_lines(buf, first, last, false)
+  while #text > 0 and not text[#text]:find('%S') do
+    text[#text] = nil
+  end
+  while #text > 0 and not text[1]:find('%S') do
+    table.remove(text, 1)
+    first = first + 1
+  end
+  return first, text
+end
+
+---@param place sanderling.prompt.pasted.Place
+---@param count integer
+---@param project string
+---@return string
+local function mention_of(place, count, project)
+  local name = api.nvim_buf_get_name(place.buf)
+  local path = (vim.fs.relpath(project, name) or name):gsub(' ', '\\ ')
+  return ('@%s:%d-%d'):format(path, place.first, place.first + count - 1)
+end
+
+---@class (exact) sanderling.prompt.pasted.Offer
+---@field mark integer
+---@field note_mark integer
+---@field text string[] that is there
+---@field instead string
+
+---@type table<integer, sanderling.prompt.pasted.Offer[]> by buffer of a prompt
+local offers = {}
+
+---@param buf integer
+---@param first integer row
+---@param last integer row behind it
+local function look(buf, first, last)
+  local session = api.nvim_buf_is_loaded(buf) and live.of_buffer(buf)
+  if not session then
+    return
+  end
+  local row, text = trimmed(buf, first, last)
+  if #text < MIN_LINES or #text > MAX_LINES then
+    return
+  end
+  local place = find(text)
+  if not place then
+    return
+  end
+  local mention = mention_of(place, #text, session.project)
+  local key = keys.name(keys.chosen.mention_pasted, ':help sanderling-pasted')
+  local note = words.plain(('%s makes this %s'):format(key, mention))
+  local mark = api.nvim_buf_set_extmark(buf, ns, row, 0, {
+    end_row = row + #text - 1,
+    end_col = #text[#text],
+    right_gravity = false,
+    end_right_gravity = false,
+    invalidate = true,
+  })
+  local note_mark = api.nvim_buf_set_extmark(buf, ns, row + #text - 1, 0, {
+    virt_lines = { { { words.fitting(note, words.width_of(buf)), 'AgentPlaceholder' } } },
+    invalidate = true,
+    end_col = #text[#text],
+  })
+  offers[buf] = offers[buf] or {}
+  table.insert(offers[buf], {
+    mark = mark,
+    note_mark = note_mark,
+    text = text,
+    instead = place.head .. mention .. place.tail,
+  })
+end
+
+---@class (exact) sanderling.prompt.pasted.Pending
+---@field timer uv.uv_timer_t
+---@field first integer row
+---@field last integer
+
+---@type table<integer, sanderling.prompt.pasted.Pending> by buffer
+local pending = {}
+
+--- Lines have come into the prompt `buf`: look at them in the next pause.
+---@param buf integer
+---@param first integer row
+---@param last integer row behind what was there
+---@param new_last integer row behind what is there now
+function M.note(buf, first, last, new_last)
+  local so_far = pending[buf]
+  local timer = so_far and so_far.timer or assert(vim.uv.new_timer())
+  local moved = so_far and first <= so_far.last and so_far.last + new_last - last or 0
+  pending[buf] = {
+    timer = timer,
+    first = math.min(so_far and so_far.first or first, first),
+    last = math.max(moved, new_last),
+  }
+  timer:start(
+    PAUSE_MS,
+    0,
+    vim.schedule_wrap(function()
+      local all = pending[buf]
+      pending[buf] = nil
+      timer:close()
+      look(buf, all.first, all.last)
+    end)
+  )
+end
+
+--- The offer at the cursor, else the last one that still holds.
+---@param buf integer
+---@return sanderling.prompt.pasted.Offer? offer
+---@return integer row
+---@return integer end_row
+local function offer_here(buf)
+  local here, found, first, last = api.nvim_win_get_cursor(0)[1] - 1, nil, -1, -1
+  for _, offer in ipairs(offers[buf] or {}) do
+    local row, _, details =
+      unpack(api.nvim_buf_get_extmark_by_id(buf, ns, offer.mark, { details = true }))
+    local is_there = row and not details.invalid
+    local text = is_there and api.nvim_buf_get_lines(buf, row, details.end_row + 1, false)
+    if text and vim.deep_equal(text, offer.text) then
+      found, first, last = offer, row, details.end_row
+      if here >= row and here <= last then
+        break
+      end
+    end
+  end
+  return found, first, last
+end
+
+--- Put the mention in the place of the text, as a change of its own.
+---@param buf integer of the prompt, the current one
+---@return boolean is_done
+function M.mention(buf)
+  local offer, first, last = offer_here(buf)
+  if not offer then
+    return false
+  end
+  vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the block of changes
+  api.nvim_buf_del_extmark(buf, ns, offer.mark)
+  api.nvim_buf_del_extmark(buf, ns, offer.note_mark)
+  api.nvim_buf_set_lines(buf, first, last + 1, true, { offer.instead })
+  api.nvim_win_set_cursor(0, { first + 1, #offer.instead })
+  return true
+end
+
+return M
