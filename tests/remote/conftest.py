@@ -30,6 +30,7 @@ class Elsewhere:
     def __init__(self, tmp_path):
         self.here, self.there = tmp_path / "here", tmp_path / "there"
         self.bin = tmp_path / "bin"
+        self.state = tmp_path / "state"  # of here
         self.project = self.there / "project"
         self.cuts = tmp_path / "cuts"
         self.script_path = self.there / "script.json"
@@ -75,7 +76,7 @@ class Elsewhere:
     @asynccontextmanager
     async def talk(self, session_id="s1", address=None, options=None):
         setup = setup_layer(options or {})
-        layers = Layers(state_dir=str(self.here / "state"), setup=setup)
+        layers = Layers(state_dir=str(self.state), setup=setup)
         talk = Talk()
         wishes = Wishes(agent=address or self.address(), is_shown=True, has_history=True)
         opened = await open_conversation(session_id, str(self.here), layers, talk.emit, wishes)

@@ -14,6 +14,7 @@ class Cutter:
         self.cuts = []
         self.made = 0
         self.is_down = False
+        self.is_mute = False  # then nothing comes back any more
         self._tasks = set()
 
     async def __aenter__(self):
@@ -52,7 +53,9 @@ class Cutter:
         try:
             pipes = [
                 asyncio.ensure_future(carry(reader, there_writer, count if way == "in" else None)),
-                asyncio.ensure_future(carry(there_reader, writer, count if way == "out" else None)),
+                asyncio.ensure_future(
+                    carry(there_reader, _Out(self, writer), count if way == "out" else None)
+                ),
             ]
             try:
                 await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
@@ -62,6 +65,20 @@ class Cutter:
                 await asyncio.gather(*pipes, return_exceptions=True)
         finally:
             there_writer.transport.abort()
+
+
+class _Out:
+    """The way back through `cutter`."""
+
+    def __init__(self, cutter, writer):
+        self._cutter, self._writer = cutter, writer
+
+    def write(self, data):
+        if not self._cutter.is_mute:
+            self._writer.write(data)
+
+    async def drain(self):
+        await self._writer.drain()
 
 
 async def carry(reader, writer, left):
@@ -80,8 +97,9 @@ async def carry(reader, writer, left):
 class Server:
     """`sanderling serve`, with the home and the model of `elsewhere`."""
 
-    def __init__(self, elsewhere):
+    def __init__(self, elsewhere, *arguments):
         self._elsewhere = elsewhere
+        self._arguments = arguments
         self._process = None
         self.port = 0
 
@@ -91,6 +109,7 @@ class Server:
             "serve",
             "--listen",
             f"127.0.0.1:{self.port}",
+            *self._arguments,
         ]
         self._process = subprocess.Popen(
             argv,
@@ -113,6 +132,10 @@ class Server:
                 self._process.wait()
             self._process.stdout.close()
             self._process = None
+
+    def log(self):
+        """All that the logs there say."""
+        return "".join(path.read_text() for path in self._elsewhere.there.rglob("sessions/*.jsonl"))
 
     @property
     def token_file(self):

@@ -66,6 +66,27 @@ async def test_a_question_that_was_open_is_asked_again_and_the_tool_runs_once(el
     assert (elsewhere.project / "runs").read_text() == "ran\n"
 
 
+async def test_what_is_said_before_it_is_known_that_the_prompt_arrived_is_shown(elsewhere, server):
+    """That it was accepted got lost with the connection: what was said meanwhile comes first on the next one."""
+    elsewhere.answer({"text": WORDS})
+    server.start()
+    async with (
+        Cutter(server.port) as cutter,
+        elsewhere.talk(address=server.address(cutter.port)) as talk,
+    ):
+        await talk.wait_for(lambda: "connected" in states(talk))
+        cutter.is_mute = True
+        talk.submit("go")
+        with anyio.fail_after(10):
+            while '"turn_ended"' not in server.log():
+                await anyio.sleep(0.05)
+        cutter.cut()
+        cutter.is_mute = False
+        assert await talk.wait_for_turns() == "end_turn", talk.errors
+        assert talk.text == WORDS
+        assert len(talk.of(TurnStarted)) == 1
+
+
 async def test_who_comes_back_later_is_told_what_was_said_meanwhile(elsewhere, server):
     elsewhere.answer({**STREAM, "chunk_delay_ms": 10})
     server.start()
@@ -141,15 +162,17 @@ async def test_what_is_taken_back_while_nobody_is_connected_does_not_run_on_ther
         elsewhere.talk(address=server.address(cutter.port)) as talk,
     ):
         await talk.wait_for(lambda: "connected" in states(talk))
-        talk.agent.guest.accepted = lambda _: None
+        cutter.is_mute = True
         talk.submit("go")
-        await anyio.sleep(0.3)
+        with anyio.fail_after(10):
+            while '"text":"go"' not in server.log():
+                await anyio.sleep(0.05)
         cutter.is_down = True
         cutter.cut()
         await talk.wait_for(lambda: "waiting" in states(talk))
         talk.act(CancelTurn())
         await talk.wait_for(lambda: talk.of(PromptsReturned))
-        cutter.is_down = False
+        cutter.is_down = cutter.is_mute = False
         await talk.wait_for(lambda: states(talk)[-1] == "connected")
         elsewhere_log = next((elsewhere.there / "state").rglob("sessions/*.jsonl"))
         with anyio.fail_after(5):

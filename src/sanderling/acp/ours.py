@@ -45,12 +45,13 @@ class OfClient(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     A client of ours, in `clientCapabilities`. `resume`: it is told all that is numbered, its own prompts as well.
 
-    `models`: it makes the requests to their APIs. `tools`: it runs tools.
+    `models`: it makes the requests to their APIs. `tools`: it runs tools (`acp/hands.py`), and that is its name, the same on each of its
+    connections.
     """
 
     resume: bool = False
     models: OfModels | None = None
-    tools: bool = False
+    tools: str = ""
 
 
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,11 +81,13 @@ class OfPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
     A prompt of a client of ours, in session/prompt.
 
     It runs once, however often it is sent with the same `prompt_id`: each time that answers with the end of the one turn. One that
-    `was_accepted` is never begun anew: if nobody knows what has become of it, that is "cancelled".
+    `was_accepted` is never begun anew: if nobody knows what has become of it, that is "cancelled". `notes` are for the model, from a client
+    that runs the tools: where it is, and by what instructions.
     """
 
     prompt_id: str = ""
     was_accepted: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class TurnOver(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -226,7 +226,7 @@ class AgentFace:
         try:
             asked = decoded(params, PromptRequest)
             prompt = prompt_of(asked.prompt, live.project, ours.prompt_id)
-            self._sessions.sends(live, prompt.id)
+            self._sessions.sends(live, prompt.id, ours.notes)
             live.submit(prompt)
         except RpcError:
             live.prompts.release()

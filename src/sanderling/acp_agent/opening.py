@@ -10,7 +10,7 @@ from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid, not_found
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.acp_agent.audience import Audience
 from sanderling.acp_agent.live import LiveSession
-from sanderling.acp_agent.servers import checked_directory, with_clients
+from sanderling.acp_agent.servers import checked_directory, clients_directory, with_clients
 from sanderling.acp_agent.tasks import Tasks
 from sanderling.acp_agent.terminals import ClientTerminals
 from sanderling.config.layers import Layers
@@ -22,6 +22,7 @@ from sanderling.session.records import is_session_id
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
+    from sanderling.conversation.opening import ClientsTools
     from sanderling.providers.http.way import Way
 
 
@@ -33,19 +34,20 @@ class Wanted(NamedTuple):
     layers: Layers
 
 
-def wanted_new(asked: NewSessionRequest, layers: Layers) -> Wanted:
+def wanted_new(asked: NewSessionRequest, layers: Layers, *, is_here: bool = True) -> Wanted:
     """
-    The new session that the client asks for.
+    The new session that the client asks for; unless it `is_here`, its files are the client's.
 
     Raises:
         RpcError: it cannot be had.
     """
-    project = checked_directory(asked.cwd, "cwd")
-    layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
+    project = checked_directory(asked.cwd, "cwd") if is_here else clients_directory(asked.cwd)
+    if is_here:
+        layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
     return Wanted(new_session_id(), project, layers)
 
 
-async def wanted_again(asked: OldSessionRequest, layers: Layers) -> Wanted:
+async def wanted_again(asked: OldSessionRequest, layers: Layers, *, is_here: bool = True) -> Wanted:
     """
     The session that the client wants to go on with, in the project in which it was begun.
 
@@ -53,7 +55,7 @@ async def wanted_again(asked: OldSessionRequest, layers: Layers) -> Wanted:
         RpcError: there is none, it is of another directory than the client names, or what else it asks for cannot be had.
         SessionError: its log cannot be read.
     """
-    project = checked_directory(asked.cwd, "cwd")
+    project = checked_directory(asked.cwd, "cwd") if is_here else clients_directory(asked.cwd)
     directory = layers.settings().session_dir
     if not is_session_id(asked.session_id) or not log_path(directory, asked.session_id).is_file():
         raise not_found(f"there is no session {asked.session_id!r}")
@@ -62,7 +64,8 @@ async def wanted_again(asked: OldSessionRequest, layers: Layers) -> Wanted:
         raise invalid(
             f"the session {asked.session_id!r} was begun in {begun_in}, not in {project}: open it with that as `cwd`"
         )
-    layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
+    if is_here:
+        layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
     return Wanted(asked.session_id, project, layers)
 
 
@@ -79,11 +82,13 @@ async def open_live(
     terminals: Callable[[Callable[[str, str], None]], ClientTerminals] | None = None,
     *,
     way: "Way | None" = None,
+    tools: "ClientsTools | None" = None,
 ) -> LiveSession:
     """
     Open a session.
 
     `terminals` are those of the client, given a function that shows which command runs in which, where it runs them. `way` leads to models through the client.
+    With `tools` all of them are the client's.
 
     Raises:
         RpcError: it is open elsewhere.
@@ -91,7 +96,7 @@ async def open_live(
     """
     live = LiveSession(wanted.session_id, wanted.project, audience, tasks)
     elsewhere = terminals(live.show_terminal).spawn if terminals else None
-    wishes = Wishes(editor=editor, elsewhere=elsewhere, is_shown=True, way=way)
+    wishes = Wishes(editor=editor, elsewhere=elsewhere, is_shown=True, way=way, tools=tools)
     try:
         opened = await open_conversation(
             wanted.session_id, wanted.project, wanted.layers, live.emit, wishes

@@ -1,7 +1,7 @@
 """Sessions of the clients of an agent: each as long as its client, where there is but one connection."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -66,8 +66,13 @@ class Sessions(Protocol):
         """The session, if the client has it open."""
         ...
 
-    def sends(self, live: LiveSession, prompt_id: str) -> None:
-        """Take note that the client has sent the prompt."""
+    def sends(self, live: LiveSession, prompt_id: str, notes: Sequence[str]) -> None:
+        """
+        Take note that the client has sent the prompt, and with it `notes` for the model.
+
+        Raises:
+            RpcError: it cannot send one.
+        """
         ...
 
     async def has_told(self, live: LiveSession) -> None:
@@ -152,7 +157,7 @@ class OwnSessions:
     def find(self, session_id: str) -> LiveSession | None:
         return self._open.get(session_id)
 
-    def sends(self, live: LiveSession, prompt_id: str) -> None: ...
+    def sends(self, live: LiveSession, prompt_id: str, notes: Sequence[str]) -> None: ...
 
     async def has_told(self, live: LiveSession) -> None: ...
 

@@ -29,6 +29,18 @@ def checked_directory(path: str, what: str) -> str:
     return os.path.realpath(path)
 
 
+def clients_directory(path: str) -> str:
+    """
+    Return a directory of the client's as it names it.
+
+    Raises:
+        RpcError: it is not absolute.
+    """
+    if not path.startswith("/") or not path.isprintable():
+        raise invalid(f"`cwd` must be an absolute path, and {path!r} is none")
+    return os.path.normpath(path)
+
+
 def with_clients(
     layers: Layers, servers: Sequence[McpServer] | None, directories: Sequence[str] | None
 ) -> Layers:

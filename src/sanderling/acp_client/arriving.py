@@ -37,10 +37,11 @@ class Arriving:
         while True:
             while not self._waiting:
                 await self._changed.wait()
-            update = self._waiting.popleft()
+            update = self._waiting[0]
             size = len(bytes(update))
+            await take(update)  # if that is cancelled, the next connection shows it
+            self._waiting.popleft()
             self._bytes -= size
-            await take(update)
             self._taken += 1
             self._note()
             since_pause += size

@@ -73,13 +73,13 @@ class LastingPlace(GuestPlace, Protocol):
 
 
 class LastingLink(Link):
-    """The link to a session that lives elsewhere. `seen` is how far what it tells has come, from when it was open before."""
+    """The link to a session that lives elsewhere. `seen` is how far what it tells has come, from when it was open before, `shown` how far it is shown."""
 
     start_s: ClassVar[float] = 30.0
 
     def __init__(self, place: LastingPlace, spawn: Callable[..., None], seen: Place) -> None:
         super().__init__(place, spawn)
-        self.seen = seen
+        self.seen = self.shown = seen
         self._lasting = place
         self._has_lived = False
         self._is_continued = False
@@ -91,10 +91,17 @@ class LastingLink(Link):
     # --- what is asked of it -------------------------------------------------------------------------------------------------
 
     async def deliver(
-        self, prompt_id: str, blocks: Sequence[ContentBlock], *, is_known: bool = False
+        self,
+        prompt_id: str,
+        blocks: Sequence[ContentBlock],
+        *,
+        is_known: bool = False,
+        notes: tuple[str, ...] = (),
     ) -> Answer:
         """
         Ask it, however many connections that takes; the place is told when the prompt was accepted, unless that `is_known`.
+
+        `notes` go along for the model.
 
         Raises:
             ProviderError: it refuses, it cannot be had, or what was under way there has ended with a connection.
@@ -108,7 +115,7 @@ class LastingLink(Link):
                 await anyio.lowlevel.checkpoint()
                 continue
             try:
-                answer = await self._deliver(live, prompt_id, blocks)
+                answer = await self._deliver(live, prompt_id, blocks, notes)
             except ClosedError:
                 is_cut = True
                 continue
@@ -119,11 +126,17 @@ class LastingLink(Link):
                 raise ProviderError("cut", CUT, GO_ON)
             return answer
 
-    async def _deliver(self, live: Live, prompt_id: str, blocks: Sequence[ContentBlock]) -> Answer:
+    async def _deliver(
+        self,
+        live: Live,
+        prompt_id: str,
+        blocks: Sequence[ContentBlock],
+        notes: tuple[str, ...],
+    ) -> Answer:
         request = PromptRequest(
             session_id=live.session_id,
             prompt=list(blocks),
-            meta=meta_of(OfPrompt(prompt_id, self._is_accepted)),
+            meta=meta_of(OfPrompt(prompt_id, self._is_accepted, notes)),
         )
         try:
             return await live.connection.request("session/prompt", request, Answer)
@@ -239,7 +252,7 @@ class LastingLink(Link):
         super()._begin_session(live, session_id, told)
         self._has_lived = True
         if not self._is_continued or session_id != self._place.session_id:
-            self.seen = _place_in(told.meta)
+            self.seen = self.shown = _place_in(told.meta)
         self._tell("connected")
 
     # --- what it tells -------------------------------------------------------------------------------------------------------
@@ -266,6 +279,15 @@ class LastingLink(Link):
                 return  # it has come before
             self.seen = place
         super()._take_update(params)
+
+    async def _show(self, params: msgspec.Raw) -> None:
+        if self._prompt_id and _is_prompt(params, self._prompt_id):
+            self._lasting.accepted(
+                self._prompt_id
+            )  # which was told, and was cut off; what follows is of its turn
+        await super()._show(params)
+        place = _place_of(params)
+        self.shown = place if place.seq else self.shown
 
 
 def _place_in(meta: dict[str, Any] | None) -> Place:

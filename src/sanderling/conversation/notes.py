@@ -89,11 +89,18 @@ class _Told(msgspec.Struct):
 
 
 class Notes:
-    """The notes of one session."""
+    """The notes of one session; without those of the todo list, if another one keeps that."""
 
     def __init__(
-        self, session: Session, workspace: Workspace, gate: Gate, instructions: Instructions
+        self,
+        session: Session,
+        workspace: Workspace,
+        gate: Gate,
+        instructions: Instructions,
+        *,
+        has_todo: bool = True,
     ) -> None:
+        self._has_todo = has_todo
         self._session = session
         self._workspace = workspace
         self._gate = gate
@@ -156,7 +163,7 @@ class Notes:
             self._news_of_surroundings(paths),
             self._news_of_mode(),
             *self._rejected,
-            self._workspace.todo.reminder(is_prompt=is_prompt),
+            self._workspace.todo.reminder(is_prompt=is_prompt) if self._has_todo else "",
         ]
         self._rejected = []
         return [note for note in notes if note]

@@ -32,6 +32,7 @@ from sanderling.tools.editor import Editor
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
     from sanderling.commands.shell import Elsewhere
+    from sanderling.conversation.clients_tools import ClientsTools
     from sanderling.mcp.servers import McpServer
     from sanderling.providers.http.way import Way
     from sanderling.tools.code.servers import LanguageServers
@@ -51,7 +52,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     demo model gets a project of its own. `wrap` has the last word on the provider for a project. `log_dir` is where the log is, if not
     with the other sessions', and `face` what a new one says of where it began. The first request waits `patience_s` at most for the
     tool servers of which a rule allows something. With `elsewhere` the sandbox is off, and commands run there. `agent` is the guest
-    that answers in a new session; one that is resumed knows its own. `way` leads to models through somebody who has the keys.
+    that answers in a new session; one that is resumed knows its own. `way` leads to models through somebody who has the keys. With `tools` nothing is done here: they are the client's.
     """
 
     mode: Mode | None = None
@@ -69,6 +70,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     elsewhere: "Elsewhere | None" = None
     way: "Way | None" = None
+    tools: "ClientsTools | None" = None
 
 
 class Opened(NamedTuple):
@@ -142,6 +144,8 @@ def _begin_here(
     resources: AsyncExitStack,
 ) -> Conversation:
     """Begin a session in the project, by its settings, too."""
+    if wishes.tools:  # there may be a directory of that name here, which is none of theirs
+        return _begin_for_client(session, own, emit, wishes, wishes.tools, resources=resources)
     place = Project(own, session.project)
     settings = place.settings(layers)
     try:
@@ -197,6 +201,28 @@ def _begin(
         parts.workspace.shell.elsewhere = wishes.elsewhere
         parts.sandbox.switch(is_on=False)
     return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
+
+
+def _begin_for_client(
+    session: Session,
+    settings: Settings,
+    emit: Callable[[Event], None],
+    wishes: Wishes,
+    tools: "ClientsTools",
+    *,
+    resources: AsyncExitStack,
+) -> Conversation:
+    """Begin a session whose files and commands are its client's: nothing is read, run or changed here."""
+    from sanderling.conversation.clients_tools import ClientsConversation, ClientsParts
+
+    check_disabled(settings.tools_disabled)
+    provider = make_provider(settings, fallback="demo")
+    resources.push_async_callback(provider.aclose)
+    project = Project(settings, f"{settings.state_dir}/elsewhere")
+    policy = policy_for(settings, session.project)
+    parts = ClientsParts(tools, session, provider, emit, policy, settings, project=project)
+    resources.callback(parts.workspace.journal.close)
+    return ClientsConversation(parts, resources, is_eager=wishes.is_eager)
 
 
 def _address_of(session: Session, wishes: Wishes) -> str:
@@ -283,9 +309,12 @@ def _begin_remote(
         session,
         provider,
         emit,
-        policy_for(settings, session.project),
+        policy_for(settings, session.project)._replace(network=wishes.network),
         settings,
         project=Project(settings, f"{settings.state_dir}/elsewhere"),
+        rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
+        editor=wishes.editor,
+        code=wishes.code,
     )
     resources.callback(parts.workspace.journal.close)
     return RemoteConversation(parts, there, provider, resources, is_eager=wishes.is_eager)

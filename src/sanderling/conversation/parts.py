@@ -103,7 +103,7 @@ class Parts:
         if servers:
             self._loader.load(servers)
         self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
-        self.notes = Notes(session, self.workspace, self.gate, self.project.instructions)
+        self.notes = self._make_notes()
         self.compactor = Compactor(
             session,
             provider,
@@ -223,6 +223,9 @@ class Parts:
             self.emit,
             on_allowed=self.memory.keep,
         )
+
+    def _make_notes(self) -> Notes:
+        return Notes(self.session, self.workspace, self.gate, self.project.instructions)
 
     def _surroundings(self) -> "Surroundings":
         from sanderling.mcp.tool_servers import Surroundings

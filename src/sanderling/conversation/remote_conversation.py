@@ -67,6 +67,11 @@ class RemoteConversation(GuestConversation):
     def act(self, action: Action) -> None:
         warn, name = self.parts.warn, self.guest.name
         match action:
+            case RetryNow():
+                self.guest.lasting.connect_now()
+                self.parts.tasks.start(self._prepare)
+            case _ if self.guest.tools.are_wanted:
+                super().act(action)
             case SetMode(mode):
                 self.parts.tasks.start(self._set_option, "mode", mode)
             case SetNetwork(mode):
@@ -83,9 +88,6 @@ class RemoteConversation(GuestConversation):
                 warn(NOT_FROM_HERE.format(what="Going back to an earlier prompt", name=name))
             case RejectChanges() | NoteSaved():
                 pass  # files of here
-            case RetryNow():
-                self.guest.lasting.connect_now()
-                self.parts.tasks.start(self._prepare)
             case _:
                 super().act(action)
         self._arrived.set()

@@ -1,4 +1,4 @@
-"""An agent of ours that lives elsewhere, in a session here: files, commands, rules and sandbox are those of there."""
+"""An agent of ours that lives elsewhere, in a session here: files, commands, rules and sandbox are those of there, unless it leaves them to us."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -26,6 +26,7 @@ from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.permits import Verdict
 from sanderling.conversation.guest import SESSION_CAPABILITIES, Guest
 from sanderling.conversation.parts import Parts
+from sanderling.conversation.tools_here import HERE, ToolsHere
 from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import ModeChanged, SandboxChanged
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
@@ -67,13 +68,20 @@ class RemoteGuest(Guest):
         self._mode: str = "ask"
         self._lends = offered(parts.settings) if _may_lend(address) else None
         self._lending = Lending(parts.settings, self._notify, parts.tasks.start)
+        self.tools = ToolsHere(parts, self._notify)
         self.left_turn = ""
         """The prompt of the turn that went on there when nobody was connected any more."""
         super().__init__(parts, declared, provider)
         self.capabilities = ClientCapabilities(
             session=SESSION_CAPABILITIES,
             elicitation=ElicitationCapabilities(form=EMPTY, url=EMPTY),
-            meta=meta_of(OfClient(resume=True, models=self._lends)),
+            meta=meta_of(
+                OfClient(
+                    resume=True,
+                    models=self._lends,
+                    tools=self.tools.name if address.kind == "server" else "",
+                )
+            ),
         )
 
     def make_link(self) -> LastingLink:
@@ -106,6 +114,8 @@ class RemoteGuest(Guest):
         Raises:
             RefusedError: it is not known.
         """
+        if self.tools.are_wanted:
+            return self.parts.session.project
         if self.address.path.startswith("/"):
             return self.address.path
         if self.address.kind == "server" and is_local(self.address.url):
@@ -126,7 +136,8 @@ class RemoteGuest(Guest):
     def methods(self) -> Mapping[str, Method]:
         lent: Mapping[str, Method] = self._lending.methods() if self._lends else {}
         asked = {ELICITATION: self.service.methods()[ELICITATION]}
-        return {"session/request_permission": Method(self._ask), **asked, **lent}
+        tools = self.tools.methods()
+        return {"session/request_permission": Method(self._ask), **asked, **lent, **tools}
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
         """All that it may tell us beside the protocol."""
@@ -147,6 +158,9 @@ class RemoteGuest(Guest):
         is_named = OURS in (said or {})
         self._there = ours_in(said, OfAgent) if is_named else OfAgent("")
         self._cwd = self._there.cwd
+        if self._there.tools == "client" and self.address.kind == "server":
+            self.tools.begin()
+            self._tell_once(HERE.format(name=self.name))
         words = {"name": self.name, "ours": __version__, "install": INSTALL}
         if not self.is_ours and self.address.kind != "server":
             raise RefusedError(TOO_OLD.format(version=version or "of no known version", **words))
@@ -160,7 +174,7 @@ class RemoteGuest(Guest):
 
     def told(self, meta: Mapping[str, Any]) -> None:
         said = meta.get(OURS)
-        if not isinstance(said, dict) or "sandbox" not in said:
+        if not isinstance(said, dict) or "sandbox" not in said or self.tools.are_wanted:
             return
         try:
             told = msgspec.convert(said["sandbox"], _Sandbox)
@@ -170,7 +184,7 @@ class RemoteGuest(Guest):
 
     def keep(self, turn: str = "") -> None:
         """Have the log know how far what it tells has come, and in which `turn` that is, if in one."""
-        of, seen = self.parts.session.id, self.lasting.seen
+        of, seen = self.parts.session.id, self.lasting.shown
         kept = {"name": self.declared.name, "session": self.session_id, "of": of, "turn": turn}
         self.parts.session.keep_state("agent", kept | {"seen": msgspec.to_builtins(seen)})
 
@@ -197,6 +211,8 @@ class RemoteGuest(Guest):
 
     def options_changed(self) -> None:
         super().options_changed()
+        if self.tools.are_wanted:
+            return  # mode and sandbox are those of here
         option = self.link.options.of_category("mode")
         if option and option.value != self._mode and option.value in get_args(Mode):
             self._mode = option.value

@@ -58,7 +58,7 @@ class RemoteTurn:
         stop_reason: StopReason = "cancelled"
         error: ProviderError | None = None
         self._guest.on_accepted = lambda prompt_id: self._take_acceptance(prompt, prompt_id)
-        with self._scope:
+        with self._scope, self._parts.sandbox.keeper.kept_open():
             async with anyio.create_task_group() as tasks:
                 for task in (self._parts.memory.sync, self._keep_up, self._stop_when_asked):
                     tasks.start_soon(task)
@@ -92,7 +92,10 @@ class RemoteTurn:
         await guest.link.ready()
         if not guest.is_ours:  # it never says that it has accepted something
             self._begin(prompt)
-        answer = await guest.lasting.deliver(prompt.id, _blocks(prompt), is_known=self._is_known)
+        notes = () if self._is_known else guest.tools.notes_with(prompt, guest.lasting.seen.life)
+        answer = await guest.lasting.deliver(
+            prompt.id, _blocks(prompt), is_known=self._is_known, notes=notes
+        )
         self._begin(prompt)
         if answer.usage:
             guest.usage.take_turn(answer.usage)
@@ -119,6 +122,7 @@ class RemoteTurn:
         parts.session.append_prompt(prompt_message(prompt), prompt)
         is_wanted = parts.waiting.remove(prompt.id) or not self._is_listed
         guest.keep(prompt.id)
+        guest.tools.begin_turn(prompt.id)
         parts.memory.keep()
         if len(parts.session.prompts) == 1:
             parts.emit(TitleChanged(parts.session.title))
@@ -132,6 +136,7 @@ class RemoteTurn:
     def _give_back(self, prompt: Prompt, error: ProviderError | None) -> None:
         """Give back a prompt that was not sent: into the prompt buffer, or among those that wait."""
         parts = self._parts
+        self._guest.tools.forget()
         is_there = parts.waiting.remove(prompt.id)
         if error or self._is_left:
             if is_there or not self._is_listed:
@@ -164,6 +169,7 @@ class RemoteTurn:
         guest.is_in_turn = False
         guest.stop_asking()
         with anyio.CancelScope(shield=True):
+            await guest.tools.end_turn()
             is_whole = stop_reason not in ("cancelled", "error", "interrupted")
             await guest.telling.end_turn("" if is_whole else "stopped")
         if stop_reason == "error":

@@ -247,7 +247,8 @@ class ToolUses:
     def _journaled(self, request: Request) -> AbstractAsyncContextManager[None]:
         """The context in which it runs: what a command changes there is known afterwards, with what was there before."""
         workspace = self._workspace
-        if request.effect.kind not in ("run", "call") or not workspace.sandbox.can_write:
+        is_command = request.effect.kind in ("run", "call") and not request.tool.is_elsewhere
+        if not is_command or not workspace.sandbox.can_write:
             return nullcontext()
         return workspace.changes.during(workspace.ground, request.tool_use_id)
 
@@ -257,6 +258,8 @@ class ToolUses:
 
     async def _ask(self, request: Request) -> Permit:
         """Return when the use may run. Who denies one use denies those that have not begun with it, or it alone."""
+        if request.tool.is_elsewhere:
+            return Permit()
         with anyio.CancelScope() as scope:
             if self._is_denied:
                 raise NotAskedError(DENIED_WITH_ANOTHER)

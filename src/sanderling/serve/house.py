@@ -1,7 +1,7 @@
 """All sessions that are open on a server, whoever watches them."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup
@@ -10,25 +10,32 @@ from sanderling.acp_agent.live import LiveSession
 from sanderling.acp_agent.opening import Wanted, open_live
 from sanderling.acp_agent.tasks import GuardedTasks
 from sanderling.config.layers import Layers
+from sanderling.serve.hands import Hands
 from sanderling.serve.watching import Watched
 
 IDLE_S = 3_600.0  # without anybody who watches, and without anything to do
 SWEEP_S = 30.0
 
+ToolsOf = Literal["server", "client"]
+
 
 class Served(NamedTuple):
-    """A session that is open, and its audience. When it `is_gone`, its log can be had again."""
+    """A session that is open, and its audience. When it `is_gone`, its log can be had again. `hands` are the client's, for its tools."""
 
     live: LiveSession
     watched: Watched
     is_gone: anyio.Event
+    hands: Hands | None
 
 
 class House:
-    """The sessions of a server. `layers` are the settings of now; sessions are tasks of `tasks`."""
+    """The sessions of a server. `layers` are the settings of now; sessions are tasks of `tasks`. `tools_of` says who runs tools."""
 
-    def __init__(self, layers: Callable[[], Layers], tasks: TaskGroup) -> None:
+    def __init__(
+        self, layers: Callable[[], Layers], tasks: TaskGroup, tools_of: ToolsOf = "server"
+    ) -> None:
         self.layers = layers
+        self.tools_of: ToolsOf = tools_of
         self.tasks = GuardedTasks(tasks)
         self.sandbox = ""  # in words, as soon as that is known
         self._open: dict[str, Served] = {}
@@ -59,9 +66,10 @@ class House:
 
     async def _begin(self, wanted: Wanted) -> Served:
         watched = Watched(wanted.session_id, self.tasks)
-        opening = open_live(wanted, watched, self.tasks, None)
+        hands = Hands(watched) if self.tools_of == "client" else None
+        opening = open_live(wanted, watched, self.tasks, tools=hands)
         live = await _whatever_comes(opening)  # it is the house's, not that client's
-        served = self._open[live.id] = Served(live, watched, anyio.Event())
+        served = self._open[live.id] = Served(live, watched, anyio.Event(), hands)
         self.tasks.start_soon(self._forget, served)
         return served
 

@@ -19,7 +19,7 @@ from sanderling.print_mode.inputs import state_dir
 from sanderling.print_mode.streams import open_missing_streams, say, stopping_signals
 from sanderling.protocol.remedies import CLIENT, use
 from sanderling.sandbox.sandbox import Sandbox
-from sanderling.serve.house import House
+from sanderling.serve.house import House, ToolsOf
 from sanderling.serve.place import DEFAULT, Place, listening, place_of
 from sanderling.serve.server import Door, close_server, open_server
 from sanderling.serve.token import own_token
@@ -60,6 +60,12 @@ def serve_parser() -> argparse.ArgumentParser:
         help="listen where other machines can reach it, unencrypted",
     )
     parser.add_argument(
+        "--tools",
+        choices=("server", "client"),
+        default="server",
+        help="whose files and commands the model works on: those here, or each client's own; models, keys and history are here",
+    )
+    parser.add_argument(
         "--model", default="", metavar="NAME", help="the model of new sessions; demo needs no key"
     )
     parser.add_argument(
@@ -81,22 +87,23 @@ def serve(argv: list[str]) -> int:
             raise ConfigError(FAR.format(listen=arguments.listen))
         make_private(own_layers_with(arguments.model).settings())
         door = Door(own_token(state_dir()), frozenset(arguments.allow_origin))
-        return anyio.run(_serve, arguments.model, place, door)
+        return anyio.run(_serve, arguments.model, arguments.tools, place, door)
     except SanderlingError as error:
         say(str(error))
         return EXIT_USAGE
 
 
-async def _serve(model: str, place: Place, door: Door) -> int:
+async def _serve(model: str, tools: ToolsOf, place: Place, door: Door) -> int:
     use(CLIENT)
     with listening(place) as socket, anyio.open_signal_receiver(*stopping_signals()) as signals:
         async with anyio.create_task_group() as tasks:
-            house = House(lambda: own_layers_with(model), tasks)
+            house = House(lambda: own_layers_with(model), tasks, tools)
             server = await open_server(house, door, socket)
             _say_where(place, socket.getsockname())
             for task in (house.sweep, collect_later):
                 tasks.start_soon(task)
-            tasks.start_soon(_learn_sandbox, house)
+            if tools == "server":
+                tasks.start_soon(_learn_sandbox, house)
             number = await anext(signals)
             tasks.start_soon(_leave_at_signal, signals)
             say(f"{signal.Signals(number).name}: sessions are on the disk, and can be resumed")

@@ -1,18 +1,23 @@
 """Sessions as one client of a server has them: it watches some of those that are open, and lets go of them when it goes."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 import sanderling
 from sanderling.acp.connection import Connection
+from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INVALID_REQUEST, RpcError
+from sanderling.acp.hands import OUTPUT, ToolOutput
 from sanderling.acp.ours import OURS, After, OfAgent, Place, meta_of, ours_in
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.live import LiveSession
 from sanderling.acp_agent.opening import wanted_again, wanted_new
 from sanderling.acp_agent.own_sessions import Opened
+from sanderling.serve.hands import check_client
 from sanderling.serve.house import House, Served
 from sanderling.serve.watching import Watcher
 
@@ -32,15 +37,36 @@ class ServedSessions:
     @property
     def of_agent(self) -> OfAgent:
         return OfAgent(
-            sanderling.__version__, resume=1, sandbox=self._house.sandbox, cwd=os.getcwd()
+            sanderling.__version__,
+            resume=1,
+            tools=self._house.tools_of,
+            sandbox=self._house.sandbox,
+            cwd=os.getcwd(),
         )
+
+    @property
+    def _is_here(self) -> bool:
+        """Say whether files and commands are the server's."""
+        return self._house.tools_of == "server"
+
+    def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
+        return {OUTPUT: self._take_output}
+
+    def _take_output(self, params: msgspec.Raw) -> None:
+        told = decoded(params, ToolOutput)
+        watching = self._watching.get(told.session_id)
+        if watching and (hands := watching[0].hands):
+            hands.take_output(told)
 
     def begin(self, connection: Connection, client: Client) -> None:
         self._connection, self._client = connection, client
 
     async def new(self, asked: NewSessionRequest) -> Opened:
         self._check_number()
-        served = await self._house.open(wanted_new(asked, self._house.layers()))
+        if not self._is_here:
+            check_client(self._client)
+        wanted = wanted_new(asked, self._house.layers(), is_here=self._is_here)
+        served = await self._house.open(wanted)
         watcher = self._watch(served)
         watcher.next = 1
         return self._opened(served, watcher)
@@ -51,7 +77,8 @@ class ServedSessions:
         if asked.session_id not in self._watching:
             self._check_number()
         if served is None:
-            served = await self._house.open(await wanted_again(asked, self._house.layers()))
+            wanted = await wanted_again(asked, self._house.layers(), is_here=self._is_here)
+            served = await self._house.open(wanted)
         watcher = self._watch(served)
         if is_told:
             await served.live.replay(watcher.tell_earlier)
@@ -97,8 +124,10 @@ class ServedSessions:
             return watching[0].live
         return None
 
-    def sends(self, live: LiveSession, prompt_id: str) -> None:
+    def sends(self, live: LiveSession, prompt_id: str, notes: Sequence[str]) -> None:
         if watching := self._watching.get(live.id):
+            if hands := watching[0].hands:
+                hands.begin(self._client, notes)
             watching[1].own_prompts.add(prompt_id)
 
     async def has_told(self, live: LiveSession) -> None:

@@ -139,7 +139,7 @@ async def serve_client(house: House, socket: ServerConnection) -> None:
         streams,
         streams,
         face.methods(),
-        face.notifications(),
+        {**face.notifications(), **sessions.notifications()},
         on_end=sessions.end,
         grace_s=0,
         max_unsent_bytes=MAX_UNSENT_BYTES,

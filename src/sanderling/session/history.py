@@ -55,6 +55,11 @@ class Ran(msgspec.Struct):
         text = UNKNOWN_OUTCOME if tool_use_id in self.started else NOT_RUN
         return self.ended.get(tool_use_id) or ToolResult(tool_use_id, text, is_error=True)
 
+    def begun(self, tool_use_id: str) -> ToolResult | None:
+        """The result of a tool use that has begun, if only that nobody knows its end; None: it has not begun."""
+        is_known = tool_use_id in self.started or tool_use_id in self.ended
+        return self.result(tool_use_id) if is_known else None
+
 
 class _Compaction(NamedTuple):
     """The history before a compaction, and its length after it."""

@@ -69,6 +69,7 @@ class Session:
         self.undoing_id = ""  # of the last of them
         self.ledger = Ledger()
         self._history = History()
+        self.ran = self._history.ran
         self.asked = Asked(self._history)
         self._states: dict[StateKey, LoggedState] = {}
         self._is_in_turn, self._partial_text = False, ""

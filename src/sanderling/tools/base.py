@@ -47,7 +47,7 @@ class Tool(msgspec.Struct, frozen=True):
 
     `effect` says what a use would do, for the permissions; `title` is its line on the screen, without the tool's name. `look` finds
     out what the person is to see before it is allowed. Where only somebody else can say what a use would do, `plan` asks them, and
-    makes of the input what `effect`, `title`, `look` and `run` are given then.
+    makes of the input what `effect`, `title`, `look` and `run` are given then. One that `is_elsewhere` is judged where it runs.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Tool(msgspec.Struct, frozen=True):
     title: "Callable[[Any, Workspace], str]"
     look: Look | None = None
     plan: PlanFor | None = None
+    is_elsewhere: bool = False
 
     @property
     def description(self) -> str:

@@ -1,0 +1,47 @@
+"""Messages by which an agent has its client run tools: files and commands are the client's, and so are sandbox, rules and questions."""
+
+from typing import Any
+
+import msgspec
+
+from sanderling.acp.base import Wire
+
+RUN, OUTPUT = "_sanderling/tool", "_sanderling/tool_output"
+
+
+class ToolRequest(Wire, frozen=True):
+    """
+    A tool use for the client to judge and to run. It runs once, however often it is asked for under the same `id`.
+
+    `tool_use_id` is the model's own name of it, by which session/update tells of it.
+    """
+
+    session_id: str
+    id: str
+    name: str
+    tool_use_id: str = ""
+    input: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ToolAnswer(Wire, frozen=True):
+    """
+    The outcome. `content` is what the model is told, text or content blocks of its API, and `notes` what it is told beside that.
+
+    `summary`, `detail` and `filetype` are for the screen.
+    """
+
+    content: Any
+    summary: str = ""
+    detail: str = ""
+    filetype: str = ""
+    is_error: bool = False
+    is_denied: bool = False
+    notes: list[str] | None = None
+
+
+class ToolOutput(Wire, frozen=True):
+    """A piece of what the tool use `id` has put out while it runs."""
+
+    session_id: str
+    id: str
+    text: str

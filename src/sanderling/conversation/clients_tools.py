@@ -1,0 +1,110 @@
+"""A conversation whose files and commands are its client's: models, keys and history are here, and nothing runs here."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sanderling.conversation.conversation import Conversation, OneTurn
+from sanderling.conversation.notes import Notes
+from sanderling.conversation.parts import Parts
+from sanderling.conversation.turn import UNTIL_ASKED_S, Turn
+from sanderling.errors import ProviderError
+from sanderling.project.project import Project
+from sanderling.protocol.actions import (
+    Action,
+    RedoTurn,
+    Rewind,
+    RunCommand,
+    SetMode,
+    SetNetwork,
+    SetSandbox,
+    TrustFiles,
+    UndoTurn,
+)
+from sanderling.protocol.events import CommandEnded, CommandStarted
+from sanderling.tools.base import Tool
+
+THERE = "That is done where the files are: at the client that runs the tools of this session."
+
+
+class ClientsTools(Protocol):
+    """The tools of a session as its client runs them."""
+
+    async def tools(self) -> Sequence[Tool]: ...
+
+    def take_notes(self) -> list[str]:
+        """Return what the client has to say to the model beside the person's words, once."""
+        ...
+
+    def tell_again(self) -> None:
+        """Have `take_notes` return all of it again: the model is not shown any more what it was told."""
+        ...
+
+
+class ClientsNotes(Notes):
+    """The notes of a session, from its client: what is told of this machine would be wrong."""
+
+    def __init__(self, tools: ClientsTools, parts: Parts) -> None:
+        super().__init__(parts.session, parts.workspace, parts.gate, parts.project.instructions)
+        self._tools = tools
+
+    def forget(self) -> None:
+        super().forget()
+        self._tools.tell_again()
+
+    def _news(self, paths: Sequence[str], *, is_prompt: bool) -> list[str]:  # noqa: ARG002
+        reminder = self._workspace.todo.reminder(is_prompt=is_prompt)
+        return [note for note in (*self._tools.take_notes(), reminder) if note]
+
+
+class ClientsParts(Parts):
+    """The parts of such a session."""
+
+    def __init__(self, tools: ClientsTools, *parts: Any, project: Project) -> None:
+        self._tools = tools
+        super().__init__(*parts, project=project, sources=(tools,))
+
+    def _make_notes(self) -> Notes:
+        return ClientsNotes(self._tools, self)
+
+
+class ClientsTurn(Turn):
+    async def _get_ready(self, tasks: TaskGroup) -> None:
+        await anyio.sleep(UNTIL_ASKED_S)
+        tasks.start_soon(self._parts.memory.sync)
+        with suppress(ProviderError):  # which the turn tells
+            await self._parts.provider.prepare()
+
+
+class ClientsConversation(Conversation):
+    """The conversation of such a session."""
+
+    def begin_sandbox(self) -> None:
+        """Nothing runs here."""
+
+    def declare_servers(self) -> None:
+        """Nothing runs here."""
+
+    def act(self, action: Action) -> None:
+        match action:
+            case RunCommand(command_id, command):
+                self.parts.emit(CommandStarted(command_id, command))
+                self.parts.emit(CommandEnded(command_id, THERE))
+            case (
+                SetMode()
+                | SetNetwork()
+                | SetSandbox()
+                | TrustFiles()
+                | UndoTurn()
+                | RedoTurn()
+                | Rewind()
+            ):
+                self.parts.warn(THERE)
+            case _:
+                super().act(action)
+
+    def make_turn(self) -> OneTurn:
+        return ClientsTurn(self.parts, self.parts.waiting.take_steering, is_eager=self._is_eager)

@@ -1,0 +1,166 @@
+"""
+Tools that run here for a conversation that is kept elsewhere: the model is asked there, files and commands are those of here.
+
+All of it is ours: sandbox, rules, mode, questions, journal. What is asked for runs once: while this process lives its answer is kept
+until the turn has ended, and the log knows what has begun when another process goes on with the session.
+"""
+
+from collections.abc import Callable, Mapping
+
+import anyio
+import msgspec
+
+from sanderling.acp.connection import Method
+from sanderling.acp.envelope import decoded
+from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid
+from sanderling.acp.hands import OUTPUT, RUN, ToolAnswer, ToolOutput, ToolRequest
+from sanderling.conversation.notes import Notes
+from sanderling.conversation.parts import Parts
+from sanderling.conversation.sandbox_news import shown_sandbox
+from sanderling.conversation.tool_uses import ToolUses
+from sanderling.project.project import Project
+from sanderling.protocol import events
+from sanderling.protocol.messages import Prompt, ToolResult, ToolUse
+from sanderling.session.records import LoggedToolEnd, is_session_id
+from sanderling.tools.catalog import Catalog, OwnTools
+
+MAX_RUNNING = 32
+HERE = "{name} keeps the conversation and asks the model. What that asks for is done here: in this project, by your rules, in the sandbox of here."
+
+
+class _Use:
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.answer: ToolAnswer | None = None
+        self.ended = anyio.Event()
+
+
+class ToolsHere:
+    """The tools of the session of `parts`. `notify` tells the other side something."""
+
+    def __init__(self, parts: Parts, notify: Callable[[str, object], None]) -> None:
+        self.are_wanted = False
+        self._parts = parts
+        self._notify = notify
+        self._uses: dict[str, _Use] = {}
+        self._life = ""
+        self._catalog = Catalog(OwnTools(), disabled=parts.settings.tools_disabled)
+
+    @property
+    def name(self) -> str:
+        """The name under which the other side knows us again."""
+        return self._parts.session.id
+
+    def begin(self) -> None:
+        """The other side leaves them to us, from now on."""
+        if self.are_wanted:
+            return
+        self.are_wanted = True
+        parts = self._parts
+        parts.project = Project(parts.settings, parts.session.project)
+        parts.notes = Notes(
+            parts.session, parts.workspace, parts.gate, parts.project.instructions, has_todo=False
+        )
+        parts.tasks.start(parts.sandbox.keeper.serve)
+        parts.tasks.start(parts.sandbox.keeper.find_level)
+        parts.emit(shown_sandbox(parts.sandbox))
+
+    def notes_with(self, prompt: Prompt, life: str) -> tuple[str, ...]:
+        """The notes that go with a prompt. In another `life` of the session all is told again."""
+        if not self.are_wanted:
+            return ()
+        if life != self._life:
+            self._life = life
+            self.forget()
+        return tuple(self._parts.notes.with_prompt(prompt))
+
+    def forget(self) -> None:
+        """Tell all again with the next prompt: what was told has not come there, maybe."""
+        self._parts.notes.forget()
+
+    def begin_turn(self, prompt_id: str) -> None:
+        if self.are_wanted:
+            self._parts.workspace.journal.begin_turn(prompt_id)
+
+    async def end_turn(self) -> None:
+        """Nobody waits for what still runs."""
+        for use in tuple(self._uses.values()):
+            use.scope.cancel()
+        for use in tuple(self._uses.values()):
+            await use.ended.wait()
+        self._uses.clear()
+        if self.are_wanted:
+            self._parts.sandbox.look_after("", has_failed=False)
+
+    # --- what is asked -----------------------------------------------------------------------------------------------------
+
+    def methods(self) -> Mapping[str, Method]:
+        return {RUN: Method(self._run, on_cancel=self._cancel)}
+
+    def _cancel(self, params: msgspec.Raw) -> None:
+        if use := self._uses.get(decoded(params, ToolRequest).id):
+            use.scope.cancel()
+
+    async def _run(self, params: msgspec.Raw) -> ToolAnswer:
+        asked = decoded(params, ToolRequest)
+        if not self.are_wanted or not is_session_id(asked.id):
+            raise invalid("no tool is run here")
+        use = self._uses.get(asked.id) or self._begin(asked)
+        await use.ended.wait()
+        if use.answer is None:
+            raise RpcError(INTERNAL_ERROR, "it has failed")
+        return use.answer
+
+    def _begin(self, asked: ToolRequest) -> _Use:
+        if sum(not use.ended.is_set() for use in self._uses.values()) >= MAX_RUNNING:
+            raise invalid(f"{MAX_RUNNING} tools run already")
+        use = self._uses[asked.id] = _Use()
+        if known := self._parts.session.ran.begun(asked.id):
+            use.answer = _answer(known)
+            use.ended.set()
+        else:
+            self._parts.tasks.start(self._use, asked, use)
+        return use
+
+    async def _use(self, asked: ToolRequest, use: _Use) -> None:
+        parts = self._parts
+        shown = events.ToolEnded(asked.id)
+
+        def show(event: events.Event) -> None:
+            nonlocal shown
+            match event:
+                case events.ToolOutput(text=text):
+                    told = ToolOutput(session_id=asked.session_id, id=asked.id, text=text)
+                    self._notify(OUTPUT, told)
+                case events.ToolEnded():
+                    shown = event
+                case _:
+                    pass
+
+        try:
+            tools = (await self._catalog.so_far()).by_name
+            tool_uses = ToolUses(tools, parts.workspace, parts.session, parts.gate, show)
+            with use.scope:
+                if parts.sandbox.can_write:
+                    await parts.workspace.changes.get_ready(parts.sandbox)
+                await tool_uses.run([ToolUse(asked.id, asked.name, asked.input)], {})
+            [result] = tool_uses.results() or [ToolResult(asked.id, "", is_error=True)]
+            notes = parts.notes.with_results(tool_uses.take_paths())
+            use.answer = _answer(result, shown, notes)
+            parts.session.append(LoggedToolEnd(asked.id, result=result))
+        finally:
+            use.ended.set()
+
+
+def _answer(
+    result: ToolResult, shown: events.ToolEnded | None = None, notes: list[str] | None = None
+) -> ToolAnswer:
+    return ToolAnswer(
+        content=result.content,
+        summary=shown.summary if shown else "",
+        detail=shown.detail if shown else "",
+        filetype=shown.filetype if shown else "",
+        is_error=result.is_error,
+        is_denied=bool(shown and shown.is_denied),
+        notes=notes or None,
+    )

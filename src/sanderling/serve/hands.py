@@ -1,0 +1,120 @@
+"""
+The tools of a session whose client runs them: the model asks here, its client is asked there.
+
+Each use has an id of its own, under which it is asked for again when the client comes back; the client runs it once. While the client
+is away a use waits, as a question does.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+
+from sanderling.acp.errors import INVALID_REQUEST, RpcError
+from sanderling.acp.hands import RUN, ToolAnswer, ToolOutput, ToolRequest
+from sanderling.errors import ToolError
+from sanderling.tools.base import Context, Tool
+from sanderling.tools.catalog import TOOLS
+from sanderling.tools.outcome import Content, Outcome
+
+if TYPE_CHECKING:
+    from sanderling.acp_agent.client import Client
+    from sanderling.serve.watching import Watched
+
+OURS_ALONE = frozenset(("todo",))
+"""Tools that touch nothing but the conversation."""
+NO_TOOLS = (
+    "this server leaves files and commands to its clients (--tools client), and this client runs none: attach with Sanderling, or let"
+    " the server run them (--tools server)"
+)
+
+
+def check_client(client: "Client") -> None:
+    """
+    Look whether a client runs tools.
+
+    Raises:
+        RpcError: it does not.
+    """
+    if not client.ours.tools:
+        raise RpcError(INVALID_REQUEST, NO_TOOLS)
+
+
+class Hands:
+    """The tools of the session that is `watched`; of those who watch it, the client that has sent the prompt of now runs them."""
+
+    def __init__(self, watched: "Watched") -> None:
+        self._watched = watched
+        self._client = ""
+        self._notes: list[str] = []
+        self._told: list[str] = []
+        self._shows: dict[str, Callable[[str], None]] = {}
+
+    def begin(self, client: "Client", notes: Sequence[str]) -> None:
+        """
+        Take the client that has sent a prompt, and its `notes` for the model.
+
+        Raises:
+            RpcError: it runs no tools.
+        """
+        check_client(client)
+        self._client = client.ours.tools
+        self._notes += notes
+
+    def take_notes(self) -> list[str]:
+        notes, self._notes = self._notes, []
+        self._told += notes
+        return notes
+
+    def tell_again(self) -> None:
+        self._notes, self._told = self._told + self._notes, []
+
+    def take_output(self, told: ToolOutput) -> None:
+        if show := self._shows.get(told.id):
+            show(told.text)
+
+    async def tools(self) -> Sequence[Tool]:
+        return [tool if name in OURS_ALONE else self._there(tool) for name, tool in TOOLS.items()]
+
+    def _there(self, tool: Tool) -> Tool:
+        async def run(args: Any, context: Context) -> Outcome:
+            return await self._run(tool.name, msgspec.to_builtins(args), context)
+
+        run.__doc__ = tool.description
+        return Tool(tool.name, tool.input_type, run, tool.effect, tool.title, is_elsewhere=True)
+
+    async def _run(self, name: str, given: dict[str, Any], context: Context) -> Outcome:
+        request = ToolRequest(
+            session_id=self._watched.session_id,
+            id=uuid4().hex,
+            name=name,
+            tool_use_id=context.tool_use_id,
+            input=given,
+        )
+        client = self._client
+        self._shows[request.id] = context.show
+        try:
+            answer = await self._watched.ask(
+                RUN, request, ToolAnswer, lambda each: each.ours.tools == client
+            )
+        except RpcError as error:
+            raise ToolError(f"The client could not run it: {error}") from error
+        finally:
+            del self._shows[request.id]
+        self._notes += answer.notes or ()
+        return Outcome(
+            content=_content(answer.content),
+            summary=answer.summary,
+            detail=answer.detail,
+            filetype=answer.filetype,
+            is_error=answer.is_error,
+            is_denied=answer.is_denied,
+        )
+
+
+def _content(told: Any) -> Content:
+    try:
+        return msgspec.convert(told, Content)
+    except msgspec.ValidationError as error:
+        raise ToolError(f"The client has answered with what is no outcome: {error}") from error
