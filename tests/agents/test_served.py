@@ -345,6 +345,21 @@ async def test_what_was_allowed_is_done_once_without_a_second_question(tmp_path)
             await it.files.write(str(path), "one\n3\n")
 
 
+async def test_a_command_is_not_allowed_with_a_variable_that_was_not_shown(tmp_path):
+    async with serving(tmp_path, mode="ask") as it, anyio.create_task_group() as tasks:
+        (it.project / "src").mkdir()
+        line = "rm -rf ${out}"
+        it.permits.allowed(ToolCall("execute", {"command": line}))
+        tasks.start_soon(it.answered, "deny")
+        with pytest.raises(DeniedError):
+            await it.terminals.create(line, env={"out": "src"})
+        assert "out='src'" in it.questions[0].reason
+        terminal = await it.terminals.create(line, env={"ou": "src"})
+        await terminal.ended.wait()
+        assert len(it.questions) == 1
+        assert (it.project / "src").exists()
+
+
 @prove
 async def test_an_agent_does_not_bury_the_person_in_questions(tmp_path):
     async with serving(tmp_path, mode="ask") as it, anyio.create_task_group() as tasks:

@@ -169,7 +169,7 @@ class Terminals:
             exported=tuple(
                 f"{name}={value!a}"
                 for name, value in sorted((env or {}).items())
-                if is_decisive(name, value)
+                if is_decisive(name, value) or _is_named(name, line)
             ),
         )
         request = self._permits.request(bash, BashInput(command=line), effect=effect)
@@ -267,6 +267,11 @@ def command_line(command: str, args: Sequence[str]) -> str:
     if not args and not _PLAIN.fullmatch(command):
         return command
     return shlex.join((command, *args))
+
+
+def _is_named(name: str, line: str) -> bool:
+    """Say whether a line may say with a variable what it works on: whoever allows it has to see the value."""
+    return "$" in line and re.search(rf"(?a)\b{re.escape(name)}\b", line) is not None
 
 
 def _variables(env: Mapping[str, str]) -> dict[str, str | None]:
