@@ -19,6 +19,7 @@ from select import select
 import msgspec
 import pytest
 
+from sanderling.changes.records import NAME, Restoring, read_journal
 from sanderling.sandbox.inside.writing import TEMPORARY
 from sanderling.session.log import changes_dir
 from sanderling.session.session import Session
@@ -149,11 +150,9 @@ class Story:
         ]
 
     def require_told(self) -> None:
-        """Each undoing that the journal knows is told in the log, once."""
-        directory = changes_dir(self.session().path)
-        lines = (directory / "journal.jsonl").read_bytes().splitlines()
-        begun = [each["id"] for each in map(json.loads, lines) if each["type"] == "restoring"]
-        assert self.told() == begun
+        """Each undoing that the journal knows is told in the log, once. A line that was torn is none, and is cut off by the next one."""
+        records = read_journal(changes_dir(self.session().path) / NAME)
+        assert self.told() == [each.id for each in records if isinstance(each, Restoring)]
 
 
 @pytest.mark.parametrize(
