@@ -74,6 +74,17 @@ def test_lines_that_are_gone_stand_where_they_were(opened):
     assert rows(child, 4) == ["  1 one", "−   two", "  2 three", "−   four"]
 
 
+@pytest.mark.parametrize("icons, minus, above", [("unicode", "−", "‾"), ("ascii", "-", "^")])
+def test_a_line_with_lines_gone_above_it_does_not_look_like_one_of_them(
+    opened, icons, minus, above
+):
+    child, path = opened(["one", "two", "three"], icons=icons)
+    agent(child, path, 0, 1)
+    assert rows(child, 2) == [f"{above} two", "  three"]
+    child.feed("<C-y>")
+    assert rows(child, 3) == [f"{minus} one", f"{above} two", "  three"]
+
+
 def test_with_ascii_icons_no_sign_is_anything_else(opened):
     child, path = opened(["one", "two", "three"], icons="ascii")
     agent(child, path, 0, 1, "1")
@@ -282,3 +293,19 @@ def test_the_bytes_are_exact_after_two_of_four_hunks_are_kept(opened):
     child.command("silent write")
     kept = b"a new lines c d e f new lines h i j".replace(b" ", b"\r\n")
     assert path.read_bytes() == kept
+
+
+def test_in_diff_mode_nothing_is_shown_twice(opened, project):
+    child, path = opened(["one", "two", "three"])
+    (project / "before.txt").write_text(path.read_text())
+    agent(child, path, 1, 2, "2")
+    shown = ["  one", "− two", "~ 2", "  three"]
+    assert rows(child, 4) == shown
+    child.command(
+        "set foldcolumn=0 diffopt+=foldcolumn:0 | diffthis | vertical diffsplit before.txt"
+    )
+    child.command("wincmd p | vertical resize 20 | wincmd p")
+    wait_until(lambda: child.screen()[1].split() == ["two", "│~", "2"])
+    child.command("close")
+    child.command("diffoff")
+    wait_until(lambda: rows(child, 4) == shown)

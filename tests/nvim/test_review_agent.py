@@ -117,14 +117,21 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
 
 @prove
 @pytest.mark.usefixtures("app")
-def test_the_difference_is_shown_side_by_side(start_agent):
-    agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
+def test_the_difference_is_shown_side_by_side(start_agent, project):
+    (project / "gone.txt").write_text("what was in it\n")
+    remove = {"tool_use": {"name": "bash", "input": {"command": "rm gone.txt"}}}
+    agent = start_agent(READ, reply(edit("a - b", "a + b")), reply(remove), DONE)
     agent.command("AgentMode auto")
     agent.ask()
     agent.wait_for_turns()
     agent.command("AgentDiff! session")
-    wait_until(lambda: agent.lua("return #vim.api.nvim_list_tabpages()") == 2)
+    wait_until(lambda: agent.lua("return #vim.api.nvim_list_tabpages()") == 3)
     screen = agent.screen_text()
+    assert "gone.txt before the agent removed it" in screen
+    assert "what was in it" in screen
+    agent.command("tabprevious")
+    screen = agent.screen_text()
+    assert "app.py before the agent changed it" in screen
     assert "return a - b" in screen
     assert "return a + b" in screen
     assert agent.lua("return vim.wo.diff")

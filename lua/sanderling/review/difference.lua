@@ -53,7 +53,9 @@ local function show_side_by_side(result)
     api.nvim_buf_set_lines(buf, 0, -1, true, closed.lines_of(file.text or ''))
     scratch.set_buf_options(buf, { buftype = 'nofile', bufhidden = 'wipe', modifiable = false })
     vim.bo[buf].syntax = filetype
-    vim.wo.winbar = 'Before the agent changed it'
+    local name = vim.fn.fnamemodify(file.path, ':~:.'):gsub('%%', '%%%%')
+    local what = file.what == 'removed' and 'removed' or 'changed'
+    vim.wo.winbar = ('%s before the agent %s it'):format(name, what)
     vim.cmd('diffthis | wincmd p')
   end
 end

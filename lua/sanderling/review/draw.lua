@@ -24,6 +24,7 @@ local details_ns = api.nvim_create_namespace('sanderling_hunk_details')
 ---@field details integer[] marks
 ---@field text? string[] for which there are details
 ---@field textoff integer cells beside the text when the virtual lines were made
+---@field is_compared boolean a window in diff mode shows what has gone, and what has come
 
 ---@type table<integer, table<integer, sanderling.review.draw.Drawn>> by buffer and id
 local drawn = {}
@@ -104,7 +105,7 @@ end
 ---@param one sanderling.review.draw.Drawn
 ---@param gone? table<integer, sanderling.review.words.Span[]> nil: no window shows them yet
 local function set_virtual_lines(buf, one, gone)
-  if #one.old == 0 then
+  if #one.old == 0 or one.is_compared then
     return
   end
   one.mark = api.nvim_buf_set_extmark(buf, ns, one.row, 0, {
@@ -126,7 +127,7 @@ end
 ---@return string?
 local function sign_of(hunk, one)
   if hunk.count == 0 then
-    return one.row == 0 and not one.is_below and icons.minus or nil, 'AgentHunkSignDelete'
+    return one.row == 0 and not one.is_below and icons.gone_above or nil, 'AgentHunkSignDelete'
   elseif #hunk.old == 0 then
     return icons.added, 'AgentHunkSignAdd'
   end
@@ -154,7 +155,7 @@ local function set_details(buf, hunk, one, text)
     one.details[#one.details + 1] = api.nvim_buf_set_extmark(buf, details_ns, row, col, opts)
   end
   local sign, hl = sign_of(hunk, one)
-  if hunk.count > 0 then
+  if hunk.count > 0 and not one.is_compared then
     mark(hunk.row, 0, {
       end_row = hunk.row + hunk.count,
       hl_group = 'AgentHunkAdd',
@@ -164,6 +165,9 @@ local function set_details(buf, hunk, one, text)
   end
   for row = one.row, sign and one.row + math.max(hunk.count, 1) - 1 or -1 do
     mark(row, 0, { sign_text = sign, sign_hl_group = hl, priority = SIGN_PRIORITY })
+  end
+  if one.is_compared then
+    return
   end
   local differing = words.differing(hunk.old, text)
   for i, spans in pairs(differing.new) do
@@ -223,14 +227,25 @@ local function place_of(buf, hunk)
   return math.min(hunk.row, last), is_below
 end
 
+--- Is the buffer compared with another one, in a window that shows it?
+---@param buf integer
+---@return boolean
+local function is_compared(buf)
+  return vim.iter(vim.fn.win_findbuf(buf)):any(function(win)
+    return vim.wo[win].diff
+  end)
+end
+
 --- Is the hunk drawn as it is now?
 ---@param buf integer
 ---@param one sanderling.review.draw.Drawn
 ---@param hunk sanderling.review.Hunk
+---@param compared boolean
 ---@return boolean
-local function is_in_place(buf, one, hunk)
+local function is_in_place(buf, one, hunk, compared)
   local row, is_below = place_of(buf, hunk)
-  if one.old ~= hunk.old or one.is_below ~= is_below then
+  local is_other = one.old ~= hunk.old or one.is_below ~= is_below
+  if is_other or one.is_compared ~= compared then
     return false
   end
   one.row = row
@@ -305,9 +320,10 @@ end
 function M.update(buf)
   local list = api.nvim_buf_is_loaded(buf) and hunks.list(buf) or {}
   local before, now, changed = drawn[buf] or {}, {}, {}
+  local compared = is_compared(buf)
   for _, hunk in ipairs(list) do
     local one = before[hunk.id]
-    if one and is_in_place(buf, one, hunk) then
+    if one and is_in_place(buf, one, hunk, compared) then
       now[hunk.id] = one
     else
       changed[#changed + 1] = hunk
@@ -328,10 +344,32 @@ function M.update(buf)
     for _, hunk in ipairs(changed) do
       local row, is_below = place_of(buf, hunk)
       local one = { old = hunk.old, row = row, is_below = is_below, details = {}, textoff = 2 }
+      one.is_compared = compared
       now[hunk.id] = one
       set_virtual_lines(buf, one)
     end
   end)
 end
+
+local group = api.nvim_create_augroup('sanderling_draw_hunks', {})
+
+local function update_all()
+  for buf in pairs(drawn) do
+    M.update(buf)
+  end
+end
+
+api.nvim_create_autocmd('OptionSet', {
+  group = group,
+  pattern = 'diff',
+  desc = 'Agent: what diff mode shows is not shown twice',
+  callback = update_all,
+})
+
+api.nvim_create_autocmd({ 'BufWinEnter', 'WinClosed' }, {
+  group = group,
+  desc = 'Agent: what diff mode shows is not shown twice',
+  callback = vim.schedule_wrap(update_all),
+})
 
 return M

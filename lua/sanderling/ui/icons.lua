@@ -17,6 +17,7 @@ local M = { chosen = 'unicode' }
 ---@field failed string
 ---@field passed string
 ---@field minus string
+---@field gone_above string beside the first line, where those before it have gone
 ---@field added string before a line, or beside it
 ---@field changed string
 ---@field steering string
@@ -47,6 +48,7 @@ local sets = {
     failed = '✗',
     passed = '✓',
     minus = '−',
+    gone_above = '‾',
     added = '+',
     changed = '~',
     steering = '⇢',
@@ -75,6 +77,7 @@ local sets = {
     failed = 'x',
     passed = 'ok',
     minus = '-',
+    gone_above = '^',
     added = '+',
     changed = '~',
     steering = '>>',
