@@ -115,6 +115,18 @@ async def test_a_wrong_token_is_refused_with_what_to_do(elsewhere, server, tmp_p
         assert states(talk) == ["connecting", "refused"]
 
 
+async def test_where_no_server_listens_it_is_said_what_to_start(elsewhere, tmp_path, unused_port):
+    token = tmp_path / "token"
+    token.write_text("a-token\n")
+    token.chmod(0o600)
+    address = f"ws://127.0.0.1:{unused_port}?token-file={token}"
+    async with elsewhere.talk(address=address) as talk:
+        await talk.wait_for(lambda: talk.errors)
+        assert talk.errors[0] == (
+            f"127.0.0.1:{unused_port} cannot be reached: nothing listens there. `sanderling serve` has to run there first."
+        )
+
+
 @prove
 @pytest.mark.parametrize("seed", range(10))
 async def test_cuts_at_random_bytes_lose_nothing_and_repeat_nothing(elsewhere, server, seed):

@@ -34,6 +34,9 @@ WITHOUT = (
     " here; or name a file with it, as in {url}?token-file=PATH."
 )
 REFUSED = "{title} does not take the token: `sanderling serve --token` there prints the right one, `sanderling login {url}` keeps it here."
+NOBODY = (
+    "{title} cannot be reached: nothing listens there. `sanderling serve` has to run there first."
+)
 
 
 class Socket:
@@ -113,6 +116,8 @@ async def _connected(address: Address, token: str) -> ClientConnection:
         raise RefusedError(f"{address.url} is no address of a server.") from error
     except TimeoutError as error:
         raise SanderlingError(f"{title} does not answer within {CONNECT_S:.0f} s.") from error
+    except ConnectionRefusedError as error:
+        raise SanderlingError(NOBODY.format(title=title)) from error
     except (OSError, InvalidHandshake, ConnectionClosed, EOFError) as error:
         words = getattr(error, "strerror", None) or str(error)
         raise SanderlingError(f"{title} cannot be reached: {words}.") from error
