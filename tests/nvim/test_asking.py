@@ -292,6 +292,16 @@ def test_a_small_prompt_that_is_closed_asks_nothing(start, server, keys):
 
 
 @prove
+def test_the_small_prompt_names_the_keys_of_the_mode_it_is_in(start):
+    child = start("chat")
+    child.feed("<F6>ip")
+    see(child, "─ <C-s> sends ╯")
+    child.feed("<Esc>")
+    see(child, "─ <CR> sends  q closes  g? keys ╯")
+    child.feed("a")
+    see(child, "─ <C-s> sends ╯")
+
+
 def test_the_keys_of_the_small_prompt_are_listed(start):
     child = start("lines")
     child.feed("5GV<F6><Esc>g?")

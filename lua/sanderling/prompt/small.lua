@@ -38,18 +38,26 @@ local function place(win, row, height)
   }
 end
 
+--- The keys of the mode that it is in.
+---@param is_insert boolean
+---@return vim.api.keyset.win_config
+local function footer(is_insert)
+  local named = { { 'send_normal', 'sends' }, { 'close', 'closes' }, { 'show_keys', 'keys' } }
+  return {
+    footer = float.naming(is_insert and { { 'send_insert', 'sends' } } or named),
+    footer_pos = 'right',
+  }
+end
+
 ---@param title string
 ---@return vim.api.keyset.win_config
 local function looks(title)
-  local named = { { 'send_normal', 'sends' }, { 'close', 'closes' }, { 'show_keys', 'keys' } }
-  return {
+  return vim.tbl_extend('error', footer(true), {
     style = 'minimal',
     border = 'rounded',
     title = (' %s '):format(words.plain(title)),
-    footer = float.naming(named),
-    footer_pos = 'right',
     zindex = float.ZINDEX.page,
-  }
+  })
 end
 
 ---@param session_id string
@@ -142,6 +150,15 @@ function M.open(opts)
       prompt:draw_placeholder()
       local rows = api.nvim_win_text_height(win, {}).all
       api.nvim_win_set_height(win, math.max(MIN_ROWS, math.min(rows, MAX_ROWS)))
+    end,
+  })
+  api.nvim_create_autocmd({ 'InsertEnter', 'InsertLeave' }, {
+    buffer = prompt.buf,
+    desc = 'Agent: the keys of the small prompt',
+    callback = function(args)
+      if api.nvim_win_is_valid(win) then
+        api.nvim_win_set_config(win, footer(args.event == 'InsertEnter'))
+      end
     end,
   })
   prompt:draw_placeholder()
