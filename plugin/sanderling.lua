@@ -293,6 +293,7 @@ map_verb('n', 'RejectAll', 'reject_all', 'reject all changes')
 for name, link in pairs({
   AgentUser = 'Title',
   AgentAssistant = 'Special',
+  AgentPrompt = 'CursorLine',
   AgentThinking = 'Comment',
   AgentContext = 'Directory',
   AgentCommand = 'Statement',

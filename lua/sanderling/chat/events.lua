@@ -1,6 +1,7 @@
 --- The effects of events on a session that is open: its state, its transcript, and what they mean besides. The order is that of
 --- host/bus.lua.
 local bus = require('sanderling.host.bus')
+local clock = require('sanderling.status.clock')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
@@ -132,6 +133,10 @@ end
 
 function handlers.turn_ended(self, event)
   self.todo:draw()
+  local text = clock.turn_summary(self.state)
+  if text ~= '' then
+    self.views:apply({ { type = 'local_turn_took', text = text } }, function() end)
+  end
   bus.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
 end
 

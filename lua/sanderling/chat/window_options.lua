@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local icons = require('sanderling.ui.icons')
 local scratch = require('sanderling.ui.scratch')
 
 local shared_options = {
@@ -11,7 +12,6 @@ local shared_options = {
   number = false,
   relativenumber = false,
   signcolumn = 'no',
-  foldcolumn = '0',
   statuscolumn = '',
   colorcolumn = '',
   cursorcolumn = false,
@@ -25,15 +25,24 @@ M.transcript = vim.tbl_extend('error', shared_options, {
   smoothscroll = true,
   conceallevel = 2,
   concealcursor = '',
+  foldcolumn = '1',
   foldenable = true,
   foldmethod = 'manual',
+  fillchars = '',
   foldtext = "v:lua.require'sanderling.transcript'.foldtext()",
-  fillchars = 'fold: ,eob: ',
   winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
 })
 
+--- The signs in a transcript's window: a guide beside what is in an open fold.
+---@return string
+local function fill_characters()
+  local open, bar = icons.narrow('open'), icons.narrow('bar')
+  return ('fold: ,eob: ,foldclose: ,foldopen:%s,foldsep:%s'):format(open, bar)
+end
+
 ---@type table<string, any>
 M.prompt = vim.tbl_extend('error', shared_options, {
+  foldcolumn = '0',
   winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
   winfixheight = true,
   fillchars = 'eob: ',
@@ -63,6 +72,7 @@ function M.set_transcript(win)
   local buf = api.nvim_win_get_buf(win)
   if vim.w[win].sanderling_transcript ~= buf then
     vim.w[win].sanderling_transcript = buf
+    M.transcript.fillchars = fill_characters()
     scratch.set_win_options(win, M.transcript)
     set_statusline(win, TRANSCRIPT_STATUSLINE)
   end

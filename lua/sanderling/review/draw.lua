@@ -5,6 +5,7 @@
 local M = {}
 
 local api = vim.api
+require('sanderling.ui.colors')
 local hunks = require('sanderling.review.hunks')
 local icons = require('sanderling.ui.icons')
 local words = require('sanderling.review.words')

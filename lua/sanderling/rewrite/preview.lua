@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+require('sanderling.ui.colors')
 local hunks = require('sanderling.editing.hunks')
 local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')

@@ -2,6 +2,8 @@
 --- owns its state, which is gone with it. Bars, pickers and questions read it; none of them keeps facts of its own.
 local M = {}
 
+local tallies = require('sanderling.session.tally')
+
 ---@class (exact) sanderling.session.state.Question
 ---@field event sanderling.ApprovalRequested
 ---@field session_id string
@@ -42,6 +44,7 @@ local M = {}
 ---@field activity 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'stopping'|'waiting for you'|'failed'
 ---@field is_in_turn boolean
 ---@field turn? string the id of the prompt of the turn that began last
+---@field tally sanderling.session.tally.Tally
 ---@field retry? sanderling.RetryScheduled that is waited for
 ---@field tools { id: string, name: string }[] at work, in the order in which they began
 ---@field questions sanderling.session.state.Question[] that wait for an answer, in the order in which they were asked
@@ -85,7 +88,7 @@ end
 function M.new(session_id)
   local state = at_rest()
   state.id, state.title, state.model, state.todo, state.stream_bytes = session_id, '', '', {}, 0
-  state.agent = ''
+  state.agent, state.tally = '', tallies.new()
   return state
 end
 
@@ -390,6 +393,7 @@ function M.reduce(state, event, now_ns)
     after[field] = value
   end
   change(after, event, now_ns)
+  after.tally = tallies.reduce(state.tally, event, now_ns)
   return after
 end
 

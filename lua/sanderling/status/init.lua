@@ -1,5 +1,6 @@
 --- The winbars and the statusline: mode, model, session, state, tokens and what they cost, sandbox.
 local api = vim.api
+local clock = require('sanderling.status.clock')
 local connections = require('sanderling.status.connection')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
@@ -45,6 +46,9 @@ end
 function M.redraw(before, after)
   if before.connection ~= after.connection then
     connections.count_down(after.id, after.connection)
+  end
+  if after.is_in_turn or after.commands_running > 0 then
+    clock.run()
   end
   local is_wanted = is_urgent(before, after) or vim.uv.hrtime() - last_redraw > REDRAW_NS
   if before ~= after and is_wanted and not is_redraw_due then
@@ -283,10 +287,11 @@ function M.prompt_winbar()
   local state = live.state_of(vim.b.sanderling_session)
   local mode = mode_here()
   mode = mode ~= '' and mode or 'PROMPT'
-  local name, counts = describe(state), describe_counts(state)
+  local passed = clock.describe(state)
+  local name, counts = describe(state) .. passed, describe_counts(state)
   local room = api.nvim_win_get_width(0) - api.nvim_strwidth(mode .. state.mode) - #'   '
   if api.nvim_strwidth(name .. counts) > room then
-    name = describe(state, true)
+    name = describe(state, true) .. passed
   end
   name = words.fitting(name, room)
   counts = words.fitting(counts, room - api.nvim_strwidth(name))

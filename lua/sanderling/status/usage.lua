@@ -44,6 +44,16 @@ local function cost(usage)
   return usd > 0 and dollars(usd) .. '+?' or '$?'
 end
 
+--- The cost of the turn; nil where there is none.
+---@param usage? sanderling.UsageUpdated
+---@return string?
+function M.turn_cost(usage)
+  if not usage or usage.is_priced and (usage.turn_cost_usd or 0) == 0 then
+    return nil
+  end
+  return usage.is_priced and dollars(usage.turn_cost_usd) or '$?'
+end
+
 --- The session's use in words for the statusline.
 ---@param usage? sanderling.UsageUpdated
 ---@return string

@@ -30,19 +30,10 @@ function M.begin(event, footer)
   return self
 end
 
----@param seconds integer
----@return string
-local function duration(seconds)
-  if seconds < 60 then
-    return ('%d s'):format(seconds)
-  end
-  return ('%d min %d s'):format(math.floor(seconds / 60), seconds % 60)
-end
-
 ---@private
 ---@param seconds integer
 function Countdown:draw(seconds)
-  local when = seconds > 0 and 'in ' .. duration(seconds) or 'now'
+  local when = seconds > 0 and 'in ' .. words.duration(seconds) or 'now'
   local text = ('Again %s, try %d of %d. %s stops, :AgentRetry tries now.'):format(
     when,
     self.event.attempt,

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+require('sanderling.ui.colors')
 
 local ns = require('sanderling.transcript.writer').NS
 

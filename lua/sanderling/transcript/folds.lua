@@ -127,7 +127,9 @@ function M.line(fold, count)
   end
   local label = fold.label
   local sign = icons.fold .. ' '
-  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(sign .. name .. behind) - #' '
+  local room = words.cells_in(api.nvim_get_current_win())
+    - api.nvim_strwidth(sign .. name .. behind)
+    - #' '
   if api.nvim_strwidth(label) > room then
     label = words.fitting(label, math.max(room, 2))
   end

@@ -7,7 +7,7 @@ local scroll = require('sanderling.ui.scroll')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_footer')
-local ORDER = { 'connection', 'retry', 'waiting' }
+local ORDER = { 'took', 'connection', 'retry', 'waiting' }
 
 ---@alias sanderling.transcript.footer.Lines [string, string][][] as virtual lines are given
 
@@ -31,7 +31,7 @@ end
 function Footer:wrapped(text, hl)
   local cells = vim.o.columns
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    cells = math.min(cells, api.nvim_win_get_width(win))
+    cells = math.min(cells, words.cells_in(win))
   end
   return vim.tbl_map(function(line)
     return { { line, hl } }
@@ -39,7 +39,7 @@ function Footer:wrapped(text, hl)
 end
 
 --- Show `lines` as the part `name`, or nothing.
----@param name 'connection'|'retry'|'waiting'
+---@param name 'took'|'connection'|'retry'|'waiting'
 ---@param lines? sanderling.transcript.footer.Lines
 function Footer:set(name, lines)
   self.parts[name] = lines

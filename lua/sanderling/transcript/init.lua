@@ -59,6 +59,7 @@ local waiting = require('sanderling.transcript.blocks.waiting')
 ---@field jobs_shown table<string, integer> mark of the line that began it, of each job that runs
 ---@field tool_blocks sanderling.transcript.blocks.tool.Block[]
 ---@field tool_end? integer the blank row behind the last tool block that has ended
+---@field took? string by the last turn, while it is said below the text
 ---@field held table[] events beside the model's block that is open
 ---@field private when_held_are_drawn fun()[]
 ---@field commands table<string, string> label of each that was started, by id

@@ -4,6 +4,7 @@
 return {
   { 'AgentUser', 'Title', 'your header' },
   { 'AgentAssistant', 'Special', "the model's header" },
+  { 'AgentPrompt', 'CursorLine', 'what you said' },
   { 'AgentThinking', 'Comment', 'thinking, folds' },
   { 'AgentContext', 'Directory', 'lines sent along' },
   { 'AgentCommand', 'Statement', "a command's header" },

@@ -26,6 +26,8 @@ local M = { chosen = 'unicode' }
 ---@field pending string
 ---@field in_progress string
 ---@field completed string
+---@field spinner string its signs, one after the other
+---@field open string in the column beside an open fold
 ---@field sent string tokens
 ---@field received string
 ---@field cached string
@@ -57,6 +59,8 @@ local sets = {
     pending = '☐',
     in_progress = '◐',
     completed = '☑',
+    spinner = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏',
+    open = '▾',
     sent = '↑',
     received = '↓',
     cached = '↻',
@@ -86,6 +90,8 @@ local sets = {
     pending = '[ ]',
     in_progress = '[~]',
     completed = '[x]',
+    spinner = '-\\|/',
+    open = '-',
     sent = 'in ',
     received = 'out ',
     cached = 'cached ',

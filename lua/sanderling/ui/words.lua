@@ -184,6 +184,15 @@ function M.fitting(text, cells)
   return vim.fn.printf('%.*S', room, text) .. more
 end
 
+---@param seconds integer
+---@return string
+function M.duration(seconds)
+  if seconds < 60 then
+    return ('%d s'):format(seconds)
+  end
+  return ('%d min %d s'):format(math.floor(seconds / 60), seconds % 60)
+end
+
 --- The cells that a window has for text.
 ---@param win integer
 ---@return integer

@@ -37,6 +37,7 @@ local function decorate_header(self, row, name, hl)
     hl_group = hl,
     virt_text = { { icons.header .. name .. rest, hl } },
     virt_text_pos = 'overlay',
+    hl_mode = 'combine',
   })
 end
 
@@ -92,6 +93,12 @@ local function draw_prompt(self, prompt, name)
 
   local row = self:append_block(table.concat(lines, '\n'))
   decorate_header(self, row, name, 'AgentUser')
+  api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
+    end_row = row + 2 + #prompt_lines,
+    hl_group = 'AgentPrompt',
+    hl_eol = true,
+    priority = 50,
+  })
   self.markdown:begin(row + 2, true)
   self.markdown:finish(row + 1 + #prompt_lines)
   if sent then
@@ -119,9 +126,28 @@ local function draw_prompt(self, prompt, name)
   return row, row + answer
 end
 
+--- Say below the text what the last turn took.
+function draw.local_turn_took(self, event)
+  self.took = event.text
+  self.footer:set('took', self.footer:wrapped(event.text, 'AgentStatus'))
+end
+
+--- Another turn begins: what the last one took goes behind the header of its answer.
+---@param self sanderling.transcript.Transcript
+local function put_took(self)
+  local turn = self.turns[#self.turns]
+  if self.took and turn then
+    local text = { { self.took, 'AgentStatus' } }
+    api.nvim_buf_set_extmark(self.buf, ns, turn.answer, 0, { virt_text = text })
+    self.footer:set('took', nil)
+    self.took = nil
+  end
+end
+
 function draw.turn_started(self, event)
   tools.stop_all(self)
   self:end_countdown()
+  put_took(self)
   self.refused, self.pieces = {}, {}
   local row, answer = draw_prompt(self, event.prompt, 'You')
   table.insert(self.turns, { id = event.prompt.id, first = row, answer = answer })

@@ -1,0 +1,69 @@
+--- The tally of a session's turn: when it began, what it took, which lines its tools have changed; made of the session's events.
+local M = {}
+
+---@class (exact) sanderling.session.tally.Tally
+---@field turn_began_ns? integer
+---@field turn_took_ns? integer that has ended
+---@field commands_began_ns? integer since when any run
+---@field titles table<string, string> of the tools that the turn has begun, by id
+---@field changes table<string, [integer, integer]> lines that came and went, by title
+
+---@return sanderling.session.tally.Tally
+function M.new()
+  return { titles = {}, changes = {} }
+end
+
+--- Each changes fields of a tally that is new, and nothing within what they held.
+---@type table<string, fun(tally: sanderling.session.tally.Tally, event: any, now_ns: integer): sanderling.session.tally.Tally?>
+local changes = {}
+
+function changes.turn_started(tally, _, now_ns)
+  tally.turn_began_ns, tally.titles, tally.changes = now_ns, {}, {}
+end
+
+function changes.turn_ended(tally, _, now_ns)
+  tally.turn_took_ns = now_ns - (tally.turn_began_ns or now_ns)
+  tally.turn_began_ns = nil
+end
+
+function changes.commands_running(tally, event, now_ns)
+  tally.commands_began_ns = event.count > 0 and (tally.commands_began_ns or now_ns) or nil
+end
+
+function changes.tool_started(tally, event)
+  tally.titles = vim.tbl_extend('force', tally.titles, { [event.id] = event.title })
+end
+
+function changes.tool_ended(tally, event)
+  local title = tally.titles[event.id]
+  local added, removed = (event.summary or ''):match('%+(%d+) −(%d+)')
+  if title and added and not event.is_error then
+    local before = tally.changes[title] or { 0, 0 }
+    local counts = { before[1] + tonumber(added), before[2] + tonumber(removed) }
+    tally.changes = vim.tbl_extend('force', tally.changes, { [title] = counts })
+  end
+end
+
+--- The host has ended.
+function changes.local_failed()
+  return M.new()
+end
+
+--- The tally after `event`; `tally` itself stays as it is.
+---@param tally sanderling.session.tally.Tally
+---@param event table
+---@param now_ns integer
+---@return sanderling.session.tally.Tally
+function M.reduce(tally, event, now_ns)
+  local change = changes[event.type]
+  if not change then
+    return tally
+  end
+  local after = {} ---@type any
+  for field, value in pairs(tally) do
+    after[field] = value
+  end
+  return change(after, event, now_ns) or after
+end
+
+return M

@@ -1,0 +1,82 @@
+--- How long something has been at work: a spinner and seconds, drawn anew while a window shows them.
+local M = {}
+
+local api = vim.api
+local icons = require('sanderling.ui.icons')
+local live = require('sanderling.session.live')
+local usage_words = require('sanderling.status.usage')
+local words = require('sanderling.ui.words')
+
+local TICK_MS = 250
+local is_ticking = false
+
+--- The time at which what runs now has begun; nil: nothing does, or it is the person who is waited for.
+---@param state sanderling.session.state.State
+---@return integer?
+local function began_ns(state)
+  if #state.questions > 0 or state.retry then
+    return nil
+  elseif state.is_in_turn then
+    return state.tally.turn_began_ns
+  end
+  return state.tally.commands_began_ns
+end
+
+--- The words for it, behind what is at work. What takes less than a second is over before they can be read.
+---@param state sanderling.session.state.State
+---@return string
+function M.describe(state)
+  local began = began_ns(state)
+  local seconds = began and math.floor((vim.uv.hrtime() - began) / 1e9) or 0
+  if seconds < 1 then
+    return ''
+  end
+  local frames = icons.spinner
+  local frame = math.floor(vim.uv.now() / TICK_MS) % vim.fn.strchars(frames)
+  return (' %s %s'):format(vim.fn.strcharpart(frames, frame, 1), words.duration(seconds))
+end
+
+--- The words for what the turn that has ended took: time, dollars, and the lines that it has changed; those that are not nothing.
+---@param state sanderling.session.state.State
+---@return string
+function M.turn_summary(state)
+  local seconds = math.floor((state.tally.turn_took_ns or 0) / 1e9)
+  local parts = { seconds > 0 and words.duration(seconds) or nil }
+  parts[#parts + 1] = usage_words.turn_cost(state.usage)
+  local files, added, removed = vim.tbl_count(state.tally.changes), 0, 0
+  for _, counts in pairs(state.tally.changes) do
+    added, removed = added + counts[1], removed + counts[2]
+  end
+  if files > 0 then
+    local text = '%s +%d ' .. icons.minus .. '%d'
+    parts[#parts + 1] = text:format(words.counted(files, 'file'), added, removed)
+  end
+  return table.concat(parts, icons.separator)
+end
+
+---@return boolean a window shows a session in which something is at work
+local function is_seen()
+  return vim.iter(live.all()):any(function(session)
+    return began_ns(session.state) ~= nil and session:is_on_screen()
+  end)
+end
+
+local function tick()
+  is_ticking = false
+  if is_seen() then
+    if not api.nvim_get_mode().mode:find('^[cr!]') then -- else it would be drawn over
+      pcall(vim.cmd.redrawstatus, { bang = true })
+    end
+    M.run()
+  end
+end
+
+--- Go on for as long as there is something to count.
+function M.run()
+  if not is_ticking then
+    is_ticking = true
+    vim.defer_fn(tick, TICK_MS)
+  end
+end
+
+return M
