@@ -131,9 +131,8 @@ def test_no_module_leads_back_to_itself_not_even_for_types():
 
 
 def test_each_package_says_what_lives_there():
-    silent = {"sandbox/inside", "sandbox/kernel", "sandbox/guard", "sandbox/network"}  # told above
     for path in PACKAGE.rglob("__init__.py"):
-        if path.parent.relative_to(PACKAGE).as_posix() not in silent | {"providers/sample"}:
+        if path.parent != PACKAGE / "providers" / "sample":  # a project to play with
             assert ast.get_docstring(parsed(path)), path
 
 

@@ -301,14 +301,14 @@
 ---@field type 'todo_changed'
 ---@field items sanderling.TodoItem[]
 
----@class (exact) sanderling.Job
+---@class (exact) sanderling.ShownJob
 ---@field id string
 ---@field command string
 ---@field outcome string
 
 ---@class (exact) sanderling.JobsChanged
 ---@field type 'jobs_changed'
----@field jobs sanderling.Job[]
+---@field jobs sanderling.ShownJob[]
 
 ---@class (exact) sanderling.JobOutput
 ---@field type 'job_output'

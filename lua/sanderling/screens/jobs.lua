@@ -176,14 +176,14 @@ end
 
 -- showing and stopping ------------------------------------------------------------------------------------------------
 
----@return sanderling.Job[] of the current session
+---@return sanderling.ShownJob[] of the current session
 local function known()
   return live.state_of(live.current_id()).jobs
 end
 
 --- The job `id`, or the newest one; says so when there is none.
 ---@param id string empty: the newest
----@return sanderling.Job?
+---@return sanderling.ShownJob?
 local function find(id)
   local list = known()
   if id == '' and #list > 0 then
@@ -219,7 +219,7 @@ local function open_split(buf)
   })
 end
 
----@param job sanderling.Job
+---@param job sanderling.ShownJob
 ---@param session_id string
 local function stop(job, session_id)
   if job.outcome ~= '' then
@@ -230,7 +230,7 @@ local function stop(job, session_id)
 end
 
 ---@param buf integer
----@param job sanderling.Job
+---@param job sanderling.ShownJob
 ---@param session_id string
 local function set_keys(buf, job, session_id)
   files.guard(buf, function()
@@ -249,7 +249,7 @@ local function set_keys(buf, job, session_id)
   })
 end
 
----@param job sanderling.Job
+---@param job sanderling.ShownJob
 ---@param session_id string
 local function open(job, session_id)
   local buf = scratch.new('job ' .. job.id)

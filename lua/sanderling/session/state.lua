@@ -55,7 +55,7 @@ local tallies = require('sanderling.session.tally')
 ---@field waiting sanderling.session.state.Waiting
 ---@field commands sanderling.session.state.Command[] of the person's
 ---@field commands_running integer in the sandbox, whoever's they are
----@field jobs sanderling.Job[]
+---@field jobs sanderling.ShownJob[]
 ---@field todo sanderling.TodoItem[]
 ---@field tool_servers sanderling.ToolServer[]
 ---@field slash_commands? sanderling.SlashCommand[] of Markdown files; nil: not known yet

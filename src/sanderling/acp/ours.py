@@ -54,9 +54,9 @@ class OfClient(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: str = ""
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A place in what a session tells, with each update and in the answers to session/new, load and resume.
+    A position in what a session tells, with each update and in the answers to session/new, load and resume.
 
     `life` is that of the session, from when the server opens it until it ends there; `seq` counts its updates from 1. An update that
     was before that life, or is told in short, has no `seq`. In an answer it is the last one that was told, and all that is later

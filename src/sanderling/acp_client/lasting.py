@@ -21,7 +21,7 @@ from sanderling.acp.ours import (
     PROMPT_ACCEPTED,
     After,
     OfPrompt,
-    Place,
+    Position,
     PromptAccepted,
     meta_of,
     ours_in,
@@ -35,7 +35,7 @@ from sanderling.acp.sessions import (
 )
 from sanderling.acp.setup import InitializeResponse
 from sanderling.acp_client.link import Answer, Link, Live, failure
-from sanderling.acp_client.places import Place as GuestPlace
+from sanderling.acp_client.places import Place
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.connections import ConnectionChanged
 from sanderling.remote.refusals import RefusedError
@@ -45,7 +45,7 @@ CUT = "The connection has ended, and the agent there with it: the turn was inter
 GO_ON = "What it had done until then is in its session: ask it to go on."
 
 
-class LastingPlace(GuestPlace, Protocol):
+class LastingPlace(Place, Protocol):
     """The place of a session that lives elsewhere."""
 
     def check(self, answer: InitializeResponse) -> None:
@@ -77,7 +77,7 @@ class LastingLink(Link):
 
     start_s: ClassVar[float] = 30.0
 
-    def __init__(self, place: LastingPlace, spawn: Callable[..., None], seen: Place) -> None:
+    def __init__(self, place: LastingPlace, spawn: Callable[..., None], seen: Position) -> None:
         super().__init__(place, spawn)
         self.seen = self.shown = seen
         self._lasting = place
@@ -226,9 +226,9 @@ class LastingLink(Link):
             if error.code == NOT_FOUND:  # nothing was said in it
                 return str(error)
             raise
-        place = _place_in(told.meta)
-        self._is_continued = bool(place.is_continued)
-        if place.is_continued is False:
+        position = _position_in(told.meta)
+        self._is_continued = bool(position.is_continued)
+        if position.is_continued is False:
             told = await self._load(live, known)
         self._begin_session(live, known, told)
         self._place.session_begun(known, is_new=False)
@@ -252,7 +252,7 @@ class LastingLink(Link):
         super()._begin_session(live, session_id, told)
         self._has_lived = True
         if not self._is_continued or session_id != self._place.session_id:
-            self.seen = self.shown = _place_in(told.meta)
+            self.seen = self.shown = _position_in(told.meta)
         self._tell("connected")
 
     # --- what it tells -------------------------------------------------------------------------------------------------------
@@ -273,38 +273,37 @@ class LastingLink(Link):
     def _take_update(self, params: msgspec.Raw) -> None:
         if self._is_replaying and self._prompt_id and _is_prompt(params, self._prompt_id):
             self._is_replaying = False  # from here on it is of the turn that goes on
-        place = _place_of(params)
-        if place.seq:
-            if place.life == self.seen.life and place.seq <= self.seen.seq:
+        position = _position_of(params)
+        if position.seq:
+            if position.life == self.seen.life and position.seq <= self.seen.seq:
                 return  # it has come before
-            self.seen = place
+            self.seen = position
         super()._take_update(params)
 
     async def _show(self, params: msgspec.Raw) -> None:
         if self._prompt_id and _is_prompt(params, self._prompt_id):
-            self._lasting.accepted(
-                self._prompt_id
-            )  # which was told, and was cut off; what follows is of its turn
+            # That was told, and was cut off; what follows is of its turn.
+            self._lasting.accepted(self._prompt_id)
         await super()._show(params)
-        place = _place_of(params)
-        self.shown = place if place.seq else self.shown
+        position = _position_of(params)
+        self.shown = position if position.seq else self.shown
 
 
-def _place_in(meta: dict[str, Any] | None) -> Place:
-    """The place that `meta` names; one without a life where the other side counts nothing."""
+def _position_in(meta: dict[str, Any] | None) -> Position:
+    """The position that `meta` names; one without a life where the other side counts nothing."""
     named = (meta or {}).get(OURS)
     is_there = isinstance(named, dict) and "life" in named
-    return ours_in(meta, Place) if is_there else Place("")
+    return ours_in(meta, Position) if is_there else Position("")
 
 
 class _OfUpdate(msgspec.Struct, rename={"meta": "_meta"}):
     meta: dict[str, Any] | None = None
 
 
-def _place_of(params: msgspec.Raw) -> Place:
+def _position_of(params: msgspec.Raw) -> Position:
     if b'"seq"' not in bytes(params):
-        return Place("")
-    return _place_in(decoded(params, _OfUpdate).meta)
+        return Position("")
+    return _position_in(decoded(params, _OfUpdate).meta)
 
 
 def _is_prompt(params: msgspec.Raw, prompt_id: str) -> bool:

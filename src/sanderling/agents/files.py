@@ -20,7 +20,7 @@ from sanderling.errors import ToolError
 from sanderling.paths import is_in_any
 from sanderling.permissions.gate import DeniedError, Permit
 from sanderling.sandbox.files import Loaded
-from sanderling.tools.base import Context, Request
+from sanderling.tools.base import Context, UseRequest
 from sanderling.tools.buffers import buffer_of, plain
 from sanderling.tools.outcome import OverlapError
 from sanderling.tools.read import ReadInput, buffer_in_step, read
@@ -177,7 +177,7 @@ class ServedFiles:
         workspace.seen.note(path, text.text)
         return content
 
-    async def _run(self, request: Request, permit: Permit) -> None:
+    async def _run(self, request: UseRequest, permit: Permit) -> None:
         """Write it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
         while True:
             try:
@@ -188,7 +188,7 @@ class ServedFiles:
                 except DeniedError as denied:
                     raise DeniedError(f"{denied}\n{overlap}", denied.reason) from denied
 
-    async def _write(self, request: Request, permit: Permit) -> None:
+    async def _write(self, request: UseRequest, permit: Permit) -> None:
         workspace = self._workspace.granted(permit.grant)
         self._permits.check_ground(request)
         context = Context(

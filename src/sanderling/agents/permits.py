@@ -20,7 +20,7 @@ from sanderling.agents.calls import Diff, ToolCall, command_of, cwd_of, host_of,
 from sanderling.errors import ToolError
 from sanderling.permissions.gate import Gate, Permit
 from sanderling.text import visible_prose
-from sanderling.tools.base import Request, Tool
+from sanderling.tools.base import Tool, UseRequest
 from sanderling.tools.effects import OUTSIDE, Effect
 from sanderling.tools.workspace import Workspace
 
@@ -129,7 +129,7 @@ class Permits:
 
     def request(
         self, tool: Tool, args: Any, *, use_id: str = "", effect: Effect | None = None
-    ) -> Request:
+    ) -> UseRequest:
         """
         The use of a tool of ours that the agent has its client do, on the ground of now.
 
@@ -137,7 +137,7 @@ class Permits:
         """
         workspace = self._workspace
         title = " ".join(visible_prose(tool.title(args, workspace)).split())
-        return Request(
+        return UseRequest(
             use_id or f"{PREFIX}-{next(self._numbers)}",
             tool,
             args,
@@ -147,7 +147,7 @@ class Permits:
             workspace.sandbox.ground,
         )
 
-    async def of_write(self, request: Request, path: str, content: str) -> Permit:
+    async def of_write(self, request: UseRequest, path: str, content: str) -> Permit:
         """
         Return when it may make `content` the text of the file.
 
@@ -160,7 +160,7 @@ class Permits:
         is_answered = self._take(lambda each: _is_of(each.diff, path, content, before))
         return await self._permit(request, is_answered=is_answered)
 
-    async def of_run(self, request: Request) -> Permit:
+    async def of_run(self, request: UseRequest) -> Permit:
         """
         Return when it may run a command.
 
@@ -174,7 +174,7 @@ class Permits:
         )
         return await self._permit(request, is_answered=is_answered)
 
-    async def of_read(self, request: Request) -> Permit:
+    async def of_read(self, request: UseRequest) -> Permit:
         """
         Return when it may read a file.
 
@@ -184,7 +184,7 @@ class Permits:
         """
         return await self._permit(request)
 
-    async def _permit(self, request: Request, *, is_answered: bool = False) -> Permit:
+    async def _permit(self, request: UseRequest, *, is_answered: bool = False) -> Permit:
         if self._asking >= MAX_ASKING:
             raise ToolError(TOO_MANY)
         self._asking += 1
@@ -193,7 +193,7 @@ class Permits:
         finally:
             self._asking -= 1
 
-    def check_ground(self, request: Request) -> None:
+    def check_ground(self, request: UseRequest) -> None:
         """
         Return if what was judged still holds.
 

@@ -13,7 +13,7 @@ import anyio
 
 from sanderling.changes.journal import Journal
 from sanderling.changes.records import Changed, Changing, CommandBegun, CommandEnded
-from sanderling.changes.scan import CannotLookError, Change
+from sanderling.changes.scan import CannotLookError, Difference
 from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
@@ -106,7 +106,7 @@ class CommandChanges:
             in_front = self._in_front[0] if self._in_front else ""
             has_job = self._had_job
             is_agents = bool(in_front) or has_job
-            found: list[Change] = []
+            found: list[Difference] = []
             try:
                 with anyio.CancelScope(shield=is_agents):  # what was found is told only once
                     found = await self._journal.scan.look(ground, is_whole=is_agents)

@@ -53,7 +53,9 @@ class CannotLookError(Exception):
         self.is_for_good = is_for_good
 
 
-class Change(NamedTuple):
+class Difference(NamedTuple):
+    """A file that is not what it was when one looked at the project before."""
+
     path: str
     before: State
     after: State
@@ -122,7 +124,7 @@ class Scan:
         """Take note that what stood at `path` was taken away, so that it is nobody else's change."""
         self._edited[path] = (None, ABSENT)
 
-    async def look(self, ground: Ground, *, is_whole: bool = True) -> list[Change]:
+    async def look(self, ground: Ground, *, is_whole: bool = True) -> list[Difference]:
         """
         Return what has changed since the last look, and keep what was there before and is there now.
 
@@ -137,7 +139,7 @@ class Scan:
         files = await ground.files()
         try:
             is_first, seen = await self._looks.look(files)
-            changes: list[Change] = []
+            changes: list[Difference] = []
             if is_whole and not is_first:
                 changes = await self._changes(ground, files, seen)
             self._forget_edited(seen)
@@ -183,14 +185,16 @@ class Scan:
 
     # --- what has changed --------------------------------------------------------------------------------------------------
 
-    async def _changes(self, ground: Ground, files: Files, seen: Sequence[Seen]) -> list[Change]:
+    async def _changes(
+        self, ground: Ground, files: Files, seen: Sequence[Seen]
+    ) -> list[Difference]:
         news = [each for each in seen if not self._is_known(each)]
         objects = await self._objects(ground, news)
         copied = await self._copied(files, news)
 
-        def record() -> list[Change]:
+        def record() -> list[Difference]:
             changes = [
-                Change(
+                Difference(
                     each.path, self._before(each, objects), self._after(each, copied.get(each.path))
                 )
                 for each in news

@@ -31,10 +31,10 @@ from sanderling.permissions.store import RuleStore
 from sanderling.project.project import Project
 from sanderling.protocol.events import (
     Event,
-    Job,
     JobsChanged,
     Notice,
     PromptSteered,
+    ShownJob,
     SlashCommandsChanged,
     TodoChanged,
     TrustNeeded,
@@ -271,7 +271,7 @@ class Parts:
     def _emit_jobs(self) -> None:
         self._files_may_have_changed()
         jobs = self.workspace.jobs.all()
-        self.emit(JobsChanged(tuple(Job(job.id, job.command, job.outcome) for job in jobs)))
+        self.emit(JobsChanged(tuple(ShownJob(job.id, job.command, job.outcome) for job in jobs)))
 
     def _emit_sandbox(self) -> None:
         self.emit(shown_sandbox(self.sandbox))

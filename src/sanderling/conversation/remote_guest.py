@@ -11,7 +11,7 @@ from sanderling import __version__
 from sanderling.acp import updates
 from sanderling.acp.base import EMPTY
 from sanderling.acp.connection import Method
-from sanderling.acp.ours import OURS, OfAgent, OfClient, Place, meta_of, ours_in
+from sanderling.acp.ours import OURS, OfAgent, OfClient, Position, meta_of, ours_in
 from sanderling.acp.setup import (
     ClientCapabilities,
     ElicitationCapabilities,
@@ -87,11 +87,11 @@ class RemoteGuest(Guest):
     def make_link(self) -> LastingLink:
         kept: dict[str, Any] = self.parts.session.state("agent") or {}
         seen: dict[str, Any] = kept.get("seen") or {}
-        place = Place("")
+        position = Position("")
         if kept.get("of") == self.parts.session.id:
-            place = Place(str(seen.get("life", "")), int(seen.get("seq", 0)))
+            position = Position(str(seen.get("life", "")), int(seen.get("seq", 0)))
             self.left_turn = str(kept.get("turn", ""))
-        self.lasting = LastingLink(self, self.parts.tasks.start, place)
+        self.lasting = LastingLink(self, self.parts.tasks.start, position)
         return self.lasting
 
     @property

@@ -23,7 +23,7 @@ from sanderling.sandbox.policy import NO_GRANT
 from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 from sanderling.text import printable
-from sanderling.tools.base import Context, Request, Tool
+from sanderling.tools.base import Context, Tool, UseRequest
 from sanderling.tools.diagnostics import told
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Content, Outcome, OverlapError, RefusedError
@@ -175,7 +175,7 @@ class ToolUses:
             summary=f"{outcome.summary} · {report.summary}" if is_edit else outcome.summary,
         )
 
-    async def _request(self, use: _Use, tool: Tool) -> Request:
+    async def _request(self, use: _Use, tool: Tool) -> UseRequest:
         """The use as it is now: what the shell begins with may have changed since its message came."""
         workspace, args = self._workspace, use.args
         if tool.plan and (self._gate.mode != "plan" or use.effect.kind != "write"):
@@ -183,7 +183,7 @@ class ToolUses:
                 workspace, use.asked.id, lambda _: None, may_read=self._gate.may_read()
             )
             args = await tool.plan(args, context)
-        return Request(
+        return UseRequest(
             use.asked.id,
             tool,
             args,
@@ -197,7 +197,7 @@ class ToolUses:
         )
 
     async def _run_reviewed(
-        self, request: Request, permit: Permit, show: Callable[[Event], None]
+        self, request: UseRequest, permit: Permit, show: Callable[[Event], None]
     ) -> tuple[Outcome, Permit]:
         """Run it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
         while True:
@@ -212,7 +212,7 @@ class ToolUses:
                     return msgspec.structs.replace(_denial(denied), content=content), permit
 
     async def _run_tool(
-        self, request: Request, permit: Permit, show: Callable[[Event], None]
+        self, request: UseRequest, permit: Permit, show: Callable[[Event], None]
     ) -> Outcome:
         tool_use_id, workspace = request.tool_use_id, self._workspace
         try:
@@ -244,7 +244,7 @@ class ToolUses:
         else:
             return outcome
 
-    def _journaled(self, request: Request) -> AbstractAsyncContextManager[None]:
+    def _journaled(self, request: UseRequest) -> AbstractAsyncContextManager[None]:
         """The context in which it runs: what a command changes there is known afterwards, with what was there before."""
         workspace = self._workspace
         is_command = request.effect.kind in ("run", "call") and not request.tool.is_elsewhere
@@ -252,11 +252,11 @@ class ToolUses:
             return nullcontext()
         return workspace.changes.during(workspace.ground, request.tool_use_id)
 
-    def _check_confinement(self, request: Request) -> None:
+    def _check_confinement(self, request: UseRequest) -> None:
         if self._workspace.sandbox.is_weaker_than(request.ground):
             raise ToolError(SWITCHED)
 
-    async def _ask(self, request: Request) -> Permit:
+    async def _ask(self, request: UseRequest) -> Permit:
         """Return when the use may run. Who denies one use denies those that have not begun with it, or it alone."""
         if request.tool.is_elsewhere:
             return Permit()

@@ -19,7 +19,7 @@ from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible, visible_prose
-from sanderling.tools.base import Request
+from sanderling.tools.base import UseRequest
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import OverlapError, Preview
 from sanderling.tools.reviewed import Accepted
@@ -138,7 +138,7 @@ class Gate:
         rules = (*self._own_rules, *self._store.load().rules)
         return unguarded(rules, self._workspace.project, self._workspace.disk)
 
-    async def permit(self, request: Request, *, is_answered: bool = False) -> Permit:
+    async def permit(self, request: UseRequest, *, is_answered: bool = False) -> Permit:
         """
         Return when the tool use may run. If it `is_answered`, the person has said yes to exactly this, and is not asked again.
 
@@ -210,7 +210,7 @@ class Gate:
         rules = (*self._own_rules, *self._store.load().rules, *session)
         return any(may_allow(rule, beginning, server) for rule in rules)
 
-    async def review(self, request: Request, overlap: OverlapError, permit: Permit) -> Permit:
+    async def review(self, request: UseRequest, overlap: OverlapError, permit: Permit) -> Permit:
         """
         Ask whether it may go over unsaved changes; return a permit that says so, for these changes.
 
@@ -225,7 +225,7 @@ class Gate:
             raise _denied(answer, KEPT)
         return permit._replace(overruled=permit.overruled | {overlap.text})
 
-    async def _preview(self, request: Request, grant: Grant) -> Preview:
+    async def _preview(self, request: UseRequest, grant: Grant) -> Preview:
         """The preview for the person, also of a file that is hidden from the model."""
         from sanderling.permissions.removals import removals_told
 
@@ -236,7 +236,7 @@ class Gate:
             removed = await removals_told(request.effect, workspace)
         return msgspec.structs.replace(preview, note=preview.note or removed)
 
-    def _link(self, request: Request) -> str:
+    def _link(self, request: UseRequest) -> str:
         """The sentence on where a link leads that nothing confines."""
         workspace, effect = self._workspace, request.effect
         is_led_away = effect.path and not workspace.is_inside(effect.path)
@@ -244,7 +244,7 @@ class Gate:
         is_shown = not request.ground.is_confined and is_led_away and target != effect.path
         return f"It leads to {target}." if is_shown else ""
 
-    def _question(self, request: Request, preview: Preview) -> ApprovalRequested:
+    def _question(self, request: UseRequest, preview: Preview) -> ApprovalRequested:
         effect = request.effect
         return ApprovalRequested(
             request.tool_use_id,
@@ -393,7 +393,7 @@ def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
     return DeniedError(message, reason, is_alone=answer.is_alone)
 
 
-def _needed(request: Request) -> Grant:
+def _needed(request: UseRequest) -> Grant:
     """The grant that the use needs beyond what the sandbox lets in already."""
     effect, ground = request.effect, request.ground
     match effect.kind:

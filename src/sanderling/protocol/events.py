@@ -348,7 +348,7 @@ class TodoChanged(msgspec.Struct, tag="todo_changed", frozen=True):
     items: tuple[TodoItem, ...]
 
 
-class Job(msgspec.Struct, frozen=True):
+class ShownJob(msgspec.Struct, frozen=True):
     """A command of the model's that goes on in the background. `outcome` is how it ended, empty while it runs."""
 
     id: str
@@ -357,7 +357,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class JobsChanged(msgspec.Struct, tag="jobs_changed", frozen=True):
-    jobs: tuple[Job, ...]
+    jobs: tuple[ShownJob, ...]
 
 
 class JobOutput(msgspec.Struct, tag="job_output", frozen=True):

@@ -140,3 +140,42 @@ class Provider(Protocol):
             ProviderError: with what happened and what a person can do.
         """
         ...
+
+
+class Delegate:
+    """A provider that asks another one, `_provider`, for all that it has not of its own."""
+
+    _provider: Provider
+
+    @property
+    def model(self) -> str:
+        return self._provider.model
+
+    @property
+    def limits(self) -> ModelLimits | None:
+        return self._provider.limits
+
+    @property
+    def is_ready(self) -> bool:
+        return self._provider.is_ready
+
+    async def prepare(self) -> None:
+        await self._provider.prepare()
+
+    async def aclose(self) -> None:
+        await self._provider.aclose()
+
+    async def learn_limits(self) -> None:
+        await self._provider.learn_limits()
+
+    async def fetch_limits(self) -> ModelLimits:
+        return await self._provider.fetch_limits()
+
+    def set_model(self, model: str) -> None:
+        self._provider.set_model(model)
+
+    async def list_models(self) -> tuple[str, ...]:
+        return await self._provider.list_models()
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        return self._provider.stream(request)

@@ -5,14 +5,14 @@ The provider that answers: who it is by the settings, and by each model that is 
 other that of the first provider with a key. Who is not asked is not even imported.
 """
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.errors import ConfigError
 from sanderling.models.known import UNKNOWN, load_models
-from sanderling.providers import ModelLimits, ModelRequest, Provider, StreamItem
+from sanderling.providers import Delegate, Provider
 from sanderling.providers.credentials import Credentials
 from sanderling.providers.endpoint import (
     ANTHROPIC,
@@ -66,7 +66,7 @@ def credentials(settings: Settings, name: str = "") -> Credentials:
     return Credentials(settings.state_dir, load_endpoint(name or own, settings.providers).account)
 
 
-class ProviderChoice:
+class ProviderChoice(Delegate):
     """
     A provider that is one of all there are: the one that the chosen model belongs to.
 
@@ -91,32 +91,12 @@ class ProviderChoice:
     def model(self) -> str:
         return self._full(self._provider.model)
 
-    @property
-    def limits(self) -> ModelLimits | None:
-        return self._provider.limits
-
-    @property
-    def is_ready(self) -> bool:
-        return self._provider.is_ready
-
-    async def prepare(self) -> None:
-        await self._provider.prepare()
-
     async def aclose(self) -> None:
         for provider in self._made.values():
             await provider.aclose()
 
-    async def learn_limits(self) -> None:
-        await self._provider.learn_limits()
-
-    async def fetch_limits(self) -> ModelLimits:
-        return await self._provider.fetch_limits()
-
     async def list_models(self) -> tuple[str, ...]:
         return tuple(map(self._full, await self._provider.list_models()))
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        return self._provider.stream(request)
 
     def set_model(self, model: str) -> None:
         self._use(*_later_choice(model, self._settings, self._fallback))

@@ -20,7 +20,7 @@ from sanderling.paths import replacing
 from sanderling.protocol.messages import TextBlock, ThinkingBlock, ToolUse, Usage
 from sanderling.providers import (
     BlockDone,
-    ModelLimits,
+    Delegate,
     ModelRequest,
     Provider,
     ReplyDone,
@@ -109,41 +109,12 @@ def _told(value: Any) -> Any:
             return value
 
 
-class RecordingProvider:
+class RecordingProvider(Delegate):
     """`provider`, each of whose answers is recorded as it was given: whole, failed, cut, or stopped by the person."""
-
-    model: str
-    limits: ModelLimits | None
 
     def __init__(self, provider: Provider, recording: Recording) -> None:
         self._provider = provider
         self._recording = recording
-
-    def __getattr__(self, name: str) -> Any:
-        """Model and limits are the provider's own, as they are now."""
-        return getattr(self._provider, name)
-
-    @property
-    def is_ready(self) -> bool:
-        return self._provider.is_ready
-
-    async def prepare(self) -> None:
-        await self._provider.prepare()
-
-    async def aclose(self) -> None:
-        await self._provider.aclose()
-
-    async def learn_limits(self) -> None:
-        await self._provider.learn_limits()
-
-    async def fetch_limits(self) -> ModelLimits:
-        return await self._provider.fetch_limits()
-
-    def set_model(self, model: str) -> None:
-        self._provider.set_model(model)
-
-    async def list_models(self) -> tuple[str, ...]:
-        return await self._provider.list_models()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         answer = _AnswerRecord()

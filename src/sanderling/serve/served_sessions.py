@@ -11,7 +11,7 @@ from sanderling.acp.connection import Connection
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INVALID_REQUEST, RpcError
 from sanderling.acp.hands import OUTPUT, ToolOutput
-from sanderling.acp.ours import OURS, After, OfAgent, Place, meta_of, ours_in
+from sanderling.acp.ours import OURS, After, OfAgent, Position, meta_of, ours_in
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.live import LiveSession
@@ -87,8 +87,8 @@ class ServedSessions:
         if not after.life:
             return self._opened(served, watcher)
         if not served.watched.knows(after.life, after.after):
-            place = Place(served.watched.life, is_continued=False)
-            return Opened(served.live, _merged(served.live.told, meta_of(place)))
+            position = Position(served.watched.life, is_continued=False)
+            return Opened(served.live, _merged(served.live.told, meta_of(position)))
         watcher.next = after.after + 1
         return self._opened(served, watcher, is_continued=True)
 
@@ -107,9 +107,9 @@ class ServedSessions:
         """The session for the client, which is told what is new as soon as it has this."""
         now = served.live.prompts.now
         running = now.prompt_id if now and now.is_submitted else ""
-        place = Place(served.watched.life, watcher.next - 1, is_continued, running)
+        position = Position(served.watched.life, watcher.next - 1, is_continued, running)
         self._house.tasks.start_soon(_begin, watcher)
-        return Opened(served.live, _merged(served.live.told, meta_of(place)))
+        return Opened(served.live, _merged(served.live.told, meta_of(position)))
 
     def _check_number(self) -> None:
         if len(self._watching) >= MAX_SESSIONS:

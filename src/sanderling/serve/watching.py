@@ -14,7 +14,7 @@ import anyio
 
 from sanderling.acp.connection import Connection
 from sanderling.acp.errors import ClosedError, RpcError
-from sanderling.acp.ours import Place, meta_of
+from sanderling.acp.ours import Position, meta_of
 from sanderling.acp.updates import SessionNotification, SessionUpdate, UserMessageChunk
 from sanderling.acp_agent.audience import UPDATE, Ability, accept
 from sanderling.acp_agent.client import Client
@@ -111,7 +111,7 @@ class Watcher:
         told = SessionNotification(
             session_id=self._watched.session_id,
             update=for_client(update, self.client),
-            meta=meta_of(Place(self._watched.life, seq)),
+            meta=meta_of(Position(self._watched.life, seq)),
         )
         self.connection.notify(UPDATE, told)
 

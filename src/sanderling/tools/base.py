@@ -130,7 +130,7 @@ def tool(
     return make
 
 
-class Request(msgspec.Struct, frozen=True):
+class UseRequest(msgspec.Struct, frozen=True):
     """
     A tool use as it is when its turn comes: this is what is judged, shown and run, whatever changes meanwhile.
 
