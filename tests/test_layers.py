@@ -130,6 +130,11 @@ def test_no_module_leads_back_to_itself_not_even_for_types():
     TopologicalSorter(graph).prepare()  # CycleError names the circle
 
 
+def test_the_picture_of_the_rooms_has_all_of_them():
+    picture = (ROOT / "doc" / "architecture.md").read_text().split("```")[1]
+    assert {part for part in RANKS if not re.search(rf"\b{part}\b", picture)} == {"__main__"}
+
+
 def test_each_package_says_what_lives_there():
     for path in PACKAGE.rglob("__init__.py"):
         if path.parent != PACKAGE / "providers" / "sample":  # a project to play with
