@@ -493,6 +493,32 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     assert paths[0].read_text() == TWELVE
 
 
+def test_an_entry_of_the_list_opens_in_a_window_for_code(start_agent, project):
+    for name in ("a.txt", "b.txt"):
+        (project / name).write_text(TWELVE)
+    uses = [
+        {"tool_use": {"id": name, "name": "edit", "input": {"path": name, "edits": FOUR}}}
+        for name in ("a.txt", "b.txt")
+    ]
+    child = start_agent({"step": uses}, DONE)
+    child.command("edit a.txt")
+    child.ask()
+    wait_until(lambda: all(hunk_count(child, project / name) == 4 for name in ("a.txt", "b.txt")))
+    child.command("wincmd t | AgentReviews")
+    windows = child.lua("return vim.fn.winnr('$')")
+    child.feed("5G<CR>")
+    wait_until(lambda: child.lua("return vim.fn.bufname()") == "b.txt")
+    assert child.lua("return { vim.fn.winnr('$'), vim.fn.line('.'), vim.fn.winnr() }") == [
+        windows,
+        2,
+        1,
+    ]
+    child.command("copen | call setqflist([{'filename': 'other.txt', 'lnum': 1}])")
+    child.feed("<CR>")
+    wait_until(lambda: child.lua("return vim.fn.bufname()") == "other.txt")
+    assert child.lua("return vim.fn.winnr('$')") == windows + 1  # as Neovim does
+
+
 # --- any order --------------------------------------------------------------------------------------------------------------
 
 EDITS = [{"old": f"line {n}\n", "new": f"NEW {n}\n"} for n in range(2, 40, 4)]

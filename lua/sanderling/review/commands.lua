@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local closed = require('sanderling.review.closed')
 local draw = require('sanderling.review.draw')
+local files = require('sanderling.ui.files')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.review.hunks')
 local icons = require('sanderling.ui.icons')
@@ -13,6 +14,7 @@ local words = require('sanderling.ui.words')
 
 M.SCOPES = { 'hunk', 'file', 'turn', 'all' }
 
+local CONTEXT = 'sanderling' -- of our quickfix lists
 local MAX_LIST_ROWS = 10 -- Neovim's own number
 
 local NOTHING = 'No change to review'
@@ -313,6 +315,21 @@ function M.go(direction)
   end
 end
 
+--- The entry under the cursor of a quickfix list is opened. Neovim's own <CR> takes no window that shows a proposal: it would split
+--- one off for each entry.
+local function open_entry()
+  local lnum = vim.fn.line('.')
+  local list = vim.fn.getqflist({ context = 0, items = 0 })
+  local name = list.context == CONTEXT and api.nvim_buf_get_name(list.items[lnum].bufnr) or ''
+  local win = name ~= '' and files.code_window(vim.uv.fs_realpath(name) or name)
+  if win then
+    api.nvim_set_current_win(win)
+    vim.cmd(('hide cc %d'):format(lnum))
+  else
+    vim.cmd.normal({ '\r', bang = true })
+  end
+end
+
 --- Put hunks, and what else there is to tell, into the quickfix list, and show it.
 ---@param title string
 ---@param list sanderling.review.Hunk[]
@@ -328,8 +345,11 @@ function M.show_list(title, list, more)
     }
   end, list)
   vim.list_extend(items, more or {})
-  vim.fn.setqflist({}, ' ', { title = title, items = items })
+  vim.fn.setqflist({}, ' ', { title = title, items = items, context = CONTEXT })
   vim.cmd(('botright copen %d'):format(math.min(#items, MAX_LIST_ROWS)))
+  if vim.fn.maparg('<CR>', 'n') == '' then
+    vim.keymap.set('n', '<CR>', open_entry, { buffer = true, desc = 'Agent: open the entry here' })
+  end
 end
 
 --- List all hunks of all files.
