@@ -28,6 +28,7 @@
 ---@field filetype? string
 ---@field is_piped? boolean
 ---@field origin? string
+---@field media_type? string
 
 ---@class (exact) sanderling.Prompt
 ---@field id string

@@ -1,6 +1,9 @@
 """Mentions in a prompt: what they bring along when it is sent, what is said of them before, and how they are completed."""
 
+import base64
+import struct
 import subprocess
+import zlib
 
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
@@ -415,3 +418,59 @@ def test_only_pasted_lines_of_a_file_are_offered(start_claude):
     wait_until(lambda: "<M-m> makes this @src/slow.py:3-5" in child.screen_text())
     child.feed("kcclin<Esc><M-m>")
     assert "@src/slow.py:3-5" not in child.prompt_lines()
+
+
+# --- images -------------------------------------------------------------------------------------------------------------
+
+
+def png(width, height):
+    """A PNG of one colour."""
+
+    def chunk(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    rows = zlib.compress(b"".join(b"\0" + b"\x50" * width for _ in range(height)))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    )
+
+
+def images_told(message):
+    return [block["source"] for block in message["content"] if block["type"] == "image"]
+
+
+def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path):
+    shot = tmp_path / "a shot.png"
+    shot.write_bytes(png(1500, 1000))
+    (project / "x.png").symlink_to(shot)
+    (project / "no.png").write_bytes(b"text")
+    child = start_claude()
+    child.open_chat()
+    mention = f"@{shot}".replace(" ", "\\ ")
+    child.feed("i@x.png and<CR>@no.png<Esc>")
+    wait_until(lambda: "@x.png and   image 1500x1000, ~2000 tokens" in child.screen_text())
+    assert "✗ is no image that a model can be shown" in child.screen_text()
+    told = ask(child, server, f"what is in {mention}")
+    assert told[-2:] == [f"{shot}, an image:", f"what is in {mention}"]
+    data = base64.b64encode(shot.read_bytes()).decode()
+    sent = server.prompts[-1].json()["messages"][-1]
+    assert images_told(sent) == [{"type": "base64", "media_type": "image/png", "data": data}]
+    assert "a shot.png (image)" in child.transcript_text()
+    assert data[:40] not in child.transcript_text()
+
+
+def test_the_image_on_the_clipboard_goes_along(start_claude, server, tmp_path):
+    (tmp_path / "shot.png").write_bytes(png(3, 2))
+    program = tmp_path / "xclip"
+    program.write_text(f'#!/bin/sh\n[ "$4" = image/png ] && exec cat {tmp_path}/shot.png\n')
+    program.chmod(0o755)
+    child = start_claude()
+    child.lua("vim.env.PATH = ... .. ':' .. vim.env.PATH; vim.env.DISPLAY = ':9'", str(tmp_path))
+    child.lua("vim.env.WAYLAND_DISPLAY = nil")
+    told = ask(child, server, "what is @clipboard?")
+    assert told[-2:] == ["@clipboard, the image on the clipboard:", "what is @clipboard?"]
+    data = base64.b64encode((tmp_path / "shot.png").read_bytes()).decode()
+    assert images_told(server.prompts[-1].json()["messages"][-1])[0]["data"] == data

@@ -255,3 +255,17 @@ def test_thought_without_a_signature_is_marked_for_a_server_that_takes_it_back(k
     for event in (begin, {"type": "content_block_stop"}):
         items += decoder.feed(json.dumps(event), str(event["type"]))
     assert items[-1] == BlockDone(ThinkingBlock("Hm.", "", extra))
+
+
+def test_an_image_in_a_prompt_is_shown_or_named():
+    history = [Message("user", (TextBlock("a.png, an image:"), IMAGE, TextBlock("Look.")))]
+
+    def content(quirks: Quirks) -> Any:
+        body = RequestEncoder(quirks).encode(
+            ModelRequest("", history), model="m", max_tokens=10, thinking=False
+        )
+        return json.loads(body)["messages"][0]["content"]
+
+    source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    assert content(ANTHROPIC.quirks)[1] == {"type": "image", "source": source}
+    assert content(DEEPSEEK)[1]["type"] == "text"

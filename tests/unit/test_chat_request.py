@@ -304,3 +304,13 @@ def test_message_is_encoded_once():
     first = chat._history.of(LONG[:4])
     again = chat._history.of(LONG)
     assert all(one is other for one, other in zip(first, again, strict=False))
+
+
+@pytest.mark.parametrize("images", ["none", "user", "tool"])
+def test_an_image_in_a_prompt_is_shown_or_named(images):
+    body = encoder("openai", images=images).encode(
+        request([user("a.png:", IMAGE, "Look.")]), model="m"
+    )
+    told = json.loads(body)["messages"][-1]["content"]
+    kinds = ["text", "text" if images == "none" else "image_url", "text"]
+    assert [part["type"] for part in told] == kinds

@@ -170,3 +170,11 @@ def test_half_of_a_surrogate_pair_does_not_end_the_conversation():
 def test_the_preset_keeps_thoughts_of_turns_with_tools_and_shows_images():
     quirks = load_endpoint("ollama", {}).quirks
     assert (quirks.replay_reasoning, quirks.images) == ("with_tools", "tool")
+
+
+def test_an_image_in_a_prompt_is_shown_or_named():
+    words = [user("a.png:", PNG, "Look.")]
+    seen = {"role": "user", "content": "a.png:\n\nLook.", "images": [PNG.source.data]}
+    assert body(words)["messages"][1:] == [seen]
+    unseen = body(words, Ask("m", 16_384, has_images=False))["messages"][1]
+    assert unseen == {"role": "user", "content": f"{NO_IMAGE}\n\na.png:\n\nLook."}

@@ -415,3 +415,10 @@ def test_any_text_arrives_and_any_message_can_be_marked(said, result):
     assert items[4]["content"] == [{"type": "input_text", "text": said} | mark]
     assert items[6]["content"][0]["text"] == said
     assert items[7]["content"] == [{"type": "input_text", "text": said}]
+
+
+def test_image_in_a_prompt_is_shown_or_named():
+    words = Message("user", (TextBlock("a.png:"), IMAGE, TextBlock("Look.")))
+    for images, seen in (("tool", SEEN), ("none", {"type": "input_text", "text": IMAGE_UNSEEN})):
+        [item] = items_of([words], Quirks(images=images))
+        assert item["content"][1] == seen

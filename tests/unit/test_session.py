@@ -15,6 +15,7 @@ import pytest
 from tests.api_rules.anthropic import refusals
 from tests.conftest import prove, prove_rest
 
+from sanderling.conversation.prompt import prompt_message
 from sanderling.errors import SessionError
 from sanderling.protocol.messages import (
     CommandEnding,
@@ -275,6 +276,19 @@ def test_words_of_a_prompt_stand_in_the_log_once_however_long_they_wait(tmp_path
     assert again.history == [Message("user", blocks)]
     assert again.prompts == [prompt]
     assert again.state("waiting") == waiting(other)
+
+
+def test_an_image_of_a_prompt_stands_in_the_log_once(tmp_path):
+    data = "iVBORw0KGgo" * 100
+    shot = Selection("a.png", 1, 1, data, origin="an image", media_type="image/png")
+    prompt = Prompt("p1", "Look.", (shot,))
+    session = Session.open(tmp_path, "s1", "/project")
+    session.append_prompt(prompt_message(prompt), prompt)
+    session.close()
+    assert session.path.read_text().count(data) == 1
+    again = reopen(session.path)
+    assert again.history == [prompt_message(prompt)]
+    assert again.history[0].content[1] == ImageBlock(ImageSource("image/png", data))
 
 
 def test_prompt_that_is_changed_while_it_waits_is_read_back_as_it_was_sent(tmp_path):

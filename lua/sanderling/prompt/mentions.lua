@@ -1,5 +1,5 @@
 --- Mentions in a prompt: `@path`, `@path:10-40`, `@directory/`, `@buffer`, `@selection`, `@diagnostics`, `@quickfix`, `@diff`, `@staged`,
---- `@symbol:name`, `@https://page`; `@session:id` is the host's.
+--- `@clipboard`, `@symbol:name`, `@https://page`; `@session:id` is the host's.
 --- They are words like all others until the prompt is sent: then what they stand for goes along, as it is at that moment.
 ---
 --- A word that names nothing stays a word: people write `@property`, and addresses.
@@ -10,6 +10,7 @@ local lazy = require('sanderling.ui.lazy')
 local context = require('sanderling.prompt.context')
 local files = require('sanderling.ui.files')
 local find = lazy('sanderling.editing.find')
+local images = lazy('sanderling.prompt.images')
 local live = require('sanderling.session.live')
 local sources = require('sanderling.prompt.sources')
 local stored = require('sanderling.session.stored')
@@ -22,11 +23,14 @@ M.WORDS = {
   { 'quickfix', 'the quickfix list' },
   { 'diff', 'changes that git has not staged' },
   { 'staged', 'changes that git has staged' },
+  { 'clipboard', 'the image on the clipboard' },
   { 'symbol:', 'a name that a language server knows' },
   { 'session:', 'the last answer of another session' },
 }
 
 local MAX_BYTES = 256 * 1024 -- of one mention: more than a model reads with care
+local MAX_READ = 16 * 1024 * 1024
+local TOO_LARGE = 'too large: %.1f MB'
 local MAX_LISTED = 300 -- files of a directory
 local AFTER = '[%.,;:!%?%)%]}\'"]+$' -- a sentence goes on with it
 local IMAGES = { png = true, jpg = true, jpeg = true, gif = true, webp = true }
@@ -123,16 +127,21 @@ end
 
 ---@param real string
 ---@param stat uv.fs_stat.result
----@return string[]? lines
-local function read(real, stat)
-  if stat.size > 4 * MAX_BYTES then
-    return nil
-  end
-  local file = io.open(real, 'rb')
-  local text = file and file:read('*a')
+---@return string?
+local function read_all(real, stat)
+  local file = stat.size <= MAX_READ and io.open(real, 'rb')
+  local data = file and file:read('*a')
   if file then
     file:close()
   end
+  return data or nil
+end
+
+---@param real string
+---@param stat uv.fs_stat.result
+---@return string[]? lines
+local function read(real, stat)
+  local text = stat.size <= 4 * MAX_BYTES and read_all(real, stat)
   return text and vim.split((text:gsub('\n$', '')), '\r?\n') or nil
 end
 
@@ -145,8 +154,11 @@ local function of_file(mention, project, real)
   local stat = assert(vim.uv.fs_stat(real))
   local path = vim.fs.relpath(project, absolute(mention.name, project)) or mention.name
   if IMAGES[(real:match('%.(%w+)$') or ''):lower()] then
-    local line = '(An image: look at it with your tool for reading files.)'
-    return { path = path, lines = { line }, first = 1, origin = 'an image' }
+    local data = read_all(real, stat)
+    if not data then
+      return nil, TOO_LARGE:format(stat.size / 1024 / 1024)
+    end
+    return images.found(path, data, 'an image')
   end
   local buf = find.buffer_of(real, stat.dev, stat.ino, '')
   local first, last = mention.first or 1, mention.last or math.huge
@@ -158,7 +170,7 @@ local function of_file(mention, project, real)
     lines = read(real, stat)
   end
   if not lines then
-    return nil, ('too large: %.1f MB'):format(stat.size / 1024 / 1024)
+    return nil, TOO_LARGE:format(stat.size / 1024 / 1024)
   elseif first < 1 or first > #lines or last < first then
     return nil, ('has %s'):format(words.counted(#lines, 'line'))
   end
@@ -196,6 +208,8 @@ end
 function M.is_looked_up_late(mention)
   if mention.name == 'diff' or mention.name == 'staged' then
     return 'asked of git when it is sent'
+  elseif mention.name == 'clipboard' then
+    return 'read when it is sent'
   elseif mention.name:find('^symbol:.') then
     return 'asked of the language servers when it is sent'
   elseif mention.name:find('^session:[%w_-]+$') then
@@ -258,7 +272,7 @@ function M.selection(found)
   local text, err = context.text(found.lines, found.path, found.first)
   if not text then
     return nil, err and 'is no text' or nil
-  elseif #text > MAX_BYTES then
+  elseif #text > MAX_BYTES and not found.media_type then
     local limit = MAX_BYTES / 1024
     return nil, ('too large: %d KB, at most %d; name some of its lines'):format(#text / 1024, limit)
   end
@@ -269,6 +283,7 @@ function M.selection(found)
     filetype = found.filetype or '',
     text = text,
     origin = found.origin,
+    media_type = found.media_type,
   }
 end
 

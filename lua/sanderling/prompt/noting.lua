@@ -66,8 +66,10 @@ local function note_of(mention, session, unknown)
   if problem then
     return { ('%s %s'):format(icons.failed, problem), 'AgentWarning' }
   elseif selection then
-    local tokens = words.short(math.ceil(#selection.text / BYTES_PER_TOKEN))
-    return { ('~%s tokens'):format(tokens), 'AgentPlaceholder' }
+    local tokens = math.ceil(#selection.text / BYTES_PER_TOKEN)
+    local size = selection.media_type and require('sanderling.prompt.images').size(selection)
+      or ('~%s token%s'):format(words.short(tokens), tokens == 1 and '' or 's')
+    return { size, 'AgentPlaceholder' }
   end
 end
 

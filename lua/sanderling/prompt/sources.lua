@@ -16,6 +16,7 @@ local SYMBOL_LINES = 30 -- where a server does not say how far it goes
 ---@field first integer
 ---@field origin string in words
 ---@field filetype? string
+---@field media_type? string of an image, whose base64 is the only line
 
 --- The buffer of the person's own that they were in last.
 ---@return integer? buf
@@ -249,6 +250,9 @@ M.BY_WORD = {
   end,
   staged = function(project)
     return of_git('@staged', project, { '--cached' })
+  end,
+  clipboard = function()
+    return require('sanderling.prompt.images').of_clipboard()
   end,
 }
 

@@ -86,6 +86,8 @@ def _block_tokens(block: ContentBlock) -> int:
             return (len(name) + len(msgspec.json.encode(data))) // BYTES_PER_TOKEN
         case ToolResult():
             return _result_tokens(block)
+        case ImageBlock():
+            return IMAGE_TOKENS
 
 
 def _result_tokens(result: ToolResult) -> int:
@@ -229,7 +231,10 @@ def _recent(prompts: Sequence[Prompt]) -> list[str]:
 
 
 def _shown(prompt: Prompt) -> str:
-    return "\n\n".join(block.text for block in prompt_blocks(prompt))
+    return "\n\n".join(
+        block.text if isinstance(block, TextBlock) else "[an image, left out here]"
+        for block in prompt_blocks(prompt)
+    )
 
 
 def _shortened(prompt: Prompt, room: int) -> str:

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sanderling.project.trust.reading import visible_name
-from sanderling.protocol.messages import CommandRecord, Message, Prompt, Selection, TextBlock
+from sanderling.protocol.messages import (
+    CommandRecord,
+    ImageBlock,
+    ImageSource,
+    Message,
+    Prompt,
+    Selection,
+    TextBlock,
+)
 from sanderling.text import fence_around
 
 
@@ -25,9 +33,17 @@ def prompt_message(
     return Message("user", (*_text_blocks(before), *prompt_blocks(prompt)))
 
 
-def prompt_blocks(prompt: Prompt) -> tuple[TextBlock, ...]:
-    """The lines that go with `prompt`, then its words."""
-    return _text_blocks((*map(_selection_text, prompt.selections), prompt.sent or prompt.text))
+def prompt_blocks(prompt: Prompt) -> tuple[TextBlock | ImageBlock, ...]:
+    """The lines and images that go with `prompt`, then its words."""
+    blocks = [block for each in prompt.selections for block in _selection_blocks(each)]
+    return (*blocks, *_text_blocks((prompt.sent or prompt.text,)))
+
+
+def _selection_blocks(selection: Selection) -> tuple[TextBlock | ImageBlock, ...]:
+    if not selection.media_type:
+        return _text_blocks((_selection_text(selection),))
+    name = TextBlock(f"{visible_name(selection.path)}, {selection.origin}:")
+    return name, ImageBlock(ImageSource(selection.media_type, selection.text))
 
 
 def _text_blocks(texts: Sequence[str]) -> tuple[TextBlock, ...]:

@@ -124,7 +124,10 @@ def _drawable(event: Event) -> Event:
 
 
 def _prompt(prompt: Prompt) -> Prompt:
-    selections = (_replace(each, text=_whole(each.text)) for each in prompt.selections)
+    selections = (
+        _replace(each, text="" if each.media_type else _whole(each.text))
+        for each in prompt.selections
+    )
     return _replace(
         prompt,
         text=_whole(prompt.text, WHERE),

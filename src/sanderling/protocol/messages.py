@@ -57,7 +57,7 @@ class ToolResult(msgspec.Struct, tag="tool_result", frozen=True):
     is_error: bool = False
 
 
-ContentBlock = TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUse | ToolResult
+ContentBlock = TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUse | ToolResult | ImageBlock
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -176,7 +176,8 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
     Lines of a buffer as the user sees them, unsaved text included; line numbers count from 1.
 
     `is_piped`: they came through standard input instead, and `path` only names that. `origin` says in words what they are, where a person
-    has mentioned them in their prompt; what is no file has the mention as its `path`.
+    has mentioned them in their prompt; what is no file has the mention as its `path`. With a `media_type` it is an image, and `text` is
+    its base64.
     """
 
     path: str
@@ -186,6 +187,7 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
     filetype: str = ""
     is_piped: bool = False
     origin: str = ""
+    media_type: str = ""
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -38,6 +38,8 @@ def _parts(request: Rewrite) -> Iterator[str]:
     filetype = f", {request.filetype}" if request.filetype else ""
     yield f"The file: {visible_name(request.shown_as)}{filetype}."
     for selection in request.selections:
+        if selection.media_type:
+            continue  # lines are written from lines
         what = (
             f"{visible_name(selection.path)}, {selection.origin or 'as it stands in the editor'}:"
         )

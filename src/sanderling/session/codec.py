@@ -12,7 +12,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from sanderling.protocol.messages import ContentBlock, Message, Prompt, TextBlock
+from sanderling.protocol.messages import (
+    ContentBlock,
+    ImageBlock,
+    ImageSource,
+    Message,
+    Prompt,
+    TextBlock,
+)
 from sanderling.session.history import fit, fit_id
 from sanderling.session.records import (
     Line,
@@ -29,7 +36,11 @@ from sanderling.text import printable
 
 
 class _Quote(msgspec.Struct, tag="quote", frozen=True, omit_defaults=True):
-    """A text block with words of a prompt in it: all of them, or those of the `selection`, counted from 1."""
+    """
+    A text block with words of a prompt in it: all of them, or those of the `selection`, counted from 1.
+
+    Alone, the number of a selection that is an image stands for that.
+    """
 
     prompt: int
     selection: int = 0
@@ -121,7 +132,15 @@ class Codec:
     def _quoted(self, block: ContentBlock, numbers: list[int]) -> ContentBlock | _Quote:
         if isinstance(block, TextBlock):
             return next((q for n in numbers if (q := self._quote(block.text, n))), block)
+        if isinstance(block, ImageBlock):
+            return next((q for n in numbers if (q := self._quoted_image(block, n))), block)
         return block
+
+    def _quoted_image(self, block: ImageBlock, number: int) -> _Quote | None:
+        for count, selection in enumerate(self._prompts[number].selections, 1):
+            if block.source == ImageSource(selection.media_type, selection.text):
+                return _Quote(number, count)
+        return None
 
     def _quote(self, text: str, number: int) -> _Quote | None:
         prompt = self._prompts[number]
@@ -149,7 +168,10 @@ class Codec:
         if not isinstance(block, _Quote):
             return block
         prompt = self._prompts[block.prompt]
-        words = prompt.selections[block.selection - 1].text if block.selection else _words(prompt)
+        quoted = prompt.selections[block.selection - 1] if block.selection else None
+        if quoted and quoted.media_type and not block.before:
+            return ImageBlock(ImageSource(quoted.media_type, quoted.text))
+        words = quoted.text if quoted else _words(prompt)
         return TextBlock(f"{block.before}{words}{block.after}")
 
     # --- what waits ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import msgspec
 
 from sanderling.protocol.messages import (
     ContentBlock,
+    ImageBlock,
     Message,
     RedactedThinkingBlock,
     TextBlock,
@@ -299,7 +300,7 @@ def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
                 ids.add(tool_use_id)
             case RedactedThinkingBlock(data):
                 is_accepted = bool(data)
-            case ToolResult():
+            case ToolResult() | ImageBlock():
                 is_accepted = False
         if is_accepted:
             kept.append(block)
@@ -314,7 +315,7 @@ def _is_shown(block: ContentBlock) -> bool:
         case TextBlock(text):
             return bool(text.strip())
         case _:
-            return False
+            return isinstance(block, ImageBlock)
 
 
 def _is_thought(block: ContentBlock) -> bool:

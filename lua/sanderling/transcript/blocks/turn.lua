@@ -42,13 +42,26 @@ local function decorate_header(self, row, name, hl)
 end
 
 ---@param selection sanderling.Selection
+---@return boolean
+local function is_image(selection)
+  return (selection.media_type or '') ~= ''
+end
+
+---@param selection sanderling.Selection
+---@return string
 local function selection_label(selection)
+  if is_image(selection) then
+    return selection.path .. ' (image)'
+  end
   return ('%s:%d-%d'):format(selection.path, selection.first_line, selection.last_line)
 end
 
 ---@param selection sanderling.Selection
 ---@return string[]
 local function selection_lines(selection)
+  if is_image(selection) then
+    return { selection_label(selection), '' }
+  end
   local fence = '```'
   while selection.text:find(fence, 1, true) do
     fence = fence .. '`'
@@ -113,14 +126,16 @@ local function draw_prompt(self, prompt, name)
   for _, part in ipairs(parts) do
     local first, last = row + part.first, row + part.last
     self:paint(first, first, 'AgentContext')
-    self.markdown:begin(first + 1)
-    self.markdown:finish(last)
-    self:add_fold({
-      first = first,
-      last = last,
-      label = selection_label(part.selection),
-      lines = part.selection.last_line - part.selection.first_line + 1,
-    })
+    if not is_image(part.selection) then
+      self.markdown:begin(first + 1)
+      self.markdown:finish(last)
+      self:add_fold({
+        first = first,
+        last = last,
+        label = selection_label(part.selection),
+        lines = part.selection.last_line - part.selection.first_line + 1,
+      })
+    end
   end
   decorate_header(self, row + answer, 'Sanderling', 'AgentAssistant')
   return row, row + answer

@@ -83,6 +83,8 @@ class RequestEncoder:
             case ToolResult(content=tuple(parts)) if self.quirks.images == "none":
                 shown = tuple(NOT_SHOWN if isinstance(p, ImageBlock) else p for p in parts)
                 return replace(block, content=shown)
+            case ImageBlock() if self.quirks.images == "none":
+                return NOT_SHOWN
             case _:
                 return block
 

@@ -108,18 +108,28 @@ class ChatEncoder:
         parts: list[dict[str, Any]] = []
         if self.quirks.images == "user":
             parts += chain.from_iterable(map(_shown_below, results))
-        parts += (_text(block.text) for block in message.content if isinstance(block, TextBlock))
+        parts += self._said(message)
         if parts:
             if self.quirks.takes_turns and (results or self._ends_with_result(previous)):
                 yield _MODELS_TURN
             yield self._spoken("user", parts)
+
+    def _said(self, message: Message) -> Iterator[dict[str, Any]]:
+        for block in message.content:
+            match block:
+                case TextBlock(text):
+                    yield _text(text)
+                case ImageBlock():
+                    yield _text(NOT_SHOWN) if self.quirks.images == "none" else _image(block)
+                case _:
+                    pass
 
     def _ends_with_result(self, message: Message | None) -> bool:
         """Say whether a result is the last that the server is told of `message`."""
         if message is None or not _has_result(message):
             return False
         is_shown = self.quirks.images == "user" and any(map(_images, message.content))
-        return not is_shown and not any(isinstance(block, TextBlock) for block in message.content)
+        return not is_shown and not any(self._said(message))
 
     def _result_parts(self, result: ToolResult) -> Iterator[dict[str, Any]]:
         blocks = result.content

@@ -56,8 +56,9 @@ class _System(msgspec.Struct, tag="system", tag_field="role"):
     content: str
 
 
-class _User(msgspec.Struct, tag="user", tag_field="role"):
+class _User(msgspec.Struct, tag="user", tag_field="role", omit_defaults=True):
     content: str
+    images: tuple[str, ...] = ()
 
 
 class _Assistant(msgspec.Struct, tag="assistant", tag_field="role", omit_defaults=True):
@@ -119,8 +120,10 @@ class OllamaEncoder:
         for block in message.content:
             if isinstance(block, ToolResult):
                 yield encoded(self._tool_message(block, names.get(block.tool_use_id, "")))
-        if texts := _texts(message.content):
-            yield encoded(_User(texts))
+        images = tuple(b.source.data for b in message.content if isinstance(b, ImageBlock))
+        unseen = () if self._has_images else tuple(TextBlock(NO_IMAGE) for _ in images)
+        if texts := _texts((*unseen, *message.content)):
+            yield encoded(_User(texts, images if self._has_images else ()))
 
     def _models_message(self, message: Message, previous: Message | None) -> _Assistant:
         uses = [block for block in message.content if isinstance(block, ToolUse)]

@@ -218,6 +218,10 @@ def _told(message: Message, quirks: Quirks) -> Iterator[_Item]:
                 yield _Output(tool_use_id, _output(parts, quirks))
             case TextBlock(text):
                 words.append(_InputText(text))
+            case ImageBlock() if quirks.images == "none":
+                words.append(_InputText(IMAGE_UNSEEN))
+            case ImageBlock():
+                words += _parts((block,))
             case _:
                 pass
     if words:

@@ -184,6 +184,9 @@ class _Conversation:
         self._is_answering = False
         yield f"## {who}"
         for selection in prompt.selections:
+            if selection.media_type:
+                yield f"{_code(selection.path)}: an image"
+                continue
             place = f"{selection.path}:{selection.first_line}-{selection.last_line}"
             yield f"{_code(place)}:\n\n{_fenced(selection.text, selection.filetype)}"
         yield _closed(prompt.text)

@@ -1,0 +1,99 @@
+--- Images in prompts: those of files, and the one on the clipboard.
+local M = {}
+
+local words = require('sanderling.ui.words')
+
+local MAX_BYTES = 5 * 1024 * 1024 * 3 / 4 -- APIs take 5 MB of base64
+local PIXELS_PER_TOKEN = 750
+local CLIPBOARD_MS = 3000
+
+---@type [string, string][] first bytes and media type
+local KINDS = {
+  { '\137PNG\r\n\26\n', 'image/png' },
+  { '\255\216\255', 'image/jpeg' },
+  { 'GIF87a', 'image/gif' },
+  { 'GIF89a', 'image/gif' },
+}
+
+---@param data string
+---@return string? media_type
+function M.kind(data)
+  for _, kind in ipairs(KINDS) do
+    if vim.startswith(data, kind[1]) then
+      return kind[2]
+    end
+  end
+  return data:find('^RIFF....WEBP') and 'image/webp' or nil
+end
+
+--- The image as what a mention has found.
+---@param path string
+---@param data string
+---@param origin string
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+function M.found(path, data, origin)
+  local media_type = M.kind(data)
+  if not media_type then
+    return nil, 'is no image that a model can be shown: PNG, JPEG, GIF or WebP'
+  elseif #data > MAX_BYTES then
+    local limit = MAX_BYTES / 1024 / 1024
+    return nil, ('too large: %.1f MB, at most %.1f'):format(#data / 1024 / 1024, limit)
+  end
+  local lines = { vim.base64.encode(data) }
+  return { path = path, lines = lines, first = 1, origin = origin, media_type = media_type }
+end
+
+---@param data string of a PNG
+---@param at integer
+---@return integer
+local function number_at(data, at)
+  local a, b, c, d = data:byte(at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+--- The size of an image in words: as tokens where its first bytes tell how many pixels it has.
+---@param selection sanderling.Selection
+---@return string
+function M.size(selection)
+  local head = vim.base64.decode(selection.text:sub(1, 32))
+  if selection.media_type == 'image/png' and #head >= 24 then
+    local width, height = number_at(head, 17), number_at(head, 21)
+    local tokens = math.ceil(width * height / PIXELS_PER_TOKEN)
+    return ('image %dx%d, ~%s'):format(width, height, words.counted(tokens, 'token'))
+  end
+  return ('image, %d KB'):format(math.ceil(#selection.text * 3 / 4 / 1024))
+end
+
+--- The programs that write the image on the clipboard to their output, those first that fit where Neovim runs.
+---@return string[][]
+local function programs()
+  local found = {}
+  if vim.env.WAYLAND_DISPLAY then
+    found[#found + 1] = { 'wl-paste', '--type', 'image/png' }
+  end
+  if vim.env.DISPLAY then
+    found[#found + 1] = { 'xclip', '-selection', 'clipboard', '-target', 'image/png', '-out' }
+  end
+  found[#found + 1] = { 'pngpaste', '-' }
+  return found
+end
+
+--- The image on the clipboard. A program is asked, which may take a moment.
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+function M.of_clipboard()
+  for _, argv in ipairs(programs()) do
+    if vim.fn.executable(argv[1]) == 1 then
+      local ok, process = pcall(vim.system, argv, {})
+      local result = ok and process:wait(CLIPBOARD_MS) or { code = -1 }
+      if result.code ~= 0 or (result.stdout or '') == '' then
+        return nil, 'no image is on the clipboard'
+      end
+      return M.found('@clipboard', result.stdout, 'the image on the clipboard')
+    end
+  end
+  return nil, 'wl-paste, xclip or pngpaste is needed for images on the clipboard'
+end
+
+return M
