@@ -176,3 +176,19 @@ def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, proj
     wait_until(lambda: (project / "app.py").read_text() == "one\ntwo\nthree\n")
     child.lua("require('sanderling').submit('tell')")
     wait_until(lambda: "rejected these" in child.transcript_text())
+
+
+def test_what_it_has_written_is_counted_once(start_guest, project):
+    steps = [
+        call("1", title="Write new.py", kind="edit", status="in_progress"),
+        {"write": {"path": "$CWD/new.py", "text": "one\n"}},
+        news("1", status="completed"),
+        {"say": "Done."},
+    ]
+    child = start_guest({"prompts": {"go": steps}})
+    typed(child, "go")
+    wait_until(lambda: child.events("AgentTurnEnded"))
+    assert child.lua("return require('sanderling').status().unreviewed") == 1
+    child.command("AgentUndo")
+    wait_until(lambda: not (project / "new.py").exists())
+    wait_until(lambda: child.lua("return require('sanderling').status().unreviewed") == 0)

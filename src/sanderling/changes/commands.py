@@ -98,10 +98,10 @@ class CommandChanges:
         if self._had_job:
             await self.look(ground)
 
-    async def look(self, ground: Ground, *, is_of_command: bool = False) -> None:
-        """Record what has changed since this was called last, if the agent may have done it; a command's is not to be reviewed."""
+    async def look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
+        """Record what has changed since this was called last, if the agent may have done it, and return that; a command's is not to be reviewed."""
         if self._refused:
-            return
+            return []
         async with self._looking:
             in_front = self._in_front[0] if self._in_front else ""
             has_job = self._had_job
@@ -112,7 +112,7 @@ class CommandChanges:
                     found = await self._journal.scan.look(ground, is_whole=is_agents)
             except (CannotLookError, SandboxError) as error:
                 self._refuse(error, is_missed=bool(in_front))
-                return
+                return []
             finally:
                 doubt = YOURS if self._had_persons else "" if in_front else JOB
                 saved, self._saved = self._saved, set()
@@ -120,7 +120,7 @@ class CommandChanges:
                 self._had_job = self._is_job_running()
             if len(found) > MAX_CHANGES:
                 self._tell(MISSED.format(reason=f"it has changed more than {MAX_CHANGES:,} files"))
-                return
+                return []
             use = in_front or self._job_use
             changes = [
                 FileChange(*each, use, SAVED if each.path in saved else doubt) for each in found
@@ -132,6 +132,7 @@ class CommandChanges:
                     )
                     await self._journal.append(*announced, *map(Changed, changes))
                 self._tell_lost(changes)
+            return changes
 
     def _refuse(self, error: CannotLookError | SandboxError, *, is_missed: bool) -> None:
         reason = str(error).rstrip(".")

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-from sanderling.changes.records import Changed
 from sanderling.changes.states import FileChange
 from sanderling.editing.lines import buffer_hunks
 from sanderling.editing.text import decode
@@ -17,15 +16,13 @@ MAX_FILES = 50
 
 async def look_after(workspace: Workspace, use_id: str, *, is_command: bool = False) -> None:
     """Record what the call `use_id` has changed, and have the editor show it; a command's changes are not to be reviewed."""
-    known = len(await workspace.journal.records())
+    changes: list[FileChange] = []
     if workspace.sandbox.can_write:
-        await workspace.changes.look(workspace.ground, is_of_command=is_command)
+        changes = await workspace.changes.look(workspace.ground, is_of_command=is_command)
     if workspace.editor is None:
         return
-    found = () if is_command else (await workspace.journal.records())[known:]
-    changes = [each.change for each in found if isinstance(each, Changed)]
     with suppress(ToolError):  # the editor does not answer: it loads them when it can
-        for change in changes[:MAX_FILES]:
+        for change in () if is_command else changes[:MAX_FILES]:
             await _show(workspace, change, use_id)
         await workspace.editor.files_changed(())
 
