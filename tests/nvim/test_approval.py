@@ -847,8 +847,10 @@ def test_p_shows_the_whole_diff_in_a_tab_page_and_q_comes_back(editor):
     lines = screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
     assert lines == subject.rstrip("\n").split("\n")
     wait_until(lambda: not float_of(screen)["is_focused"], "the question is here, too")
+    assert "-two" not in float_of(screen)["lines"], "once is enough"
     screen.feed("q")
     wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 1)
+    wait_until(lambda: "-two" in float_of(screen)["lines"])
     assert screen.actions() == []
 
 

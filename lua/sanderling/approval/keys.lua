@@ -34,6 +34,7 @@ local function open_whole()
     return
   end
   local buf = ui_float.new_buffer('question', words.lines_of(event.subject))
+  vim.b[buf].sanderling_subject_of = event.id
   vim.cmd(('tab sbuffer %d'):format(buf))
   diff.set_syntax(buf, filetype, 1)
   ui_float.set_keys(buf, 'whole', {

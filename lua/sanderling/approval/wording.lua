@@ -270,6 +270,15 @@ function M.is_shown_in_file(q)
   return progress ~= nil and progress.is_shown
 end
 
+--- Does a window of this tab page show the whole subject?
+---@param q sanderling.session.state.Question
+---@return boolean
+local function is_shown_whole(q)
+  return vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
+    return vim.b[api.nvim_win_get_buf(win)].sanderling_subject_of == q.event.id
+  end)
+end
+
 ---@param q sanderling.session.state.Question
 ---@param width integer of the float
 ---@param is_terse? boolean there is little room: of a change of a file its lines say more than where and how confined it is made
@@ -296,6 +305,9 @@ function M.body_of(q, width, is_terse)
     marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
   end
   add_rule(lines, marks, event)
+  if is_shown_whole(q) then
+    return { lines = lines, marks = marks, subject_lnum = #lines + 1 }
+  end
   lines[#lines + 1] = not is_terse and '' or nil
   local subject_lnum = #lines + 1
   vim.list_extend(lines, words.lines_of(event.subject))
