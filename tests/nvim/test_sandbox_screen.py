@@ -598,6 +598,15 @@ def test_agentnet_completes_its_words_and_refuses_others_naming_them(screen):
     assert screen.actions() == []
 
 
+def test_what_a_command_says_is_seen_where_somebody_has_scrolled_up(screen):
+    screen.in_a_turn("\n".join(f"line {n}" for n in range(200)))
+    screen.send({"type": "turn_ended", "stop_reason": "end_turn"})
+    screen.feed("<C-w>kgg<C-w>j")
+    wait_until(lambda: "line 199" not in screen.screen_text())
+    screen.command("AgentSandbox")
+    wait_until(lambda: "line 199" in screen.screen_text())
+
+
 def test_agentsandbox_tells_all_in_the_transcript(start_screen):
     screen = start_screen()
     screen.lua("require('sanderling').net('off')")

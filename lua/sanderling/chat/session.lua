@@ -175,12 +175,13 @@ function Session:refuse(text)
   end
 end
 
---- Say something in the transcript.
+--- Say something in the transcript to what the person has done.
 ---@param level 'info'|'warning'
 ---@param text string
 ---@param topic? string by which `correct` finds it
 function Session:say(level, text, topic)
   self:note({ type = 'local_notice', level = level, text = text, topic = topic })
+  self.hooks.on_sent(self)
 end
 
 --- Have `text` stand where the transcript says something on `topic` that holds no more.
