@@ -127,6 +127,21 @@ def test_a_float_beside_the_code_has_the_answer_and_closes(start):
     assert "nine" in child.session_files()[-1].read_text()
 
 
+def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start, project):
+    (project / "long.py").write_text("".join(f"line = {n}\n" for n in range(1, 200)))
+    child = start("float", lines=40)
+    child.command("edit long.py | normal! 36G")
+    child.feed(":36,38AgentAsk why?<CR>")
+    screen = see(child, "nine", "q closes")
+    assert any("line = 38" in row for row in screen)
+
+
+def test_a_float_with_an_answer_says_how_to_ask_further(start):
+    child = start("float")
+    child.feed(":5,6AgentAsk why?<CR>")
+    see(child, "nine", "<C-c> stops  \\ec to the chat  \\ef asks further  q closes")
+
+
 @pytest.mark.parametrize("answer", ["lines", pytest.param("float", marks=prove)])
 def test_a_key_carries_an_answer_into_the_chat(start, server, answer):
     child = start(answer)

@@ -5,11 +5,18 @@ local api = vim.api
 local asking = require('sanderling.asking.sessions')
 local float = require('sanderling.ui.float')
 local keys = require('sanderling.ui.keys')
+local preview = require('sanderling.rewrite.preview')
 local scratch = require('sanderling.ui.scratch')
 local window_options = require('sanderling.chat.window_options')
 local words = require('sanderling.ui.words')
 
-local MAX_CELLS, MIN_CELLS, MIN_ROWS = 90, 20, 5
+local MAX_CELLS, MIN_CELLS, MIN_ROWS, BORDERS = 90, 20, 5, 2
+local NAMED_KEYS = {
+  { 'stop', 'stops' },
+  { 'answer_carry', 'to the chat' },
+  { 'answer_further', 'asks further' },
+  { 'close', 'closes' },
+}
 
 ---@class (exact) sanderling.asking.Shown
 ---@field session sanderling.chat.session.Session
@@ -21,18 +28,21 @@ local MAX_CELLS, MIN_CELLS, MIN_ROWS = 90, 20, 5
 ---@return vim.api.keyset.win_config
 local function place(shown)
   local win = api.nvim_get_current_win()
-  local _, last = shown.region:rows()
+  local first, last = shown.region:rows()
+  local height = math.max(MIN_ROWS, math.floor(vim.o.lines / 2))
+  if first then
+    preview.reveal(shown.region.buf, first, last, height + BORDERS)
+  end
   local row = math.max(vim.fn.line('w0'), math.min(last + 1, vim.fn.line('w$'))) - 1
-  local named = { { 'stop', 'stops' }, { 'answer_carry', 'to the chat' }, { 'close', 'closes' } }
   return {
     relative = 'win',
     win = win,
     bufpos = { row, 0 },
     width = math.max(MIN_CELLS, math.min(MAX_CELLS, api.nvim_win_get_width(win) - 4)),
-    height = math.max(MIN_ROWS, math.floor(vim.o.lines / 2)),
+    height = height,
     border = 'rounded',
     title = (' %s '):format(words.fitting(words.plain(shown.title), MAX_CELLS - 10)),
-    footer = float.naming(named),
+    footer = float.naming(NAMED_KEYS),
     footer_pos = 'right',
     zindex = float.ZINDEX.page,
   }
