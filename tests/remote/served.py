@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+from contextlib import suppress
 
 
 class Cutter:
@@ -124,7 +125,8 @@ class Server:
 
     def stop(self):
         if self._process:
-            os.killpg(self._process.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
             try:
                 self._process.wait(10)
             except subprocess.TimeoutExpired:
@@ -132,6 +134,10 @@ class Server:
                 self._process.wait()
             self._process.stdout.close()
             self._process = None
+
+    def kill(self):
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self.stop()
 
     def log(self):
         """All that the logs there say."""

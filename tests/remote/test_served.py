@@ -87,6 +87,26 @@ async def test_what_is_said_before_it_is_known_that_the_prompt_arrived_is_shown(
         assert len(talk.of(TurnStarted)) == 1
 
 
+async def test_a_server_that_is_killed_and_comes_back_repeats_nothing(elsewhere, server):
+    """It has the turn's beginning from its log, and tells it anew; what was shown stands here once."""
+    elsewhere.answer({"text": WORDS, "chunk_chars": 6, "chunk_delay_ms": 20})
+    server.start()
+    async with elsewhere.talk(address=server.address()) as talk:
+        talk.submit("go")
+        await talk.wait_for(lambda: len(talk.text) > 100)
+        server.kill()
+        await talk.wait_for(lambda: states(talk).count("waiting") == 2)
+        assert "cannot be reached: nothing listens there" in talk.of(ConnectionChanged)[-1].why
+        server.start()
+        await talk.wait_for_turns()
+        assert WORDS.startswith(talk.text)
+        assert "the turn was interrupted" in talk.errors[0]
+        elsewhere.answer({"text": "pong"})
+        shown = talk.text
+        assert await talk.ask("more") == "end_turn", talk.errors
+        assert talk.text.removeprefix(shown) in (WORDS, "pong")  # which script it has read
+
+
 async def test_who_comes_back_later_is_told_what_was_said_meanwhile(elsewhere, server):
     elsewhere.answer({**STREAM, "chunk_delay_ms": 10})
     server.start()

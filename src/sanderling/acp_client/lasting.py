@@ -71,6 +71,10 @@ class LastingPlace(Place, Protocol):
         """The prompt stands in the log there."""
         ...
 
+    def told_from_beginning(self, prompt_id: str) -> None:
+        """All that follows is of the turn of the prompt, from its beginning."""
+        ...
+
 
 class LastingLink(Link):
     """The link to a session that lives elsewhere. `seen` is how far what it tells has come, from when it was open before, `shown` how far it is shown."""
@@ -240,9 +244,13 @@ class LastingLink(Link):
     async def _load(self, live: Live, known: str) -> OldSessionResponse:
         """Have all told anew, for what was missed is more than the other side has kept; of that the turn of now is shown."""
         request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=[])
+        before, self.seen = self.seen, Position("")
         self._is_replaying = True
         try:
             return await live.connection.request("session/load", request, OldSessionResponse)
+        except ClosedError:
+            self.seen = before  # the next connection has to load it again
+            raise
         finally:
             self._is_replaying = False
 
@@ -282,8 +290,7 @@ class LastingLink(Link):
 
     async def _show(self, params: msgspec.Raw) -> None:
         if self._prompt_id and _is_prompt(params, self._prompt_id):
-            # That was told, and was cut off; what follows is of its turn.
-            self._lasting.accepted(self._prompt_id)
+            self._lasting.told_from_beginning(self._prompt_id)
         await super()._show(params)
         position = _position_of(params)
         self.shown = position if position.seq else self.shown

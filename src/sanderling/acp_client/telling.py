@@ -62,6 +62,27 @@ class _InLine:
             self.show(self._front or event_id(event), event)
 
 
+class _Said:
+    """The words of a turn, which may be told from their beginning again."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[str]] = {}
+        self._known: dict[str, str] = {}
+
+    def begin_again(self) -> None:
+        self._known = {kind: "".join(pieces) for kind, pieces in self._pieces.items()}
+
+    def new_in(self, kind: str, text: str) -> str:
+        """The part of a piece that was not said before."""
+        known = self._known.pop(kind, "")
+        if known.startswith(text):
+            self._known[kind] = known[len(text) :]
+            return ""
+        new = text.removeprefix(known)  # where it tells something else, that is new
+        self._pieces.setdefault(kind, []).append(new)
+        return new
+
+
 def event_id(event: Event) -> str:
     assert isinstance(event, ToolStarted | ToolOutput | ToolEnded)
     return event.id
@@ -105,6 +126,11 @@ class Telling:
         self._logged_pieces = 0
         self._blocks: list[ContentBlock] = []
         self._endings: dict[str, tuple[Call, Ending]] = {}
+        self._said = _Said()
+
+    def begin_again(self) -> None:
+        """The turn is told from its beginning: what was shown of that is not shown again."""
+        self._said.begin_again()
 
     async def take(
         self, told: updates.AgentMessageChunk | updates.AgentThoughtChunk | Told
@@ -122,6 +148,7 @@ class Telling:
 
     def _say(self, kind: Literal["text", "thinking"], text: str, message_id: str) -> None:
         """Show a piece of its words; another message begins another block."""
+        text = self._said.new_in(kind, text)
         if not text:
             return
         is_other = bool(message_id and self._message_id and message_id != self._message_id)
@@ -249,6 +276,7 @@ class Telling:
         self._line.pass_all()
         self._keep()
         self._calls, self._line = {}, _InLine(self._emit)
+        self._said = _Said()
 
     def _keep(self) -> None:
         """Write the message that the guest has come to the end of, with the results of its calls."""

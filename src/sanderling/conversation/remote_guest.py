@@ -198,6 +198,10 @@ class RemoteGuest(Guest):
     def accepted(self, prompt_id: str) -> None:
         self.on_accepted(prompt_id)
 
+    def told_from_beginning(self, prompt_id: str) -> None:
+        self.on_accepted(prompt_id)  # which was told, too, but maybe on a connection that was cut
+        self.telling.begin_again()
+
     # --- what it tells -----------------------------------------------------------------------------------------------------
 
     async def take(self, update: msgspec.Raw) -> None:

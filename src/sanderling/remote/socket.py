@@ -5,6 +5,7 @@ The token goes to the address that the person named and to none that this one na
 """
 
 import os
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -119,8 +120,13 @@ async def _connected(address: Address, token: str) -> ClientConnection:
     except ConnectionRefusedError as error:
         raise SanderlingError(NOBODY.format(title=title)) from error
     except (OSError, InvalidHandshake, ConnectionClosed, EOFError) as error:
-        words = getattr(error, "strerror", None) or str(error)
-        raise SanderlingError(f"{title} cannot be reached: {words}.") from error
+        raise SanderlingError(f"{title} cannot be reached: {_words_of(error)}.") from error
+
+
+def _words_of(error: Exception) -> str:
+    """The kernel's words, or what else is known; those around them are of the library, which tells all that it has tried."""
+    number = re.search(r"\[Errno (\d+)\]", str(error))
+    return os.strerror(int(number[1])) if number else getattr(error, "strerror", None) or str(error)
 
 
 def _plain(address: Address) -> str:
