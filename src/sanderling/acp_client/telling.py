@@ -196,6 +196,11 @@ class Telling:
             call.take(told)
         return call
 
+    def title_of(self, told_id: str) -> str:
+        """The line on the screen of the call that the guest calls so; empty if there is none."""
+        call = self._calls.get(told_id)
+        return f"{call.name} {call.title}" if call and call.is_started else ""
+
     async def _take_call(self, told: Told) -> None:
         """Show what the guest says of a call; one of which nothing was known begins with that."""
         call = self.call_of(told)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, get_args
 
 import anyio
@@ -28,16 +29,19 @@ from sanderling.conversation.guest import SESSION_CAPABILITIES, Guest
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.tools_here import HERE, ToolsHere
 from sanderling.protocol.connections import ConnectionChanged
-from sanderling.protocol.events import ModeChanged, SandboxChanged
+from sanderling.protocol.events import ModeChanged, Notice, SandboxChanged, ToolStarted
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 from sanderling.providers.endpoint import is_local
 from sanderling.remote.address import Address
 from sanderling.remote.carrying import INSTALL, carried
 from sanderling.remote.refusals import RefusedError
+from sanderling.text import visible
 
 ELICITATION = "elicitation/create"
 TOO_OLD = "{name} has Sanderling {version}, which cannot be used from here: install {ours} there. {install}."
 OTHER = "{name} has Sanderling {version}, and this is {ours}: what only one of them can do does not work."
+NOT_LENT = "{name} wants files and commands to be those of here. If you trust it with that, say so in its address: ?tools=client."
+DONE_HERE = "{name} has this done here, and does not say so: {what}"
 NO_PLACE = "{name} does not say in which directory it works: name one in the address."
 
 
@@ -68,7 +72,7 @@ class RemoteGuest(Guest):
         self._mode: str = "ask"
         self._lends = offered(parts.settings) if _may_lend(address) else None
         self._lending = Lending(parts.settings, self._notify, parts.tasks.start)
-        self.tools = ToolsHere(parts, self._notify)
+        self.tools = ToolsHere(parts, self._notify, partial(_tell_use, self))
         self.left_turn = ""
         """The prompt of the turn that went on there when nobody was connected any more."""
         super().__init__(parts, declared, provider)
@@ -79,7 +83,7 @@ class RemoteGuest(Guest):
                 OfClient(
                     resume=True,
                     models=self._lends,
-                    tools=self.tools.name if address.kind == "server" else "",
+                    tools=self.tools.name if _may_use_tools(address) else "",
                 )
             ),
         )
@@ -159,6 +163,8 @@ class RemoteGuest(Guest):
         self._there = ours_in(said, OfAgent) if is_named else OfAgent("")
         self._cwd = self._there.cwd
         if self._there.tools == "client" and self.address.kind == "server":
+            if not _may_use_tools(self.address):
+                raise RefusedError(NOT_LENT.format(name=self.name))
             self.tools.begin()
             self._tell_once(HERE.format(name=self.name))
         words = {"name": self.name, "ours": __version__, "install": INSTALL}
@@ -230,3 +236,16 @@ class RemoteGuest(Guest):
 def _may_lend(address: Address) -> bool:
     """Say whether models may be asked from here for the agent there: a server has keys of its own."""
     return address.kind != "server" and not address.has_own_keys
+
+
+def _may_use_tools(address: Address) -> bool:
+    """Say whether a server may have its tools run here: one on this machine, or one that the person has said this of."""
+    return address.kind == "server" and (address.lends_tools or is_local(address.url))
+
+
+async def _tell_use(guest: RemoteGuest, told_id: str, started: ToolStarted) -> None:
+    """Tell of a tool use that begins here, unless the other side has told of it as what it is."""
+    await guest.lasting.all_shown()
+    if started.title not in guest.telling.title_of(told_id):
+        what = visible(f"{started.tool} {started.title}")
+        guest.parts.emit(Notice("warning", DONE_HERE.format(name=guest.name, what=what)))

@@ -1,11 +1,13 @@
 """
 Tools that run here for a conversation that is kept elsewhere: the model is asked there, files and commands are those of here.
 
-All of it is ours: sandbox, rules, mode, questions, journal. What is asked for runs once: while this process lives its answer is kept
+All of it is ours: sandbox, rules, mode, questions, journal. Nothing runs but in a turn, which a prompt of the person has begun, and
+what the other side does not tell of as it is, is told here. What is asked for runs once: while this process lives its answer is kept
 until the turn has ended, and the log knows what has begun when another process goes on with the session.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 import anyio
 import msgspec
@@ -25,6 +27,8 @@ from sanderling.session.records import LoggedToolEnd, is_session_id
 from sanderling.tools.catalog import Catalog, OwnTools
 
 MAX_RUNNING = 32
+TURN_S = 10.0  # for a turn that begins here after it has begun there
+NO_TURN = "no tool is run here: no turn has begun"
 HERE = "{name} keeps the conversation and asks the model. What that asks for is done here: in this project, by your rules, in the sandbox of here."
 
 
@@ -35,13 +39,19 @@ class _Use:
         self.ended = anyio.Event()
 
 
+Tell = Callable[[str, events.ToolStarted], Coroutine[Any, Any, None]]
+"""Sees to it that the person is told of a use that begins, by the name that the other side has for it."""
+
+
 class ToolsHere:
     """The tools of the session of `parts`. `notify` tells the other side something."""
 
-    def __init__(self, parts: Parts, notify: Callable[[str, object], None]) -> None:
+    def __init__(self, parts: Parts, notify: Callable[[str, object], None], tell: Tell) -> None:
         self.are_wanted = False
         self._parts = parts
         self._notify = notify
+        self._tell = tell
+        self._turn = anyio.Event()
         self._uses: dict[str, _Use] = {}
         self._life = ""
         self._catalog = Catalog(OwnTools(), disabled=parts.settings.tools_disabled)
@@ -79,11 +89,13 @@ class ToolsHere:
         self._parts.notes.forget()
 
     def begin_turn(self, prompt_id: str) -> None:
+        self._turn.set()
         if self.are_wanted:
             self._parts.workspace.journal.begin_turn(prompt_id)
 
     async def end_turn(self) -> None:
         """Nobody waits for what still runs."""
+        self._turn = anyio.Event()
         for use in tuple(self._uses.values()):
             use.scope.cancel()
         for use in tuple(self._uses.values()):
@@ -105,6 +117,10 @@ class ToolsHere:
         asked = decoded(params, ToolRequest)
         if not self.are_wanted or not is_session_id(asked.id):
             raise invalid("no tool is run here")
+        with anyio.move_on_after(TURN_S):
+            await self._turn.wait()
+        if not self._turn.is_set():
+            raise invalid(NO_TURN)
         use = self._uses.get(asked.id) or self._begin(asked)
         await use.ended.wait()
         if use.answer is None:
@@ -125,10 +141,13 @@ class ToolsHere:
     async def _use(self, asked: ToolRequest, use: _Use) -> None:
         parts = self._parts
         shown = events.ToolEnded(asked.id)
+        telling = anyio.create_task_group()
 
         def show(event: events.Event) -> None:
             nonlocal shown
             match event:
+                case events.ToolStarted():
+                    telling.start_soon(self._tell, asked.tool_use_id, event)
                 case events.ToolOutput(text=text):
                     told = ToolOutput(session_id=asked.session_id, id=asked.id, text=text)
                     self._notify(OUTPUT, told)
@@ -140,10 +159,11 @@ class ToolsHere:
         try:
             tools = (await self._catalog.so_far()).by_name
             tool_uses = ToolUses(tools, parts.workspace, parts.session, parts.gate, show)
-            with use.scope:
-                if parts.sandbox.can_write:
-                    await parts.workspace.changes.get_ready(parts.sandbox)
-                await tool_uses.run([ToolUse(asked.id, asked.name, asked.input)], {})
+            async with telling:  # which comes to its end, also where the use is cancelled
+                with use.scope:
+                    if parts.sandbox.can_write:
+                        await parts.workspace.changes.get_ready(parts.sandbox)
+                    await tool_uses.run([ToolUse(asked.id, asked.name, asked.input)], {})
             [result] = tool_uses.results() or [ToolResult(asked.id, "", is_error=True)]
             notes = parts.notes.with_results(tool_uses.take_paths())
             use.answer = _answer(result, shown, notes)

@@ -3,7 +3,8 @@ Addresses of sessions that live elsewhere, as a person writes them, and as a ses
 
 `ssh://[USER@]HOST[:PORT]/PATH`, `via://COMMAND/PATH` (a command line, quoted as a URL is, that executes in another place, as
 `docker exec -i NAME`), `ws://HOST:PORT` and `wss://HOST`. A path that begins with `~` is relative to the home directory there. Behind a
-`?` stand `keys=remote`: model calls are made there, with the keys of there; and, of a server, `cwd=PATH` and `token-file=PATH`.
+`?` stand `keys=remote`: model calls are made there, with the keys of there; and, of a server, `cwd=PATH`, `token-file=PATH` and
+`tools=client`: it may have its tools run here.
 """
 
 import os
@@ -29,7 +30,7 @@ class Address(msgspec.Struct, frozen=True):
     """
     A place where a session lives: `text` is the whole address, `title` what a person calls it, `path` the project there.
 
-    `argv` is what executes a command there; a server has none, and `url` in its stead.
+    `argv` is what executes a command there; a server has none, and `url` in its stead. With `lends_tools` it may have tools run here.
     """
 
     text: str
@@ -40,6 +41,7 @@ class Address(msgspec.Struct, frozen=True):
     url: str = ""
     has_own_keys: bool = False
     token_file: str = ""
+    lends_tools: bool = False
 
 
 def is_address(text: str) -> bool:
@@ -64,11 +66,14 @@ def parse_address(text: str) -> Address:
         query = parse_qs(parts.query, strict_parsing=bool(parts.query))
     except ValueError as error:
         raise ConfigError(f"'{text}' is no address: {error}") from error
-    if unknown := sorted(set(query) - {"keys", "cwd", "token-file"}):
+    if unknown := sorted(set(query) - {"keys", "cwd", "token-file", "tools"}):
         raise ConfigError(f"'{text}' has '{unknown[0]}', which no address has")
     keys = query.get("keys", ["local"])[-1]
     if keys not in ("local", "remote"):
         raise ConfigError(f"'{text}': keys are 'local' or 'remote', not '{keys}'")
+    tools = query.get("tools", ["server"])[-1]
+    if tools not in ("server", "client"):
+        raise ConfigError(f"'{text}': tools are 'server' or 'client', not '{tools}'")
     match parts.scheme:
         case "ssh":
             return _ssh(text, parts, has_own_keys=keys == "remote")
@@ -76,7 +81,7 @@ def parse_address(text: str) -> Address:
             return _via(text, parts, has_own_keys=keys == "remote")
         case _:
             cwd, token_file = (query.get(name, [""])[-1] for name in ("cwd", "token-file"))
-            return _server(text, parts, cwd, token_file)
+            return _server(text, parts, cwd, token_file, lends_tools=tools == "client")
 
 
 def ssh_address(place: str, *, has_own_keys: bool = False) -> str:
@@ -163,7 +168,9 @@ def _title(words: Sequence[str]) -> str:
     return f"{program} {last}".strip()[:SHOWN_CHARS]
 
 
-def _server(text: str, parts: SplitResult, path: str, token_file: str) -> Address:
+def _server(
+    text: str, parts: SplitResult, path: str, token_file: str, *, lends_tools: bool
+) -> Address:
     if not parts.hostname:
         raise ConfigError(f"'{text}' names no host")
     port = _port(text, parts)
@@ -174,7 +181,15 @@ def _server(text: str, parts: SplitResult, path: str, token_file: str) -> Addres
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = f"{host}:{port}" if port else host
     url = f"{parts.scheme}://{place}{parts.path or '/acp'}"
-    return Address(text, "server", place, path or HOME, url=url, token_file=token_file)
+    return Address(
+        text,
+        "server",
+        place,
+        path or HOME,
+        url=url,
+        token_file=token_file,
+        lends_tools=lends_tools,
+    )
 
 
 def _port(text: str, parts: SplitResult) -> int | None:
