@@ -354,6 +354,7 @@ def test_links_and_embedded_files_go_along(start):
         {"type": "text", "text": "look at "},
         {"type": "resource_link", "uri": f"file://{project}/a%20b.py", "name": "a b.py"},
         {"type": "resource", "resource": {"uri": f"file://{project}/c.py#L3:4", "text": "x\ny\n"}},
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
     ]
     asked = agent.request("session/prompt", sessionId=session, prompt=blocks)
     assert asked["stopReason"] == "end_turn"
@@ -361,6 +362,7 @@ def test_links_and_embedded_files_go_along(start):
     log = (agent.home.state / "sessions" / f"{session}.jsonl").read_text()
     assert "look at a b.py" in log
     assert "c.py:3-4" in log
+    assert '"text":"aGk=","origin":"an image","media_type":"image/png"' in log
 
 
 @pytest.mark.parametrize(
@@ -369,7 +371,10 @@ def test_links_and_embedded_files_go_along(start):
         [
             [],
             [{"type": "text", "text": "  "}],
-            [{"type": "image", "data": "aGk=", "mimeType": "image/png"}],
+            [
+                {"type": "text", "text": "x"},
+                {"type": "image", "data": "a", "mimeType": "image/png"},
+            ],
             [{"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk="}}],
         ],
         keep=(-1,),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sanderling.conversation.guest_turn import blocks_of
 from sanderling.conversation.prompt import prompt_blocks, prompt_message, system_prompt
 from sanderling.project.facts import Facts, git_head
 from sanderling.protocol.messages import (
@@ -169,3 +170,13 @@ def test_git_head_of_a_hostile_repository_does_not_hang(tmp_path):
     (tmp_path / ".git").unlink()
     (tmp_path / ".git").write_text("gitdir: /dev")
     assert git_head(str(tmp_path)) == "no repository"
+
+
+@pytest.mark.parametrize("words", ["Look.", "/look"])
+def test_another_agent_is_sent_the_image_behind_its_name(words):
+    shot = Selection("a.png", 1, 1, "aGk=", origin="an image", media_type="image/png")
+    prompt = Prompt("p1", words, (shot,))
+    blocks = blocks_of(prompt, prompt_message(prompt))
+    kinds = [block.text or block.mime_type for block in blocks]
+    before = ["a.png, an image:", "image/png"]
+    assert kinds == ([words, *before] if words[0] == "/" else [*before, words])

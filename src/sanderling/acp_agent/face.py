@@ -53,7 +53,7 @@ PAGE = 50
 MAX_CURSOR_CHARS = 10
 CAPABILITIES = AgentCapabilities(
     load_session=True,
-    prompt_capabilities=PromptCapabilities(embedded_context=True),
+    prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
     mcp_capabilities=McpCapabilities(http=True),
     session_capabilities=SessionCapabilities(
         list=EMPTY, resume=EMPTY, close=EMPTY, delete=EMPTY, additional_directories=EMPTY

@@ -1,6 +1,7 @@
 """Prompts as clients send them: contents of several kinds become words, and the lines that go along."""
 
 import re
+from base64 import b64decode
 from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -11,6 +12,8 @@ from sanderling.acp.errors import invalid
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.text import printable, visible
 
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_IMAGE_CHARS = 5 * (1 << 20)
 LINES = r"L?(\d{1,9})(?:[:-]L?(\d{1,9}))?"
 
 
@@ -39,6 +42,8 @@ def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> 
                     raise invalid("an embedded resource must be text")
                 selections.append(_selection(resource, project))
                 words.append(_mention(_place(resource.uri).path, project))
+            case ContentBlock(type="image", data=str() as data, mime_type=str() as kind):
+                selections.append(_image(block.uri, data, kind, project))
             case _:
                 raise invalid(f"a prompt cannot hold a content of the type {block.type!r}")
     text = printable("".join(words))
@@ -73,3 +78,14 @@ def _selection(resource: Resource, project: str) -> Selection:
     path, first = _place(resource.uri)
     last = first + text.count("\n")
     return Selection(printable(_mention(path, project)), first, last, text)
+
+
+def _image(uri: str | None, data: str, media_type: str, project: str) -> Selection:
+    try:
+        is_image = media_type in IMAGES and bool(b64decode(data, validate=True))
+    except ValueError:
+        is_image = False
+    if not is_image or len(data) > MAX_IMAGE_CHARS:
+        raise invalid("an image must be a PNG, JPEG, GIF or WebP of at most 5 MB in base64")
+    path = printable(_mention(_place(uri).path, project)) if uri else "image"
+    return Selection(path, 1, 1, data, origin="an image", media_type=media_type)

@@ -119,7 +119,9 @@ class Link:
         live = self._live
         if live is None:
             raise ProviderError("cut", self._ending(), AGAIN)
-        request = PromptRequest(session_id=live.session_id, prompt=list(blocks))
+        can = live.capabilities.prompt_capabilities
+        seen = [block for block in blocks if block.type != "image" or (can and can.image)]
+        request = PromptRequest(session_id=live.session_id, prompt=seen)
         try:
             answer = await live.connection.request("session/prompt", request, Answer)
         except ClosedError as error:

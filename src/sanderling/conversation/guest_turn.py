@@ -16,7 +16,8 @@ from sanderling.protocol.events import (
     TitleChanged,
     TurnStarted,
 )
-from sanderling.protocol.messages import Prompt, StopReason, TextBlock
+from sanderling.protocol.messages import ContentBlock as Block
+from sanderling.protocol.messages import ImageBlock, Message, Prompt, StopReason, TextBlock
 from sanderling.session.records import LoggedTurnEnd
 
 GRACE_S = 5.0  # for a guest that was asked to stop
@@ -83,8 +84,7 @@ class GuestTurn:
         if len(parts.session.prompts) == 1:
             parts.emit(TitleChanged(parts.session.title))
         parts.memory.report_problem()
-        texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-        return blocks_of(prompt, texts)
+        return blocks_of(prompt, message)
 
     async def _answer(self, prompt: Prompt, blocks: Sequence[ContentBlock]) -> StopReason:
         parts, guest = self._parts, self._guest
@@ -139,9 +139,18 @@ class GuestTurn:
             await parts.workspace.editor.files_changed(())
 
 
-def blocks_of(prompt: Prompt, texts: Sequence[str]) -> list[ContentBlock]:
+def blocks_of(prompt: Prompt, message: Message) -> list[ContentBlock]:
     """The prompt as the guest is sent it; a command of its own has to come first."""
-    *before, words = texts or [""]
+    *before, words = [sent for each in message.content if (sent := _sent(each))] or [text_block("")]
     is_command = (prompt.sent or prompt.text).startswith("/")
-    ordered = (words, *before) if is_command else (*before, words)
-    return [text_block(text) for text in ordered if text]
+    return [words, *before] if is_command else [*before, words]
+
+
+def _sent(block: Block) -> ContentBlock | None:
+    match block:
+        case TextBlock(text) if text:
+            return text_block(text)
+        case ImageBlock(source):
+            return ContentBlock(type="image", data=source.data, mime_type=source.media_type)
+        case _:
+            return None

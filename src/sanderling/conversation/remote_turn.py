@@ -22,7 +22,7 @@ from sanderling.protocol.events import (
     TitleChanged,
     TurnStarted,
 )
-from sanderling.protocol.messages import Prompt, StopReason, TextBlock
+from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.session.records import LoggedTurnEnd
 
 UNLISTED_S = 0.15  # that a prompt may be on its way before it is in the list of those that wait
@@ -179,5 +179,4 @@ class RemoteTurn:
 
 
 def _blocks(prompt: Prompt) -> Sequence[ContentBlock]:
-    content = prompt_message(prompt).content
-    return blocks_of(prompt, [block.text for block in content if isinstance(block, TextBlock)])
+    return blocks_of(prompt, prompt_message(prompt))
