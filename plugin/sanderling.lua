@@ -324,7 +324,7 @@ for name, link in pairs({
   AgentEditRange = 'Visual',
   AgentEditSame = 'Comment',
   AgentAnswer = 'Normal',
-  AgentApproval = 'NormalFloat',
+  AgentApproval = 'Normal',
   AgentApprovalBorder = 'DiagnosticWarn',
   AgentApprovalTitle = 'Title',
   AgentApprovalKey = 'Special',

@@ -148,6 +148,7 @@ end
 local PLACES = {
   { 'prompt', 'In the prompt' },
   { 'transcript', 'In the transcript' },
+  { 'anywhere', 'Anywhere, while a question waits and where they are free' },
   { 'question', 'In a question, |sanderling-approvals|' },
   { 'whole', 'In what it is about, in its tab page' },
   { 'form', 'In a form, |sanderling-mcp-forms|' },

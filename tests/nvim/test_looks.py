@@ -120,3 +120,130 @@ def test_removed_lines_have_a_ground_where_the_scheme_gives_them_none(child):
     child.command("highlight AgentDiffDelete guibg=#123456")
     child.command("doautocmd ColorScheme")
     assert child.lua(DIFF_DELETE)["bg"] == 0x123456
+
+
+# --- the prompt -------------------------------------------------------------------------------------------------------
+
+ASKED = {"type": "approval_requested", "id": "q", "tool": "bash", "title": "make"}
+
+
+def height_of_prompt(child):
+    return child.lua("return vim.api.nvim_win_get_height(0)")
+
+
+@pytest.fixture
+def wide(start_screen):
+    screen = start_screen(columns=200, lines=40)
+    screen.command("AgentChat")
+    return screen
+
+
+def test_an_empty_prompt_says_what_can_be_done_just_now(wide):
+    assert "Ask anything: <CR> sends" in wide.screen_text()
+    wide.send(*turn(1))
+    wait_until(lambda: "<CR> queues, <M-s> steers the turn, <C-c> stops" in wide.screen_text())
+    asked = ASKED | {"reason": "", "subject": "make", "choices": ["once"], "cwd": "/"}
+    wide.send(asked)
+    wait_until(lambda: "A question waits: <M-a> allows" in wide.screen_text())
+    wide.send({"type": "approval_settled", "id": "q"}, ENDED)
+    wait_until(lambda: "Ask anything: <CR> sends" in wide.screen_text())
+    waiting = {"queued": [{"id": "2", "text": "later"}], "is_held": True}
+    wide.send({"type": "waiting_changed", **waiting})
+    wait_until(lambda: "<CR> sends the prompts that wait" in wide.screen_text())
+
+
+def test_an_empty_chat_says_how_to_begin_until_something_is_said(wide):
+    assert "Type / for commands, @ to bring along files" in wide.screen_text()
+    assert "g? lists the keys." in wide.screen_text()
+    wide.send(*turn(1))
+    wait_until(lambda: "Type / for" not in wide.screen_text())
+
+
+def test_the_prompt_is_as_high_as_its_text_and_no_higher_than_the_option(screen):
+    assert height_of_prompt(screen) == 3
+    screen.feed("ione<CR>two<CR>three<CR>four")
+    wait_until(lambda: height_of_prompt(screen) == 5)
+    screen.feed("<CR>x" * 20)
+    wait_until(lambda: height_of_prompt(screen) == 12)
+    screen.feed("<Esc>ggdG")
+    wait_until(lambda: height_of_prompt(screen) == 3)
+    screen.feed("iwords that are wrapped " + "as they are many " * 10)
+    wait_until(lambda: height_of_prompt(screen) > 4)
+
+
+def test_a_prompt_that_the_person_has_made_higher_stays_so(screen):
+    screen.feed(":resize 8<CR>")
+    wait_until(lambda: height_of_prompt(screen) == 8)
+    screen.feed("ione<CR>two<CR>three<Esc>ggdG")
+    wait_until(lambda: screen.prompt_lines() == [""])
+    assert height_of_prompt(screen) == 8
+
+
+def test_the_transcripts_end_stays_in_sight_while_the_prompt_grows_and_shrinks(screen):
+    screen.send(*turn(1, "\n".join(f"line {n}" for n in range(60)) + "\nthe end"))
+    wait_until(lambda: "the end" in screen.screen_text())
+    screen.feed("i" + "x<CR>" * 9)
+    wait_until(lambda: height_of_prompt(screen) == 11)
+    assert "the end" in screen.screen_text()
+    screen.feed("<Esc>ggdG")
+    wait_until(lambda: height_of_prompt(screen) == 3)
+    rows = [row.rpartition("│")[2].strip() for row in screen.screen()]
+    assert rows.index("the end") + 1 == next(n for n, r in enumerate(rows) if "Sanderling:" in r)
+
+
+def test_a_todo_list_is_shown_below_a_prompt_that_makes_room_for_it(screen):
+    items = [{"content": f"step {n}", "status": "pending"} for n in range(6)]
+    screen.send({"type": "turn_started", "prompt": {"id": "1", "text": "go"}})
+    screen.send({"type": "todo_changed", "items": items})
+    wait_until(lambda: "step 5" in screen.screen_text(), screen.screen_text())
+    assert height_of_prompt(screen) == 8
+
+
+def test_a_prompt_in_a_float_grows_and_the_transcript_above_gives_way(start_screen):
+    screen = start_screen()
+    screen.command("AgentChat float")
+    before = screen.lua(
+        "return vim.api.nvim_win_get_height(require('sanderling').transcript().win)"
+    )
+    screen.feed("ione<CR>two<CR>three<CR>four")
+    wait_until(lambda: height_of_prompt(screen) == 5)
+    after = screen.lua("return vim.api.nvim_win_get_height(require('sanderling').transcript().win)")
+    assert before - after == 2
+    rows = screen.screen()
+    assert any("│four" in row for row in rows)
+
+
+# --- a question from anywhere -----------------------------------------------------------------------------------------
+
+BASH = {"step": [{"tool_use": {"name": "bash", "input": {"command": "touch made"}}}]}
+THEN = {"step": [{"text": "Done."}]}
+
+
+@pytest.mark.parametrize("keys", ["<Esc>", "i", "<Esc><C-w>h", "<Esc><C-w>hi"])
+def test_a_question_is_answered_with_one_key_from_prompt_and_code_in_each_mode(
+    start_agent, project, keys
+):
+    agent = start_agent(BASH, THEN)
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>" + keys)
+    assert "<M-a> allow  <M-d> deny" in agent.wait_for_question()
+    mode = agent.mode()
+    agent.feed("<M-a>")
+    agent.wait_for_turns()
+    assert (project / "made").exists()
+    assert agent.mode() == mode
+    assert agent.lua("return vim.fn.maparg('<M-a>', 'n') .. vim.fn.maparg('<M-a>', 'i')") == ""
+
+
+def test_the_other_key_denies_and_a_map_of_the_persons_is_left_alone(start_agent, project):
+    agent = start_agent(BASH, THEN)
+    agent.command("nnoremap <M-a> :let g:mine = 1<CR>")
+    agent.ask()
+    screen = agent.wait_for_question()
+    assert "<M-a>" not in screen
+    agent.feed("<M-a>")
+    wait_until(lambda: agent.lua("return vim.g.mine"))
+    agent.feed("<M-d>")
+    agent.wait_for_turns()
+    assert not (project / "made").exists()
+    assert "mine" in agent.lua("return vim.fn.maparg('<M-a>', 'n')")

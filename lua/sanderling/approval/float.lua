@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local anywhere = require('sanderling.approval.anywhere')
 local attention = require('sanderling.ui.attention')
 local diff = require('sanderling.transcript.diff')
 local footer = require('sanderling.approval.footer')
@@ -48,6 +49,17 @@ local keep_ends_soon = vim.schedule_wrap(function()
     log.guarded(geometry.keep_ends_above, float.place)
   end
 end)
+
+--- The keys that answer from where the person is, and the way into the float.
+---@param width integer
+---@return string
+local function ways_to_answer(width)
+  local keys = anywhere.describe()
+  local room = width - api.nvim_strwidth(keys) - #'  '
+  local way = wording.ways_in('to answer', room)
+  local has_room = keys ~= '' and api.nvim_strwidth(way) <= room
+  return has_room and keys .. '  ' .. way or wording.ways_in('to answer', width)
+end
 
 --- Later, when what came with the question is drawn, too.
 function M.keep_ends_in_sight()
@@ -160,10 +172,9 @@ local function draw()
     zindex = ui_float.ZINDEX.question,
     border = 'rounded',
     title = wording.title_of(q, place.width),
-    footer = M.is_focused() and footer.keys_line(q, place.width)
-      or {
-        { (' %s '):format(wording.ways_in('to answer', place.width - 2)), 'AgentApprovalKey' },
-      },
+    footer = M.is_focused() and footer.keys_line(q, place.width) or {
+      { (' %s '):format(ways_to_answer(place.width - #'  ')), 'AgentApprovalKey' },
+    },
     footer_pos = 'right',
   }
   if float then

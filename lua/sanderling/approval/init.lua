@@ -5,6 +5,7 @@
 --- to the cursor. What can go wrong while it opens (text is locked, the command-line window) is tried again.
 local M = {}
 
+local anywhere = require('sanderling.approval.anywhere')
 local answers = require('sanderling.approval.answers')
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
@@ -24,6 +25,7 @@ bus.subscribe('approval_requested', function(session_id, event)
     float.is_left = false
     queue.show(index)
   end
+  anywhere.update()
   float.update()
   if event.kind == 'form' then
     form.ask_again(queue.list()[index])
@@ -43,6 +45,7 @@ end)
 
 for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'local_closed' }) do
   bus.subscribe(type, function(session_id, event, before)
+    anywhere.update()
     float.update()
     for _, q in ipairs(before and before.questions or {}) do
       if event.id == nil or event.id == q.event.id then
@@ -61,6 +64,22 @@ end
 
 bus.subscribe('local_drawn', float.keep_ends_in_sight)
 float.on_open = keys.set
+anywhere.actions = {
+  {
+    option = 'answer_once',
+    word = 'allow',
+    run = function()
+      answers.approve('once')
+    end,
+  },
+  {
+    option = 'answer_deny',
+    word = 'deny',
+    run = function()
+      answers.deny()
+    end,
+  },
+}
 form.on_answer = answers.send
 M.choices, M.approve, M.deny, M.focus =
   answers.choices, answers.approve, answers.deny, answers.focus

@@ -1,6 +1,7 @@
 --- The buffers of a session: its transcript, and its prompt once somebody writes in it. What stands in them is the session's: it is
 --- put back where somebody deletes or empties them.
 local api = vim.api
+local config = require('sanderling.config')
 local lazy = require('sanderling.ui.lazy')
 
 local prompt = require('sanderling.prompt')
@@ -47,9 +48,23 @@ local function new_transcript_buffer()
   return buf
 end
 
+---@private
 ---@return sanderling.prompt.Prompt
-local function new_prompt()
-  return prompt.new(new_buffer('prompt', 'sanderling_prompt'))
+function Buffers:new_prompt()
+  return prompt.new(new_buffer('prompt', 'sanderling_prompt'), function()
+    return self.state
+  end)
+end
+
+--- Ways to begin, below a transcript in which nothing was said.
+---@return string[]
+local function ways_to_begin()
+  local keys = config.key_name(config.options.keys.show_keys, ':help sanderling-keys')
+  return {
+    'Ask a question, or say what to change.',
+    'Type / for commands, @ to bring along files or diagnostics, !command to run one in the sandbox.',
+    keys .. ' lists the keys.',
+  }
 end
 
 --- Make the transcript's.
@@ -67,7 +82,7 @@ end
 
 --- Give the session a prompt.
 function Buffers:make_prompt()
-  self.prompt = new_prompt()
+  self.prompt = self:new_prompt()
   self.todo.buf = self.prompt.buf
   vim.b[self.prompt.buf].sanderling_session = self.id
   self:guard(self.prompt.buf)
@@ -113,7 +128,7 @@ function Buffers:restore()
   local before = self:buffers()
   if self.prompt and self.lost[self.prompt.buf] then
     self:restore_buffer(self.prompt.buf, function()
-      self.prompt = new_prompt()
+      self.prompt = self:new_prompt()
       self.todo.buf = self.prompt.buf
       return self.prompt.buf
     end)
@@ -171,11 +186,15 @@ function Buffers:draw_hint()
     return
   end
   api.nvim_buf_clear_namespace(self.transcript_buf, hint_ns, 0, -1)
-  if self.is_fresh and self.hint then
-    local row = api.nvim_buf_line_count(self.transcript_buf) - 1
-    local lines = { { { '' } } }
-    for _, line in ipairs(words.wrapped(self.hint, words.width_of(self.transcript_buf))) do
-      lines[#lines + 1] = { { line, 'AgentPlaceholder' } }
+  local row = api.nvim_buf_line_count(self.transcript_buf) - 1
+  local is_empty = row == 0 and api.nvim_buf_get_lines(self.transcript_buf, 0, 1, true)[1] == ''
+  local texts = vim.list_extend(is_empty and ways_to_begin() or {}, { self.hint })
+  if self.is_fresh and #texts > 0 then
+    local lines, width = { { { '' } } }, words.width_of(self.transcript_buf)
+    for _, text in ipairs(texts) do
+      for _, line in ipairs(words.wrapped(text, width)) do
+        lines[#lines + 1] = { { line, 'AgentPlaceholder' } }
+      end
     end
     api.nvim_buf_set_extmark(self.transcript_buf, hint_ns, row, 0, { virt_lines = lines })
   end

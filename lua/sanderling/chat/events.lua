@@ -8,6 +8,7 @@ local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
 local states = require('sanderling.session.state')
 local status = require('sanderling.status')
+local tabs = require('sanderling.chat.tabs')
 
 local M = {}
 
@@ -36,6 +37,9 @@ local function tell_status(self)
   local known = vim.tbl_extend('force', data, { cost_usd = 0, context_percent = 0 })
   if not vim.deep_equal(known, told[self]) then
     told[self] = known
+    if self.prompt and vim.api.nvim_buf_is_loaded(self.prompt.buf) then
+      self.prompt:draw_placeholder()
+    end
     bus.announce('AgentStatusChanged', data)
   end
 end
@@ -68,6 +72,13 @@ end
 ---@type table<string, sanderling.chat.events.Handler>
 local handlers = {}
 
+--- Show the list as it is now, and as much of it as there can be.
+---@param self sanderling.chat.session.Session
+local function show_todo(self)
+  self.todo:draw()
+  tabs.fit_prompt(self)
+end
+
 function handlers.session_opened(self, event)
   self.is_awaited = nil
   if not self.is_open then
@@ -99,7 +110,7 @@ end
 
 function handlers.turn_started(self, event)
   self:set_used()
-  self.todo:draw()
+  show_todo(self)
   bus.announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
 end
 
@@ -132,7 +143,7 @@ function handlers.error_occurred(self, event)
 end
 
 function handlers.turn_ended(self, event)
-  self.todo:draw()
+  show_todo(self)
   local text = clock.turn_summary(self.state)
   if text ~= '' then
     self.views:apply({ { type = 'local_turn_took', text = text } }, function() end)
@@ -179,12 +190,12 @@ function handlers.mode_changed(self, event, before)
 end
 
 function handlers.todo_changed(self)
-  self.todo:draw()
+  show_todo(self)
 end
 
 --- The host has ended: what it knew nothing of comes back into the prompt.
 function handlers.local_failed(self, event, before)
-  self.todo:draw()
+  show_todo(self)
   self:put_back_prompts(before.unconfirmed)
   self:end_commands(before.commands, 'Interrupted.')
   bus.announce('AgentError', {

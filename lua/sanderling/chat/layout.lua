@@ -9,6 +9,7 @@ local MIN_CELLS, CELLS_LEFT = 10, 4 -- of a split, and of what it is taken from
 local MIN_FLOAT_SHARE = 0.6 -- of the screen's columns
 local BORDERS = 2 -- rows of a float's
 local FLOAT_MARGIN, MIN_FLOAT_HEIGHT = 8, 4 -- rows: both floats' borders, and something of what lies below
+local MIN_PROMPT = 3 -- rows of the prompt's window, its winbar included
 local BARS = 2 -- rows between transcript and prompt: statusline and winbar
 
 ---@class (exact) sanderling.chat.layout.Windows
@@ -16,6 +17,7 @@ local BARS = 2 -- rows between transcript and prompt: statusline and winbar
 ---@field prompt integer
 ---@field replaced? integer the buffer that the transcript's window showed before
 ---@field opts sanderling.chat.layout.Options it was opened so
+---@field prompt_height integer that its text needed last
 ---@field sizes? sanderling.chat.layout.Sizes as they are to be; nil: the chat floats
 
 ---@class (exact) sanderling.chat.layout.Sizes
@@ -45,15 +47,23 @@ local function prompt_rows(wanted, room)
   return math.max(1, math.min(wanted, math.floor(room / 2)))
 end
 
+--- The rows of a prompt that is empty.
+---@param opts sanderling.chat.layout.Options
+---@return integer
+local function first_height(opts)
+  return math.min(MIN_PROMPT, opts.prompt_height)
+end
+
 --- The places of the two floats: one above the other, in the middle of the screen.
 ---@param opts sanderling.chat.layout.Options
+---@param prompt_height integer
 ---@return vim.api.keyset.win_config transcript
 ---@return vim.api.keyset.win_config prompt
-local function float_places(opts)
+local function float_places(opts, prompt_height)
   local width =
     cells(opts.size < 1 and math.max(opts.size, MIN_FLOAT_SHARE) or opts.size, vim.o.columns)
   local room = math.max(MIN_FLOAT_HEIGHT, vim.o.lines - FLOAT_MARGIN)
-  local prompt_height = prompt_rows(opts.prompt_height, room)
+  prompt_height = prompt_rows(prompt_height, room)
   local transcript = {
     relative = 'editor',
     width = width,
@@ -147,7 +157,7 @@ end
 ---@param tab integer the current one
 function M.settle(windows, tab)
   if windows.opts.position == 'float' then
-    local transcript, prompt = float_places(windows.opts)
+    local transcript, prompt = float_places(windows.opts, windows.prompt_height)
     api.nvim_win_set_config(windows.transcript, transcript)
     api.nvim_win_set_config(windows.prompt, prompt)
   elseif not is_stacked(windows) then
@@ -160,6 +170,30 @@ function M.settle(windows, tab)
   end
 end
 
+--- Have the prompt as high as its text, if it is not as high as the person has made it.
+---@param windows sanderling.chat.layout.Windows
+---@param rows integer of its text, and of what stands below
+---@param tab integer the current one
+---@return boolean is_changed
+function M.fit_prompt(windows, rows, tab)
+  local opts, before = windows.opts, api.nvim_win_get_height(windows.prompt)
+  if before ~= windows.prompt_height or windows.sizes and not is_stacked(windows) then
+    return false
+  end
+  local room = before + api.nvim_win_get_height(windows.transcript)
+  local wanted = math.min(math.max(rows + 1, first_height(opts)), opts.prompt_height)
+  windows.prompt_height = prompt_rows(wanted, room)
+  if windows.prompt_height == before then
+    return false
+  elseif windows.sizes then
+    api.nvim_win_set_height(windows.prompt, windows.prompt_height)
+    keep_sizes(windows, tab)
+  else
+    M.settle(windows, tab)
+  end
+  return true
+end
+
 -- opening -------------------------------------------------------------------------------------------------------------
 
 ---@param opts sanderling.chat.layout.Options
@@ -168,14 +202,14 @@ end
 ---@return integer win
 local function open_prompt(opts, transcript_win, prompt_buf)
   if opts.position == 'float' then
-    local _, place = float_places(opts)
+    local _, place = float_places(opts, first_height(opts))
     return api.nvim_open_win(prompt_buf, false, place)
   end
   local room = api.nvim_win_get_height(transcript_win) - BARS
   return api.nvim_open_win(prompt_buf, false, {
     win = transcript_win,
     split = 'below',
-    height = prompt_rows(opts.prompt_height, room),
+    height = prompt_rows(first_height(opts), room),
   })
 end
 
@@ -186,7 +220,7 @@ end
 local function open_transcript(opts, transcript_buf, options)
   local position = opts.position
   if position == 'float' then
-    local place = float_places(opts)
+    local place = float_places(opts, first_height(opts))
     place.title = ' Sanderling '
     api.nvim_open_win(transcript_buf, true, place)
   elseif side_splits[position] then
@@ -251,7 +285,13 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     scratch.set_win_options(prompt, { winfixwidth = true })
   end
   api.nvim_set_current_win(prompt) -- last: what the user does on entering a window finds its sizes fixed
-  local windows = { transcript = transcript, prompt = prompt, replaced = replaced, opts = opts }
+  local windows = {
+    transcript = transcript,
+    prompt = prompt,
+    replaced = replaced,
+    opts = opts,
+    prompt_height = api.nvim_win_get_height(prompt),
+  }
   if opts.position ~= 'float' then
     keep_sizes(windows, api.nvim_get_current_tabpage())
     windows.sizes.width, windows.sizes.height = opts.size, opts.size
@@ -269,7 +309,8 @@ function M.open_below(opts, prompt_buf)
   local prompt = open_prompt(opts, transcript, prompt_buf)
   window_options.set_prompt(prompt)
   keep_buffers({ transcript, prompt })
-  return { transcript = transcript, prompt = prompt, opts = opts }
+  local prompt_height = api.nvim_win_get_height(prompt)
+  return { transcript = transcript, prompt = prompt, opts = opts, prompt_height = prompt_height }
 end
 
 ---@param win integer

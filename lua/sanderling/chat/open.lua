@@ -37,8 +37,7 @@ local function watch(session)
     { session.prompt and session.prompt.buf },
     'placeholder of an empty prompt',
     function()
-      session.prompt:draw_placeholder()
-      session.todo:follow()
+      tabs.draw_prompt(session)
       session:keep_draft()
     end
   )
@@ -275,7 +274,7 @@ function M.show(opts)
     windows = layout.open(layout_opts, session.transcript_buf, session.prompt.buf, tabs.win_options)
     tabs.windows_by_tab[api.nvim_get_current_tabpage()] = windows
     tabs.restore_view(session, windows.transcript)
-    session.prompt:draw_placeholder()
+    tabs.draw_prompt(session)
     layout.close(vim.tbl_filter(function(win)
       return win ~= windows.transcript and win ~= windows.prompt
     end, left_alone))

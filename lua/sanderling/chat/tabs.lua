@@ -63,6 +63,12 @@ function M.restore_view(session, win)
   end)
 end
 
+--- Is the cursor in the last line, or in a closed fold that ends with it?
+---@return boolean
+local function is_at_end_here()
+  return math.max(vim.fn.line('.'), vim.fn.foldclosedend('.')) == vim.fn.line('$')
+end
+
 --- Is the person selecting text in `win`, or about to name some? Then its cursor is theirs.
 ---@param win integer
 ---@return boolean
@@ -110,7 +116,7 @@ function M.put(session, windows)
     error(err, 0)
   end
   M.restore_view(session, windows.transcript)
-  session.prompt:draw_placeholder()
+  M.draw_prompt(session)
   pcall(vim.cmd.redrawstatus, { bang = true })
 end
 
@@ -180,6 +186,32 @@ function M.hide(tab, closing)
   end)
 end
 
+--- Have the prompt of `session` as high as what stands in it, where this tab page shows it.
+---@param session sanderling.chat.session.Session
+function M.fit_prompt(session)
+  local windows, shown = M.shown_in()
+  if not windows or shown ~= session then
+    return
+  end
+  local height = api.nvim_win_text_height(windows.prompt, {})
+  local rows = height.all - height.fill + session.todo:wanted_rows()
+  local is_at_end = api.nvim_win_call(windows.transcript, is_at_end_here)
+  if layout.fit_prompt(windows, rows, api.nvim_get_current_tabpage()) then
+    session.todo:follow()
+    if is_at_end and not is_selecting(windows.transcript) then
+      api.nvim_win_call(windows.transcript, scroll.put_last)
+    end
+  end
+end
+
+--- Draw what stands in and below the text of a prompt, which has changed.
+---@param session sanderling.chat.session.Session
+function M.draw_prompt(session)
+  session.prompt:draw_placeholder()
+  session.todo:follow()
+  M.fit_prompt(session)
+end
+
 --- Give the windows of this tab page the sizes that they are to have, and draw what is made to fit them.
 local function settle_windows()
   local windows, session = M.shown_in()
@@ -195,10 +227,6 @@ end
 --- moved on meanwhile.
 local function watch_searches()
   local win ---@type integer? in which a search began at the end of a transcript
-  local function is_at_end()
-    local last = math.max(vim.fn.line('.'), vim.fn.foldclosedend('.'))
-    return last == vim.fn.line('$')
-  end
   api.nvim_create_autocmd('CmdlineEnter', {
     group = M.augroup,
     pattern = { '/', '?' },
@@ -206,7 +234,7 @@ local function watch_searches()
     callback = function()
       local is_transcript = live.of_buffer(api.nvim_get_current_buf())
         and vim.bo.filetype == FILETYPE
-      win = is_transcript and is_at_end() and api.nvim_get_current_win() or nil
+      win = is_transcript and is_at_end_here() and api.nvim_get_current_win() or nil
     end,
   })
   api.nvim_create_autocmd('CmdlineLeave', {
@@ -217,7 +245,7 @@ local function watch_searches()
       local left = vim.v.event.abort and win or nil
       win = nil
       vim.schedule(function()
-        if left and api.nvim_get_current_win() == left and not is_at_end() then
+        if left and api.nvim_get_current_win() == left and not is_at_end_here() then
           scroll.to_end()
         end
       end)

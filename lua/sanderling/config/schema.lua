@@ -303,10 +303,10 @@ M.rows = {
   },
   {
     name = 'chat.prompt_height',
-    default = 7,
+    default = 12,
     least = 1,
     is_whole = true,
-    doc = 'rows of the prompt window',
+    doc = 'rows up to which the prompt window grows with its text',
   },
   {
     name = 'chat.start_insert',

@@ -32,7 +32,7 @@
 ---@class (exact) sanderling.config.Chat
 ---@field position 'right'|'left'|'top'|'bottom'|'float'|'tab'|'current' where the chat opens
 ---@field size number below 1: a share of the editor; from 1 on: columns or rows
----@field prompt_height integer rows of the prompt window
+---@field prompt_height integer rows up to which the prompt window grows with its text
 ---@field start_insert boolean enter the prompt in insert mode
 
 ---@class (exact) sanderling.config.Keys
@@ -80,6 +80,8 @@
 ---@field question_previous sanderling.config.Key previous question
 ---@field question_whole sanderling.config.Key show all that it is about, in a tab page
 ---@field question_later sanderling.config.Key close without an answer
+---@field answer_once sanderling.config.Key allow once what is asked
+---@field answer_deny sanderling.config.Key deny what is asked
 ---@field form_change sanderling.config.Key change the field
 ---@field form_send sanderling.config.Key send what is filled in
 ---@field form_decline sanderling.config.Key decline to fill it in

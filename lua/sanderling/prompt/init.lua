@@ -2,22 +2,15 @@
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
-local config = require('sanderling.config')
 local noting = lazy('sanderling.prompt.noting')
 local pasted = lazy('sanderling.prompt.pasted')
+local placeholder = require('sanderling.prompt.placeholder')
 local prompt_history = lazy('sanderling.prompt.history')
 local slash_menu = require('sanderling.prompt.completion')
 local words = require('sanderling.ui.words')
 
 local M = {}
 
----@type string[] the first that fits
-local PLACEHOLDERS = {
-  'Ask anything: %s sends, %s in insert mode; /help, !command',
-  'Ask anything: %s sends, %s in insert mode',
-  'Ask anything: %s sends',
-  'Ask anything',
-}
 local ON_ITS_OWN = 'sent on its own'
 local ns = api.nvim_create_namespace('sanderling_prompt')
 local seams_ns = api.nvim_create_namespace('sanderling_seams')
@@ -27,12 +20,14 @@ local seams_ns = api.nvim_create_namespace('sanderling_seams')
 ---@field private history_index? integer the entry of the prompt history that stands here
 ---@field private draft? string[] what stood here before
 ---@field private has_notes boolean beside mentions
+---@field private state? fun(): sanderling.session.state.State of its session
 local Prompt = {}
 Prompt.__index = Prompt
 
 ---@param buf integer
+---@param state? fun(): sanderling.session.state.State of the session whose chat it is in
 ---@return sanderling.prompt.Prompt
-function M.new(buf)
+function M.new(buf, state)
   slash_menu.attach(buf)
   api.nvim_buf_attach(buf, false, {
     on_lines = function(_, _, _, first, last, new_last)
@@ -41,7 +36,7 @@ function M.new(buf)
       end
     end,
   })
-  return setmetatable({ buf = buf, has_notes = false }, Prompt)
+  return setmetatable({ buf = buf, has_notes = false, state = state }, Prompt)
 end
 
 ---@return string[]
@@ -215,25 +210,14 @@ function Prompt:note_mentions()
   self.has_notes = has_some
 end
 
---- Say, in an empty prompt, how to send one; in another, what its mentions bring along.
+--- Say, in an empty prompt, what can be done just now; in another, what its mentions bring along.
 function Prompt:draw_placeholder()
   self:note_mentions()
   api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
   if api.nvim_buf_line_count(self.buf) > 1 or self:lines()[1] ~= '' then
     return
   end
-  local keys = config.options.keys
-  local width = words.width_of(self.buf)
-  local text
-  for _, placeholder in ipairs(PLACEHOLDERS) do
-    text = placeholder:format(
-      config.key_name(keys.send_normal, ':Send'),
-      config.key_name(keys.send_insert, ':Send')
-    )
-    if api.nvim_strwidth(text) <= width then
-      break
-    end
-  end
+  local text = placeholder.text(self.state and self.state(), words.width_of(self.buf))
   api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
     virt_text = { { text, 'AgentPlaceholder' } },
     virt_text_pos = 'overlay',

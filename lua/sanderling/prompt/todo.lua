@@ -89,6 +89,13 @@ function Todo:virtual_lines()
   return lines
 end
 
+--- The rows that the list would take below the prompt.
+---@return integer
+function Todo:wanted_rows()
+  local state = self.state()
+  return is_done(state) and 0 or math.min(#state.todo, MAX_LINES)
+end
+
 --- Put the list below the last line of the prompt, or take it away when there is nothing left to do.
 function Todo:draw()
   if not self.buf then

@@ -35,7 +35,7 @@ return {
   { 'AgentEditRange', 'Visual', 'what is replaced' },
   { 'AgentEditSame', 'Comment', 'lines that stay' },
   { 'AgentAnswer', 'Normal', 'an answer below lines' },
-  { 'AgentApproval', 'NormalFloat', 'a question' },
+  { 'AgentApproval', 'Normal', 'a question' },
   { 'AgentApprovalBorder', 'DiagnosticWarn', 'its border' },
   { 'AgentApprovalTitle', 'Title', 'its title' },
   { 'AgentApprovalKey', 'Special', 'its keys' },

@@ -2,7 +2,7 @@
 --- given where they are set. `make format` writes the tables in the help from it.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'edit'|'ask'|'answer'|'asked'|'page'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -91,6 +91,9 @@ M.rows = {
   key('question_previous', '<S-Tab>', { question = 'n' }, 'previous question'),
   key('question_whole', 'p', { question = 'n' }, 'show all that it is about, in a tab page'),
   key('question_later', { 'q', '<Esc>' }, { question = 'n' }, 'close without an answer'),
+
+  key('answer_once', '<M-a>', { anywhere = 'nix' }, 'allow once what is asked'),
+  key('answer_deny', '<M-d>', { anywhere = 'nix' }, 'deny what is asked'),
 
   key('form_change', '<CR>', { form = 'n' }, 'change the field'),
   key('form_send', '<C-s>', { form = 'n' }, 'send what is filled in'),

@@ -1,0 +1,68 @@
+--- Keys that answer the question from wherever the person is, insert mode too. They are there while a question waits, and only where
+--- nobody has a map on them.
+local M = {}
+
+local config = require('sanderling.config')
+local queue = require('sanderling.approval.queue')
+
+local MODES = { 'n', 'i', 'x' }
+
+---@type [string, string][] mode and key of each map
+local given = {}
+
+---@class (exact) sanderling.approval.anywhere.Action
+---@field option string of the keys
+---@field word string
+---@field run fun()
+
+---@type sanderling.approval.anywhere.Action[]
+M.actions = {}
+
+local function take_away()
+  for _, map in ipairs(given) do
+    local mode, lhs = unpack(map)
+    if vim.startswith(vim.fn.maparg(lhs, mode, false, true).desc or '', 'Agent: ') then
+      pcall(vim.keymap.del, mode, lhs)
+    end
+  end
+  given = {}
+end
+
+local function give()
+  for _, action in ipairs(M.actions) do
+    for _, lhs in ipairs(config.list_keys(config.options.keys[action.option])) do
+      for _, mode in ipairs(MODES) do
+        if vim.fn.mapcheck(lhs, mode) == '' then
+          vim.keymap.set(mode, lhs, action.run, { desc = 'Agent: ' .. action.word })
+          given[#given + 1] = { mode, lhs }
+        end
+      end
+    end
+  end
+end
+
+--- Have the keys while a question waits.
+function M.update()
+  local is_asked = #queue.list() > 0
+  if is_asked and #given == 0 then
+    give()
+  elseif not is_asked then
+    take_away()
+  end
+end
+
+--- The keys that work, and what they do; nothing where the person has other uses for them.
+---@return string
+function M.describe()
+  local parts = {}
+  for _, action in ipairs(M.actions) do
+    local lhs = config.list_keys(config.options.keys[action.option])[1]
+    local count = #vim.tbl_filter(function(map)
+      return map[2] == lhs
+    end, given)
+    parts[#parts + 1] = count == #MODES and ('%s %s'):format(lhs, action.word) or nil
+  end
+  return table.concat(parts, '  ')
+end
+
+return M

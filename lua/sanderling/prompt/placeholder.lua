@@ -1,0 +1,82 @@
+--- The words in an empty prompt: what can be done just now.
+local M = {}
+
+local config = require('sanderling.config')
+
+--- The texts that can be, from wide to narrow; names of keys stand in braces.
+---@type table<string, string[]>
+local texts = {
+  idle = {
+    'Ask anything: {send_normal} sends, {send_insert} in insert mode; / commands, @ files, !command',
+    'Ask anything: {send_normal} sends, {send_insert} in insert mode',
+    'Ask anything: {send_normal} sends',
+    'Ask anything',
+  },
+  in_turn = {
+    'Write on: {send_normal} queues, {steer} steers the turn, {stop} stops it',
+    '{send_normal} queues, {steer} steers, {stop} stops',
+    '{stop} stops',
+  },
+  asked = {
+    'A question waits: {answer_once} allows it, {answer_deny} denies it, {approvals} goes there',
+    '{answer_once} allows, {answer_deny} denies',
+    'A question waits',
+  },
+  held = {
+    '{send_normal} sends the prompts that wait, {waiting} shows them',
+    '{send_normal} sends what waits',
+  },
+}
+
+---@param state? sanderling.session.state.State
+---@return string
+local function kind_of(state)
+  if not state then
+    return 'idle'
+  elseif #state.questions > 0 then
+    return 'asked'
+  elseif state.waiting.is_held and #state.waiting.queued + #state.waiting.steering > 0 then
+    return 'held'
+  end
+  return state.is_in_turn and 'in_turn' or 'idle'
+end
+
+--- The commands that do the same as keys, for who has given these up.
+---@type table<string, string>
+local commands = {
+  send_normal = ':Send',
+  send_insert = ':Send',
+  steer = ':AgentSteer',
+  stop = ':AgentStop',
+  answer_once = ':AgentApprove',
+  answer_deny = ':AgentDeny',
+  approvals = ':AgentApprovals',
+  waiting = ':AgentQueue',
+}
+
+--- The key of an option, or the command that does the same. Those that answer questions are not there where the person has maps.
+---@param option string
+---@return string
+local function name_of(option)
+  local name = config.key_name(config.options.keys[option], commands[option])
+  local is_elsewhere = vim.startswith(option, 'answer_')
+  local desc = is_elsewhere and vim.fn.maparg(name, 'n', false, true).desc or ''
+  return is_elsewhere and not vim.startswith(desc, 'Agent: ') and commands[option] or name
+end
+
+--- The longest text that fits into `width` cells, or else the shortest.
+---@param state? sanderling.session.state.State of the session; nil: it has none yet
+---@param width integer
+---@return string
+function M.text(state, width)
+  local text = ''
+  for _, each in ipairs(texts[kind_of(state)]) do
+    text = each:gsub('{([%w_]+)}', name_of)
+    if vim.api.nvim_strwidth(text) <= width then
+      break
+    end
+  end
+  return text
+end
+
+return M
