@@ -181,6 +181,14 @@ function M.open_view(session, buf)
   return view
 end
 
+--- Take the hint away before text comes: a window would keep empty rows in the place of its lines.
+function Buffers:clear_hint()
+  if self.is_fresh and api.nvim_buf_is_loaded(self.transcript_buf) then
+    api.nvim_buf_clear_namespace(self.transcript_buf, hint_ns, 0, -1)
+  end
+end
+
+--- Say, where nothing was said yet, how to begin.
 function Buffers:draw_hint()
   if not api.nvim_buf_is_loaded(self.transcript_buf) then
     return

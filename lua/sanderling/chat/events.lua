@@ -50,6 +50,7 @@ function bus.deliver(session_id, events, seq)
     return
   end
   local befores = take_in(self, events)
+  self:clear_hint()
   self.views:apply(events, function()
     for i, event in ipairs(events) do
       bus.tell(session_id, event, befores[i])

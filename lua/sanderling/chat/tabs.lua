@@ -53,6 +53,7 @@ end
 ---@param win integer
 function M.restore_view(session, win)
   session.transcript:show_in(win)
+  session:draw_hint()
   local view = session.view
   api.nvim_win_call(win, function()
     if view and not view.is_at_end then

@@ -145,6 +145,7 @@ function M.view(title, lines, what, opts)
     footer_pos = 'right',
   })
   local function close()
+    vim.cmd.close() -- fails over changes that are not written
     M.leave(win, from)
   end
   local closing = { close = close, close_page = close }
