@@ -13,7 +13,12 @@ from sanderling.config.layers import Layers
 from sanderling.conversation.guest_servers import sent, with_servers
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn
-from sanderling.protocol.events import ApprovalRequested, ToolEnded, ToolOutput
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    CompactionStarted,
+    ToolEnded,
+    ToolOutput,
+)
 from sanderling.protocol.guests import GuestOptionsChanged
 from tests.acp_client.test_turns import call, news, update
 from tests.conftest import prove
@@ -222,3 +227,23 @@ async def test_a_notice_is_told_with_all_that_it_says(guests):
     async with guests.talk({"prompts": {"go": steps}}) as talk:
         await talk.ask("go")
         assert talk.notices == ["Mine: The demo answers.\nLog in first.", "Mine: It has failed"]
+
+
+async def test_a_compaction_of_its_own_is_told(guests):
+    def compaction(status, **more):
+        return update("compaction_update", compactionId="c", status=status, **more)
+
+    chunk = {"compactionId": "c", "content": {"type": "text", "text": "All"}}
+    steps = [
+        compaction("in_progress"),
+        update("compaction_summary_chunk", **chunk),
+        compaction("completed", summary=[{"type": "text", "text": "All."}]),
+        compaction("failed", error="too long"),
+    ]
+    async with guests.talk({"prompts": {"go": steps}}) as talk:
+        await talk.ask("go")
+        assert len(talk.of(CompactionStarted)) == 1
+        assert talk.notices == [
+            "Mine has summarized the conversation.",
+            "Mine has not summarized the conversation: too long",
+        ]

@@ -185,7 +185,8 @@ class LiveSession:
     def _settle(self, asked: Asked, prompt: Prompt) -> None:
         """Tell what ends with a turn."""
         self._updates.roll_now()
-        self._updates.send_all(self._teller.end_compaction("cancelled"))
+        how = "cancelled" if asked.told == "cancelled" else "failed"
+        self._updates.send_all(self._teller.end_compaction(how))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         over = meta_of(TurnOver(asked.prompt_id, asked.told))
         if self.options.title:

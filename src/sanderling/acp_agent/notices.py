@@ -47,7 +47,7 @@ def sentence_of(event: Event) -> Said | None:  # noqa: C901, PLR0911, PLR0912 - 
         case events.SandboxChanged(problem=problem) if problem:
             return "warning", f"Nothing is run: {problem}"
         case events.CompactionStarted():
-            return "info", "The conversation is summarized: it fills the model's context window."
+            return "info", "The conversation is summarized."
         case events.Compacted(kind, before, after):
             what = "Old results were cleared" if kind == "cleared" else "A summary takes its place"
             return "info", f"{what}: about {before:,} tokens are {after:,} now."

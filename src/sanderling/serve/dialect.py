@@ -20,7 +20,7 @@ FULL = Client(
 )
 """A client that can be told all; a command's output comes to each as contents, for not all show it in another way."""
 SAID = {
-    "in_progress": "The conversation is summarized: it fills the model's context window.",
+    "in_progress": "The conversation is summarized.",
     "completed": "A summary takes the place of what was said.",
     "failed": "The conversation could not be summarized.",
     "cancelled": "The conversation was not summarized.",
