@@ -8,7 +8,7 @@ local log = require('sanderling.host.log')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
-local FOOTER = ' ask again to go here, move on to close '
+local FOOTER = ' the command again goes here, moving on closes '
 local augroup = api.nvim_create_augroup('sanderling_report', {})
 
 ---@type integer? the window of the report
