@@ -104,9 +104,9 @@ def test_a_place_as_scp_has_it_is_reached_as_it_is_written(place, host, path):
         [
             "sh",
             "-c",
-            command.replace("exec sanderling acp", 'pwd; echo "$1"; exit 0')
+            command.replace('exec "$it" acp', 'pwd; echo "$1"; exit 0')
             .replace("cd --", ": --")
-            .replace("command -v sanderling", "true"),
+            .replace("command -v sanderling", "echo /bin/sh"),
         ],
         capture_output=True,
         text=True,

@@ -36,11 +36,12 @@ EXIT_NO_PROJECT, EXIT_NOT_FOUND, EXIT_SSH = 66, 127, 255
 SCRIPT = (
     'cd -- "$1" || exit 66; '
     "PATH=$PATH:$HOME/.local/bin; export PATH; "
-    "command -v sanderling >/dev/null || exit 127; "
-    "exec sanderling acp"
+    'it=$(command -v sanderling || echo "${XDG_DATA_HOME:-$HOME/.local/share}/nvim/sanderling/venv/bin/sanderling"); '
+    '[ -x "$it" ] || exit 127; '
+    'exec "$it" acp'
 )
 """One line without an exclamation mark: whatever shell the person has there hands it on to sh."""
-INSTALL = "`pipx install sanderling` there does that, or `make install` in a copy of its repository, with .venv/bin/sanderling linked into ~/.local/bin"
+INSTALL = "`:AgentInstall` in a Neovim there does that, or `make install` in a copy of its repository, with .venv/bin/sanderling linked into ~/.local/bin"
 FINAL = ("permission denied", "host key verification failed", "too many authentication failures")
 
 
