@@ -1,6 +1,7 @@
-"""A session that is closed and opened again in the same host."""
+"""A session that is closed and opened again: in the same host, or in another editor meanwhile."""
 
-from tests.conftest import wait_until
+from tests.acp.talk import Home
+from tests.conftest import prove, wait_until
 
 SLOW = """
 [[reply]]
@@ -34,3 +35,35 @@ def test_a_session_that_is_resumed_while_its_turn_is_still_being_stopped_is_open
     child.feed("iand now<C-s><Esc>")
     wait_until(lambda: "answered" in child.transcript_text())
     assert "another process" not in child.transcript_text()
+
+
+@prove
+def test_a_session_goes_to_another_editor_and_comes_back(start_agent, project, tmp_path):
+    here = start_agent({"step": [{"text": "From Neovim."}]})
+    here.ask("hello")
+    here.wait_for_turns()
+    [log] = here.session_files()
+    home = Home(tmp_path / "home")
+    home.project, home.environment = project, here.lua("return vim.fn.environ()")
+    here.close()
+
+    there = home.start("--model", "demo")
+    try:
+        there.initialize()
+        place = {"cwd": str(project), "mcpServers": []}
+        there.request("session/load", sessionId=log.stem, **place)
+        assert there.text() == "From Neovim."
+        assert there.prompt(log.stem, "ping") == "end_turn"
+        begun_there = there.new()
+        assert there.prompt(begun_there, "ping") == "end_turn"
+        assert there.finish() == 0
+    finally:
+        there.kill()
+
+    here = start_agent({"step": [{"text": "Here again."}], "repeat": True})
+    for session in (log.stem, begun_there):
+        here.command(f"AgentResume {session}")
+        here.wait_for_screen("pong")
+        here.ask("go on")
+        here.wait_for_screen("Here again.")
+        here.command("AgentNew")
