@@ -1,6 +1,7 @@
 """Mentions in a prompt: what they bring along when it is sent, what is said of them before, and how they are completed."""
 
 import base64
+import re
 import struct
 import subprocess
 import zlib
@@ -474,3 +475,23 @@ def test_the_image_on_the_clipboard_goes_along(start_claude, server, tmp_path):
     assert told[-2:] == ["@clipboard, the image on the clipboard:", "what is @clipboard?"]
     data = base64.b64encode((tmp_path / "shot.png").read_bytes()).decode()
     assert images_told(server.prompts[-1].json()["messages"][-1])[0]["data"] == data
+
+
+def test_what_git_has_to_say_is_noted_before_it_is_sent(start_claude, project):
+    child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
+    for arguments in (["init", "-q"], ["add", "src"], ["commit", "-qm", "x"]):
+        subprocess.run([*GIT, *arguments], cwd=project, check=True)
+    (project / "src" / "slow.py").write_text("changed\n")
+    child.open_chat()
+    child.submit("ping")
+    child.wait_for_turns()
+    child.feed("i@diff<CR>@staged<CR>@symbol:x<CR>@clipboard<Esc>")
+    wait_until(lambda: re.search(r"@diff +~\d+ tokens", child.screen_text()))
+    wait_until(lambda: re.search(r"@staged +✗ nothing has changed", child.screen_text()))
+    wait_until(lambda: "✗ no language server is attached" in child.screen_text())
+    wait_until(lambda: re.search(r"@clipboard +✗ ", child.screen_text()))
+    subprocess.run([*GIT, "add", "secret.env"], cwd=project, check=True)
+    child.feed("cc@staged now<Esc>")
+    child.lua("vim.wait(5000)")
+    child.feed("A.<Esc>")
+    wait_until(lambda: "✗ a rule keeps secret.env from the model" in child.screen_text())

@@ -1,11 +1,11 @@
 --- Images in prompts: those of files, and the one on the clipboard.
 local M = {}
 
+local processes = require('sanderling.ui.process')
 local words = require('sanderling.ui.words')
 
 local MAX_BYTES = 5 * 1024 * 1024 * 3 / 4 -- APIs take 5 MB of base64
 local PIXELS_PER_TOKEN = 750
-local CLIPBOARD_MS = 3000
 
 ---@type [string, string][] first bytes and media type
 local KINDS = {
@@ -85,9 +85,11 @@ end
 function M.of_clipboard()
   for _, argv in ipairs(programs()) do
     if vim.fn.executable(argv[1]) == 1 then
-      local ok, process = pcall(vim.system, argv, {})
-      local result = ok and process:wait(CLIPBOARD_MS) or { code = -1 }
-      if result.code ~= 0 or (result.stdout or '') == '' then
+      local result = processes.result(function(on_exit)
+        local ok, process = pcall(vim.system, argv, {}, on_exit)
+        return ok and process or nil
+      end)
+      if not result or result.code ~= 0 or (result.stdout or '') == '' then
         return nil, 'no image is on the clipboard'
       end
       return M.found('@clipboard', result.stdout, 'the image on the clipboard')

@@ -202,19 +202,26 @@ local function looks_like_path(mention)
     or mention.name:find('%w%.%l') ~= nil
 end
 
---- The reason why what a mention stands for is looked up only when it is sent, if it is.
+--- The words that stand beside a mention as long as what it stands for is looked up; nil: that takes no time.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@return string?
 function M.is_looked_up_late(mention)
   if mention.name == 'diff' or mention.name == 'staged' then
-    return 'asked of git when it is sent'
+    return 'git is asked'
   elseif mention.name == 'clipboard' then
-    return 'read when it is sent'
+    return 'the clipboard is read'
   elseif mention.name:find('^symbol:.') then
-    return 'asked of the language servers when it is sent'
+    return 'the language servers are asked'
   elseif mention.name:find('^session:[%w_-]+$') then
     return stored.title_of(mention.name:sub(#'session:' + 1)) or 'read when it is sent'
   end
+end
+
+--- Does only the host know what a mention stands for?
+---@param mention sanderling.prompt.mentions.Mention
+---@return boolean
+function M.is_hosts(mention)
+  return vim.startswith(mention.name, 'session:')
 end
 
 --- A page of the web, which the model fetches by its own tool: that asks, and goes through the sandbox's network.
@@ -247,8 +254,8 @@ function M.look_up(mention, session)
     return nil, nil
   elseif mention.name:find('^symbol:.') then
     return sources.symbol(mention.name:sub(#'symbol:' + 1), session.project)
-  elseif mention.name:find('^session:') then
-    return nil, nil -- the host has them
+  elseif M.is_hosts(mention) then
+    return nil, nil
   elseif by_word then
     return by_word(session.project)
   end

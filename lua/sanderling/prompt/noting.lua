@@ -6,12 +6,15 @@ local host = require('sanderling.host')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local mentions = require('sanderling.prompt.mentions')
+local processes = require('sanderling.ui.process')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_mentions')
 
 local PAUSE_MS = 150 -- in typing
 local BYTES_PER_TOKEN = 4
+local MAX_PATHS = 300 -- in one mention
+local FRESH_MS = 5000 -- for which what git says is not asked for again
 
 ---@type table<integer, uv.uv_timer_t> by buffer
 local timers = {}
@@ -43,25 +46,91 @@ local function check(session, paths, draw)
   end)
 end
 
+--- The names of the files in a list of places, or a difference, that goes along; of another selection its own.
+---@param selection sanderling.Selection
+---@return string[]
+local function paths_of(selection)
+  if not vim.startswith(selection.path, '@') then
+    return { selection.path }
+  end
+  local is_difference = selection.filetype == 'diff'
+  local pattern = is_difference and '\n[%+%-][%+%-][%+%-] [ab]/([^\n]+)' or '\n([^\n:]+):%d+:'
+  local paths, seen = {}, {} ---@type string[], table<string, true>
+  for path in ('\n' .. selection.text):gmatch(pattern) do
+    if not seen[path] and #paths < MAX_PATHS then
+      paths[#paths + 1], seen[path] = path, true
+    end
+  end
+  return paths
+end
+
+---@class (exact) sanderling.prompt.noting.Looked up of a mention
+---@field began_ms number
+---@field selection? sanderling.Selection
+---@field problem? string
+---@field is_known boolean
+
+---@type table<string, sanderling.prompt.noting.Looked> by session and mention
+local looked = {}
+
+---@param mention sanderling.prompt.mentions.Mention
+---@param session sanderling.chat.session.Session
+---@return sanderling.Selection? selection
+---@return string? problem
+local function resolve(mention, session)
+  local ok, selection, problem = pcall(mentions.resolve, mention, session)
+  if ok then
+    return selection, problem
+  end
+  return nil, words.first_line(tostring(selection))
+end
+
+--- The last that was looked up of a mention which takes its time; it is looked up again in the background now and then.
+---@param mention sanderling.prompt.mentions.Mention
+---@param session sanderling.chat.session.Session
+---@param draw fun()
+---@return sanderling.prompt.noting.Looked
+local function look_later(mention, session, draw)
+  local key, now = key_of(session.id, mention.text), vim.uv.now()
+  local known = looked[key] or { is_known = false, began_ms = -FRESH_MS }
+  looked[key] = known
+  if now - known.began_ms >= FRESH_MS then
+    known.began_ms = now
+    processes.in_background(function()
+      known.selection, known.problem = resolve(mention, session)
+      known.is_known = true
+      vim.schedule(draw)
+    end)
+  end
+  return known
+end
+
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session sanderling.chat.session.Session
 ---@param unknown string[] the files whose rules are still to be asked for
+---@param draw fun()
 ---@return [string, string]? chunk without the mention
-local function note_of(mention, session, unknown)
+local function note_of(mention, session, unknown, draw)
   local late = mentions.is_looked_up_late(mention)
+  local selection, problem ---@type sanderling.Selection?, string?
   if late then
-    return { late, 'AgentPlaceholder' }
-  end
-  local ok, selection, problem = pcall(mentions.resolve, mention, session)
-  if not ok then
-    selection, problem = nil, words.first_line(tostring(selection))
-  end
-  if selection then
-    local is_kept = kept[key_of(session.id, selection.path)]
-    if is_kept == nil and not vim.startswith(selection.path, '@') then
-      unknown[#unknown + 1] = selection.path
+    local known = mentions.is_hosts(mention) and { is_known = false }
+      or look_later(mention, session, draw)
+    if not known.is_known then
+      return { late, 'AgentPlaceholder' }
     end
-    problem = is_kept and 'a rule keeps it from the model' or nil
+    selection, problem = known.selection, known.problem
+  else
+    selection, problem = resolve(mention, session)
+  end
+  for _, path in ipairs(selection and paths_of(selection) or {}) do
+    local is_kept = kept[key_of(session.id, path)]
+    if is_kept == nil then
+      unknown[#unknown + 1] = path
+    elseif is_kept then
+      local what = path == selection.path and 'it' or path
+      problem = ('a rule keeps %s from the model'):format(what)
+    end
   end
   if problem then
     return { ('%s %s'):format(icons.failed, problem), 'AgentWarning' }
@@ -73,8 +142,10 @@ local function note_of(mention, session, unknown)
   end
 end
 
+local draw ---@type fun(buf: integer)
+
 ---@param buf integer
-local function draw(buf)
+function draw(buf)
   local session = api.nvim_buf_is_loaded(buf) and live.of_buffer(buf)
   if not session then
     return
@@ -82,7 +153,10 @@ local function draw(buf)
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
   local by_row, seen, unknown = {}, {}, {}
   for _, mention in ipairs(mentions.parse(api.nvim_buf_get_lines(buf, 0, -1, true))) do
-    local chunk = not seen[mention.text] and note_of(mention, session, unknown)
+    local chunk = not seen[mention.text]
+      and note_of(mention, session, unknown, function()
+        draw(buf)
+      end)
     seen[mention.text] = true
     if chunk then
       by_row[mention.row] = by_row[mention.row] or {}

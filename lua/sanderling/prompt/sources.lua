@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local files = require('sanderling.ui.files')
 local git = require('sanderling.ui.git')
+local process = require('sanderling.ui.process')
 local words = require('sanderling.ui.words')
 
 local MAX_LISTED = 300 -- places of a list
@@ -195,7 +196,16 @@ local function places_of(buf, name)
     for _, client in
       ipairs(#found == 0 and vim.lsp.get_clients({ bufnr = buf, method = method }) or {})
     do
-      local response = client:request_sync(method, params, SYMBOL_MS, buf)
+      local is_awaited, response = process.await(function(settle)
+        return (
+          client:request(method, params, function(_, result)
+            settle({ result = result })
+          end, buf)
+        )
+      end)
+      if not is_awaited then
+        response = client:request_sync(method, params, SYMBOL_MS, buf)
+      end
       collect(response and response.result or {}, name, uri, found)
     end
   end

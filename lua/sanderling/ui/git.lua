@@ -1,7 +1,8 @@
 --- git, as we ask it about a project: outside of the sandbox, so nothing that its repository's configuration names may run.
 local M = {}
 
-local WAIT_MS = 3000
+local processes = require('sanderling.ui.process')
+
 local FILTERS = [[^filter\..*\.(clean|smudge|process|required)$]]
 local ENVIRONMENT = { GIT_OPTIONAL_LOCKS = '0', GIT_NO_LAZY_FETCH = '1', GIT_ALLOW_PROTOCOL = '' }
 
@@ -38,13 +39,22 @@ function M.start(cwd, arguments, on_exit, more)
   return ok and process or nil
 end
 
+---@param cwd string
+---@param arguments string[]
+---@param more? [string, string][] settings
+---@return vim.SystemCompleted? nil: there is no git
+local function result_of(cwd, arguments, more)
+  return processes.result(function(on_exit)
+    return M.start(cwd, arguments, on_exit, more)
+  end)
+end
+
 --- The filters of the repository, each switched off; those of the person's own configuration run.
 ---@param cwd string
 ---@return [string, string][]?
 local function filters_off(cwd)
   local arguments = { 'config', '-z', '--show-scope', '--name-only', '--get-regexp', FILTERS }
-  local process = M.start(cwd, arguments)
-  local result = process and process:wait(WAIT_MS)
+  local result = result_of(cwd, arguments)
   if not result or result.code > 1 then -- 1: there are none
     return nil
   end
@@ -69,8 +79,7 @@ function M.diff(cwd, arguments)
   vim.list_extend(options, { '--src-prefix=a/', '--dst-prefix=b/' })
   vim.list_extend(options, arguments)
   local more = vim.list_extend({ { 'core.quotepath', 'off' } }, off or {})
-  local process = off and M.start(cwd, options, nil, more)
-  local result = process and process:wait(WAIT_MS)
+  local result = off and result_of(cwd, options, more)
   return result and result.code == 0 and result.stdout or nil
 end
 

@@ -1,0 +1,48 @@
+--- Programs whose output is needed to go on: waited for where a key asked, and awaited where nobody did.
+local M = {}
+
+local WAIT_MS = 3000
+
+---@type table<thread, boolean> functions that may be left until a program has ended
+local awaiting = setmetatable({}, { __mode = 'k' })
+
+--- Run `fn`, which may take its time: keys and screen go on meanwhile.
+---@param fn fun()
+function M.in_background(fn)
+  local co = coroutine.create(fn)
+  awaiting[co] = true
+  assert(coroutine.resume(co))
+end
+
+--- What `begin` gives its argument later; nil where nothing may be awaited here.
+---@param begin fun(settle: fun(value: any)): boolean false: it could not begin
+---@return boolean is_awaited
+---@return any value
+function M.await(begin)
+  local co = coroutine.running()
+  if not co or not awaiting[co] then
+    return false, nil
+  end
+  local function settle(value)
+    vim.schedule(function()
+      assert(coroutine.resume(co, value))
+    end)
+  end
+  return true, begin(settle) and coroutine.yield() or nil
+end
+
+--- The end of a program that `start` starts; nil if it cannot be started, or takes too long.
+---@param start fun(on_exit?: fun(result: vim.SystemCompleted)): vim.SystemObj?
+---@return vim.SystemCompleted?
+function M.result(start)
+  local is_awaited, result = M.await(function(settle)
+    return start(settle) ~= nil
+  end)
+  if is_awaited then
+    return result
+  end
+  local process = start()
+  return process and process:wait(WAIT_MS)
+end
+
+return M
