@@ -84,7 +84,7 @@ end
 command('Chat', { desc = 'show or hide the chat', nargs = '?', bar = true, complete = true })
 command('Help', { desc = 'show these commands' })
 command('New', { desc = 'open a session beside this one' })
-command('Clear', { desc = 'begin anew in these windows' })
+command('Clear', { desc = 'start over in these windows' })
 command('Resume', {
   desc = 'go on with an earlier session, the newest unless one is named',
   nargs = '?',
@@ -158,7 +158,7 @@ command('Review', { desc = 'let the model review the changes, or what is named',
 command('Steer', { desc = 'tell the model something in the middle of its turn', nargs = '+' })
 command('Stop', { desc = 'stop the turn, or the command' })
 command('Queue', { desc = 'show the prompts that wait' })
-command('Retry', { desc = 'make the request again now that waits for its retry' })
+command('Retry', { desc = 'retry the request now, without waiting' })
 command('Run', { desc = 'run a command in the sandbox', nargs = '+', complete = true })
 command('Terminal', {
   desc = 'show a job of the model; with ! stop it',

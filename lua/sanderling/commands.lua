@@ -62,7 +62,7 @@ local function ask_models(session, scope)
     if is_first and is_here then
       choose_model(session)
     elseif is_first then
-      message.tell('The models are known now: :AgentModel chooses one.')
+      message.tell('The models are listed now: :AgentModel chooses one.')
     end
   end)
 end
@@ -134,7 +134,7 @@ function M.test_provider(provider)
   elseif report.enter('test_provider ' .. provider) then
     return
   end
-  message.tell('The provider is asked: this takes a while.')
+  message.tell('Testing the provider: this takes a while.')
   session:ask({ type = 'test_provider', provider = provider }, function(result)
     report.show(session.id, result)
   end)

@@ -387,7 +387,7 @@ def test_fix_takes_a_range_or_all_and_says_when_there_is_nothing(start, server):
     server.answer(*(Reply(message_start(), text("Done."), done()) for _ in range(2)))
     child = start("chat")
     child.feed(":AgentFix!<CR>")
-    wait_until(lambda: "Nothing is reported here." in child.messages())
+    wait_until(lambda: "No diagnostics here." in child.messages())
     report(child, (5, "too slow"), (6, "one"), (10, "too little"))
     child.feed(":1AgentFix<CR>")
     wait_until(lambda: ":AgentFix! is about the whole buffer" in child.messages())

@@ -345,7 +345,7 @@ def test_a_provider_is_tried_and_its_row_shown(screen):
     assert screen.actions("test_provider") == [
         {"type": "test_provider", "provider": "ollama:qwen3:8b"}
     ]
-    assert "The provider is asked" in screen.messages()
+    assert "Testing the provider" in screen.messages()
     row = "| ollama:qwen3:8b | 65,536 |    ? |     ? | ✓ 4 ms | ✓ 2 s | ✓ 3 s |  none |"
     screen.answer("test_provider", title="Provider", text=f"{row}\n")
     wait_until(lambda: "✓ 4 ms" in screen.screen_text())
@@ -519,7 +519,7 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
         ("AgentSettings", "No session is open: :AgentChat begins one."),
         ("AgentCompact", "No session is open: :AgentChat begins one."),
         ("AgentQueue", "No prompts are waiting."),
-        ("AgentRetry", "No request waits for its retry."),
+        ("AgentRetry", "No request is waiting to be retried."),
     ],
 )
 def test_a_look_at_no_session_begins_none_and_says_so(start_screen, command, sentence):
@@ -547,7 +547,7 @@ def test_where_no_request_waits_nothing_is_retried(screen):
     screen.in_a_turn()
     screen.command("AgentRetry")
     assert screen.actions() == []
-    assert "No request waits for its retry." in screen.messages()
+    assert "No request is waiting to be retried." in screen.messages()
 
 
 def test_sessions_are_opened_and_closed_from_the_prompt(screen):

@@ -195,7 +195,7 @@ def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
         )
     )
     screen.feed("ggt")
-    wait_until(lambda: "The cursor is on no file." in screen.messages())
+    wait_until(lambda: "No file under the cursor." in screen.messages())
 
 
 @pytest.mark.parametrize(

@@ -440,7 +440,7 @@ async def test_rule_that_is_none_is_asked_about_again(tmp_path):
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "always", rule="permit bash git")
         question = await talk.until(ApprovalRequested, 2)
-        assert "is no rule: " in question.reason
+        assert "is not a rule: " in question.reason
         assert question.rule == "permit bash git"
         talk.answer(question, "once")
     assert not talk.results[0].is_error or "git" in talk.told()

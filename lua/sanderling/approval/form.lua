@@ -189,7 +189,7 @@ end
 local function change(form)
   local field = form.rows[vim.fn.line('.')]
   if not field then
-    message.tell('The cursor is on no field.')
+    message.tell('No field under the cursor.')
   elseif field.kind == 'boolean' then
     set(form, field, form.values[field.name] == 'true' and 'false' or 'true')
   elseif field.kind == 'choice' then

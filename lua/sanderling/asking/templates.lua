@@ -35,7 +35,7 @@ function M.fix(arguments, range, is_all)
   local selection = found and mentions.selection(found)
   if not selection then
     local hint = is_all and '' or ' :AgentFix! is about the whole buffer.'
-    return message.tell('Nothing is reported here.' .. hint, vim.log.levels.WARN)
+    return message.tell('No diagnostics here.' .. hint, vim.log.levels.WARN)
   end
   asking.ask(
     command('fix', arguments),

@@ -96,7 +96,7 @@ function M.retry()
   if session and (is_lost or session.transcript:is_counting_down()) then
     session:act({ type = 'retry_now' })
   else
-    message.tell('No request waits for its retry.')
+    message.tell('No request is waiting to be retried.')
   end
 end
 

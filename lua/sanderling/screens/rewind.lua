@@ -124,7 +124,7 @@ local function preview(session, turn)
         show(session, turn.turn, found)
       end, log.note_defect)
     else
-      message.tell('What rewinding would do is known: ask again to see it.')
+      message.tell('The preview of the rewind is ready: ask again to see it.')
     end
   end)
 end

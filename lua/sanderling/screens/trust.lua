@@ -79,7 +79,7 @@ end
 local function toggle(self)
   local i = page.index_at_cursor(self)
   if not i then
-    message.tell('The cursor is on no file.')
+    message.tell('No file under the cursor.')
     return
   end
   local path = self.files[i].path

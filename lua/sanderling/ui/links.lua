@@ -7,7 +7,7 @@ local message = require('sanderling.ui.message')
 ---@param url string
 function M.open(url)
   if not url:find('^https?://%S+$') then
-    message.tell('That is no address of a page: it was not opened.', vim.log.levels.WARN)
+    message.tell('That is not the address of a page: it was not opened.', vim.log.levels.WARN)
     return
   end
   local ok, _, err = pcall(vim.ui.open, url)

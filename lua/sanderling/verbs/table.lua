@@ -72,7 +72,7 @@ return {
   { name = 'new', desc = 'open a session beside this one', forms = 'ex slash', run = chat.new },
   {
     name = 'clear',
-    desc = 'begin anew in these windows',
+    desc = 'start over in these windows',
     forms = 'ex slash word',
     run = chat.clear,
   },
@@ -295,7 +295,7 @@ return {
   { name = 'queue', desc = 'show the prompts that wait', forms = 'ex', run = chat.queue },
   {
     name = 'retry',
-    desc = 'make the request again now that waits for its retry',
+    desc = 'retry the request now, without waiting',
     forms = 'ex',
     run = chat.retry,
   },

@@ -35,9 +35,12 @@ PACKAGES = (
 def add(commands: Any) -> None:
     check = commands.add_parser("check")
     check.add_argument(
-        "providers", nargs="*", metavar="PROVIDER[:MODEL]", help="try these: it costs some tokens"
+        "providers",
+        nargs="*",
+        metavar="PROVIDER[:MODEL]",
+        help="providers to try; this costs some tokens",
     )
-    check.add_argument("--json", action="store_true", help="what was tried, as JSON")
+    check.add_argument("--json", action="store_true", help="print the result as JSON")
     check.add_argument(
         "--api", action="store_true", help="ask the API for the model (costs no tokens)"
     )

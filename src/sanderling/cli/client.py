@@ -60,7 +60,7 @@ def add(commands: Any) -> None:
         "--agent",
         default="",
         metavar="NAME|COMMAND",
-        help="one that is known, one of your settings, or a command line; without it ours answers",
+        help="a known agent, one of your settings, or a command line (default: Sanderling itself)",
     )
     client.add_argument(
         "--connect",
@@ -69,7 +69,7 @@ def add(commands: Any) -> None:
         help="one that lives elsewhere: ws://HOST:PORT of `sanderling serve`, or ssh://HOST/PATH",
     )
     client.add_argument("--cwd", default="", metavar="DIR", help="the project's directory")
-    client.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, and leave")
+    client.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, then exit")
     client.add_argument(
         "--no-sandbox", action="store_true", help="run the agent with all of your rights"
     )

@@ -53,7 +53,9 @@ def add(commands: Any) -> None:
     show = actions.add_parser("show", help="the settings in force here, as TOML, without secrets")
     show.add_argument("--origin", action="store_true", help="with the place of each")
     show.set_defaults(run=print_settings)
-    check = actions.add_parser("check", help="all that is wrong in the files; exit status 2 then")
+    check = actions.add_parser(
+        "check", help="report every mistake in the files; exit status 2 if there is one"
+    )
     check.set_defaults(run=print_mistakes)
     for each in (show, check):
         each.add_argument("--json", action="store_true", help="as one JSON object")

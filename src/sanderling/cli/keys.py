@@ -22,7 +22,12 @@ EXIT_USAGE = 2
 def add(commands: Any) -> None:
     for name, run in (("login", log_in), ("logout", log_out)):
         command = commands.add_parser(name)
-        command.add_argument("provider", nargs="?", default="", help="else that of the settings")
+        command.add_argument(
+            "provider",
+            nargs="?",
+            default="",
+            help="the provider (default: the one in the settings)",
+        )
         command.set_defaults(run=run)
 
 

@@ -12,7 +12,7 @@ from sanderling.text import printable
 
 def add(commands: Any) -> None:
     remote = commands.add_parser(
-        "remote", epilog=f"{HELP}. Files, commands and sandbox are those of there."
+        "remote", epilog=f"{HELP}. Files, commands and sandbox are the other machine's."
     )
     remote.add_argument(
         "place", metavar="HOST:PATH", help="over ssh; ssh://HOST/PATH is the same. With --via: PATH"
@@ -26,9 +26,9 @@ def add(commands: Any) -> None:
     remote.add_argument(
         "--remote-keys",
         action="store_true",
-        help="let models be asked from there, with the API key of there",
+        help="ask models from the other machine, with its API keys",
     )
-    remote.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, and leave")
+    remote.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, then exit")
     remote.set_defaults(run=talk_there)
 
 

@@ -38,19 +38,30 @@ def add(commands: Any) -> None:
     status.set_defaults(run=print_status)
 
     run = actions.add_parser("exec", help="run COMMAND in the sandbox", usage=EXEC_USAGE)
-    run.add_argument("--project", default=".", metavar="DIR", help="what it may write (here)")
+    run.add_argument(
+        "--project",
+        default=".",
+        metavar="DIR",
+        help="the directory that it may write (default: this one)",
+    )
     run.add_argument("--net", default="off", choices=("off", "proxy", "on"))
     run.add_argument(
-        "--allow-host", action="append", default=[], metavar="HOST", help="for the proxy"
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a host that the proxy lets through",
     )
     run.add_argument(
         "--mode", default="rw", choices=("rw", "ro"), help="whether DIR can be written"
     )
     run.add_argument(
-        "--rw", action="append", default=[], metavar="PATH", help="may be written, too"
+        "--rw", action="append", default=[], metavar="PATH", help="another path that it may write"
     )
-    run.add_argument("--ro", action="append", default=[], metavar="PATH", help="may be read, too")
-    run.add_argument("--level", choices=LEVELS[:-1], help="exactly this one, or refuse")
+    run.add_argument(
+        "--ro", action="append", default=[], metavar="PATH", help="another path that it may read"
+    )
+    run.add_argument("--level", choices=LEVELS[:-1], help="use exactly this level, or refuse")
     run.add_argument("--no-guard", action="store_true", help="only what the kernel enforces")
     run.add_argument("argv", nargs="+", metavar="COMMAND")
     run.set_defaults(run=execute)

@@ -17,7 +17,7 @@ EXIT_USAGE = 2
 
 def add(commands: Any) -> None:
     sessions = commands.add_parser("sessions")
-    sessions.add_argument("list", nargs="?", choices=("list",), help="the same")
+    sessions.add_argument("list", nargs="?", choices=("list",), help="same as without it")
     sessions.add_argument("--all", action="store_true", help="of every project")
     sessions.add_argument("--json", action="store_true", help="as JSON, a line each")
     sessions.set_defaults(run=list_sessions)

@@ -42,8 +42,12 @@ def add(commands: Any) -> None:
     for name in ("changes", "undo", "redo"):
         _, what = COMMANDS[name]
         command = commands.add_parser(name, description=f"{what.capitalize()}. {EXIT_STATUS}")
-        command.add_argument("--session", metavar="ID", help="else the last one of this project")
-        command.add_argument("--turn", metavar="N", type=int, help="its number, as in `changes`")
+        command.add_argument(
+            "--session", metavar="ID", help="the session (default: the newest one of this project)"
+        )
+        command.add_argument(
+            "--turn", metavar="N", type=int, help="the turn, numbered as in `sanderling changes`"
+        )
         command.add_argument("--json", action="store_true")
         command.set_defaults(run=run)
 

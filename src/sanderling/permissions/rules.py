@@ -152,11 +152,11 @@ def rule_from_text(text: str) -> Rule:
     """
     action, tool, target, *_ = (*text.split(maxsplit=2), "", "", "")
     if action not in get_args(Action):
-        raise ConfigError(f"'{text}' is no rule: it begins with {', '.join(get_args(Action))}.")
+        raise ConfigError(f"'{text}' is not a rule: it begins with {', '.join(get_args(Action))}.")
     fields = {"action": action, "tool": tool}
     if target:
         fields[_targets(tool)[0] or "command"] = target
     try:
         return msgspec.convert(fields, Rule)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"'{text}' is no rule: {error}.") from error
+        raise ConfigError(f"'{text}' is not a rule: {error}.") from error

@@ -187,7 +187,7 @@ class RuleStore:
         if not problems:
             return StoredRules(tuple(rules))
         strict = tuple(rule for rule in rules if rule.action != "allow")
-        why = f"holds what is no rule ({problems[0]})"
+        why = f"holds something that is not a rule ({problems[0]})"
         return self._broken(why, (*strict, ASK_ALWAYS) if is_lost else strict)
 
     def _broken(self, why: str, rules: tuple[Rule, ...] = (ASK_ALWAYS,)) -> StoredRules:

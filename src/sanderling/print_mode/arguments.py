@@ -39,10 +39,8 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
         metavar="NAME",
         help="the model; script:FILE replays a recording, demo needs no key",
     )
-    add(
-        "--no-thinking", action="store_true", help="keep the model from thinking, where that can be"
-    )
-    add("--max-turns", type=_count, metavar="N", help="the most model calls; 0: no limit")
+    add("--no-thinking", action="store_true", help="turn off thinking, where the model allows it")
+    add("--max-turns", type=_count, metavar="N", help="limit on model calls; 0: no limit")
     _add_session_flags(parser)
     add(
         "--project",
@@ -98,9 +96,9 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
         "--continue",
         dest="is_continued",
         action="store_true",
-        help="go on with the newest session of the project",
+        help="continue the project's newest session",
     )
-    session.add_argument("--resume", metavar="ID", help="go on with this session")
+    session.add_argument("--resume", metavar="ID", help="continue this session")
     session.add_argument("--no-session", action="store_true", help="keep no log of the session")
 
 

@@ -42,10 +42,10 @@ def serve_parser() -> argparse.ArgumentParser:
         "--listen",
         default=DEFAULT,
         metavar="HOST:PORT|unix:PATH",
-        help="where; %(default)s if nothing is said",
+        help="address to listen on (default: %(default)s)",
     )
     parser.add_argument(
-        "--token", action="store_true", help="print the token that clients need, and leave"
+        "--token", action="store_true", help="print the token that clients need, and exit"
     )
     parser.add_argument(
         "--allow-origin",

@@ -295,7 +295,7 @@ local endings = {
   max_tokens = 'The answer ends at its limit of tokens (option max_tokens).',
   max_calls = 'Stopped at the limit of calls (option max_calls).',
   budget = 'Stopped at the budget (option budget_usd).',
-  refusal = 'The model declined to answer. Put the question otherwise, or :clear to begin anew.',
+  refusal = 'The model declined to answer. Rephrase the question, or start over with :clear.',
   context_full = "The conversation fills the model's whole context window: :AgentCompact shortens it, :clear begins a new one.",
 }
 
