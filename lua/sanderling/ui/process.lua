@@ -14,7 +14,7 @@ function M.in_background(fn)
   assert(coroutine.resume(co))
 end
 
---- What `begin` gives its argument later; nil where nothing may be awaited here.
+--- Leave the function until `begin` has its argument called, if that may be here; return what that was given.
 ---@param begin fun(settle: fun(value: any)): boolean false: it could not begin
 ---@return boolean is_awaited
 ---@return any value
