@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from sanderling import __version__
 from sanderling.session.session import Session
 from tests.acp.talk import FULL, AgentError, chosen
 from tests.conftest import ROOT, prove, prove_rest, wait_until
@@ -717,6 +718,18 @@ def test_a_large_prompt_is_taken(start):
 
 
 # --- the log -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_registrys_entry_starts_this_version(start):
+    entry = json.loads((ROOT / "agent.json").read_text())
+    assert entry["version"] == __version__
+    started = {"package": f"sanderling=={__version__}", "args": ["acp"]}
+    assert entry["distribution"] == {"uvx": started}
+    assert start("--model", "demo").initialize()["agentInfo"] == {
+        "name": entry["id"],
+        "title": entry["name"],
+        "version": entry["version"],
+    }
 
 
 @pytest.mark.parametrize("by", prove_rest(["flag", "variable"], keep=(0,)))
