@@ -34,6 +34,24 @@ await client.connectWith(stream, async (ctx) => {
   await new Promise((done) => setTimeout(done, 500));
   await ctx.notify(acp.methods.agent.session.cancel, { sessionId: session.sessionId });
   seen.cancelled = await cancelled;
+  const { sessionId } = session;
+  const of = acp.methods.agent.session;
+  seen.mode = await ctx.request(of.setMode, { sessionId, modeId: 'plan' });
+  const choice = { sessionId, configId: 'mode', value: 'ask' };
+  seen.options = await ctx.request(of.setConfigOption, choice);
+  seen.listed = await ctx.request(of.list, { cwd });
+  seen.closed = await ctx.request(of.close, { sessionId });
+  const before = seen.updates.length;
+  seen.resumed = await ctx.request(of.resume, { sessionId, cwd, mcpServers: [] });
+  seen.toldByResume = seen.updates.slice(before).map((update) => update.sessionUpdate);
+  const replayed = seen.updates.length;
+  seen.loaded = await ctx.request(of.load, { sessionId, cwd, mcpServers: [] });
+  seen.toldByLoad = seen.updates.slice(replayed).map((update) => update.sessionUpdate);
+  seen.deleted = await ctx.request(of.delete, { sessionId });
+  const methodId = seen.initialized.authMethods[0].id;
+  seen.refused = await ctx
+    .request(acp.methods.agent.authenticate, { methodId })
+    .catch((error) => error.code);
 });
 agent.stdin.end();
 seen.status = await new Promise((done) => agent.on('exit', done));

@@ -68,6 +68,15 @@ def test_a_client_on_the_official_sdk_is_served(home: Home):
     )
     assert said.startswith("I change it.Done.")
     assert [each["toolCall"]["toolCallId"] for each in seen["permissions"]] == ["t1"]
+    assert seen["mode"] == seen["closed"] == seen["deleted"] == {}
+    assert seen["options"]["configOptions"][0]["currentValue"] == "ask"
+    assert [each["sessionId"] for each in seen["listed"]["sessions"]] == [
+        seen["session"]["sessionId"]
+    ]
+    assert seen["resumed"]["modes"]["currentModeId"] == "ask"
+    assert "user_message_chunk" not in seen["toldByResume"]
+    assert seen["toldByLoad"].count("user_message_chunk") == 2
+    assert seen["refused"] == -32000
 
 
 @needs_node
