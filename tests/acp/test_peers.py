@@ -79,6 +79,27 @@ def test_a_client_on_the_official_sdk_is_served(home: Home):
     assert seen["refused"] == -32000
 
 
+def test_a_client_on_the_sdk_for_python_is_served(home: Home):
+    pytest.importorskip("acp", reason="the SDK is not installed")
+    file = home.project / "a.py"
+    file.write_text("x = 1\n")
+    client = [sys.executable, "-m", "tests.acp.sdk_client"]
+    done = subprocess.run(
+        [*client, str(home.project), "go", *COMMAND, home.script_of(*REPLIES)],
+        env=home.environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert (seen["ended"], seen["cancelled"], seen["permissions"]) == ("end_turn", "cancelled", 1)
+    assert file.read_text() == "x = 2\n"
+    kinds = {each["sessionUpdate"] for each in seen["updates"]}
+    assert {"agent_message_chunk", "tool_call", "tool_call_update", "usage_update"} <= kinds
+
+
 @needs_node
 @pytest.mark.parametrize(
     "prompt, said", [("ping", "pong"), pytest.param("go", "Done.", marks=prove)]
