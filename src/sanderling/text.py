@@ -76,6 +76,11 @@ def name_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def shortened(text: str, most: int) -> str:
+    """`text`, of at most `most` characters: a longer one ends in an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

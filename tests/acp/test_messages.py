@@ -234,7 +234,6 @@ MESSAGES: list[tuple[str, Wire]] = [
     ),
     ("CreateElicitationResponse", asking.ElicitationResponse(action="accept", content={"a": "b"})),
     ("CreateElicitationResponse", asking.ElicitationResponse(action="cancel")),
-    ("CompleteElicitationNotification", asking.ElicitationComplete(elicitation_id="e")),
     *(
         ("SessionNotification", SessionNotification(session_id="s", update=each))
         for each in UPDATES

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove_rest
 
-from sanderling.permissions.shell.grammar import MAX_CHARACTERS, Command, Opaque, parse
+from sanderling.permissions.shell.grammar import MAX_CHARACTERS, Opaque, SimpleCommand, parse
 from sanderling.permissions.shell.programs import all_commands, runs_more
 
 VALUE, OPTION = Opaque(can_be_option=False), Opaque(can_be_option=True)
@@ -364,5 +364,5 @@ def test_grammar_is_loaded_by_the_first_line_and_not_by_the_import():
 
 def test_command_keeps_the_text_that_it_was_written_as():
     assert [command.text for command in parse("a  'b' && c").commands] == ["a  'b'", "c"]
-    assert isinstance(parse("a").commands[0], Command)
+    assert isinstance(parse("a").commands[0], SimpleCommand)
     assert re.search("é", parse("a é; b").commands[0].text)

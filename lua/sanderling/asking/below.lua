@@ -73,26 +73,18 @@ local function doing(answer)
   return #answer.blocks > 0 and 'Writing' or 'Asked'
 end
 
----@param option string
----@param command string
----@param does string
----@return string
-local function hint(option, command, does)
-  return ('%s %s'):format(keys.name(keys.chosen[option], command), does)
-end
-
 ---@param answer sanderling.asking.below.Answer
 ---@return sanderling.rewrite.preview.Chunks
 local function status_of(answer)
   local state = answer.session.state
   if states.is_busy(state) then
-    local text = doing(answer) .. icons.separator .. hint('stop', ':AgentStop', 'stops')
+    local text = doing(answer) .. icons.separator .. keys.hint('stop', ':AgentStop', 'stops')
     return { { text, 'AgentBusy' } }
   end
   local hints = {
-    hint('close', ':AgentDiscard', 'closes'),
-    hint('answer_carry', ':AgentSessions', 'to the chat'),
-    hint('answer_further', ':AgentAsk', 'asks further'),
+    keys.hint('close', ':AgentDiscard', 'closes'),
+    keys.hint('answer_carry', ':AgentSessions', 'to the chat'),
+    keys.hint('answer_further', ':AgentAsk', 'asks further'),
   }
   local usage = state.usage
   if usage and usage.is_priced then

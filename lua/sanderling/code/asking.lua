@@ -4,7 +4,7 @@
 local M = {}
 
 local LIMIT_MS = 7000 -- of all that one question asks; Python waits for 10 s
-local LOOK_MS = 50 -- at whether the server still lives
+local LOOK_MS = 50 -- between two looks, at whether the server still lives, for instance
 
 ---@class (exact) sanderling.code.Problem
 ---@field words string a sentence for the model
@@ -82,11 +82,16 @@ local function await(begin, give_up)
   return unpack(assert(answer), 1, answer.n)
 end
 
----@param ms number
-function M.sleep(ms)
-  await(function(settle)
-    vim.defer_fn(settle, ms)
-  end)
+--- Look until `is_done`, for `limit_ms` at most.
+---@param limit_ms number
+---@param is_done fun(): boolean
+function M.wait_until(limit_ms, is_done)
+  local limit = now_ms() + limit_ms
+  while not is_done() and now_ms() < limit do
+    await(function(settle)
+      vim.defer_fn(settle, LOOK_MS)
+    end)
+  end
 end
 
 --- Ask a server. Ends the question where it does not answer.

@@ -5,7 +5,7 @@ local api = vim.api
 local asking = require('sanderling.code.asking')
 local hidden = require('sanderling.editing.hidden')
 
-local ATTACH_MS, POLL_MS = 1000, 20
+local ATTACH_MS = 1000
 
 ---@class (exact) sanderling.code.Progress
 ---@field title string
@@ -130,10 +130,9 @@ end
 ---@return vim.lsp.Client[] ready
 ---@return boolean is_starting
 local function ready(list)
-  local ends = vim.uv.hrtime() / 1e6 + ATTACH_MS
-  while is_starting(list()) and vim.uv.hrtime() / 1e6 < ends do
-    asking.sleep(POLL_MS)
-  end
+  asking.wait_until(ATTACH_MS, function()
+    return not is_starting(list())
+  end)
   local clients = vim.tbl_filter(function(client)
     return client.initialized
   end, list())

@@ -7,14 +7,14 @@ local clients = require('sanderling.code.clients')
 local reported = require('sanderling.editing.reported')
 
 local METHOD = 'textDocument/diagnostic'
-local FIRST_MS, POLL_MS = 1000, 50
+local FIRST_MS = 1000
 local MAX_TOLD = 1000
 
 --- Have the servers say what they have to say of a buffer: those that wait to be asked are asked; others have a second, if it is new.
 ---@param buf integer
 ---@param is_new boolean
 local function refresh(buf, is_new)
-  local began, pushes = vim.uv.hrtime() / 1e6, false
+  local pushes = false
   for _, client in ipairs(clients.of(buf)) do
     if client:supports_method(METHOD, buf) then
       local provider = client.server_capabilities.diagnosticProvider
@@ -32,9 +32,9 @@ local function refresh(buf, is_new)
       pushes = is_new
     end
   end
-  while pushes and #vim.diagnostic.get(buf) == 0 and vim.uv.hrtime() / 1e6 < began + FIRST_MS do
-    asking.sleep(POLL_MS)
-  end
+  asking.wait_until(pushes and FIRST_MS or 0, function()
+    return #vim.diagnostic.get(buf) > 0
+  end)
 end
 
 ---@class (exact) sanderling.code.Diagnostics

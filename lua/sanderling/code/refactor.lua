@@ -9,7 +9,7 @@ local resolve = require('sanderling.code.resolve')
 local RENAME, PREPARE = 'textDocument/rename', 'textDocument/prepareRename'
 local ACTION, RESOLVE = 'textDocument/codeAction', 'codeAction/resolve'
 local WILL_MOVE, DID_MOVE = 'workspace/willRenameFiles', 'workspace/didRenameFiles'
-local READY_MS, POLL_MS = 3000, 50
+local READY_MS = 3000
 local INDEXING = '%s: what it would change now is not all. Try again later.'
 local REFUSED = '%s refuses: %s'
 local COMMAND =
@@ -87,12 +87,11 @@ end
 --- Wait for servers that are at work, as they are for a moment after each change; end the question if they go on.
 ---@param all vim.lsp.Client[]
 local function must_be_ready(all)
-  local ends = vim.uv.hrtime() / 1e6 + READY_MS
-  local still = clients.still_at(all)
-  while still and vim.uv.hrtime() / 1e6 < ends do
-    asking.sleep(POLL_MS)
+  local still ---@type string?
+  asking.wait_until(READY_MS, function()
     still = clients.still_at(all)
-  end
+    return still == nil
+  end)
   if still then
     asking.fail(INDEXING:format(still))
   end

@@ -44,29 +44,21 @@ local function cost_of(edit)
   return tokens .. icons.separator .. dollars
 end
 
----@param option string
----@param command string
----@param does string
----@return string
-local function key_hint(option, command, does)
-  return ('%s %s'):format(keys.name(keys.chosen[option], command), does)
-end
-
 ---@param edit sanderling.rewrite.Edit
 ---@return sanderling.rewrite.preview.Chunks
 local function status_of(edit)
   if edit.request then
     local doing = edit.notice ~= '' and edit.notice or edit.is_empty and 'Asked' or 'Writing'
-    local stop = key_hint('stop', ':AgentDiscard', 'stops')
+    local stop = keys.hint('stop', ':AgentDiscard', 'stops')
     return { { words.plain(doing) .. icons.separator .. stop, 'AgentBusy' } }
   end
   local can_be_accepted = edit.notice == ''
   local hints = {
-    key_hint('edit_discard', ':AgentDiscard', 'discards'),
-    key_hint('edit_refine', ':AgentEdit', 'refines'),
+    keys.hint('edit_discard', ':AgentDiscard', 'discards'),
+    keys.hint('edit_refine', ':AgentEdit', 'refines'),
   }
   if can_be_accepted then
-    table.insert(hints, 1, key_hint('edit_accept', ':AgentAccept', 'accepts'))
+    table.insert(hints, 1, keys.hint('edit_accept', ':AgentAccept', 'accepts'))
   end
   if edit.tokens_in > 0 then -- else the text was there already
     hints[#hints + 1] = cost_of(edit) -- last: in a narrow window that is what is cut

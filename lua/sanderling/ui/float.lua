@@ -71,7 +71,7 @@ end
 --- Say in the border of a float how it is closed, for one that is entered.
 ---@return string
 function M.closing()
-  return (' %s closes '):format(keys.name(keys.chosen.close, ':q'))
+  return (' %s '):format(keys.hint('close', ':q', 'closes'))
 end
 
 --- Say in the border what keys do, each in a word.

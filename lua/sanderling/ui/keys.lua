@@ -206,6 +206,15 @@ function M.name(chosen, otherwise)
   return first and typed(first) or otherwise
 end
 
+--- The first of an option's keys, or a command, and what it does.
+---@param option string
+---@param command string where there is no key
+---@param does string
+---@return string
+function M.hint(option, command, does)
+  return ('%s %s'):format(M.name(M.chosen[option], command), does)
+end
+
 --- Commands that are typed in a place beside its keys.
 ---@type table<sanderling.ui.keys.Place, [string, string]>
 local COMMANDS = { waiting = { ':w', 'change the prompts to what stands here' } }

@@ -117,7 +117,3 @@ class ElicitationResponse(Wire, frozen=True):
     exact: ClassVar = ("content",)
     action: str
     content: dict[str, Any] | None = None
-
-
-class ElicitationComplete(Wire, frozen=True):
-    elicitation_id: str

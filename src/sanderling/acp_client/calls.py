@@ -10,7 +10,7 @@ from sanderling.acp.content import ContentBlock, ToolContent
 from sanderling.acp.updates import ToolCall, ToolCallFields
 from sanderling.agents import calls as agents
 from sanderling.commands.output import ScreenText, clean
-from sanderling.text import duration
+from sanderling.text import duration, shortened
 from sanderling.tools.texts import difference, shown_to_person
 
 MAX_DETAIL_CHARS = 32_768
@@ -144,7 +144,7 @@ class Call:
         else:
             line = self._title.strip().strip("`")
         line = " ".join(clean(line).split())
-        return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
+        return shortened(line, MAX_TITLE_CHARS)
 
     @property
     def command(self) -> str:

@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import anyio
@@ -20,7 +20,6 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.home import HomeWatch, problem_of_link
-from sanderling.commands.output import ScreenText, follow
 from sanderling.errors import ConfigError, SandboxError, SanderlingError
 from sanderling.mcp.log import ServerLog, ending
 from sanderling.paths import is_in_any, is_within, real_path
@@ -154,7 +153,7 @@ async def running(
     try:
         with alone():
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_log, process, agent.log)
+                tasks.start_soon(agent.log.read, process)
                 tasks.start_soon(_watch, watch, agent.log)
                 yield agent
                 tasks.cancel_scope.cancel()
@@ -196,12 +195,6 @@ async def _started(
         has_no_mounts = sandbox.facts.level == "landlock" and (home.paths or paths.paths)
         agent.warnings = (*home.warnings, *paths.warnings, *([NO_LOGIN] if has_no_mounts else []))
     return agent, process, watch
-
-
-async def _log(process: Serving, log: ServerLog) -> None:
-    assert process.stderr
-    with suppress(anyio.ClosedResourceError):
-        await follow(process.stderr, ScreenText(), log.add, lambda _: None)
 
 
 async def _watch(watch: HomeWatch, log: ServerLog) -> None:

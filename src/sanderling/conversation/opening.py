@@ -25,6 +25,7 @@ from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
 from sanderling.sandbox.confinement import policy_for
+from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.session.session import Session
 from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
@@ -110,12 +111,7 @@ async def open_conversation(
         # A long log takes a while to read.
         session = await to_thread.run_sync(Session.open, log_dir, session_id, project, wishes.face)
         resources.callback(session.close)
-        if address := _address_of(session, wishes):
-            conversation = _begin_remote(
-                session, own, emit, wishes, resources=resources, address=address
-            )
-        else:
-            conversation = _begin_here(session, own, layers, emit, wishes, resources=resources)
+        conversation = _Opening(session, own, emit, wishes, resources).begin(layers)
         if wishes.is_shown:
             await conversation.views.show_opened(has_history=wishes.has_history)
             _tell_of_demo(conversation)
@@ -134,190 +130,161 @@ def _opened(conversation: Conversation) -> Opened:
     )
 
 
-def _begin_here(
-    session: Session,
-    own: Settings,
-    layers: Layers,
-    emit: Callable[[Event], None],
-    wishes: Wishes,
-    *,
-    resources: AsyncExitStack,
-) -> Conversation:
-    """Begin a session in the project, by its settings, too."""
-    if wishes.tools:  # there may be a directory of that name here, which is none of theirs
-        return _begin_for_client(session, own, emit, wishes, wishes.tools, resources=resources)
-    place = Project(own, session.project)
-    settings = place.settings(layers)
-    try:
-        if agent := _agent_of(session, wishes, settings):
-            return _begin_guest(
-                session, place, settings, emit, wishes, resources=resources, agent=agent
-            )
-        return _begin(session, place, settings, emit, wishes, resources=resources)
-    except ConfigError as error:
-        from sanderling.conversation.configuration import explained  # only for whoever erred
+class _Opening(NamedTuple):
+    """A session for which a conversation is made; `own` are the settings without those of a project."""
 
-        raise explained(error, settings, session.project) from error
+    session: Session
+    own: Settings
+    emit: Callable[[Event], None]
+    wishes: Wishes
+    resources: AsyncExitStack
 
+    def begin(self, layers: Layers) -> Conversation:
+        if address := self._address():
+            return self._remote(address)
+        if self.wishes.tools:  # there may be a directory of that name here, which is none of theirs
+            return self._for_client(self.wishes.tools)
+        project = Project(self.own, self.session.project)
+        settings = project.settings(layers)
+        try:
+            if agent := self._agent(settings):
+                return self._guest(project, settings, agent)
+            return self._here(project, settings)
+        except ConfigError as error:
+            from sanderling.conversation.configuration import explained  # only for whoever erred
 
-def _begin(
-    session: Session,
-    project: Project,
-    settings: Settings,
-    emit: Callable[[Event], None],
-    wishes: Wishes,
-    *,
-    resources: AsyncExitStack,
-) -> Conversation:
-    check_disabled(settings.tools_disabled)
-    policy = policy_for(settings, session.project)._replace(network=wishes.network)
-    sample = ""
-    # The demo model must not pass for an answer where nobody looks.
-    fallback = "demo" if wishes.is_shown else DEFAULT
-    if wishes.is_shown and choose(settings) == "demo":
-        from sanderling.providers.scripted import copy_sample
+            raise explained(error, settings, self.session.project) from error
 
-        sample = copy_sample(resources)
-        policy = policy._replace(write_paths=(*policy.write_paths, sample))
-    provider = wishes.wrap(
-        make_provider(settings, sample, fallback=fallback, way=wishes.way), session.project
-    )
-    resources.push_async_callback(provider.aclose)
-    parts = Parts(
-        session,
-        provider,
-        emit,
-        policy,
-        settings,
-        project=project,
-        rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
-        editor=wishes.editor,
-        code=wishes.code,
-        servers=_servers(settings),
-        patience_s=wishes.patience_s,
-    )
-    resources.callback(parts.workspace.journal.close)
-    if wishes.elsewhere:
-        parts.workspace.shell.elsewhere = wishes.elsewhere
-        parts.sandbox.switch(is_on=False)
-    return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
+    def _here(self, project: Project, settings: Settings) -> Conversation:
+        """Begin a session in the project, by its settings, too."""
+        wishes = self.wishes
+        check_disabled(settings.tools_disabled)
+        policy = self._policy(settings)
+        sample = ""
+        # The demo model must not pass for an answer where nobody looks.
+        fallback = "demo" if wishes.is_shown else DEFAULT
+        if wishes.is_shown and choose(settings) == "demo":
+            from sanderling.providers.scripted import copy_sample
 
+            sample = copy_sample(self.resources)
+            policy = policy._replace(write_paths=(*policy.write_paths, sample))
+        provider = wishes.wrap(
+            make_provider(settings, sample, fallback=fallback, way=wishes.way), self.session.project
+        )
+        self.resources.push_async_callback(provider.aclose)
+        parts = self._parts(
+            provider, policy, settings, project, code=wishes.code, servers=_servers(settings)
+        )
+        if wishes.elsewhere:
+            parts.workspace.shell.elsewhere = wishes.elsewhere
+            parts.sandbox.switch(is_on=False)
+        return Conversation(parts, self.resources, mode=wishes.mode, is_eager=wishes.is_eager)
 
-def _begin_for_client(
-    session: Session,
-    settings: Settings,
-    emit: Callable[[Event], None],
-    wishes: Wishes,
-    tools: "ClientsTools",
-    *,
-    resources: AsyncExitStack,
-) -> Conversation:
-    """Begin a session whose files and commands are its client's: nothing is read, run or changed here."""
-    from sanderling.conversation.clients_tools import ClientsConversation, ClientsParts
+    def _for_client(self, tools: "ClientsTools") -> Conversation:
+        """Begin a session whose files and commands are its client's: nothing is read, run or changed here."""
+        from sanderling.conversation.clients_tools import ClientsConversation, ClientsParts
 
-    check_disabled(settings.tools_disabled)
-    provider = make_provider(settings, fallback="demo")
-    resources.push_async_callback(provider.aclose)
-    project = Project(settings, f"{settings.state_dir}/elsewhere")
-    policy = policy_for(settings, session.project)
-    parts = ClientsParts(tools, session, provider, emit, policy, settings, project=project)
-    resources.callback(parts.workspace.journal.close)
-    return ClientsConversation(parts, resources, is_eager=wishes.is_eager)
+        settings = self.own
+        check_disabled(settings.tools_disabled)
+        provider = make_provider(settings, fallback="demo")
+        self.resources.push_async_callback(provider.aclose)
+        policy = policy_for(settings, self.session.project)
+        parts = ClientsParts(
+            tools, self.session, provider, self.emit, policy, settings, project=self._elsewhere()
+        )
+        self.resources.callback(parts.workspace.journal.close)
+        return ClientsConversation(parts, self.resources, is_eager=self.wishes.is_eager)
 
+    def _guest(self, project: Project, settings: Settings, agent: "DeclaredAgent") -> Conversation:
+        """Begin a session in which another agent answers."""
+        from sanderling.acp_client.provider import GuestProvider
+        from sanderling.conversation.guest_conversation import GuestConversation
+        from sanderling.conversation.guest_servers import with_servers
 
-def _address_of(session: Session, wishes: Wishes) -> str:
-    """The address of the place where the session lives, if that is elsewhere."""
-    name = _agent_name(session, wishes)
-    if "://" not in name:
-        return ""
-    from sanderling.remote.address import is_address  # only for whoever works elsewhere
+        if agent.servers:
+            agent = with_servers(agent, settings)
+        provider = GuestProvider(agent.name)
+        parts = self._parts(provider, self._policy(settings), settings, project)
+        is_eager, mode = self.wishes.is_eager, self.wishes.mode
+        return GuestConversation(
+            parts, agent, provider, self.resources, is_eager=is_eager, mode=mode
+        )
 
-    return name if is_address(name) else ""
+    def _remote(self, address: str) -> Conversation:
+        """Begin a session that works elsewhere: nothing of the project here is read, run or changed."""
+        from sanderling.acp_client.provider import GuestProvider
+        from sanderling.conversation.remote_conversation import RemoteConversation
+        from sanderling.remote.address import parse_address
 
+        there = parse_address(address)
+        provider = GuestProvider(there.title)
+        parts = self._parts(
+            provider, self._policy(self.own), self.own, self._elsewhere(), code=self.wishes.code
+        )
+        is_eager = self.wishes.is_eager
+        return RemoteConversation(parts, there, provider, self.resources, is_eager=is_eager)
 
-def _agent_name(session: Session, wishes: Wishes) -> str:
-    kept: dict[str, Any] = session.state("agent") or {}
-    return str(kept.get("name", "")) or ("" if session.is_resumed else wishes.agent)
+    # --- what they are made of -----------------------------------------------------------------------------------------
 
+    def _policy(self, settings: Settings) -> SandboxPolicy:
+        return policy_for(settings, self.session.project)._replace(network=self.wishes.network)
 
-def _agent_of(session: Session, wishes: Wishes, settings: Settings) -> "DeclaredAgent | None":
-    """
-    The guest that answers in the session, if one does.
+    def _elsewhere(self) -> Project:
+        """The project of a session whose files are not here."""
+        return Project(self.own, f"{self.own.state_dir}/elsewhere")
 
-    Raises:
-        ConfigError: there is none of that name, or it is declared wrongly.
-    """
-    name = _agent_name(session, wishes)
-    if not name:
-        return None
-    from sanderling.agents.declared import load_agent  # only for whoever wants another agent
+    def _parts(
+        self,
+        provider: Provider,
+        policy: SandboxPolicy,
+        settings: Settings,
+        project: Project,
+        *,
+        code: "LanguageServers | None" = None,
+        servers: "Mapping[str, McpServer] | None" = None,
+    ) -> Parts:
+        session, wishes = self.session, self.wishes
+        parts = Parts(
+            session,
+            provider,
+            self.emit,
+            policy,
+            settings,
+            project=project,
+            rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
+            editor=wishes.editor,
+            code=code,
+            servers=servers,
+            patience_s=wishes.patience_s,
+        )
+        self.resources.callback(parts.workspace.journal.close)
+        return parts
 
-    return load_agent(name, settings.agents)
+    def _address(self) -> str:
+        """The address of the place where the session lives, if that is elsewhere."""
+        name = self._agent_name()
+        if "://" not in name:
+            return ""
+        from sanderling.remote.address import is_address  # only for whoever works elsewhere
 
+        return name if is_address(name) else ""
 
-def _begin_guest(
-    session: Session,
-    project: Project,
-    settings: Settings,
-    emit: Callable[[Event], None],
-    wishes: Wishes,
-    *,
-    resources: AsyncExitStack,
-    agent: "DeclaredAgent",
-) -> Conversation:
-    from sanderling.acp_client.provider import GuestProvider
-    from sanderling.conversation.guest_conversation import GuestConversation
-    from sanderling.conversation.guest_servers import with_servers
+    def _agent_name(self) -> str:
+        kept: dict[str, Any] = self.session.state("agent") or {}
+        return str(kept.get("name", "")) or ("" if self.session.is_resumed else self.wishes.agent)
 
-    if agent.servers:
-        agent = with_servers(agent, settings)
-    provider = GuestProvider(agent.name)
-    policy = policy_for(settings, session.project)._replace(network=wishes.network)
-    parts = Parts(
-        session,
-        provider,
-        emit,
-        policy,
-        settings,
-        project=project,
-        rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
-        editor=wishes.editor,
-    )
-    resources.callback(parts.workspace.journal.close)
-    return GuestConversation(
-        parts, agent, provider, resources, is_eager=wishes.is_eager, mode=wishes.mode
-    )
+    def _agent(self, settings: Settings) -> "DeclaredAgent | None":
+        """
+        The guest that answers in the session, if one does.
 
+        Raises:
+            ConfigError: there is none of that name, or it is declared wrongly.
+        """
+        if not (name := self._agent_name()):
+            return None
+        from sanderling.agents.declared import load_agent  # only for whoever wants another agent
 
-def _begin_remote(
-    session: Session,
-    settings: Settings,
-    emit: Callable[[Event], None],
-    wishes: Wishes,
-    *,
-    resources: AsyncExitStack,
-    address: str,
-) -> Conversation:
-    """Begin a session that works elsewhere: nothing of the project here is read, run or changed."""
-    from sanderling.acp_client.provider import GuestProvider
-    from sanderling.conversation.remote_conversation import RemoteConversation
-    from sanderling.remote.address import parse_address
-
-    there = parse_address(address)
-    provider = GuestProvider(there.title)
-    parts = Parts(
-        session,
-        provider,
-        emit,
-        policy_for(settings, session.project)._replace(network=wishes.network),
-        settings,
-        project=Project(settings, f"{settings.state_dir}/elsewhere"),
-        rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
-        editor=wishes.editor,
-        code=wishes.code,
-    )
-    resources.callback(parts.workspace.journal.close)
-    return RemoteConversation(parts, there, provider, resources, is_eager=wishes.is_eager)
+        return load_agent(name, settings.agents)
 
 
 def _servers(settings: Settings) -> "dict[str, McpServer]":

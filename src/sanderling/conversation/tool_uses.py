@@ -22,7 +22,7 @@ from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
 from sanderling.sandbox.policy import NO_GRANT
 from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
-from sanderling.text import printable
+from sanderling.text import printable, shortened
 from sanderling.tools.base import Context, Tool, UseRequest
 from sanderling.tools.diagnostics import told
 from sanderling.tools.effects import Effect
@@ -404,4 +404,4 @@ def _with_text(content: Content, text: str) -> Content:
 
 def _one_line(text: str) -> str:
     line = " ".join(printable(text).split())
-    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
+    return shortened(line, MAX_TITLE_CHARS)

@@ -1,8 +1,12 @@
 """The log of a server, what it says beside the protocol: the beginning and the end of it, without the secrets that it was given."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
-from sanderling.commands.output import Ends
+import anyio
+
+from sanderling.commands.output import Ends, ScreenText, follow
+from sanderling.sandbox.ground import Serving
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 from sanderling.text import signal_name, visible_prose
 
@@ -36,6 +40,12 @@ class ServerLog:
 
     def add(self, chunk: bytes) -> None:
         self._ends.add(chunk)
+
+    async def read(self, server: Serving) -> None:
+        """Add what the server says to its standard error, until that ends."""
+        assert server.stderr
+        with suppress(anyio.ClosedResourceError):
+            await follow(server.stderr, ScreenText(), self.add, lambda _: None)
 
     def last_line(self) -> str:
         return visible_prose(self.text().rstrip().rpartition("\n")[2][:MAX_LAST_CHARS])

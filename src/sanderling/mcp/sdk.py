@@ -10,11 +10,10 @@ import importlib
 import logging
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+
+from sanderling.providers.stand_ins import StandIns
 
 _SERVERS = "mcp.server"
 _STEPS = (
@@ -53,19 +52,19 @@ def load_sdk() -> None:
     with _loading:
         if "mcp.client.client" in sys.modules:
             return
-        finder = _Finder()
-        sys.meta_path.insert(0, finder)
+        stand_ins = StandIns([_SERVERS])
+        stand_ins.begin()
         try:
             _import_in_steps()
         # Whatever another version wants of what is not there.
         except Exception as problem:
-            _remove(finder)
+            stand_ins.end()
             for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
                 del sys.modules[name]
             _import_in_steps()  # what fails here, too, is its caller's to tell
             log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)
         finally:
-            _remove(finder)
+            stand_ins.end()
         gc.freeze()
 
 
@@ -82,35 +81,3 @@ def _import_in_steps() -> None:
         finally:
             sys.setswitchinterval(interval_s)
             gc.enable()
-
-
-def _remove(finder: "_Finder") -> None:
-    """Have what is imported from now on be real."""
-    if finder in sys.meta_path:
-        sys.meta_path.remove(finder)
-    for name in [name for name, module in sys.modules.items() if isinstance(module, _EmptyModule)]:
-        del sys.modules[name]
-
-
-class _EmptyModule(ModuleType):
-    """A module without code: what is imported from it is a class, of which there are no instances."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-class _Finder(MetaPathFinder, Loader):
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        del path, target
-        is_of_servers = fullname == _SERVERS or fullname.startswith(f"{_SERVERS}.")
-        return ModuleSpec(fullname, self, is_package=True) if is_of_servers else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _EmptyModule(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        pass

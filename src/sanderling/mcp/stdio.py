@@ -15,7 +15,6 @@ import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectSendStream
 
-from sanderling.commands.output import ScreenText, follow
 from sanderling.errors import SandboxError
 from sanderling.json_lines import Lines, LineTooLongError
 from sanderling.mcp.log import ServerLog, ending
@@ -72,7 +71,7 @@ async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["Transp
             reader = _Reader(process, log, to_session, to_server)
             tasks.start_soon(reader.run)
             tasks.start_soon(_write, process, log, from_session, reader.asked)
-            tasks.start_soon(_log, process, log)
+            tasks.start_soon(log.read, process)
             yield from_server, to_server
             tasks.cancel_scope.cancel()
     finally:
@@ -80,12 +79,6 @@ async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["Transp
             stream.close()
         with anyio.CancelScope(shield=True):
             await end_server(process, PATIENCE_S)
-
-
-async def _log(process: Serving, log: ServerLog) -> None:
-    assert process.stderr
-    with suppress(anyio.ClosedResourceError):
-        await follow(process.stderr, ScreenText(), log.add, lambda _: None)
 
 
 async def _write(

@@ -8,7 +8,7 @@ from sanderling.commands.variables import is_harmless_setting, is_plain_variable
 from sanderling.permissions.only_reading import inputs, is_read_only, looks_inside
 from sanderling.permissions.patterns import is_host, path_pattern, pattern_of
 from sanderling.permissions.rules import Rule, concerns
-from sanderling.permissions.shell.grammar import Command, Opaque, Redirection, Word
+from sanderling.permissions.shell.grammar import Opaque, Redirection, SimpleCommand, Word
 from sanderling.permissions.shell.programs import (
     code_files,
     core_words,
@@ -21,7 +21,7 @@ from sanderling.sandbox.names import asked_about
 from sanderling.tools.effects import Effect
 
 
-def uncovered_commands(effect: Effect, *, project: str) -> tuple[Command, ...] | None:
+def uncovered_commands(effect: Effect, *, project: str) -> tuple[SimpleCommand, ...] | None:
     """The commands of a line that ask without a rule; None if no rule could cover the line."""
     use = Use(effect, project)
     if use.parsed.problem or effect.leaves_sandbox or any(map(_side_effect, use.parsed.commands)):
@@ -70,7 +70,7 @@ def uncovered(
     return "", needed
 
 
-def _side_effect(command: Command) -> str:
+def _side_effect(command: SimpleCommand) -> str:
     """The sentence on what a command does beside running its words, if that could matter."""
     for name, value in command.assignments:
         if not _is_harmless_assignment(name, value, is_alone=not command.words):
@@ -81,7 +81,7 @@ def _side_effect(command: Command) -> str:
     return ""
 
 
-def _covers_words(rule: Rule, command: Command, use: Use) -> bool:
+def _covers_words(rule: Rule, command: SimpleCommand, use: Use) -> bool:
     if not command.words or not concerns(rule, use.effect):
         return False
     expected, is_exact = pattern_of(rule.command)

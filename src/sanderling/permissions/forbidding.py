@@ -8,7 +8,7 @@ from typing import Literal
 
 from sanderling.permissions.patterns import is_host, path_pattern, pattern_of
 from sanderling.permissions.rules import Rule, concerns
-from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
+from sanderling.permissions.shell.grammar import Opaque, SimpleCommand, Word, Words
 from sanderling.permissions.shell.programs import core_words, runner_length, runs_more, runs_unseen
 from sanderling.permissions.use import Use
 from sanderling.sandbox.names import folded
@@ -50,7 +50,7 @@ def _forbids_command(rule: Rule, use: Use) -> Verdict:
     return "maybe" if verdict == "no" and problem else verdict
 
 
-def _begins(pattern: str, command: Command) -> Verdict:
+def _begins(pattern: str, command: SimpleCommand) -> Verdict:
     """Compare the command's beginning to the pattern; one that runs another may have it anywhere."""
     expected, is_exact = pattern_of(pattern)
     words = command.words
@@ -71,7 +71,7 @@ def _begins(pattern: str, command: Command) -> Verdict:
 
 
 @lru_cache(maxsize=256)
-def _is_wrapper(command: Command) -> bool:
+def _is_wrapper(command: SimpleCommand) -> bool:
     return command.is_guess or runs_more(command.words) != "" or runner_length(command.words) > 0
 
 
@@ -188,7 +188,7 @@ MIN_LITERAL = 3
 """The characters of a rule's path that must stand in a program for it to ask: fewer are in too many words."""
 
 
-def _may_reach(glob: str, command: Command) -> bool:
+def _may_reach(glob: str, command: SimpleCommand) -> bool:
     """True if a program in another language (`sed 'r.env'`), or one that is not seen, may be about a path of that name."""
     if not runs_more(command.words):
         return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sanderling.paths import is_in_any
 from sanderling.permissions.shell.git import is_config_key, is_harmless_config_key
-from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
+from sanderling.permissions.shell.grammar import Opaque, SimpleCommand, Word, Words
 from sanderling.permissions.shell.programs import core_words, runs_more
 from sanderling.permissions.use import Use, stays_inside
 from sanderling.sandbox.guard.repositories import has_its_files_around
@@ -261,7 +261,7 @@ def _is_directory(file: str, use: Use) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
-def inputs(command: Command) -> Words:
+def inputs(command: SimpleCommand) -> Words:
     return [found.target for found in command.redirections if found.operator == "<"]
 
 

@@ -11,7 +11,7 @@ from sanderling.paths import is_within
 from sanderling.permissions.allowing import uncovered_commands
 from sanderling.permissions.decide import applies, decide
 from sanderling.permissions.rules import Examples, Rule
-from sanderling.permissions.shell.grammar import Command, Word, Words
+from sanderling.permissions.shell.grammar import SimpleCommand, Word, Words
 from sanderling.permissions.shell.programs import core_words, runner_length, runs_more
 from sanderling.permissions.store import wrong_example
 from sanderling.permissions.use import Use
@@ -102,7 +102,7 @@ def _propose_command(effect: Effect, project: str) -> Rule | None:
     return rule if now.action == "allow" and not wrong_example(rule, project) else None
 
 
-def _rule_for(command: Command) -> Rule | None:
+def _rule_for(command: SimpleCommand) -> Rule | None:
     words = core_words(command.words)[0]
     if runs_more(words) or words[0] == "cd":
         return None
@@ -137,7 +137,7 @@ def _is_harmless_name(word: Word) -> bool:
     return is_name and word not in _ONLY_EXACTLY
 
 
-def _is_literal(command: Command) -> bool:
+def _is_literal(command: SimpleCommand) -> bool:
     is_known = all(isinstance(word, str) for word in command.words)
     return is_known and len(command.text) <= MAX_EXACT_CHARS and "\n" not in command.text
 

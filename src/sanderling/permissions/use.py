@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sanderling.paths import is_in_any, is_within
-from sanderling.permissions.shell.grammar import Command, Opaque, Parsed, Words, parse
+from sanderling.permissions.shell.grammar import Opaque, Parsed, SimpleCommand, Words, parse
 from sanderling.permissions.shell.programs import all_commands, core_words
 from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.names import asked_about
@@ -33,7 +33,7 @@ class Use:
         return parse(self.effect.command)
 
     @cached_property
-    def seen(self) -> tuple[tuple[Command, ...], str]:
+    def seen(self) -> tuple[tuple[SimpleCommand, ...], str]:
         return all_commands(self.parsed)
 
     @cached_property

@@ -19,7 +19,7 @@ from sanderling.project.trust.imports import (
     imported_path,
     lines_with_imports,
 )
-from sanderling.project.trust.trust import INSTRUCTION_NAMES, Files, OwnFiles, Trust
+from sanderling.project.trust.trust import INSTRUCTION_NAMES, OwnFiles, TellingFiles, Trust
 from sanderling.protocol.requests import TrustFile
 
 MAX_TOLD_BYTES = 32 * 1024
@@ -139,7 +139,7 @@ class Instructions:
 class _Gathered:
     """The text of the files of one scope, as they were when it was made; `ignored` are those that are not trusted."""
 
-    def __init__(self, scope: str, files: Files) -> None:
+    def __init__(self, scope: str, files: TellingFiles) -> None:
         self.section: Section | None = None
         self.ignored: list[str] = []
         self._files = files

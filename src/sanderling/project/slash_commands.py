@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.project.trust.trust import Files, OwnFiles, Trust
+from sanderling.project.trust.trust import OwnFiles, TellingFiles, Trust
 from sanderling.protocol.events import SlashCommand
 
 BUILT_IN = frozenset(
@@ -122,7 +122,7 @@ class SlashCommands:
         return {name: found for name, found in chosen.items() if name not in BUILT_IN}
 
 
-def _found(place: Files, source: Source) -> tuple[dict[str, _Template], list[str]]:
+def _found(place: TellingFiles, source: Source) -> tuple[dict[str, _Template], list[str]]:
     """The commands of a place by name, and the files that are not trusted."""
     templates, ignored = dict[str, _Template](), list[str]()
     for path in sorted(place.commands()):

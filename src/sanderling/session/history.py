@@ -25,6 +25,7 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
+from sanderling.text import shortened
 
 UNKNOWN_OUTCOME = (
     "The outcome is unknown: the session was interrupted while this ran. It was not run again."
@@ -332,4 +333,4 @@ def input_line(use: ToolUse) -> str:
     told = [use.input[key] for key in _TELLING_KEYS if key in use.input] + [*use.input.values()]
     text = next((value for value in told if isinstance(value, str)), "")
     line = " ".join(text.split())
-    return line if len(line) <= MAX_INPUT_CHARS else f"{line[: MAX_INPUT_CHARS - 1]}…"
+    return shortened(line, MAX_INPUT_CHARS)

@@ -46,6 +46,7 @@ from sanderling.session.records import (
     Record,
     StateKey,
 )
+from sanderling.text import shortened
 
 MAX_TITLE_CHARS = 60
 _MARKDOWN = r"^[#>*\-\s`]+|[`*]+"
@@ -274,4 +275,4 @@ def derived_title(prompt: Prompt) -> str:
     """The first line of a prompt that says something, short and without Markdown."""
     lines = (re.sub(_MARKDOWN, "", line).strip() for line in prompt.text.splitlines())
     line = " ".join(next(filter(None, lines), "").split())
-    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
+    return shortened(line, MAX_TITLE_CHARS)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import anyio.to_thread
 
 from sanderling.errors import ToolError
-from sanderling.text import printable, visible
+from sanderling.text import printable, shortened, visible
 from sanderling.tools.buffers import identify
 from sanderling.tools.editor import Diagnostic
 from sanderling.tools.paths import escaped
@@ -79,4 +79,4 @@ def line_of(diagnostic: Diagnostic, workspace: Workspace) -> str:
 
 def _one_line(text: str) -> str:
     line = visible(" ".join(printable(text).split()))
-    return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"
+    return shortened(line, MAX_CHARS)

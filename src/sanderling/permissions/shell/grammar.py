@@ -48,9 +48,9 @@ class Redirection(msgspec.Struct, frozen=True):
     target: Word
 
 
-class Command(msgspec.Struct, frozen=True):
+class SimpleCommand(msgspec.Struct, frozen=True):
     """
-    A command of a line, after quote removal.
+    A simple command of a line, after quote removal.
 
     Without words it only sets variables, or holds the redirections of a group. `is_guess`: the line has no structure that could be
     read, and a program may be anywhere among these words.
@@ -70,7 +70,7 @@ class Parsed(msgspec.Struct, frozen=True):
     With a problem, `commands` are what could be seen.
     """
 
-    commands: tuple[Command, ...]
+    commands: tuple[SimpleCommand, ...]
     problem: str = ""
 
 
@@ -119,11 +119,11 @@ def _unreadable(line: str) -> str:
     return ""
 
 
-def _guess(line: str) -> tuple[Command, ...]:
+def _guess(line: str) -> tuple[SimpleCommand, ...]:
     """The words that may be commands in a line without a structure that can be read."""
     pieces = _BETWEEN_COMMANDS.split(_QUOTES.sub("", line[:MAX_GUESSED]))
     return tuple(
-        Command(piece.strip()[:200], tuple(words), is_guess=True)
+        SimpleCommand(piece.strip()[:200], tuple(words), is_guess=True)
         for piece in pieces
         if (words := piece.split())
     )
@@ -256,7 +256,7 @@ class _Reading:
     """A walk over the tree: what it says, with the spans of all that was understood."""
 
     def __init__(self, source: bytes) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[SimpleCommand] = []
         self.spans: list[Span] = []
         self.overlooked: list[int] = []  # ends of lines
         self.problem = ""
@@ -281,7 +281,9 @@ class _Reading:
         if node.type in _COMMANDS:
             self.commands.append(self._command(node))
         elif node.type == "redirected_statement" and node.children[0].type not in _COMMANDS:
-            self.commands.append(Command(self._text(node), redirections=self._redirections(node)))
+            self.commands.append(
+                SimpleCommand(self._text(node), redirections=self._redirections(node))
+            )
         elif node.type in ("variable_assignment", "for_statement"):
             self._set_variable(node)
         if node.type in _ON_ONE_LINE:
@@ -322,7 +324,7 @@ class _Reading:
             self.overlooked.append(found)
             self._doubt(BEYOND)
 
-    def _command(self, node: "Node") -> Command:
+    def _command(self, node: "Node") -> SimpleCommand:
         words: list[Word] = []
         assignments: list[tuple[str, Word]] = []
         for child in node.children:
@@ -335,7 +337,7 @@ class _Reading:
         redirections = self._redirections(node)
         if node.parent is not None and node.parent.type == "redirected_statement":
             redirections += self._redirections(node.parent)
-        return Command(self._text(node), tuple(words), tuple(assignments), redirections)
+        return SimpleCommand(self._text(node), tuple(words), tuple(assignments), redirections)
 
     def _check_name(self, words: Words) -> None:
         name = words[0] if words else ""
@@ -353,7 +355,7 @@ class _Reading:
             return
         else:
             assigned = [self._assignment(node)]
-        self.commands.append(Command(self._text(node), assignments=tuple(assigned)))
+        self.commands.append(SimpleCommand(self._text(node), assignments=tuple(assigned)))
 
     def _assignment(self, node: "Node") -> tuple[str, Word]:
         found = _ASSIGNMENT.fullmatch(self._raw(node))

@@ -16,7 +16,7 @@ from sanderling.permissions.shell.checks import (
     is_device,
     program_name,
 )
-from sanderling.permissions.shell.grammar import Command, Opaque, Parsed, Words, parse
+from sanderling.permissions.shell.grammar import Opaque, Parsed, SimpleCommand, Words, parse
 from sanderling.permissions.shell.tables import (
     INTERPRETERS,
     OF_THE_PROJECT,
@@ -156,7 +156,7 @@ _ATTACHED = re.compile(r"^-(?:\w|-[\w-]+=)")
 """An option that a line is written right behind: `-c'…'`, `--to-command='…'`."""
 
 
-def all_commands(parsed: Parsed) -> tuple[tuple[Command, ...], str]:
+def all_commands(parsed: Parsed) -> tuple[tuple[SimpleCommand, ...], str]:
     """
     The commands of a line with those of the lines that it hands to other programs, and what is not understood in any of them.
 

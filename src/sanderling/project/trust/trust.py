@@ -31,7 +31,7 @@ MAX_SHOWN_FILES = 500
 MAX_SHOWN_CHARS = 4 << 20
 
 
-class Files(Protocol):
+class TellingFiles(Protocol):
     """A place whose files may tell the model what to do."""
 
     commands_directory: str

@@ -12,11 +12,9 @@ import importlib
 import logging
 import sys
 import threading
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
+
+from sanderling.providers.stand_ins import StandIns
 
 UNUSED = (
     "anthropic._error_classes",
@@ -32,7 +30,6 @@ UNUSED = (
     "anthropic.lib.tools",
     "anthropic.lib.vertex",
 )
-_BELOW_UNUSED = tuple(f"{name}." for name in UNUSED)
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +46,12 @@ def _import_sdk() -> None:
     # process.
     gc.disable()
     try:
-        sys.meta_path.insert(0, _finder)
+        _stand_ins.begin()
         try:
             importlib.import_module("anthropic")
         # Whatever another version makes of classes that are not the real ones.
         except Exception as problem:
-            _remove_empty_modules()
+            _stand_ins.end()
             for name in [name for name in sys.modules if name.startswith("anthropic.")]:
                 del sys.modules[name]
             importlib.import_module("anthropic")  # what fails here, too, is its caller's to tell
@@ -62,13 +59,6 @@ def _import_sdk() -> None:
     finally:
         gc.enable()
     gc.freeze()
-
-
-def _remove_empty_modules() -> None:
-    """Have what is imported from now on be real."""
-    sys.meta_path.remove(_finder)
-    for name in [name for name, module in sys.modules.items() if isinstance(module, _EmptyModule)]:
-        del sys.modules[name]
 
 
 class _Unloaded(type):
@@ -81,9 +71,9 @@ class _Unloaded(type):
 
     def _real(cls) -> Any:
         with _loading:
-            if _finder in sys.meta_path:
+            if _stand_ins.are_there:
                 log.warning("%s of the SDK is used: its types are loaded", cls.__name__)
-                _remove_empty_modules()
+                _stand_ins.end()
             return getattr(importlib.import_module(cls.__module__), cls.__name__)
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
@@ -99,32 +89,5 @@ class _Unloaded(type):
         return cls
 
 
-class _EmptyModule(ModuleType):
-    """A module without code."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        unloaded = _Unloaded(name, (), {"__module__": self.__name__})
-        setattr(self, name, unloaded)
-        return unloaded
-
-
-class _Finder(MetaPathFinder, Loader):
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        del path, target
-        if fullname in UNUSED or fullname.startswith(_BELOW_UNUSED):
-            return ModuleSpec(fullname, self, is_package=True)
-        return None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _EmptyModule(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        pass
-
-
-_finder = _Finder()
+_stand_ins = StandIns(UNUSED, lambda name, module: _Unloaded(name, (), {"__module__": module}))
 _loading = threading.RLock()

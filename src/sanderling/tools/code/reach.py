@@ -8,7 +8,7 @@ from sanderling.editing.lines import lines_of
 from sanderling.errors import ToolError
 from sanderling.paths import is_in_any
 from sanderling.sandbox.files import Loaded
-from sanderling.text import printable
+from sanderling.text import printable, shortened
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, identify
 from sanderling.tools.code.servers import CodeFile, LanguageServers
@@ -109,4 +109,4 @@ def is_meant(path: str, within: Sequence[str]) -> bool:
 
 def _short(line: str) -> str:
     line = printable(line.strip())
-    return line if len(line) <= MAX_LINE_CHARS else f"{line[: MAX_LINE_CHARS - 1]}…"
+    return shortened(line, MAX_LINE_CHARS)

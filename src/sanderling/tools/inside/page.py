@@ -4,6 +4,8 @@ import codecs
 import html
 import re
 
+from sanderling.text import shortened
+
 MAX_PAGE_BYTES = 50_000
 MAX_TITLE_CHARS = 200
 MAX_HEAD_CHARS = 64 << 10
@@ -102,4 +104,4 @@ def page_at(text: str, offset: int) -> str:
 
 def one_line(text: str) -> str:
     line = " ".join(re.sub(_INVISIBLE, " ", text[: 4 * MAX_TITLE_CHARS]).split()).rstrip(".")
-    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
+    return shortened(line, MAX_TITLE_CHARS)

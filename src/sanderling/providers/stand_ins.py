@@ -1,0 +1,68 @@
+"""Stand-ins: modules without code in the place of the parts of a library that nobody here uses, so that these are not loaded."""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+def _empty_class(name: str, _module: str) -> type:
+    return type(name, (), {})
+
+
+class StandIns(MetaPathFinder, Loader):
+    """
+    Stand-ins for the modules `names` and all below them, from `begin` on.
+
+    What is imported from one is a class of `make`, which is given its name and its module's.
+    """
+
+    def __init__(
+        self, names: Sequence[str], make: Callable[[str, str], type] = _empty_class
+    ) -> None:
+        self._names = frozenset(names)
+        self._beginnings = tuple(f"{name}." for name in names)
+        self._make = make
+
+    @property
+    def are_there(self) -> bool:
+        return self in sys.meta_path
+
+    def begin(self) -> None:
+        sys.meta_path.insert(0, self)
+
+    def end(self) -> None:
+        """Have what is imported from now on be real."""
+        if self.are_there:
+            sys.meta_path.remove(self)
+        for name, module in list(sys.modules.items()):
+            if isinstance(module, _EmptyModule) and module.__loader__ is self:
+                del sys.modules[name]
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        is_unused = fullname in self._names or fullname.startswith(self._beginnings)
+        return ModuleSpec(fullname, self, is_package=True) if is_unused else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _EmptyModule(spec.name, self._make)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class _EmptyModule(ModuleType):
+    def __init__(self, name: str, make: Callable[[str, str], type]) -> None:
+        super().__init__(name)
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = self._make(name, self.__name__)
+        setattr(self, name, made)
+        return made
