@@ -152,7 +152,15 @@ async def test_a_no_is_told_as_the_person_has_said_it(answer, action):
 
 
 @pytest.mark.parametrize(
-    "url", ["file:///etc/passwd", "javascript:alert(1)", "https://a b", "x", "https://a.b/\x1b[2J"]
+    "url",
+    [
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "https://a b",
+        "x",
+        "https://a.b/\x1b[2J",
+        "https://[x",
+    ],
 )
 async def test_a_page_that_no_browser_opens_is_not_shown(url):
     elicitation, asked = asking()

@@ -93,13 +93,37 @@ def test_what_is_ignored_is_what_git_ignores(tmp_path, plain_environment, seed):
 
 @pytest.mark.parametrize(
     "text",
-    ["*a*a*a*a*a*a*a*a*a*a*a*a*b", "**/a/**/a/**/a/**/a/**/a/**/a/**/b", "[" * 1000, "?" * 5000],
+    [
+        "*a*a*a*a*a*a*a*a*a*a*a*a*b",
+        "**/a/**/a/**/a/**/a/**/a/**/a/**/b",
+        "[" * 1000,
+        "?" * 5000,
+        " " * 100_000 + "x",
+    ],
 )
 def test_no_pattern_takes_long(text):
-    rules = Rules("/p", text)
     name = "a" * 250
     path = "/p/" + "a/" * 1000 + name
     began = time.process_time()
+    rules = Rules("/p", text)
     for _ in range(10):
         rules.judge(path, name)
     assert time.process_time() - began < 5  # without care, longer than the universe
+
+
+@pytest.mark.parametrize(
+    "line, name",
+    [
+        ("a  ", "a"),
+        ("a\\ ", "a "),
+        ("a\\   ", "a "),
+        ("a\\\\ ", "a\\"),
+        ("a b ", "a b"),
+        ("   ", ""),
+    ],
+)
+def test_blanks_at_the_end_of_a_line_count_behind_a_backslash_only(line, name):
+    rules = Rules("/p", line)
+    assert bool(rules) == bool(name)
+    assert not name or rules.judge(f"/p/{name}", name)
+    assert not rules.judge(f"/p/{name} ", f"{name} ")

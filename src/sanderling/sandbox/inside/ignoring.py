@@ -83,7 +83,7 @@ def _any_of(expressions: list[str]) -> re.Pattern[str] | None:
 
 def _rule(line: str) -> _Rule | None:
     """The rule that a line is; None for a comment, a blank line, and what can match nothing."""
-    pattern = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)
+    pattern = _without_blanks(line)
     if not pattern or pattern.startswith("#"):
         return None
     is_negative = pattern.startswith("!")
@@ -97,6 +97,13 @@ def _rule(line: str) -> _Rule | None:
     except (ValueError, re.error):
         return None
     return _Rule(is_negative, is_of_names, f"(?:{expression}){end}") if pattern else None
+
+
+def _without_blanks(line: str) -> str:
+    """The line without the blanks at its end, but for one behind a backslash."""
+    stripped = line.rstrip(" ")
+    slashes = len(stripped) - len(stripped.rstrip("\\"))
+    return stripped + " " if slashes % 2 and stripped != line else stripped
 
 
 def _path(pattern: str) -> str:
