@@ -55,8 +55,11 @@ local function show_side_by_side(result)
     vim.bo[buf].syntax = filetype
     local name = vim.fn.fnamemodify(file.path, ':~:.'):gsub('%%', '%%%%')
     local what = file.what == 'removed' and 'removed' or 'changed'
-    vim.wo.winbar = ('%s before the agent %s it'):format(name, what)
+    vim.wo[0][0].winbar = ('%s before the agent %s it'):format(name, what)
     vim.cmd('diffthis | wincmd p')
+    if vim.wo.winbar == '' then -- or else its lines would be beside the wrong ones
+      vim.wo[0][0].winbar = name .. ' now'
+    end
   end
 end
 
