@@ -75,6 +75,13 @@ def test_a_turn_ends_with_what_it_took_and_the_next_one_puts_that_behind_its_hea
     assert screen.screen_text().count(took) == 1
 
 
+def test_what_a_turn_took_does_not_stand_below_what_came_after_it(screen):
+    screen.send(*turn(1), USAGE, ENDED)
+    wait_until(lambda: "$0.02" in screen.screen_text(), screen.screen_text())
+    screen.send({"type": "notice", "level": "info", "text": "Something else."})
+    wait_until(lambda: "▍Sanderling   $0.02" in screen.screen_text(), screen.screen_text())
+
+
 def test_a_turn_that_took_nothing_ends_without_a_word(screen):
     screen.send(*turn(1), ENDED)
     rows = [row.rpartition("│")[2].strip() for row in screen.screen()]

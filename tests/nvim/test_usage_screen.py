@@ -332,7 +332,7 @@ def test_of_a_long_title_the_statusline_says_the_beginning(screen):
 @pytest.mark.parametrize(
     "width, placeholder",
     [
-        (70, "Ask anything: <CR> sends, <C-s> in insert mode; /help, !command"),
+        (85, "Ask anything: <CR> sends, <C-s> in insert mode; / commands, @ files, !command"),
         (50, "Ask anything: <CR> sends, <C-s> in insert mode"),
         (30, "Ask anything: <CR> sends"),
         (20, "Ask anything"),

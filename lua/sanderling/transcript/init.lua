@@ -236,10 +236,7 @@ function Transcript:draw(event)
     end
     self:end_answer()
   end
-  local draw_event = blocks.draw[event.type]
-  if draw_event then
-    draw_event(self, event)
-  end
+  blocks.draw_event(self, event)
 end
 
 --- Draw `event`. What cannot be drawn is a defect, of which somebody is told; while the buffer is locked, it raises.

@@ -34,6 +34,19 @@ function M.register(kind)
   end
 end
 
+--- Draw `event`, if one of the kinds does. What the last turn took stays with it when text comes below.
+---@param transcript sanderling.transcript.Transcript
+---@param event table
+function M.draw_event(transcript, event)
+  local draw, last = M.draw[event.type], transcript.last
+  if draw then
+    draw(transcript, event)
+  end
+  if transcript.took and transcript.last > last then
+    M.draw.local_turn_left(transcript, event)
+  end
+end
+
 --- The fields of an empty transcript.
 ---@return table<string, any>
 function M.new_fields()

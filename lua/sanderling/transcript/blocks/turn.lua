@@ -147,9 +147,8 @@ function draw.local_turn_took(self, event)
   self.footer:set('took', self.footer:wrapped(event.text, 'AgentStatus'))
 end
 
---- Another turn begins: what the last one took goes behind the header of its answer.
----@param self sanderling.transcript.Transcript
-local function put_took(self)
+--- The last turn is not the end any more: what it took goes behind the header of its answer.
+function draw.local_turn_left(self)
   local turn = self.turns[#self.turns]
   if self.took and turn then
     local text = { { self.took, 'AgentStatus' } }
@@ -162,7 +161,7 @@ end
 function draw.turn_started(self, event)
   tools.stop_all(self)
   self:end_countdown()
-  put_took(self)
+  draw.local_turn_left(self)
   self.refused, self.pieces = {}, {}
   local row, answer = draw_prompt(self, event.prompt, 'You')
   table.insert(self.turns, { id = event.prompt.id, first = row, answer = answer })
