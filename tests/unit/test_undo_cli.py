@@ -124,6 +124,7 @@ def test_names_that_are_no_text_can_be_listed_and_taken_back(tmp_path):
     changes = shell.run("changes")
     assert (changes.returncode, changes.stderr) == (0, "")
     assert "\x1b" not in changes.stdout
+    assert len(changes.stdout.splitlines()) == 1 + len(names)  # a name is no line of ours
     listed = json.loads(shell.run("changes", "--json").stdout)
     assert {file["path"] for file in listed["turns"][0]["files"]} == {
         "caf\ufffd",

@@ -26,6 +26,7 @@ from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import is_session_id
 from sanderling.text import printable, visible
+from sanderling.tools.paths import escaped
 
 EXIT_LEFT, EXIT_USAGE = 1, 2
 EXIT_STATUS = "The exit status is 0, 1 if something had to be left as it is or could not be done, 2 if the command line or the session is wrong."
@@ -165,11 +166,11 @@ def _turn_line(turn: TurnShown) -> str:
 
 def _changed_line(file: ChangedFile) -> str:
     why = f"  {file.why}" if file.why else ""
-    return visible(f"{file.path}  {file.what}  +{file.added} −{file.removed}{why}")
+    return visible(f"{escaped(file.path)}  {file.what}  +{file.added} −{file.removed}{why}")
 
 
 def _line(file: RestoredFile) -> str:
     if file.how == "left":
-        return visible(f"{file.path}  stays: {file.why}")
+        return visible(f"{escaped(file.path)}  stays: {file.why}")
     merged = "  merged with what you have changed" if file.how == "merged" else ""
-    return visible(f"{file.path}  +{file.added} −{file.removed}{merged}")
+    return visible(f"{escaped(file.path)}  +{file.added} −{file.removed}{merged}")
