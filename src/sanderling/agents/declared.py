@@ -17,6 +17,7 @@ import msgspec
 from sanderling.agents.home import problem_of
 from sanderling.config import HostText, PathText, VariableText
 from sanderling.config.expansion import expand
+from sanderling.config.presets import base_of, merged
 from sanderling.errors import ConfigError, SandboxError
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.text import did_you_mean
@@ -111,13 +112,14 @@ def load_agent(name: str, declared: Mapping[str, Mapping[str, Any]]) -> Declared
     if not _NAME.fullmatch(name):
         words = "letters, digits, '-' and '_' only, and no more than 32"
         raise ConfigError(f"{where} is no name of an agent: {words}", path)
-    merged = _merged(own or {}, _base_of(name, own or {}))
-    for key in merged:
+    base = base_of(own or {}, presets(), "agents", name)
+    told = merged(own or {}, base, ("env", "sandboxed_env"))
+    for key in told:
         if key not in AgentTable.__struct_fields__:
             hint = did_you_mean(key, AgentTable.__struct_fields__)
             raise ConfigError(f"{where}: unknown key '{key}'{hint}", (*path, key))
     try:
-        table = msgspec.convert(merged, AgentTable)
+        table = msgspec.convert(told, AgentTable)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where} is wrong: {error}", path) from error
     _check(table, where, path)
@@ -135,28 +137,6 @@ def load_agent(name: str, declared: Mapping[str, Mapping[str, Any]]) -> Declared
         is_confined=table.sandbox,
         install=table.install,
     )
-
-
-def _base_of(name: str, own: Mapping[str, Any]) -> Mapping[str, Any]:
-    base = own.get("preset", name)
-    if base in presets():
-        return presets()[base]
-    if "preset" in own:
-        hint = did_you_mean(str(base), presets())
-        raise ConfigError(
-            f"[agents.{name}] begins from '{base}', which is no preset{hint}",
-            ("agents", name, "preset"),
-        )
-    return {}
-
-
-def _merged(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """`own` over `base`: its variables are added, and whatever else it has takes the place of the base's."""
-    merged = {**base, **own}
-    for key in ("env", "sandboxed_env"):
-        if isinstance(own.get(key), Mapping):
-            merged[key] = {**base.get(key, {}), **own[key]}
-    return merged
 
 
 def _check(table: AgentTable, where: str, path: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from sanderling.config.expansion import is_reference, variables_in
+from sanderling.config.presets import base_of, merged
 from sanderling.errors import ConfigError
 from sanderling.hosts import canonical_host, is_loopback
 from sanderling.providers.credentials import Account
@@ -179,33 +180,17 @@ def load_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> Endp
     if name in RESERVED:
         raise ConfigError(f"{where}: '{name}' has a meaning of its own; give it another name", path)
     try:
-        return _endpoint(name, where, _merged(own or {}, _base_of(name, own or {}, where)))
+        base = base_of(own or {}, presets(), "providers", name)
+        return _endpoint(name, where, _merged(own or {}, base))
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where} is wrong: {error}", path) from error
 
 
-def _base_of(name: str, own: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    base = str(own.get("preset", name))
-    if base in presets():
-        return presets()[base]
-    if "preset" in own:
-        hint = did_you_mean(base, presets())
-        raise ConfigError(
-            f"{where} begins from '{base}', which is no preset{hint}", ("providers", name, "preset")
-        )
-    return {}
-
-
 def _merged(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """`own` over `base`: a table in it changes single keys, whatever else it has takes the place of the base's."""
-    merged = {**base, **own}
-    for key in ("headers", "quirks", "models"):
-        if isinstance(own.get(key), Mapping):
-            merged[key] = {**base.get(key, {}), **own[key]}
-    if isinstance(own.get("quirks"), Mapping) and isinstance(own["quirks"].get("effort"), Mapping):
-        effort = base.get("quirks", {}).get("effort", {})
-        merged["quirks"]["effort"] = {**effort, **own["quirks"]["effort"]}
-    return merged
+    table = merged(own, base, ("headers", "models"))
+    if isinstance(own.get("quirks"), Mapping):
+        table["quirks"] = merged(own["quirks"], base.get("quirks", {}), ("effort",))
+    return table
 
 
 def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:

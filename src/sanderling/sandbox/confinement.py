@@ -96,6 +96,7 @@ class SessionSandbox:
         env: Mapping[str, str],
         grant: Grant = NO_GRANT,
         on_denied: Callable[[Denial], None] = lambda _: None,
+        is_stranger: bool = False,
     ) -> Serving:
         """
         Start the server `name` on the ground of now, with `env` and `grant` for itself alone.
@@ -105,7 +106,7 @@ class SessionSandbox:
         """
         terms = self.terms
         server = await self.ground.spawn_server(
-            name, argv, env=env, grant=grant, on_denied=on_denied
+            name, argv, env=env, grant=grant, on_denied=on_denied, is_stranger=is_stranger
         )
         self._servers[server] = terms
         self._end_servers_of_other_terms()
@@ -127,15 +128,8 @@ class SessionSandbox:
         It shares no place with commands or servers: `name` must be one that none of those has. If it is not to be confined, the person
         has written that down for this one; then nothing that they change here later changes what it can do, and it is left alone.
         """
-        ground = self.ground if is_confined else self._unconfined
-        terms = self.terms
-        server = await ground.spawn_server(
-            name, argv, env=env, grant=grant, on_denied=on_denied, is_stranger=True
-        )
-        if is_confined:
-            self._servers[server] = terms
-            self._end_servers_of_other_terms()
-        return server
+        spawn = self.spawn_server if is_confined else self._unconfined.spawn_server
+        return await spawn(name, argv, env=env, grant=grant, on_denied=on_denied, is_stranger=True)
 
     @property
     def terms(self) -> tuple[object, ...]:
