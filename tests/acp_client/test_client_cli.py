@@ -2,12 +2,14 @@
 
 import json
 import os
+import pty
 import select
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ def client(tmp_path):
     """Start `sanderling client` with the scripted agent, outside of a sandbox, in an empty HOME."""
     running = []
 
-    def start(*arguments, script=SCRIPT, agent=None):
+    def start(*arguments, script=SCRIPT, agent=None, stream=subprocess.PIPE):
         path = tmp_path / "script.json"
         path.write_text(json.dumps(script))
         project = tmp_path / "project"
@@ -53,9 +55,9 @@ def client(tmp_path):
         }
         process = subprocess.Popen(
             argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdin=stream,
+            stdout=stream,
+            stderr=stream,
             text=True,
             env=env,
         )
@@ -66,7 +68,7 @@ def client(tmp_path):
     for process in running:
         process.kill()
         process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
+        for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
             stream.close()
 
 
@@ -83,6 +85,22 @@ def test_p_asks_once_and_nobody_answers_its_questions(client):
     assert json.loads(out.removeprefix("answer: "))["outcome"]["optionId"] == "no"
     assert "denied: tool rm x" in err
     assert process.returncode == 0
+
+
+def test_on_a_terminal_words_and_what_is_told_beside_them_stand_in_order(client):
+    steps = [{"say": "words "} for _ in range(200)] + [{"ask": ASKED}]
+    master, slave = pty.openpty()
+    process = client("-p", "go", script={"prompts": {"go": steps}}, stream=slave)
+    os.close(slave)
+    shown = b""
+    with suppress(OSError):  # its end
+        while data := os.read(master, 65536):
+            shown += data
+    os.close(master)
+    assert process.wait(DEADLINE_S) == 0
+    beginning, _, end = shown.decode().partition("sanderling: tool rm x\r\n")
+    assert beginning.partition("\r\n")[2] == f"{'words ' * 200}\r\n"
+    assert end.startswith("sanderling: denied: tool rm x")
 
 
 def test_a_question_is_answered_by_number(client):

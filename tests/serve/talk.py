@@ -1,6 +1,7 @@
 """`sanderling serve` as a process, a client that is held by hand, and a proxy that cuts."""
 
 import asyncio
+import inspect
 import json
 import random
 import subprocess
@@ -90,6 +91,7 @@ class Client:
         self._ids = 0
         self._responses: dict[int, asyncio.Future[Any]] = {}
         self._news = asyncio.Event()
+        self._sending: list[asyncio.Task[None]] = []
         self._task = asyncio.create_task(self._read())
 
     # --- sending -------------------------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ class Client:
             case {"method": method, "id": request_id, "params": params}:
                 self.asked.append(message)
                 if answer := self.answers.get(method):
-                    self._spawn(self.send({"id": request_id, "result": answer(params)}))
+                    self._spawn(self._answer(request_id, answer(params)))
             case {"id": request_id} if request_id in self._responses:
                 future = self._responses.pop(request_id)
                 if "error" in message:
@@ -181,12 +183,16 @@ class Client:
             case _:
                 pass
 
+    async def _answer(self, request_id: Any, answer: Any) -> None:
+        result = await answer if inspect.isawaitable(answer) else answer
+        await self.send({"id": request_id, "result": result})
+
     def _spawn(self, sending: Any) -> None:
         async def send() -> None:
             with suppress(*LOST):
                 await sending
 
-        self._sending = asyncio.create_task(send())
+        self._sending.append(asyncio.create_task(send()))
 
     async def wait_for(self, condition: Callable[[], Any], what: str = "") -> Any:
         async def wait() -> Any:

@@ -40,6 +40,13 @@ class Lasting:
         self.seen: list[dict[str, Any]] = []  # numbered updates
         self.accepted: set[str] = set()
         self.connections = 0
+        self.asked = 0
+
+    async def _think(self, _: Any) -> Any:
+        """A person takes a while: connections are cut while a question waits, too."""
+        self.asked += 1
+        await asyncio.sleep(random.uniform(0, 0.3))
+        return chosen("once")(None)
 
     async def prompt(self, text: str, prompt_id: str) -> str:
         while True:
@@ -47,7 +54,7 @@ class Lasting:
                 async with asyncio.timeout(60), self.server.connect(self.url) as socket:
                     self.connections += 1
                     client = Client(socket)
-                    client.answers[PERMISSION] = chosen("once")
+                    client.answers[PERMISSION] = self._think
                     try:
                         return await self._ask(client, text, prompt_id)
                     finally:
@@ -96,7 +103,9 @@ async def cut(serve: Any, home: Any, cuts: int, seed: int) -> None:
     async with attached(server) as whole:
         await whole.again("load", home, client.session)
         assert whole.told == client.seen
-    print(f"{proxy.cuts} cuts, {turn} turns, {client.connections} connections")
+    print(
+        f"{proxy.cuts} cuts, {turn} turns, {client.connections} connections, {client.asked} questions"
+    )
 
 
 def spoken(told: list[dict[str, Any]], kind: str) -> str:

@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -148,6 +149,36 @@ async def test_many_who_connect_and_say_nothing_keep_nobody_out_for_long(serve, 
                     await asyncio.sleep(0.5)
     for each in sockets:
         each.close()
+
+
+@prove
+async def test_whoever_says_nothing_or_answers_no_ping_is_hung_up_on(serve, home):
+    """One has a token and never begins; one was let in, and its machine has gone without a word."""
+    server = serve()
+    silent = await server.connect()
+    async with attached(server) as client:
+        session = await client.new(home)
+        gone = await server.connect(ping_interval=None)
+        half_open = Client(gone)
+        await half_open.initialize()
+        gone.transport.pause_reading()
+        async with asyncio.timeout(90):
+            await silent.wait_closed()
+            while await clients_of(server) > 1:
+                await asyncio.sleep(0.5)
+        assert silent.close_code == 1008
+        assert await client.prompt(session, "ping") == "end_turn"
+        gone.transport.abort()
+
+
+async def clients_of(server):
+    """How many connections the server has."""
+    found = 0
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        is_its = int(fields[1].rpartition(":")[2], 16) == server.port
+        found += is_its and fields[3] == "01"
+    return found
 
 
 @prove

@@ -26,7 +26,7 @@ from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.print_mode.inputs import UsageError, new_session_id, own_layers, project_root
-from sanderling.print_mode.streams import Stdout, open_missing_streams, say
+from sanderling.print_mode.streams import Stdout, as_said, open_missing_streams, say
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, CloseSession, SubmitPrompt
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.connections import ConnectionChanged
@@ -149,6 +149,7 @@ class _Face:
     def __init__(self, prompt: str | None) -> None:
         self._prompt = prompt
         self._stdout = Stdout()
+        self._is_terminal = os.isatty(1) and os.isatty(2)
         self._agent: Agent | None = None
         self._status = 0
         self._open_turns = 0
@@ -332,7 +333,10 @@ class _Face:
     def _tell(self, text: str) -> None:
         if not self._is_at_line_start:
             self._write("\n")
-        say(text)
+        if self._is_terminal:  # where words of the agent may still be on their way
+            self._write(as_said(text))
+        else:
+            say(text)
 
 
 def _answers_to(question: ApprovalRequested) -> list[tuple[str, AnswerApproval]]:

@@ -77,9 +77,14 @@ def say(text: str) -> None:
     No line but the first begins as ours do, whatever the names of files are.
     """
     with suppress(AttributeError, OSError):  # it was closed from the start, or its reader has gone
-        lines = visible(text).replace("\n", "\n    ")
-        sys.stderr.write(f"sanderling: {lines}\n")
+        sys.stderr.write(as_said(text))
         sys.stderr.flush()
+
+
+def as_said(text: str) -> str:
+    """`text` in lines, as `say` writes it."""
+    lines = visible(text).replace("\n", "\n    ")
+    return f"sanderling: {lines}\n"
 
 
 class Stdout:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import anyio
 import msgspec
 
 import sanderling
@@ -32,6 +33,7 @@ class ServedSessions:
         self._cut = cut
         self._connection: Connection | None = None
         self._client = Client()
+        self.have_begun = anyio.Event()
         self._watching: dict[str, tuple[Served, Watcher]] = {}
 
     @property
@@ -60,6 +62,7 @@ class ServedSessions:
 
     def begin(self, connection: Connection, client: Client) -> None:
         self._connection, self._client = connection, client
+        self.have_begun.set()
 
     async def new(self, asked: NewSessionRequest) -> Opened:
         self._check_number()

@@ -30,9 +30,10 @@ MAX_CONNECTIONS = 256
 MAX_STRANGERS = 64  # that have not shown a token yet
 MAX_UNSENT_BYTES = 64 << 20  # of answers; what a session tells is not sent ahead
 HANDSHAKE_S = 5.0
+BEGIN_S = 30.0  # until `initialize`
 PING_S = 20.0
 CLOSE_S = 2.0
-GOING_AWAY = 1001
+GOING_AWAY, AGAINST_POLICY = 1001, 1008
 
 log = logging.getLogger(__name__)
 at_door = logging.getLogger("websockets.sanderling")
@@ -146,9 +147,20 @@ async def serve_client(house: House, socket: ServerConnection) -> None:
     )
     face.connect(connection)
     try:
-        await connection.serve()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_if_silent, sessions, socket)
+            await connection.serve()
+            tasks.cancel_scope.cancel()
     except Exception as defect:  # the door: that client is gone, the others stay
         log.critical("a connection ends: a defect", exc_info=defect)
+
+
+async def _end_if_silent(sessions: ServedSessions, socket: ServerConnection) -> None:
+    """Hang up on whoever was let in, and does not begin."""
+    with anyio.move_on_after(BEGIN_S):
+        await sessions.have_begun.wait()
+        return
+    await socket.close(AGAINST_POLICY, f"no `initialize` within {BEGIN_S:.0f} s")
 
 
 async def close_server(server: Server) -> None:
