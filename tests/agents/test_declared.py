@@ -10,7 +10,7 @@ import pytest
 
 from sanderling.agents.calls import Diff, ToolCall, command_of, cwd_of, host_of, paths_of
 from sanderling.agents.declared import agent_names, load_agent, presets
-from sanderling.agents.home import HomeWatch, problem_of
+from sanderling.agents.home import MAX_ENTRIES, HomeWatch, problem_of
 from sanderling.errors import ConfigError
 from tests.conftest import prove_rest
 
@@ -106,6 +106,24 @@ def test_what_a_login_is_replaced_by_is_taken_away(tmp_path: Path):
     assert stat.S_IMODE((directory / "run").stat().st_mode) == 0o600
     assert stat.S_IMODE(login.stat().st_mode) == 0o600
     assert watch.look() == []
+
+
+def test_a_login_is_looked_after_among_however_many_files(tmp_path: Path):
+    directory = tmp_path / "credentials"
+    directory.mkdir(mode=0o700)
+    names = ["a.json", "m.json", "z.json"]
+    for name in names:
+        (directory / name).write_text("{}")
+        (directory / name).chmod(0o600)
+    watch = HomeWatch([str(directory)])
+    for number in range(2 * MAX_ENTRIES):
+        if number == MAX_ENTRIES:
+            for name in names:
+                (directory / name).unlink()
+                (directory / name).symlink_to("/etc/passwd")
+        (directory / f"x{number}").touch(0o600)
+    watch.look()
+    assert not [name for name in names if (directory / name).is_symlink()]
 
 
 SWAPPER = """

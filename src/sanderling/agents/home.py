@@ -115,13 +115,10 @@ class HomeWatch:
         return any(_file_at(path) != file for path, file in self._files.items())
 
     def look(self) -> list[str]:
-        """Put right what the agent should not have done; return it in sentences."""
-        return [
-            sentence
-            for path in self._paths
-            for entry in _entries(path)
-            if (sentence := self._put_right(entry))
-        ]
+        """Put right what the agent should not have done; return it in sentences. What was there before it is looked at in any case."""
+        known = (entry for path in self._before for entry in _entries(path, 1))
+        found = (entry for path in self._paths for entry in _entries(path))
+        return [said for entry in (*known, *found) if (said := self._put_right(entry))]
 
     def _put_right(self, entry: _Mode) -> str:
         """Put one right, in the directory that really is there: on the way to it the agent may have put a link meanwhile."""
@@ -163,10 +160,10 @@ def _file_at(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _entries(path: str) -> Iterator[_Mode]:
+def _entries(path: str, most: int = MAX_ENTRIES) -> Iterator[_Mode]:
     """Each file at `path` or below it, as far as they are not too many."""
     waiting, count = [path], 0
-    while waiting and count < MAX_ENTRIES:
+    while waiting and count < most:
         place = waiting.pop()
         count += 1
         with suppress(OSError):
