@@ -417,8 +417,13 @@ def test_only_pasted_lines_of_a_file_are_offered(start_claude):
     assert "makes this" not in child.screen_text()
     child.rpc.request("nvim_paste", "line3\nline4\nline5\n", True, -1)
     wait_until(lambda: "<M-m> makes this @src/slow.py:3-5" in child.screen_text())
-    child.feed("kcclin<Esc><M-m>")
-    assert "@src/slow.py:3-5" not in child.prompt_lines()
+    child.feed("Gonow<CR>")
+    child.rpc.request("nvim_paste", "line7\nline8\nline9", True, -1)
+    child.feed("<CR>it")
+    wait_until(lambda: "<M-m> makes this @src/slow.py:7-9" in child.screen_text())
+    child.feed("<Esc>kcclin<Esc><M-m>")
+    wait_until(lambda: "@src/slow.py:3-5" in child.prompt_lines())  # the one that still holds
+    assert "@src/slow.py:7-9" not in child.screen_text()
 
 
 # --- images -------------------------------------------------------------------------------------------------------------

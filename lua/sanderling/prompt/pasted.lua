@@ -111,6 +111,67 @@ end
 ---@type table<integer, sanderling.prompt.pasted.Offer[]> by buffer of a prompt
 local offers = {}
 
+--- The part of what has come that is in an open file: all of it, or without a line at its ends that was typed meanwhile.
+---@param buf integer of the prompt
+---@param first integer row
+---@param last integer row behind it
+---@return sanderling.prompt.pasted.Place? place
+---@return integer row
+---@return string[] text
+local function part_of_file(buf, first, last)
+  for _, less in ipairs({ { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 } }) do
+    local row, text = trimmed(buf, first + less[1], last - less[2])
+    local place = #text >= MIN_LINES and #text <= MAX_LINES and find(text) or nil
+    if place then
+      return place, row, text
+    end
+  end
+  return nil, first, {}
+end
+
+--- The last line beside which the note fits: those at the end are seen.
+---@param note string
+---@param text string[]
+---@param width integer
+---@return integer
+local function row_for(note, text, width)
+  local room = width - api.nvim_strwidth(note) - 3
+  for i = #text, 1, -1 do
+    if vim.fn.strdisplaywidth(text[i]) <= room then
+      return i
+    end
+  end
+  return #text
+end
+
+---@param buf integer
+---@param offer sanderling.prompt.pasted.Offer
+local function take_back(buf, offer)
+  api.nvim_buf_del_extmark(buf, ns, offer.mark)
+  api.nvim_buf_del_extmark(buf, ns, offer.note_mark)
+  offers[buf] = vim.tbl_filter(function(other)
+    return other ~= offer
+  end, offers[buf])
+end
+
+--- The rows that have come, with those right above that were offered already: a paste may come slowly.
+---@param buf integer
+---@param first integer row
+---@param last integer row behind it
+---@return integer first
+---@return integer last
+local function with_beginning(buf, first, last)
+  for _, offer in ipairs(offers[buf] or {}) do
+    local row, _, details =
+      unpack(api.nvim_buf_get_extmark_by_id(buf, ns, offer.mark, { details = true }))
+    if row and row <= first and details.end_row >= first - 1 then
+      take_back(buf, offer)
+      return row, math.max(last, details.end_row + 1)
+    end
+  end
+  return first, last
+end
+
 ---@param buf integer
 ---@param first integer row
 ---@param last integer row behind it
@@ -119,11 +180,8 @@ local function look(buf, first, last)
   if not session then
     return
   end
-  local row, text = trimmed(buf, first, last)
-  if #text < MIN_LINES or #text > MAX_LINES then
-    return
-  end
-  local place = find(text)
+  first, last = with_beginning(buf, first, last)
+  local place, row, text = part_of_file(buf, first, last)
   if not place then
     return
   end
@@ -137,10 +195,11 @@ local function look(buf, first, last)
     end_right_gravity = false,
     invalidate = true,
   })
-  local note_mark = api.nvim_buf_set_extmark(buf, ns, row + #text - 1, 0, {
-    virt_lines = { { { words.fitting(note, words.width_of(buf)), 'AgentPlaceholder' } } },
+  local at = row_for(note, text, words.width_of(buf))
+  local note_mark = api.nvim_buf_set_extmark(buf, ns, row + at - 1, 0, {
+    virt_text = { { '  ' .. note, 'AgentPlaceholder' } },
     invalidate = true,
-    end_col = #text[#text],
+    end_col = #text[at],
   })
   offers[buf] = offers[buf] or {}
   table.insert(offers[buf], {
@@ -216,8 +275,7 @@ function M.mention(buf)
     return false
   end
   vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the block of changes
-  api.nvim_buf_del_extmark(buf, ns, offer.mark)
-  api.nvim_buf_del_extmark(buf, ns, offer.note_mark)
+  take_back(buf, offer)
   api.nvim_buf_set_lines(buf, first, last + 1, true, { offer.instead })
   api.nvim_win_set_cursor(0, { first + 1, #offer.instead })
   return true
