@@ -226,6 +226,16 @@ BASH = {"step": [{"tool_use": {"name": "bash", "input": {"command": "touch made"
 THEN = {"step": [{"text": "Done."}]}
 
 
+def test_on_a_small_screen_a_change_that_is_asked_about_names_the_keys(start_agent):
+    write = {"name": "write", "input": {"path": "made.txt", "content": "made\n"}}
+    agent = start_agent({"step": [{"tool_use": write}]}, THEN, columns=80, lines=24)
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>")
+    wait_until(lambda: "1 hunk to review" in agent.screen_text(), agent.screen_text)
+    assert "<M-a> allow  <M-d> deny" in agent.screen_text(), agent.screen_text()
+    assert "<M-a> allows, <M-d> denies" in agent.screen_text(), agent.screen_text()
+
+
 @pytest.mark.parametrize("keys", ["<Esc>", "i", "<Esc><C-w>h", "<Esc><C-w>hi"])
 def test_a_question_is_answered_with_one_key_from_prompt_and_code_in_each_mode(
     start_agent, project, keys

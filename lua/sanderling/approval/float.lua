@@ -55,10 +55,13 @@ end)
 ---@return string
 local function ways_to_answer(width)
   local keys = anywhere.describe()
-  local room = width - api.nvim_strwidth(keys) - #'  '
+  local taken = api.nvim_strwidth(keys)
+  local room = width - taken - #'  '
   local way = wording.ways_in('to answer', room)
-  local has_room = keys ~= '' and api.nvim_strwidth(way) <= room
-  return has_room and keys .. '  ' .. way or wording.ways_in('to answer', width)
+  if keys ~= '' and api.nvim_strwidth(way) <= room then
+    return keys .. '  ' .. way
+  end
+  return keys ~= '' and taken <= width and keys or wording.ways_in('to answer', width)
 end
 
 --- Later, when what came with the question is drawn, too.

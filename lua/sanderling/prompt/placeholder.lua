@@ -54,14 +54,16 @@ local commands = {
   waiting = ':AgentQueue',
 }
 
---- The key of an option, or the command that does the same. Those that answer questions are not there where the person has maps.
+--- The key of an option, or the command that does the same. Those that answer questions are set where nobody has a map on them.
 ---@param option string
 ---@return string
 local function name_of(option)
   local name = config.key_name(config.options.keys[option], commands[option])
-  local is_elsewhere = vim.startswith(option, 'answer_')
-  local desc = is_elsewhere and vim.fn.maparg(name, 'n', false, true).desc or ''
-  return is_elsewhere and not vim.startswith(desc, 'Agent: ') and commands[option] or name
+  if not vim.startswith(option, 'answer_') or vim.fn.mapcheck(name, 'n') == '' then
+    return name -- it may be set in a moment only: the question is drawn first
+  end
+  local desc = vim.fn.maparg(name, 'n', false, true).desc or ''
+  return vim.startswith(desc, 'Agent: ') and name or commands[option]
 end
 
 --- The longest text that fits into `width` cells, or else the shortest.
