@@ -191,6 +191,32 @@ def test_modes_and_options_are_set_and_told(start):
         agent.request("session/set_mode", sessionId=session, modeId="wild")
 
 
+def test_the_sandbox_is_a_switch_where_the_client_has_switches(start):
+    agent = start("--model", "demo")
+    agent.initialize(**FULL)
+    said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])
+    assert [each["id"] for each in said["configOptions"]][-1] == "sandbox"
+    for value in (False, True):
+        options = agent.request(
+            "session/set_config_option",
+            sessionId=said["sessionId"],
+            configId="sandbox",
+            type="boolean",
+            value=value,
+        )["configOptions"]
+        assert (options[-1]["type"], options[-1]["currentValue"]) == ("boolean", value)
+        level = agent.of("config_option_update")[-1]["_meta"]["sanderling"]["sandbox"]["level"]
+        assert (level == "off") == (not value)
+    with pytest.raises(AgentError) as refused:
+        agent.request(
+            "session/set_config_option",
+            sessionId=said["sessionId"],
+            configId="sandbox",
+            value="off",
+        )
+    assert refused.value.code == -32602
+
+
 # --- turns -------------------------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,8 @@ class LiveSession:
         self.id = session_id
         self.project = project
         self.ended = anyio.Event()
-        self.options = Options("")
+        client = audience.client  # one of ours leaves the sandbox of elsewhere alone
+        self.options = Options("", has_switch=client.takes_booleans and not client.is_ours)
         self.prompts = AskedPrompts()
         self._tasks = tasks
         self._audience = audience
@@ -217,7 +218,7 @@ class LiveSession:
             raise RpcError(INTERNAL_ERROR, "the session has ended: load it again")
         self._agent.act(action)
         with anyio.move_on_after(SETTLE_S):
-            while option == "network" and self.options.sandbox.network != value:
+            while option in ("network", "sandbox") and self.options.now(option) != value:
                 self._changed = anyio.Event()
                 await self._changed.wait()
         self.options.check(option, value)

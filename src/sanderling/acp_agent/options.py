@@ -1,4 +1,4 @@
-"""Options that a client lets the person choose: the mode, the model, the network. Modes are told in the older way, too."""
+"""Options that a client lets the person choose: the mode, the model, the network, the sandbox. Modes are told in the older way, too."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 from sanderling.acp.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
 from sanderling.acp.errors import RpcError, invalid
-from sanderling.protocol.actions import Action, SetMode, SetModel, SetNetwork
+from sanderling.protocol.actions import Action, SetMode, SetModel, SetNetwork, SetSandbox
 from sanderling.protocol.events import Event, ModeChanged, ModelChanged, SandboxChanged
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 
@@ -33,10 +33,11 @@ LEVELS: dict[SandboxLevel, str] = {
 
 
 class Options:
-    """The options of a session, as events have told them."""
+    """The options of a session, as events have told them, `has_switch`: the client has one for the sandbox."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, *, has_switch: bool = False) -> None:
         self.model = model
+        self._has_switch = has_switch
         self.mode: Mode = "ask"
         self.sandbox = SandboxChanged("", "off")
         self.models: Sequence[str] = (model,)
@@ -70,7 +71,9 @@ class Options:
                 return SetNetwork(msgspec.convert(value, NetworkMode))
             case "model", str() if value:
                 return SetModel(value)
-            case (("mode" | "network" | "model"), _):
+            case "sandbox", bool() if self._has_switch:
+                return SetSandbox(value)
+            case (("mode" | "network" | "model" | "sandbox"), _):
                 raise invalid(f"the option {option!r} has no value {value!r}")
             case _:
                 raise invalid(f"there is no option {option!r}")
@@ -84,7 +87,7 @@ class Options:
 
     def shown(self) -> list[ConfigOption]:
         names = filter(None, dict.fromkeys((*self.models, self.model)))
-        return [
+        options = [
             ConfigOption(
                 id="mode",
                 name="Mode",
@@ -112,6 +115,25 @@ class Options:
                 options=_choices(NETWORKS),
             ),
         ]
+        return [*options, self._switch()] if self._has_switch else options
+
+    def _switch(self) -> ConfigOption:
+        return ConfigOption(
+            id="sandbox",
+            name="Sandbox",
+            description="Off: commands run with all of your rights, and each asks",
+            type="boolean",
+            current_value=self.sandbox.level != "off",
+        )
+
+    def now(self, option: str) -> str | bool:
+        """The value that an option has."""
+        return {
+            "mode": self.mode,
+            "model": self.model,
+            "network": self.sandbox.network,
+            "sandbox": self.sandbox.level != "off",
+        }[option]
 
     def told_sandbox(self) -> str:
         """The sandbox's level in words, with what it leaves open."""
@@ -124,9 +146,9 @@ class Options:
         Raises:
             RpcError: it has another one; a notice has told why.
         """
-        now = {"mode": self.mode, "model": self.model, "network": self.sandbox.network}[option]
+        now = self.now(option)
         # A model may be called by a shorter name than its own.
-        if now != value and not (option == "model" and str(value) in now):
+        if now != value and not (option == "model" and str(value) in str(now)):
             raise RpcError(-32602, f"the {option} stays {now}")
 
 
