@@ -381,7 +381,7 @@ def test_links_and_embedded_files_go_along(start):
         {"type": "text", "text": "look at "},
         {"type": "resource_link", "uri": f"file://{project}/a%20b.py", "name": "a b.py"},
         {"type": "resource", "resource": {"uri": f"file://{project}/c.py#L3:4", "text": "x\ny\n"}},
-        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+        {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
     ]
     asked = agent.request("session/prompt", sessionId=session, prompt=blocks)
     assert asked["stopReason"] == "end_turn"
@@ -389,7 +389,7 @@ def test_links_and_embedded_files_go_along(start):
     log = (agent.home.state / "sessions" / f"{session}.jsonl").read_text()
     assert "look at a b.py" in log
     assert "c.py:3-4" in log
-    assert '"text":"aGk=","origin":"an image","media_type":"image/png"' in log
+    assert '"text":"iVBORw0KGgo=","origin":"an image","media_type":"image/png"' in log
 
 
 @pytest.mark.parametrize(
@@ -401,6 +401,10 @@ def test_links_and_embedded_files_go_along(start):
             [
                 {"type": "text", "text": "x"},
                 {"type": "image", "data": "a", "mimeType": "image/png"},
+            ],
+            [  # which no API takes, now or with any later prompt
+                {"type": "text", "text": "x"},
+                {"type": "image", "data": "aGk=", "mimeType": "image/png"},
             ],
             [{"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk="}}],
         ],

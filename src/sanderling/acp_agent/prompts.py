@@ -9,10 +9,10 @@ from uuid import uuid4
 
 from sanderling.acp.content import ContentBlock, Resource
 from sanderling.acp.errors import invalid
+from sanderling.mcp.results import IMAGES
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.text import printable, visible
 
-IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_IMAGE_CHARS = 5 * (1 << 20)
 LINES = r"L?(\d{1,9})(?:[:-]L?(\d{1,9}))?"
 
@@ -82,7 +82,8 @@ def _selection(resource: Resource, project: str) -> Selection:
 
 def _image(uri: str | None, data: str, media_type: str, project: str) -> Selection:
     try:
-        is_image = media_type in IMAGES and bool(b64decode(data, validate=True))
+        beginning = IMAGES.get(media_type, b"no image")
+        is_image = b64decode(data, validate=True).startswith(beginning)
     except ValueError:
         is_image = False
     if not is_image or len(data) > MAX_IMAGE_CHARS:
