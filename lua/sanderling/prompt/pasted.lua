@@ -129,19 +129,24 @@ local function part_of_file(buf, first, last)
   return nil, first, {}
 end
 
---- The last line beside which the note fits: those at the end are seen.
----@param note string
+--- The note, as long as it fits, and the last line beside which it does: those at the end are seen.
+---@param mention string
 ---@param text string[]
 ---@param width integer
----@return integer
-local function row_for(note, text, width)
-  local room = width - api.nvim_strwidth(note) - 3
-  for i = #text, 1, -1 do
-    if vim.fn.strdisplaywidth(text[i]) <= room then
-      return i
+---@return string note
+---@return integer line of `text`
+local function note_for(mention, text, width)
+  local key = keys.name(keys.chosen.mention_pasted, ':help sanderling-pasted')
+  local note
+  for _, form in ipairs({ '%s makes this %s', '%s: %s' }) do
+    note = words.plain(form:format(key, mention))
+    for i = #text, 1, -1 do
+      if vim.fn.strdisplaywidth(text[i]) + 3 + api.nvim_strwidth(note) <= width then
+        return note, i
+      end
     end
   end
-  return #text
+  return note, #text
 end
 
 ---@param buf integer
@@ -186,8 +191,6 @@ local function look(buf, first, last)
     return
   end
   local mention = mention_of(place, #text, session.project)
-  local key = keys.name(keys.chosen.mention_pasted, ':help sanderling-pasted')
-  local note = words.plain(('%s makes this %s'):format(key, mention))
   local mark = api.nvim_buf_set_extmark(buf, ns, row, 0, {
     end_row = row + #text - 1,
     end_col = #text[#text],
@@ -195,7 +198,7 @@ local function look(buf, first, last)
     end_right_gravity = false,
     invalidate = true,
   })
-  local at = row_for(note, text, words.width_of(buf))
+  local note, at = note_for(mention, text, words.width_of(buf))
   local note_mark = api.nvim_buf_set_extmark(buf, ns, row + at - 1, 0, {
     virt_text = { { '  ' .. note, 'AgentPlaceholder' } },
     invalidate = true,
@@ -277,6 +280,7 @@ function M.mention(buf)
   vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the block of changes
   take_back(buf, offer)
   api.nvim_buf_set_lines(buf, first, last + 1, true, { offer.instead })
+  vim.fn.winrestview({ topline = 1 }) -- which had scrolled for the text
   api.nvim_win_set_cursor(0, { first + 1, #offer.instead })
   return true
 end
