@@ -123,6 +123,24 @@ async def test_who_comes_back_later_is_told_what_was_said_meanwhile(elsewhere, s
         assert await again.ask("more") == "end_turn"
 
 
+async def test_who_was_killed_and_comes_back_is_shown_the_rest_of_the_turn(elsewhere, server):
+    use = {"tool_use": {"name": "bash", "input": {"command": "echo ran >> runs"}}}
+    elsewhere.script([{"step": [use]}, {"step": [{**STREAM, "chunk_delay_ms": 10}]}])
+    server.start()
+    with anyio.CancelScope() as killed:
+        async with elsewhere.talk(address=server.address()) as talk:
+            talk.answer = {"answer": "once"}
+            talk.submit("go")
+            await talk.wait_for(lambda: len(talk.text) > 300)
+            killed.cancel()
+            await anyio.sleep_forever()
+    async with elsewhere.talk(address=server.address()) as again:
+        assert await again.wait_for_turns() == "end_turn"
+        assert WORDS.endswith(again.text)
+        assert len(WORDS) - len(again.text) > 200  # what was in the log
+        assert again.of(ToolEnded) == []
+
+
 async def test_a_wrong_token_is_refused_with_what_to_do(elsewhere, server, tmp_path):
     server.start()
     wrong = tmp_path / "wrong"

@@ -164,14 +164,14 @@ async def test_whoever_says_nothing_or_answers_no_ping_is_hung_up_on(serve, home
         gone.transport.pause_reading()
         async with asyncio.timeout(90):
             await silent.wait_closed()
-            while await clients_of(server) > 1:
+            while clients_of(server) > 1:
                 await asyncio.sleep(0.5)
         assert silent.close_code == 1008
         assert await client.prompt(session, "ping") == "end_turn"
         gone.transport.abort()
 
 
-async def clients_of(server):
+def clients_of(server):
     """How many connections the server has."""
     found = 0
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:

@@ -22,7 +22,13 @@ from sanderling.protocol.events import (
     ToolStarted,
 )
 from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolResult, ToolUse
-from sanderling.session.history import MAX_NAME_CHARS, fit_name, plain
+from sanderling.session.history import (
+    MAX_NAME_CHARS,
+    NOT_RUN,
+    UNKNOWN_OUTCOME,
+    fit_name,
+    plain,
+)
 from sanderling.session.records import LoggedPartial, LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 
@@ -71,6 +77,9 @@ class _Said:
 
     def begin_again(self) -> None:
         self._known = {kind: "".join(pieces) for kind, pieces in self._pieces.items()}
+
+    def add_before(self, kind: str, text: str) -> None:
+        self._pieces.setdefault(kind, []).insert(0, text)
 
     def new_in(self, kind: str, text: str) -> str:
         """The part of a piece that was not said before."""
@@ -127,6 +136,30 @@ class Telling:
         self._blocks: list[ContentBlock] = []
         self._endings: dict[str, tuple[Call, Ending]] = {}
         self._said = _Said()
+
+    def go_on(self) -> None:
+        """The turn of the last prompt in the log is told from its beginning: what the log has of it was shown."""
+        results: dict[str, ToolResult] = {}
+        for message in reversed(self._session.history):
+            results |= {
+                each.tool_use_id: each for each in message.content if isinstance(each, ToolResult)
+            }
+            if message.role == "user" and not any(
+                isinstance(block, ToolResult) for block in message.content
+            ):
+                break
+            for block in reversed(message.content):
+                if isinstance(block, TextBlock):
+                    self._said.add_before("text", block.text)
+                elif isinstance(block, ToolUse):
+                    self._note_shown(block.id, results.get(block.id))
+        self._said.begin_again()
+
+    def _note_shown(self, call_id: str, result: ToolResult | None) -> None:
+        """A call was shown; one whose end nobody had seen may go on."""
+        if result and result.content not in (NOT_RUN, UNKNOWN_OUTCOME):
+            call = self._calls[call_id] = Call(call_id, self._shown)
+            call.is_started = call.is_ended = True
 
     def begin_again(self) -> None:
         """The turn is told from its beginning: what was shown of that is not shown again."""

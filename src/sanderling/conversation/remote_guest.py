@@ -73,6 +73,8 @@ class RemoteGuest(Guest):
         self._lends = offered(parts.settings) if _may_lend(address) else None
         self._lending = Lending(parts.settings, self._notify, parts.tasks.start)
         self.tools = ToolsHere(parts, self._notify, partial(_tell_use, self))
+        self.is_told_whole = False
+        """Say whether that turn is told from its beginning: the process that was here before has kept no later place."""
         self.left_turn = ""
         """The prompt of the turn that went on there when nobody was connected any more."""
         super().__init__(parts, declared, provider)
@@ -95,6 +97,7 @@ class RemoteGuest(Guest):
         if kept.get("of") == self.parts.session.id:
             position = Position(str(seen.get("life", "")), int(seen.get("seq", 0)))
             self.left_turn = str(kept.get("turn", ""))
+            self.is_told_whole = bool(kept.get("whole"))
         self.lasting = LastingLink(self, self.parts.tasks.start, position)
         return self.lasting
 
@@ -188,10 +191,11 @@ class RemoteGuest(Guest):
             return
         self.parts.emit(SandboxChanged(told.level, told.network, told.missing))
 
-    def keep(self, turn: str = "") -> None:
-        """Have the log know how far what it tells has come, and in which `turn` that is, if in one."""
+    def keep(self, turn: str = "", *, is_beginning: bool = False) -> None:
+        """Have the log know how far what it tells has come, and in which `turn` that is, if in one, or at its beginning."""
         of, seen = self.parts.session.id, self.lasting.shown
         kept = {"name": self.declared.name, "session": self.session_id, "of": of, "turn": turn}
+        kept |= {"whole": True} if is_beginning else {}
         self.parts.session.keep_state("agent", kept | {"seen": msgspec.to_builtins(seen)})
 
     def connection_changed(self, event: ConnectionChanged) -> None:
