@@ -6,18 +6,16 @@ import tempfile
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.nvim.conftest import Agent
-from tests.screens.grid import Grid
-from tests.screens.states import CODE, STATES, State
+from tests.screens.states import CODE, STATES, Pictured, State
 
-QUIET_S = 0.3
+QUIET_S = 0.2  # a spinner turns four times a second
 
 
-def settle(child: Agent, grid: Grid) -> None:
+def settle(child: Pictured) -> None:
     """Wait until Neovim has drawn nothing more for a moment: highlighting goes on after the text has come."""
     drawn = -1
-    while drawn != grid.drawn:
-        drawn = grid.drawn
+    while drawn != child.grid.drawn:
+        drawn = child.grid.drawn
         child.rpc.pump(QUIET_S)
 
 
@@ -27,15 +25,13 @@ def picture(state: State, home: Path) -> str:
     project.mkdir(parents=True)
     (project / "calc.py").write_text(CODE)
     (home / "script.json").write_text(json.dumps({"version": 1, "reply": state.replies}))
-    grid = Grid()
-    child = Agent(
+    child = Pictured(
         home,
         project,
         {},
         columns=state.columns,
         lines=state.lines,
         commands=("set laststatus=2 noruler noshowcmd", *state.commands),
-        on_notification=grid.on_notification,
     )
     try:
         child.record_events()
@@ -43,8 +39,8 @@ def picture(state: State, home: Path) -> str:
         child.setup(**provider | state.setup)
         child.command("edit calc.py | redraw | echo")
         state.act(child)
-        settle(child, grid)
-        return grid.svg(f"Sanderling: {state.title}")
+        settle(child)
+        return child.grid.svg(f"Sanderling: {state.title}")
     finally:
         child.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 from tests.acp_client.conftest import AGENT
 from tests.conftest import wait_until
 from tests.nvim.conftest import Agent
+from tests.screens.grid import Grid
 
 CODE = '''"""A calculator."""
 
@@ -68,13 +69,28 @@ def use(name: str, use_id: str = "t1", **input_: Any) -> dict[str, Any]:
     return {"tool_use": {"id": use_id, "name": name, "input": input_}}
 
 
+class Pictured(Agent):
+    """A Neovim of which each cell is known, also while it answers no questions about itself."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.grid = Grid()
+        super().__init__(*args, on_notification=self.grid.on_notification, **options)
+
+    def wait_for_drawn(self, text: str) -> None:
+        def is_drawn() -> bool:
+            self.rpc.pump(0.05)
+            return text in self.grid.text()
+
+        wait_until(is_drawn, text)
+
+
 @dataclass(frozen=True)
 class State:
     """One picture; `act` leaves the screen as it is to be seen."""
 
     name: str
     title: str
-    act: Callable[[Agent], object]
+    act: Callable[[Pictured], object]
     replies: list[dict[str, Any]] = field(default_factory=list)
     columns: int = 110
     lines: int = 34
@@ -86,34 +102,34 @@ def says(*steps: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"step": list(steps)}]
 
 
-def ask(child: Agent, text: str, *wanted: str) -> None:
+def ask(child: Pictured, text: str, *wanted: str) -> None:
     """Type a prompt into the chat and send it; wait until `wanted` is on the screen."""
     child.command("AgentChat")
     child.feed(f"i{text}<C-s><Esc>")
     child.wait_for_screen(*wanted)
 
 
-def idle(child: Agent) -> None:
+def idle(child: Pictured) -> None:
     child.wait_for_turns()
 
 
-def answered(child: Agent) -> None:
+def answered(child: Pictured) -> None:
     ask(child, "Why does mean([]) fail?")
     idle(child)
 
 
-def tools(child: Agent) -> None:
+def tools(child: Pictured) -> None:
     ask(child, "Read it, then count its lines.", "twice")
     idle(child)
     child.feed("<C-w>k[t[tzojjj")
 
 
-def question(child: Agent) -> None:
+def question(child: Pictured) -> None:
     ask(child, "Run the tests.")
     child.wait_for_question()
 
 
-def reviewed(child: Agent) -> None:
+def reviewed(child: Pictured) -> None:
     child.command("AgentChat")
     child.feed("iRefuse an empty list.<C-s><Esc>")
     child.wait_for_question()
@@ -121,37 +137,34 @@ def reviewed(child: Agent) -> None:
     child.feed("]h")
 
 
-def float_asked(child: Agent) -> None:
-    child.wait_for_question()
-
-
-def asked(child: Agent) -> None:
+def asked(child: Pictured) -> None:
     child.feed(":8,9AgentAsk what if b is 0?<CR>")
     child.wait_for_screen("ZeroDivisionError", "closes")
 
 
-def edited(child: Agent) -> None:
+def edited(child: Pictured) -> None:
     child.feed(":12,16AgentEdit use sum()<CR>")
     wait_until(lambda: child.events("AgentEditReady"))
 
 
-def sessions(child: Agent) -> None:
+def sessions(child: Pictured) -> None:
     for count, text in enumerate(("Why does mean([]) fail?", "Write a test for divide"), 1):
         child.command("AgentNew" if count > 1 else "AgentChat")
         child.submit(text)
         child.wait_for_turns(count)
-    child.lua("vim.schedule(function() vim.cmd.AgentSessions() end)")
-    wait_until(child.is_blocked)
+    child.command("AgentNew")
+    child.feed(":AgentSessions<CR>")
+    child.wait_for_drawn("Write a test for divide · ")
 
 
-def guest(child: Agent) -> None:
+def guest(child: Pictured) -> None:
     child.command("AgentChat mine")
     wait_until(lambda: "Prompt" in child.screen_text())
     child.feed("iRefuse an empty list.<C-s><Esc>")
     child.wait_for_screen("Done.")
 
 
-def guest_agent(child: Agent) -> None:
+def guest_agent(child: Pictured) -> None:
     diff = {"type": "diff", "path": "$CWD/calc.py", "oldText": "a / b\n", "newText": "a // b\n"}
     steps = [
         {"think": "What is asked?"},
@@ -197,7 +210,7 @@ STATES = [
     State(
         "streaming",
         "An answer that streams, with what the model thought",
-        lambda child: ask(child, "Why does mean([]) fail?", "two"),
+        lambda child: ask(child, "Why does mean([]) fail?", "two", " 2 s"),
         says({"thinking": THOUGHT}, {"text": ANSWER[:70]}, LATER),
     ),
     State("answer", "An answer with a table and code", answered, ANSWERED),

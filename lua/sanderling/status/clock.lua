@@ -27,12 +27,13 @@ end
 ---@return string
 function M.describe(state)
   local began = began_ns(state)
-  local seconds = began and math.floor((vim.uv.hrtime() - began) / 1e9) or 0
+  local passed_ms = began and (vim.uv.hrtime() - began) / 1e6 or 0
+  local seconds = math.floor(passed_ms / 1000)
   if seconds < 1 then
     return ''
   end
   local frames = icons.spinner
-  local frame = math.floor(vim.uv.now() / TICK_MS) % vim.fn.strchars(frames)
+  local frame = math.floor(passed_ms / TICK_MS) % vim.fn.strchars(frames)
   return (' %s %s'):format(vim.fn.strcharpart(frames, frame, 1), words.duration(seconds))
 end
 
