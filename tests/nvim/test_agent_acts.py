@@ -948,7 +948,7 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     text = agent.wait_for_question(2)
     assert "Allow bash cd " in text
     assert "unittest" in text
-    assert 0 < text.index("│bash cd ") < text.index("╭ Allow")  # what led to it is not hidden
+    assert 0 < text.index("│ bash cd ") < text.index("╭ Allow")  # what led to it is not hidden
     assert "+1 −1" in text
     agent.feed(":AgentApprove<CR>")
     text = agent.wait_for_question(3)
