@@ -50,7 +50,8 @@ async def test_one_that_cannot_be_started_is_told_before_anything_is_asked(guest
 async def test_one_that_speaks_another_version_is_refused(guests):
     async with guests.talk({"settings": {"version": 2}}) as talk:
         assert await talk.ask("go") == "error"
-        assert "the agent speaks version 2 of the Agent Client Protocol" in talk.errors[-1]
+        words = "Mine cannot be talked to: the agent speaks version 2 of the Agent Client Protocol"
+        assert talk.errors[-1].startswith(words)
 
 
 @prove

@@ -350,7 +350,7 @@ async def test_an_agent_whose_entry_says_so_runs_outside_and_has_no_key_of_other
     ):
         assert not it.agent.is_confined
         assert it.agent.notice == (
-            "It runs outside of the sandbox, with all of your rights: its entry says `sandbox = false`."
+            "It runs outside of the sandbox, with all of your rights, as its entry or `--no-sandbox` says."
         )
         assert (
             await it.said(f"echo $FREE$OTHER_API_KEY,$MINE; cat {place.secret}/file")

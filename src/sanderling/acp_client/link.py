@@ -107,7 +107,10 @@ class Link:
             self._spawn(self._own)
         await self._settled.wait()
         if self._problem:
-            raise ProviderError("server", str(self._problem), _remedy(self._problem))
+            words = str(self._problem)
+            if isinstance(self._problem, RpcError):
+                words = f"{self._place.name} cannot be talked to: {words}"
+            raise ProviderError("server", words, _remedy(self._problem))
 
     async def prompt(self, blocks: Sequence[ContentBlock]) -> "Answer":
         """

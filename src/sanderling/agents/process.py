@@ -35,7 +35,7 @@ PLACE = "_agent_"
 PATIENCE_S = 1.0  # with one that is to end
 LOOK_S = 5.0
 
-NOT_CONFINED = "{title} runs outside of the sandbox, with all of your rights: its entry says `sandbox = false`."
+NOT_CONFINED = "{title} runs outside of the sandbox, with all of your rights, as its entry or `--no-sandbox` says."
 NO_LOGIN = (
     "It does not find its login: at the level landlock the sandbox cannot show it in another HOME."
 )
