@@ -176,6 +176,24 @@ async def test_what_the_person_wrote_before_meanwhile_and_since_stays(place, pro
         assert path.read_text() == "since\n0\none\n2\n3\n4\n5\nmeanwhile\n6\n7\neight\n9\n"
 
 
+async def test_who_has_removed_the_end_of_what_the_agent_wrote_has_that_again_by_redoing(
+    place, project
+):
+    """It looks like a file whose writing was killed."""
+    (project / "a").write_text("one\n")
+    (project / "b").write_text("one\nend\n")
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await agent.edit("a", "one\n", "ONE\n1\n2\n3\n")
+        await agent.edit("b", "one\nend\n", "ONE\nEND\n")
+        (project / "a").write_text("ONE\n1\n2\n")
+        (project / "b").write_text("ONE\nend\n")
+        before = tree(project)
+        assert (await agent.undo()).steps
+        left = (await agent.redo()).left
+        assert (left, tree(project)) == ((), before)
+
+
 async def test_what_the_person_has_changed_in_the_same_place_is_left_and_the_rest_is_undone(
     place, project
 ):

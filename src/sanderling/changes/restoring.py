@@ -121,12 +121,16 @@ def _has_same_mode(one: State, other: State) -> bool:
 
 
 def is_torn(now: Present, before: bytes | None, after: bytes | None) -> bool:
-    """Say whether a file holds a part of `after` over what is left of `before`: whoever overwrote it was killed meanwhile."""
+    """
+    Say whether a file holds a part of `after` over what is left of `before`: whoever overwrote it was killed meanwhile.
+
+    A person may have left the same, with lines that the agent had changed put back.
+    """
     if now.data is None or before is None or after is None or now.data in (before, after):
         return False
     same = _same_bytes(now.data, after)
     padded = before.ljust(len(after), b"\0")  # room is made before anything is written
-    return now.data[same:] in (before[same:], padded[same:])
+    return len(now.data) == len(padded) and now.data[same:] == padded[same:]
 
 
 def _same_bytes(one: bytes, other: bytes) -> int:
@@ -164,8 +168,10 @@ def _taken_back(
     for change in reversed(changes):
         if is_same(now.state, change.before):
             continue
-        if is_same(now.state, change.after) or _is_torn(now, change, content):
+        if is_same(now.state, change.after):
             now = _kept(change.before, content)
+        elif _is_torn(now, change, content):
+            now, is_merged = _kept(change.before, content), True
         else:
             now, is_merged = _merged(change, now, content), True
     return now, is_merged
