@@ -33,6 +33,7 @@ class Client:
         self.has_terminals = can.terminal
         self.takes_notices = session.notices is not None
         self.takes_compaction = session.compaction is not None
+        self.takes_booleans = bool(session.config_options and session.config_options.boolean)
         self.fills_in_forms = asks.form is not None
         self.opens_links = asks.url is not None
         self.logs_in_terminals = bool(can.auth and can.auth.terminal)
