@@ -156,7 +156,7 @@ def test_a_directory_that_is_swapped_for_a_link_leads_the_watch_nowhere(tmp_path
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as swapper:
         assert swapper.stdout
         swapper.stdout.readline()
-        for _ in range(200):
+        for _ in range(40):
             watch.look()
         swapper.kill()
     assert len([*others.iterdir()]) == len(names)

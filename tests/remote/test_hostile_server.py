@@ -134,6 +134,17 @@ async def test_what_is_shown_as_something_else_is_told_as_what_it_is(elsewhere, 
         assert any(each.endswith(what) for each in hidden)
 
 
+async def test_a_turn_has_only_so_many_uses(elsewhere, tmp_path, monkeypatch):
+    monkeypatch.setattr("sanderling.conversation.tools_here.MAX_USES", 3)
+    hostile = Hostile()
+    hostile.within = [use(number, "glob", pattern="*") for number in range(5)]
+    async with attacked(elsewhere, tmp_path, hostile) as talk:
+        assert await talk.ask("go") == "end_turn", talk.errors
+    refused = [each for each in hostile.answers if "error" in each]
+    assert len(refused) == 2
+    assert "were run in this turn" in refused[0]["error"]["message"]
+
+
 @pytest.mark.parametrize(
     "address, may",
     [

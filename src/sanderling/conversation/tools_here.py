@@ -27,6 +27,7 @@ from sanderling.session.records import LoggedToolEnd, is_session_id
 from sanderling.tools.catalog import Catalog, OwnTools
 
 MAX_RUNNING = 32
+MAX_USES = 5_000  # in one turn: each is kept and logged
 TURN_S = 10.0  # for a turn that begins here after it has begun there
 NO_TURN = "no tool is run here: no turn has begun"
 HERE = "{name} keeps the conversation and asks the model. What that asks for is done here: in this project, by your rules, in the sandbox of here."
@@ -130,6 +131,8 @@ class ToolsHere:
     def _begin(self, asked: ToolRequest) -> _Use:
         if sum(not use.ended.is_set() for use in self._uses.values()) >= MAX_RUNNING:
             raise invalid(f"{MAX_RUNNING} tools run already")
+        if len(self._uses) >= MAX_USES:
+            raise invalid(f"{MAX_USES:,} tools were run in this turn")
         use = self._uses[asked.id] = _Use()
         if known := self._parts.session.ran.begun(asked.id):
             use.answer = _answer(known)
