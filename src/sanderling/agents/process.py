@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
-from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.home import HomeWatch, problem_of_link
@@ -71,20 +70,13 @@ class AgentProcess:
         self.log = log
         self.is_confined = is_confined
         self.warnings: tuple[str, ...] = ()
+        assert process.stdin
+        assert process.stdout
+        self.stdin, self.stdout = process.stdin, process.stdout
         self._process = process
         self._sandbox = sandbox
         self._terms = terms
         self._watch = watch
-
-    @property
-    def stdin(self) -> ByteSendStream:
-        assert self._process.stdin
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> ByteReceiveStream:
-        assert self._process.stdout
-        return self._process.stdout
 
     @property
     def is_running(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from anyio.abc import Process
 
 from sanderling.mcp.log import ServerLog
 from sanderling.remote.address import HOME, Address
@@ -53,20 +53,13 @@ class Pipe:
     warnings: tuple[str, ...] = ()
 
     def __init__(self, process: Process, address: Address) -> None:
+        assert process.stdin
+        assert process.stdout
+        self.stdin, self.stdout = process.stdin, process.stdout
         self._process = process
         self._address = address
         self._log = ServerLog()
         self._is_read = anyio.Event()
-
-    @property
-    def stdin(self) -> ByteSendStream:
-        assert self._process.stdin
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> ByteReceiveStream:
-        assert self._process.stdout
-        return self._process.stdout
 
     async def read_errors(self) -> None:
         assert self._process.stderr
