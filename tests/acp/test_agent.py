@@ -787,6 +787,8 @@ def test_a_log_is_shown_in_a_readable_way(start, home):
     agent = start("--model", "demo", "--log-dir", str(directory))
     agent.initialize()
     agent.write(b"no \x1b message\n")
+    odd = {"jsonrpc": "2.0", "method": "a\x1b]0;x\x07\nb", "id": "\x1b[2J", "params": {}}
+    agent.write(json.dumps(odd).encode() + b"\n")
     agent.prompt(agent.new(), "ping")
     agent.finish()
     [log] = directory.iterdir()
@@ -798,6 +800,8 @@ def test_a_log_is_shown_in_a_readable_way(start, home):
     assert any("← session/update agent_message_chunk " in line and "pong" in line for line in lines)
     assert any("#3 session/prompt → " in line and "end_turn" in line for line in lines)
     assert any("no message: no <U+001B> message" in line for line in lines)
+    assert "\x1b" not in shown.stdout
+    assert any("#<U+001B>[2J a<U+001B>]0;x<U+0007><U+000A>b" in line for line in lines)
     assert lines[-1].endswith("is torn)")
     assert home.run("acp-log", str(directory / "none")).returncode == 2
 

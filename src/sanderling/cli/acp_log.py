@@ -42,9 +42,11 @@ def _shown(line: bytes, number: int, methods: dict[Any, str], *, is_full: bool) 
         return f"(line {number} is torn)"
     head = f"{logged.at:%H:%M:%S.%f}"[:-3] + f" {ARROWS[logged.direction]}"
     if logged.message is UNSET:
-        return f"{head} no message: {_cut(visible(logged.text), is_full=is_full)}"
-    message = msgspec.json.decode(logged.message)
-    return f"{head} {_cut(_told(message, logged.direction, methods), is_full=is_full)}"
+        told = f"no message: {logged.text}"
+    else:
+        told = _told(msgspec.json.decode(logged.message), logged.direction, methods)
+    shown = visible(told).replace("\n", "<U+000A>")  # a method or an id can be called anything
+    return f"{head} {_cut(shown, is_full=is_full)}"
 
 
 def _told(message: dict[str, Any], direction: str, methods: dict[Any, str]) -> str:
@@ -71,7 +73,7 @@ def _name(message: dict[str, Any], method: str) -> str:
 
 
 def _json(value: Any) -> str:
-    return "" if value is None else visible(msgspec.json.encode(value).decode())
+    return "" if value is None else msgspec.json.encode(value).decode()
 
 
 def _cut(text: str, *, is_full: bool) -> str:
