@@ -134,7 +134,7 @@ def test_what_led_to_a_question_stands_above_it(start_agent):
     agent = start_agent(reply(LONG_TALK, edit()))
     agent.ask()
     agent.wait_for_question()
-    assert said_above_question(agent) == ["So I mend it.", "", "edit src/app.py …"]
+    assert said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"]
 
 
 @prove
@@ -145,7 +145,7 @@ def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(s
     agent.command("AgentChat")  # which hides it
     agent.wait_for_question()
     agent.command("AgentChat")
-    wait_until(lambda: said_above_question(agent) == ["So I mend it.", "", "edit src/app.py …"])
+    wait_until(lambda: said_above_question(agent) == [" So I mend it.", "", " edit src/app.py …"])
 
 
 @prove
@@ -287,7 +287,7 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     agent.command(f"AgentMode {mode}")
     agent.command("edit src/app.py")
     agent.ask()
-    agent.wait_for_screen("│bash until")
+    agent.wait_for_screen("│ bash until")
     agent.feed("2GA  # why?<Esc>")
     (project / "go").touch()
     screen = agent.wait_for_question()
@@ -397,7 +397,7 @@ def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, projec
     agent.wait_for_question()
     agent.enter_question()
     agent.feed("A<C-u>nonsense<CR>")
-    agent.wait_for_screen("Allow bash mkdir first?", "'nonsense' is no rule")
+    agent.wait_for_screen("Allow bash mkdir first?", "'nonsense' is not a rule")
     assert not (project / "first").exists()
     assert not agent.is_blocked()
 
@@ -622,13 +622,13 @@ def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     agent = start_agent(reply(bash("bash slow")), DONE)
     agent.command("AgentMode auto")
     agent.ask()
-    screen = agent.wait_for_screen("│began")
-    assert "│bash bash slow …" in screen
+    screen = agent.wait_for_screen("│ began")
+    assert "│ bash bash slow …" in screen
     assert " auto running bash " in screen
     assert "ended" not in screen
     (project / "go").touch()
     agent.wait_for_turns()
-    assert re.search(rf"│▸ bash bash slow  ✓ {TOOK} · 2 lines", agent.screen_text())
+    assert re.search(rf"│ ▸ bash bash slow  ✓ {TOOK} · 2 lines", agent.screen_text())
     assert "ended" in agent.transcript()
 
 
@@ -639,8 +639,8 @@ def test_a_command_that_fails_stays_open(start_agent):
     agent.ask()
     agent.wait_for_turns()
     screen = agent.screen_text()
-    assert re.search(rf"│bash echo wrong; exit 3  ✗ exit status 3 · {TOOK}\n", screen)
-    assert re.search(r"│wrong\n", screen)
+    assert re.search(rf"│.bash echo wrong; exit 3  ✗ exit status 3 · {TOOK}\n", screen)
+    assert re.search(r"│.wrong\n", screen)
 
 
 @prove
