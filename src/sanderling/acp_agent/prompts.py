@@ -9,11 +9,9 @@ from uuid import uuid4
 
 from sanderling.acp.content import ContentBlock, Resource
 from sanderling.acp.errors import invalid
-from sanderling.mcp.results import IMAGES
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.text import printable, visible
 
-MAX_IMAGE_CHARS = 5 * (1 << 20)
 LINES = r"L?(\d{1,9})(?:[:-]L?(\d{1,9}))?"
 
 
@@ -81,6 +79,8 @@ def _selection(resource: Resource, project: str) -> Selection:
 
 
 def _image(uri: str | None, data: str, media_type: str, project: str) -> Selection:
+    from sanderling.mcp.results import IMAGES, MAX_IMAGE_CHARS  # for whoever sends one
+
     try:
         beginning = IMAGES.get(media_type, b"no image")
         is_image = b64decode(data, validate=True).startswith(beginning)
