@@ -141,7 +141,9 @@ vim.api.nvim_create_autocmd('SessionLoadPost', {
     for _, buf in ipairs(vim.api.nvim_list_bufs()) do
       local name = vim.api.nvim_buf_get_name(buf)
       local is_ours = name:find('%[Sanderling[^/]*%]$') or name:find('^sanderling://%d+/%a+$')
-      if is_ours and vim.bo[buf].filetype == '' then
+      local filetype = vim.bo[buf].filetype -- it knows that, too, where 'sessionoptions' has "localoptions"
+      local is_chats = filetype == '' or filetype == 'sanderling' or filetype == 'sanderling_prompt'
+      if is_ours and is_chats and not vim.b[buf].sanderling_session then
         vim.api.nvim_buf_delete(buf, { force = true })
       end
     end

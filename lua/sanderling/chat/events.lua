@@ -3,12 +3,14 @@
 local bus = require('sanderling.host.bus')
 local clock = require('sanderling.status.clock')
 local host = require('sanderling.host')
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
 local states = require('sanderling.session.state')
 local status = require('sanderling.status')
 local tabs = require('sanderling.chat.tabs')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -143,6 +145,26 @@ function handlers.error_occurred(self, event)
   })
 end
 
+---@type table<string, string> by the reason
+local ends = {
+  end_turn = 'The answer to %s is there',
+  error = '%s has failed',
+  max_tokens = '%s has reached the limit of tokens',
+  context_full = '%s fills the context window',
+}
+
+--- Tell who does not see the chat that its turn has ended. Questions that are asked at code have places of their own.
+---@param self sanderling.chat.session.Session
+---@param stop_reason string
+---@param took string
+local function tell_of_end(self, stop_reason, took)
+  local format = self.prompt and ends[stop_reason]
+  if format and not self:is_on_screen() then
+    local sentence = format:format(icons.quoted(words.plain(self:name())))
+    message.tell(sentence .. (took ~= '' and (' (%s)'):format(took) or '') .. ': :AgentChat.')
+  end
+end
+
 function handlers.turn_ended(self, event)
   show_todo(self)
   local text = clock.turn_summary(self.state)
@@ -150,6 +172,7 @@ function handlers.turn_ended(self, event)
     self.views:apply({ { type = 'local_turn_took', text = text } }, function() end)
   end
   bus.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
+  tell_of_end(self, event.stop_reason, text)
 end
 
 function handlers.command_ended(self, event, before)

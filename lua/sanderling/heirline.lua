@@ -1,0 +1,30 @@
+--- A component of heirline: `require('sanderling.heirline')`, to be put among one's own. Nothing is shown before there is a chat.
+
+---@return string? text
+---@return string? hl
+local function summary()
+  local status = package.loaded['sanderling.status']
+  if status then
+    return status.summary()
+  end
+end
+
+return {
+  condition = function()
+    return (summary()) ~= nil
+  end,
+  provider = function()
+    local text = summary() or ''
+    return (text:gsub('%%', '%%%%'))
+  end,
+  hl = function()
+    return select(2, summary())
+  end,
+  update = {
+    'User',
+    pattern = 'AgentStatusChanged',
+    callback = vim.schedule_wrap(function()
+      vim.cmd.redrawstatus()
+    end),
+  },
+}
