@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
 def log_in(arguments: argparse.Namespace) -> int:
     def keep(kept: Credentials) -> str:
         backend, name = kept.backend(), kept.account.name
-        what = "token" if is_address(arguments.provider) else "API key"
+        what = _kept_as(arguments.provider)
         kept.store(_read_key(f"{what[0].upper()}{what[1:]} for {name}, to be kept in {backend}: "))
         return f"The {what} for {name} is kept in {backend}; `sanderling logout {arguments.provider or name}` removes it."
 
@@ -43,11 +43,16 @@ def log_in(arguments: argparse.Namespace) -> int:
 
 def log_out(arguments: argparse.Namespace) -> int:
     def forget(kept: Credentials) -> str:
+        what = _kept_as(arguments.provider)
         if kept.remove():
-            return f"The API key for {kept.account.name} is removed from the keychain."
-        return f"No API key for {kept.account.name} is kept: there is nothing to remove."
+            return f"The {what} for {kept.account.name} is removed from the keychain."
+        return f"No {what} for {kept.account.name} is kept: there is nothing to remove."
 
     return _with_credentials(arguments.provider, forget)
+
+
+def _kept_as(provider: str) -> str:
+    return "token" if is_address(provider) else "API key"
 
 
 def _read_key(question: str) -> str:

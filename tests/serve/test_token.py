@@ -1,0 +1,46 @@
+"""The token of a server, where a client has it from: the keychain, or a file."""
+
+import pytest
+
+from tests.acp.talk import Home
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """The home of somebody on another machine, who has a keychain."""
+    home = Home(tmp_path / "elsewhere")
+    home.environment |= {
+        "PYTHON_KEYRING_BACKEND": "tests.keychain.FileKeychain",
+        "KEYCHAIN_FILE": str(tmp_path / "keychain.json"),
+        "PYTHONPATH": str(ROOT),
+    }
+    return home
+
+
+def test_the_keychain_keeps_the_token_of_a_server_until_it_is_removed(serve, elsewhere):
+    server = serve()
+    address = server.url.removesuffix("/acp")
+    ask = ("client", "--connect", address, "--cwd", str(elsewhere.project), "-p", "ping")
+    without = elsewhere.run(*ask)
+    assert "There is no token for" in without.stderr
+    kept = elsewhere.run("login", address, given=f"{server.token}\n")
+    assert kept.returncode == 0, kept.stderr
+    assert "The token for" in kept.stdout
+    answered = elsewhere.run(*ask)
+    assert answered.stdout == "pong\n", answered.stderr
+    removed = elsewhere.run("logout", address)
+    assert removed.stdout.startswith("The token for"), removed.stdout
+    assert "There is no token for" in elsewhere.run(*ask).stderr
+
+
+def test_a_token_in_a_file_that_others_can_read_is_not_sent(serve, elsewhere, tmp_path):
+    server = serve()
+    file = tmp_path / "token"
+    file.write_text(f"{server.token}\n")
+    address = f"{server.url.removesuffix('/acp')}?token-file={file}"
+    ask = ("client", "--connect", address, "--cwd", str(elsewhere.project), "-p", "ping")
+    file.chmod(0o640)
+    assert "Others can read the token" in elsewhere.run(*ask).stderr
+    file.chmod(0o600)
+    assert elsewhere.run(*ask).stdout == "pong\n"
