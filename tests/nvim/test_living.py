@@ -118,7 +118,9 @@ def test_a_component_of_heirline_has_the_state_and_its_color(child):
     assert child.lua("return _G.component.condition()") is True
     shown = child.lua("return _G.component.provider()")
     assert shown.startswith("idle")
-    drawn = child.lua("return vim.api.nvim_eval_statusline(_G.component.provider(), { maxwidth = 200 }).str")
+    drawn = child.lua(
+        "return vim.api.nvim_eval_statusline(_G.component.provider(), { maxwidth = 200 }).str"
+    )
     assert drawn == shown.replace("%%", "%")
     assert child.lua("return _G.component.hl()") == "AgentStatus"
     assert child.lua("return _G.component.update.pattern") == "AgentStatusChanged"

@@ -8,7 +8,8 @@
 local M = {}
 
 local api, uv = vim.api, vim.uv
-local paint = require('sanderling.transcript.paint')
+local lazy = require('sanderling.ui.lazy')
+local paint = lazy('sanderling.transcript.paint')
 local words = require('sanderling.ui.words')
 
 local LIVE_MS = 120
