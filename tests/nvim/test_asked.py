@@ -219,6 +219,20 @@ def test_undo_and_quitting_decide_nothing(proposed):
     assert path.read_text() == TWELVE
 
 
+def test_undo_of_a_change_of_which_some_is_kept_decides_nothing(proposed):
+    child, path = proposed()
+    decide(child, path, (1, True))
+    child.command("wincmd h | buffer a.txt")
+    child.feed("u")
+    wait_until(lambda: lines(child, path) == TWELVE.splitlines())
+    child.feed("<C-r>")
+    wait_until(lambda: hunk_count(child, path) == 3)
+    assert not child.events("AgentTurnEnded")
+    decide(child, path, (1, True), (1, False), (1, False))
+    wait_for_turn(child)
+    assert path.read_text() == upper(2, 5)
+
+
 @prove
 def test_a_reload_shows_the_change_anew(proposed):
     child, path = proposed()

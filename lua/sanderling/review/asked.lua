@@ -46,14 +46,15 @@ function answers.review_of(q)
   return asked and #lifting.parts(asked.buf) > 0 and outcome.review_of(asked) or nil
 end
 
---- Answer, if all hunks are decided on.
+--- Answer, if all hunks are decided on. Where undo has taken out what is proposed, they are not: redo brings it back.
 ---@param asked sanderling.review.proposals.Asked
 local function answer_if_decided(asked)
   local q = outcome.question_of(asked.session_id, asked.id)
   local is_open = vim.iter(hunks.list(asked.buf)):any(function(hunk)
     return hunk.source == asked.source
   end)
-  if not asked.is_touched or asked.is_answered or is_open or not q then
+  local is_out = history.is_before(asked.buf, asked.history)
+  if not asked.is_touched or asked.is_answered or is_open or is_out or not q then
     return
   end
   local review = outcome.review_of(asked)

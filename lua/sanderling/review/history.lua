@@ -19,11 +19,12 @@ local views = require('sanderling.editing.views')
 ---@field file? string nil: there was nothing to undo
 ---@field last integer the number of its last state
 
+---@param buf integer
 ---@return integer last
 ---@return integer current
 ---@return boolean has_any
-local function tree()
-  local found = vim.fn.undotree()
+local function tree(buf)
+  local found = api.nvim_buf_call(buf, vim.fn.undotree)
   return found.seq_last, found.seq_cur, #found.entries > 0
 end
 
@@ -39,7 +40,7 @@ end
 function M.save(buf)
   undo.end_block(buf)
   return api.nvim_buf_call(buf, function()
-    local last, _, has_any = tree()
+    local last, _, has_any = tree(buf)
     local file = has_any and vim.fn.tempname() or nil
     if file then
       vim.cmd('silent! noautocmd wundo! ' .. vim.fn.fnameescape(file))
@@ -62,8 +63,17 @@ end
 ---@param saved? sanderling.review.history.Saved
 ---@return boolean
 function M.is_one_ahead(buf, saved)
-  local last, current = api.nvim_buf_call(buf, tree)
+  local last, current = tree(buf)
   return saved ~= nil and last == saved.last + 1 and current == last
+end
+
+--- Has undo led to a state from before the tree was kept?
+---@param buf integer
+---@param saved? sanderling.review.history.Saved
+---@return boolean
+function M.is_before(buf, saved)
+  local _, current = tree(buf)
+  return saved ~= nil and current <= saved.last
 end
 
 --- Change a buffer's text into `lines`, in an undo block.
@@ -95,7 +105,7 @@ end
 ---@param saved sanderling.review.history.Saved
 local function read_tree(buf, saved)
   api.nvim_buf_call(buf, function()
-    local _, current = tree()
+    local _, current = tree(buf)
     M.set_text(buf, saved.lines, true)
     if saved.file then
       vim.cmd('silent! noautocmd rundo ' .. vim.fn.fnameescape(saved.file))
