@@ -28,6 +28,7 @@ M.WORDS = {
   { 'session:', 'the last answer of another session' },
 }
 
+local MAX_MENTIONS, MAX_WORD_BYTES = 500, 4096 -- in a prompt: what is pasted can have any number of `@`
 local MAX_BYTES = 256 * 1024 -- of one mention: more than a model reads with care
 local MAX_READ = 16 * 1024 * 1024
 local TOO_LARGE = 'too large: %.1f MB'
@@ -65,14 +66,16 @@ end
 function M.parse(lines)
   local found = {}
   for row, line in ipairs(lines) do
-    local at = 1
-    while at do
+    local at, joined = 1, line:gsub('\\ ', '\0\0')
+    while at and #found < MAX_MENTIONS do
       local from = line:find('@', at, true)
       at = from and from + 1
-      local is_word = from and not line:sub(1, from - 1):find('[%w_@]$')
-      local word = is_word and line:sub(from + 1):gsub('\\ ', '\0'):match('^%S+')
-      if word then
-        word = word:gsub('%z', '\\ '):gsub(AFTER, '')
+      local is_word = from and not line:sub(from - 1, from - 1):find('[%w_@]')
+      local word = is_word and joined:match('^%S+', from + 1)
+      if word and #word <= MAX_WORD_BYTES then
+        word = word:gsub('%z%z', '\\ '):gsub(AFTER, '')
+      else
+        at, word = word and from + #word + 1 or at, nil
       end
       if word and word ~= '' then
         local name, first, last = parts_of(word)
