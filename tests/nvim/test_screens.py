@@ -3,7 +3,6 @@
 import re
 from xml.etree import ElementTree as ET
 
-from tests.conftest import prove
 from tests.screens.__main__ import picture
 from tests.screens.grid import Grid
 from tests.screens.states import STATES
@@ -39,9 +38,3 @@ def test_cells_of_a_row_that_look_alike_are_one_text_and_wide_ones_stand_alone()
     assert shown(grid.svg("x")) == ["aé猫<"]
     assert grid.text() == "aé猫<"
     assert 'fill="#ffffff"' in grid.svg("x")
-
-
-@prove
-def test_a_picture_is_the_same_each_time_but_for_what_a_clock_says(tmp_path):
-    first, second = (picture(BY_NAME["answer"], tmp_path / name) for name in "ab")
-    assert first == second
