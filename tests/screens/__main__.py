@@ -17,6 +17,8 @@ def settle(child: Pictured) -> None:
     while drawn != child.grid.drawn:
         drawn = child.grid.drawn
         child.rpc.pump(QUIET_S)
+        if not child.is_blocked():
+            child.screen()  # what it has to draw comes before its answer
 
 
 def picture(state: State, home: Path) -> str:
