@@ -197,6 +197,7 @@
 ---@field filetype? string
 ---@field is_error? boolean
 ---@field is_denied? boolean
+---@field job? string
 
 ---@class (exact) sanderling.TurnEnded
 ---@field type 'turn_ended'

@@ -506,8 +506,12 @@ def test_a_line_with_tabs_is_whole_in_the_float(screen):
 
 
 def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
-    screen.send(TURN_STARTED, started("bash", "make watch"), output("begun\n"), ended("→ j0"))
-    screen.send(started("bash", "make serve", "t2"), ended("→ j1", id_="t2"), jobs("", ""))
+    screen.send(
+        TURN_STARTED, started("bash", "make watch"), output("begun\n"), ended("→ j0", job="j0")
+    )
+    screen.send(
+        started("bash", "make serve", "t2"), ended("→ j1", id_="t2", job="j1"), jobs("", "")
+    )
     screen.command("AgentTerminal! j0")
     assert "Stopping j0: make" in screen.messages()
     screen.send(jobs("stopped", ""))

@@ -370,6 +370,7 @@ def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
         outcome.filetype,
         outcome.is_error,
         outcome.is_denied,
+        outcome.job,
     )
 
 

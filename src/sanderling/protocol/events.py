@@ -263,7 +263,7 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     `summary` follows the tool's own line (`+3 −1`, `✓ 2.1 s`).
 
     `detail`, in the syntax `filetype`, is what its fold holds, below what it has put out so far. `is_denied`: a rule, the mode or
-    the person did not let it run.
+    the person did not let it run. `job` is what goes on of it in the background.
     """
 
     id: str
@@ -272,6 +272,7 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     filetype: str = ""
     is_error: bool = False
     is_denied: bool = False
+    job: str = ""
 
 
 class FormChoice(msgspec.Struct, frozen=True, omit_defaults=True):

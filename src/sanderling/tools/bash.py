@@ -102,7 +102,7 @@ def _started(job: Job) -> Outcome:
     """The outcome of a job that was started as one, so far."""
     if job.is_running:
         state = facts(job, f"[{job.id} runs in the background. {_how_to_read(job)}]")
-        return Outcome(content=told(job.log.take(), state), summary=f"→ {job.id}")
+        return Outcome(content=told(job.log.take(), state), summary=f"→ {job.id}", job=job.id)
     job.is_told = True
     state = facts(job, status_line(job, "it was to run in the background"))
     content = told(job.log.take(), state)
@@ -116,7 +116,9 @@ def _goes_on(job: Job, args: BashInput, context: Context) -> Outcome:
         f"[{args.timeout_s:g} s are over: it goes on in the background as {job.id}. {_how_to_read(job)}"
         " It will not change the shell's directory or variables.]",
     )
-    return Outcome(content=told(job.log.take(), state), detail=state, summary=f"→ {job.id}")
+    return Outcome(
+        content=told(job.log.take(), state), detail=state, summary=f"→ {job.id}", job=job.id
+    )
 
 
 def _how_to_read(job: Job) -> str:

@@ -16,7 +16,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
     `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it; if it
-    `is_denied`, it was not let run at all.
+    `is_denied`, it was not let run at all. `job` goes on in the background.
     """
 
     content: Content
@@ -26,6 +26,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
     is_denied: bool = False
     denials: tuple[Denial, ...] = ()
+    job: str = ""
 
 
 class RefusedError(ToolError):

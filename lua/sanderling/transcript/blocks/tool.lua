@@ -150,9 +150,7 @@ function draw.tool_ended(self, event)
     return -- it was stopped
   end
   local is_error = event.is_error or false
-  local summary = words.plain(event.summary or '')
-  local job = summary:match('^→ (%S+)$')
-  summary = icons.translated(summary)
+  local summary = icons.translated(words.plain(event.summary or ''))
   if is_error and not vim.startswith(summary, icons.failed) then
     summary = vim.trim(icons.failed .. ' ' .. summary)
   end
@@ -164,8 +162,8 @@ function draw.tool_ended(self, event)
   if self.open and self.open.id == event.id then
     fold_block(self, use, summary, is_error)
   end
-  if job then
-    self.jobs_shown[job] = api.nvim_buf_set_extmark(self.buf, ns, use.row, 0, {})
+  if event.job then
+    self.jobs_shown[event.job] = api.nvim_buf_set_extmark(self.buf, ns, use.row, 0, {})
   end
   self.tools[event.id] = nil -- last: while the buffer cannot be written, all of this is tried again
 end
