@@ -9,7 +9,8 @@ from sanderling.mcp.elicitation import MAX_OPEN, Answer, Elicitation
 from sanderling.mcp.forms import Form, FormError
 from sanderling.mcp.patience import Patience
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested, FormChoice
+from sanderling.protocol.events import ApprovalRequested
+from sanderling.protocol.forms import FormChoice
 
 PROPERTIES = {
     "name": {"type": "string", "title": "Name", "description": "As in your passport."},

@@ -11,6 +11,7 @@ import msgspec
 
 from sanderling.errors import ErrorKind
 from sanderling.protocol.connections import ConnectionChanged
+from sanderling.protocol.forms import FormField
 from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
 from sanderling.protocol.messages import Prompt, StopReason, Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
@@ -273,27 +274,6 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     is_error: bool = False
     is_denied: bool = False
     job: str = ""
-
-
-class FormChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    value: str
-    title: str = ""
-
-
-class FormField(msgspec.Struct, frozen=True, omit_defaults=True):
-    """
-    A field of a form. `value` is what stands in it, as text: `true` or `false` where it is ticked, a line for each of several `choices`.
-
-    `help` says in words what it is for and what it takes.
-    """
-
-    name: str
-    kind: Literal["string", "integer", "number", "boolean", "choice", "choices"]
-    label: str = ""
-    help: str = ""
-    value: str = ""
-    is_required: bool = False
-    choices: tuple[FormChoice, ...] = ()
 
 
 class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, omit_defaults=True):
