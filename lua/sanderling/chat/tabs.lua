@@ -203,6 +203,11 @@ function M.fit_prompt(session)
       api.nvim_win_call(windows.transcript, scroll.put_last)
     end
   end
+  if height.all <= vim.fn.getwininfo(windows.prompt)[1].height then
+    api.nvim_win_call(windows.prompt, function()
+      vim.fn.winrestview({ topline = 1 }) -- it scrolls before it has grown
+    end)
+  end
 end
 
 --- Draw what stands in and below the text of a prompt, which has changed.
