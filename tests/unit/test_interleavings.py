@@ -207,8 +207,9 @@ async def tell_each(
     prove_rest(
         [
             (False, range(10)),
-            (True, range(100, 200)),
-            *[(False, range(first, first + 200)) for first in range(1000, 2000, 200)],
+            (True, range(100, 150)),
+            (True, range(150, 200)),
+            *[(False, range(first, first + 50)) for first in range(1000, 2000, 50)],
         ],
         keep=(0,),
     ),
