@@ -161,6 +161,32 @@ def test_nothing_runs_that_the_repository_names(start_claude, server, project, t
     assert "+new" in told[0]
 
 
+def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp_path):
+    """The repository's configuration may say that its files are others than those beside it."""
+
+    def git(*arguments):
+        subprocess.run([*GIT, *arguments], cwd=project, check=True)
+
+    git("init", "-q")
+    git("config", "core.worktree", str(tmp_path))
+    secret, changed = tmp_path / "a.env", project / "new.py"
+    for path in (secret, changed):
+        path.write_text("old\n")
+        git("add", str(path))
+        path.write_text("secret\n" if path == secret else "new\n")
+    child = start_claude()
+    told = ask(child, server, "@diff")
+    assert "+++ b/new.py" in told[0]
+    assert "secret" not in told[0]
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    git("config", "core.worktree", str(elsewhere))
+    secret.rename(elsewhere / "a.env")
+    child.feed("ilook at @diff")
+    wait_until(lambda: "git does not say" in child.screen_text())
+
+
 @pytest.mark.parametrize(
     "prompt",
     prove_rest(

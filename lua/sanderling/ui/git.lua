@@ -67,13 +67,21 @@ local function filters_off(cwd)
   return off
 end
 
---- Run `git diff`.
+--- Whether `cwd` lies in what its repository says are its files: its configuration could name any others of this machine.
+---@param cwd string
+---@return boolean
+local function is_of_repository(cwd)
+  local result = result_of(cwd, { 'rev-parse', '--is-inside-work-tree' })
+  return result ~= nil and result.stdout == 'true\n'
+end
+
+--- Run `git diff` for what is below `cwd`, with paths from there.
 ---@param cwd string
 ---@param arguments string[]
 ---@return string? difference nil: git does not say
 function M.diff(cwd, arguments)
-  local off = filters_off(cwd)
-  local options = { 'diff', '--no-ext-diff', '--no-textconv', '--no-color' }
+  local off = is_of_repository(cwd) and filters_off(cwd)
+  local options = { 'diff', '--relative', '--no-ext-diff', '--no-textconv', '--no-color' }
   -- The dirt in a submodule would be looked for by another git, by the configuration there.
   vim.list_extend(options, { '--ignore-submodules=dirty', '--submodule=short' })
   vim.list_extend(options, { '--src-prefix=a/', '--dst-prefix=b/' })
