@@ -1,5 +1,7 @@
 """The review of changes from end to end: a real Neovim, host, sandbox and files; only the model is a script."""
 
+import random
+
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
 
@@ -338,3 +340,41 @@ def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_anot
     agent.wait_for_turns(2)
     assert "word 299" in agent.transcript_text()
     assert agent.lua("return require('sanderling').status().unreviewed") == 0
+
+
+# None fails: after an error in visual mode Neovim itself does nothing for seconds.
+TYPED = (
+    "h j k l w b e 0 $ gg G % { } H M L fo ; n <C-d> <C-u> zt zz zb <C-e> <C-y> v V 3j 5k"
+    " <Esc>ix<Esc> <Esc>dd <Esc>p <Esc>u <Esc>."
+).split()
+SEEN = """
+local view = vim.fn.winsaveview()
+return { vim.fn.mode(), view.lnum, view.col, view.topline, vim.fn.getline(1, '$') }
+"""
+
+
+@pytest.mark.parametrize("seed", prove_rest(range(5), keep=(0,), is_one=True))
+def test_whatever_a_person_types_does_the_same_while_hunks_and_an_answer_arrive(
+    start_agent, app, project, seed
+):
+    app.write_text("v0\n" * 3)
+    (project / "mine.txt").write_text("".join(f"one (two) {n} four\n\n" for n in range(60)))
+    words = [{"text": f"word {n} ", "delay_ms": 4} for n in range(25)]
+    rounds = [reply(*words, edit(f"v{n}\n" * 3, f"v{n + 1}\n" * 3)) for n in range(12)]
+    busy, quiet = start_agent(READ, *rounds, DONE), start_agent(DONE)
+    for agent in (busy, quiet):
+        agent.command("AgentMode auto")
+        agent.command("edit mine.txt | split app.py")
+        agent.command("AgentChat")
+        agent.command("wincmd t | wincmd j | let @/ = 'two' | normal! yy")
+    busy.submit("go")
+    busy.wait_for_screen("word 3")
+    choose = random.Random(seed)
+    while not busy.events("AgentTurnEnded"):
+        keys = choose.choice(TYPED)
+        for agent in (busy, quiet):
+            agent.feed(keys)
+        assert busy.lua(SEEN) == quiet.lua(SEEN), keys
+    assert app.read_text() == "v12\n" * 3
+    assert hunks(busy) == [[0, 3, ["v0"] * 3]]
+    assert "rror" not in busy.messages()
