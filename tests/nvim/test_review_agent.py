@@ -346,7 +346,7 @@ def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_anot
 TYPED = (
     "h j k l w b e 0 $ gg G % { } H M L fo ; n <C-d> <C-u> zt zz zb <C-e> <C-y> v V 3j 5k"
     " <Esc>ix<Esc> <Esc>dd <Esc>p <Esc>u <Esc>."
-).split()
+)
 SEEN = """
 local view = vim.fn.winsaveview()
 return { vim.fn.mode(), view.lnum, view.col, view.topline, vim.fn.getline(1, '$') }
@@ -371,7 +371,7 @@ def test_whatever_a_person_types_does_the_same_while_hunks_and_an_answer_arrive(
     busy.wait_for_screen("word 3")
     choose = random.Random(seed)
     while not busy.events("AgentTurnEnded"):
-        keys = choose.choice(TYPED)
+        keys = choose.choice(TYPED.split())
         for agent in (busy, quiet):
             agent.feed(keys)
         assert busy.lua(SEEN) == quiet.lua(SEEN), keys
