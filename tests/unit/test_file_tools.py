@@ -1730,6 +1730,11 @@ def test_difference_makes_one_text_of_the_other(old, new):
     assert applied(old, buffer_hunks(old, new)) == new
 
 
+def test_difference_shows_no_blank_line_at_its_ends():
+    shown = Difference("a\n\n \nb\nc\n\nd\n\n\n", "a\n\n \nb\nC\n\nd\n\n\n").shown().text
+    assert shown == "@@ -4,4 +4,4 @@\n b\n-c\n+C\n \n d"
+
+
 @prove
 def test_difference_of_hostile_texts_takes_no_time_and_little_room():
     old = "\n".join(["a", "b"] * 100_000)

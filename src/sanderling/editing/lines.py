@@ -74,8 +74,7 @@ class Difference:
     def _unified(self) -> Iterator[str]:
         shift = 0
         for group in _groups(self.hunks):
-            last = group[-1].first_line + group[-1].line_count
-            first, end = max(0, group[0].first_line - CONTEXT), min(len(self._old), last + CONTEXT)
+            first, end = self._around(group)
             growth = sum(len(hunk.lines) - hunk.line_count for hunk in group)
             yield f"@@ -{_span(first, end)} +{_span(first + shift, end + shift + growth)} @@"
             for hunk in group:
@@ -85,6 +84,16 @@ class Difference:
                 yield from (f"+{line}" for line in hunk.lines)
             yield from (f" {line}" for line in self._old[first:end])
             shift += growth
+
+    def _around(self, group: Sequence[Hunk]) -> tuple[int, int]:
+        """The lines of the old text that are shown of `group`: some more on both sides, but no blank ones at the ends."""
+        begin, behind = group[0].first_line, group[-1].first_line + group[-1].line_count
+        first, end = max(0, begin - CONTEXT), min(len(self._old), behind + CONTEXT)
+        while first < begin and not self._old[first].strip():
+            first += 1
+        while end > behind and not self._old[end - 1].strip():
+            end -= 1
+        return first, end
 
 
 def buffer_hunks(old: str, new: str) -> tuple[Hunk, ...]:
