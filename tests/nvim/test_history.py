@@ -633,7 +633,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
     first.close()
     second = start_agent({"step": [{"text": "Nothing else."}]})
     second.command("AgentResume")
-    second.wait_for_screen("It has a *heading*.")
+    second.wait_for_screen("It has a heading.")
     told = [
         "     1\t# Notes",
         "(1 line)",

@@ -136,7 +136,7 @@ def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     chat.submit("quick")
     wait_until(lambda: chat.transcript()[-1] == "answered")
     chat.wait_for_turns(2)
-    assert "drip" not in chat.screen_text()
+    assert "drop" not in chat.screen_text()
     chat.feed("\\n")
     wait_until(lambda: "drips end" in chat.screen_text())
 

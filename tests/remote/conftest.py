@@ -37,7 +37,7 @@ class Elsewhere:
         self.here.mkdir()
         self.project.mkdir(parents=True)
         for name in ("docker", "kubectl"):
-            program(self.bin / name, f'exec {sys.executable} {CUT} "$@"')
+            program(self.bin / name, f'exec {shlex.join([sys.executable, str(CUT)])} "$@"')
         self.answer({"text": "pong"})
 
     def answer(self, *steps, **more):
@@ -58,7 +58,7 @@ class Elsewhere:
         told = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
         model = f"--model script:{shlex.quote(str(self.script_path))}"
         words = " ".join(arguments) or model
-        program(self.bin / "sanderling", *told, f'exec {sys.executable} -m sanderling "$@" {words}')
+        program(self.bin / "sanderling", *told, f'exec {shlex.quote(sys.executable)} -m sanderling "$@" {words}')
 
     def configure(self, text):
         """Write the settings there."""

@@ -129,7 +129,7 @@ async def test_an_older_one_there_is_refused_with_how_to_install(elsewhere):
     async with elsewhere.talk() as talk:
         await talk.wait_for(lambda: talk.errors)
         assert "has Sanderling 0.0.9, which cannot be used from here: install" in talk.errors[0]
-        assert "`:AgentInstall` in a Neovim there" in talk.errors[0]
+        assert "`:AgentInstall` in Neovim there" in talk.errors[0]
 
 
 async def test_what_agentinstall_has_built_there_needs_no_path(elsewhere, tmp_path, monkeypatch):

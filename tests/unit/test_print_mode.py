@@ -464,7 +464,7 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
             ),
             (["-p", "hi", "--mode", "yolo"], "invalid choice: 'yolo'"),
             (["-p", "hi", "--max-turns", "-1"], "'-1' is no whole number"),
-            (["-p", "hi", "--allow", "bsh rm"], "'allow bsh rm' is no rule"),
+            (["-p", "hi", "--allow", "bsh rm"], "'allow bsh rm' is not a rule"),
             (
                 ["-p", "hi", "--resume", "20200101-000000-0000"],
                 "there is no session '20200101-000000-0000'",

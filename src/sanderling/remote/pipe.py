@@ -41,7 +41,7 @@ SCRIPT = (
     'exec "$it" acp'
 )
 """One line without an exclamation mark: whatever shell the person has there hands it on to sh."""
-INSTALL = "`:AgentInstall` in a Neovim there does that, or `make install` in a copy of its repository, with .venv/bin/sanderling linked into ~/.local/bin"
+INSTALL = "`:AgentInstall` in Neovim there does that, or `make install` in a copy of its repository, with .venv/bin/sanderling linked into ~/.local/bin"
 FINAL = ("permission denied", "host key verification failed", "too many authentication failures")
 
 
