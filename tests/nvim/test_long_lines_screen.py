@@ -1,7 +1,7 @@
 """A line of 10 MB, wherever one comes from: the screen shows its beginning, the log and the model have all of it."""
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import is_alive, prove, prove_rest, wait_until
 from tests.nvim.conftest import texts_told
 
 MEGABYTES = 10
@@ -99,7 +99,9 @@ def test_a_session_with_long_lines_opens_again_with_their_beginnings(start_agent
     agent.open_chat()
     agent.submit(LINE)
     agent.wait_for_turns()
+    host = agent.host_pid()
     agent.close()
+    wait_until(lambda: not is_alive(host), "the log is written")
     again = start_agent()
     again.command("AgentResume")
     again.wait_for_screen("MB more")

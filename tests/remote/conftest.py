@@ -58,7 +58,11 @@ class Elsewhere:
         told = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
         model = f"--model script:{shlex.quote(str(self.script_path))}"
         words = " ".join(arguments) or model
-        program(self.bin / "sanderling", *told, f'exec {shlex.quote(sys.executable)} -m sanderling "$@" {words}')
+        program(
+            self.bin / "sanderling",
+            *told,
+            f'exec {shlex.quote(sys.executable)} -m sanderling "$@" {words}',
+        )
 
     def configure(self, text):
         """Write the settings there."""
