@@ -221,6 +221,14 @@ def test_one_endless_line_is_cut_at_the_end_of_the_float(editor):
     assert float_of(screen)["config"]["height"] <= 16
 
 
+def test_what_is_missing_is_said_within_a_narrow_float(editor):
+    head = editor().lua("""
+      local wording = require('sanderling.approval.wording')
+      return { wording.head_of({ 'a', 'b', 'c', 'd' }, 24, 3) }
+    """)
+    assert head == [["a", "b", "… 2 more lines"], 3, True]
+
+
 @prove
 def test_five_megabytes_are_shown_at_once(editor):
     screen = editor()

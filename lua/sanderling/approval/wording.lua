@@ -92,8 +92,9 @@ function M.head_of(lines, width, height)
   if room > 0 then
     head[beyond] = vim.fn.printf(('%%.%dS'):format(room), lines[beyond])
   end
-  local left = #lines - beyond + 1
-  head[#head + 1] = ('%s %s: :AgentApprovals'):format(icons.more, words.counted(left, 'more line'))
+  local left = ('%s %s'):format(icons.more, words.counted(#lines - beyond + 1, 'more line'))
+  local way = left .. ': :AgentApprovals'
+  head[#head + 1] = api.nvim_strwidth(way) <= width and way or left
   return head, height, true
 end
 
