@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from select import select
 
@@ -66,7 +67,8 @@ class Hosts:
         began = time.monotonic()
         output = self.process.stdout
         if kill_after_s is not None and not select([output], [], [], kill_after_s)[0]:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended in this very moment
+                os.kill(pid, signal.SIGKILL)
         status = int(self.process.stdout.readline())
         assert status in (0, -signal.SIGKILL)
         return None if status else time.monotonic() - began

@@ -86,8 +86,8 @@ async def test_an_unknown_life_is_not_continued_and_can_be_loaded(serve, home):
             assert meta["is_continued"] is False
         assert again.told == []
         meta = await again.again("load", home, session)
-        # The sandbox's level may have become known after the prompt's end.
-        assert meta["seq"] == len(again.told) >= told
+        # The sandbox's level may become known after the prompt's end, or after this answer.
+        assert told <= meta["seq"] <= len(again.told)
         assert again.told[:told] == client.told[:told]
         assert await again.prompt(session, "ping") == "end_turn"
         assert again.text() == "pongpong"

@@ -67,7 +67,7 @@ local function filters_off(cwd)
   return off
 end
 
---- Whether `cwd` lies in what its repository says are its files: its configuration could name any others of this machine.
+--- Say whether `cwd` lies in what its repository says are its files: its configuration could name any others of this machine.
 ---@param cwd string
 ---@return boolean
 local function is_of_repository(cwd)
