@@ -60,7 +60,7 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
     "prompt, expected",
     prove_rest(
         [
-            ("@secret.env", "\nKEY=1\n```"),  # whose filetype is newer than some Neovims
+            ("@secret.env", "secret.env:1-1, as it stands on the disk:\n```\nKEY=1\n```"),
             (
                 "(@src/slow.py:3).",
                 "src/slow.py:3-3, as it stands in the editor:\n```python\nline3\n```",
@@ -104,7 +104,8 @@ def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, e
       vim.fn.setqflist({ { filename = 'src/slow.py', lnum = 5, text = 'here' } })
     """)
     told = ask(child, server, prompt)
-    assert expected in told[0]
+    # Neovim 0.12 has filetypes for these.
+    assert expected in re.sub("```(env|text)\n", "```\n", told[0])
     assert told[-1] == prompt
 
 
