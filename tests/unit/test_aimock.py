@@ -42,6 +42,7 @@ from sanderling.protocol.messages import (
 from sanderling.providers import ModelRequest, Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.choice import make_provider
+from sanderling.providers.http.transport import receive_head
 from sanderling.providers.retries import Backoff
 from sanderling.session.history import for_another_model
 from sanderling.session.session import Session
@@ -183,7 +184,8 @@ class Claude(AnthropicProvider):
     """The real one, whose requests pass by `EnabledThinking`."""
 
     def _make_client(self) -> Any:
-        client = httpx2.AsyncClient(transport=EnabledThinking())
+        hooks = {"response": [receive_head]}
+        client = httpx2.AsyncClient(transport=EnabledThinking(), event_hooks=hooks)
         return super()._make_client().with_options(http_client=client)
 
 

@@ -1,15 +1,20 @@
 """The SDK loaded in part, held against the whole of it: each in a process of its own, for it is loaded once."""
 
+import gc
+import importlib
 import json
 import os
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.conftest import prove
 from tests.loopback import LoopbackServer, Reply, Status, done, message_start, text, tool_use
+
+from sanderling.providers.stand_ins import StandIns
 
 TALK = """
 import anyio, json, logging, sys
@@ -147,6 +152,30 @@ print({expression})
 """)
     assert used.stdout == "x\n"
     assert "is used: its types are loaded" in used.stderr
+
+
+def test_stand_ins_end_while_another_thread_imports(monkeypatch):
+    stand_ins = StandIns(["unused_library"])
+    stand_ins.begin()
+    assert importlib.import_module("unused_library.part").Anything
+    # Collecting garbage gives other threads their turn; here it is one that imports.
+    turns = []
+
+    def import_one_more(*_):
+        turns.append(f"one_more_{len(turns)}")
+        monkeypatch.setitem(sys.modules, turns[-1], ModuleType("more"))
+
+    gc.callbacks.append(import_one_more)
+    try:
+        gc.collect()
+        threshold = gc.get_threshold()
+        gc.set_threshold(1)
+        stand_ins.end()
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(import_one_more)
+    assert turns
+    assert not any(name.startswith("unused_library") for name in sys.modules)
 
 
 def later_version(directory: Path, more: str) -> str:

@@ -59,7 +59,7 @@ def load_sdk() -> None:
         # Whatever another version wants of what is not there.
         except Exception as problem:
             stand_ins.end()
-            for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+            for name in [name for name in sys.modules.copy() if name.partition(".")[0] == "mcp"]:
                 del sys.modules[name]
             _import_in_steps()  # what fails here, too, is its caller's to tell
             log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)

@@ -37,7 +37,8 @@ class StandIns(MetaPathFinder, Loader):
         """Have what is imported from now on be real."""
         if self.are_there:
             sys.meta_path.remove(self)
-        for name, module in list(sys.modules.items()):
+        # A copy, which is made in one step: another thread may import meanwhile.
+        for name, module in sys.modules.copy().items():
             if isinstance(module, _EmptyModule) and module.__loader__ is self:
                 del sys.modules[name]
 

@@ -52,7 +52,7 @@ def _import_sdk() -> None:
         # Whatever another version makes of classes that are not the real ones.
         except Exception as problem:
             _stand_ins.end()
-            for name in [name for name in sys.modules if name.startswith("anthropic.")]:
+            for name in [name for name in sys.modules.copy() if name.startswith("anthropic.")]:
                 del sys.modules[name]
             importlib.import_module("anthropic")  # what fails here, too, is its caller's to tell
             log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)
