@@ -255,6 +255,17 @@ def test_whatever_was_said_and_put_out_stays_in_its_place(tmp_path, said, put_ou
     ]
 
 
+def test_command_is_exported_with_its_output_and_what_stood_below_it(tmp_path):
+    text = exported(
+        tmp_path,
+        prompted("Go."),
+        answered(ToolUse("t", "bash", {"command": "cd src; ls"})),
+        LoggedToolEnd("t", "cd src; ls", "✓ 1 ms", "[cwd: src]", output_chars=4),
+        results(ToolResult("t", "a.py\n[exit status 0 · 1 ms · cwd: src]")),
+    )
+    assert "```\na.py\n[cwd: src]\n```" in text
+
+
 # --- the file ----------------------------------------------------------------------------------------------------------
 
 

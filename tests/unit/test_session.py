@@ -104,6 +104,7 @@ def say_everything(session: Session) -> None:
             "sh",
             is_error=True,
             result=ToolResult("t1", "no such tool", is_error=True),
+            output_chars=7,
         )
     )
     session.append(LoggedToolEnd("t2", "a.png", "an image"))

@@ -39,6 +39,7 @@ from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers import ModelRequest
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.session.pages import Pages
 from sanderling.session.session import Session
 from sanderling.tools.base import Arguments, Context, OutsideTool, Tool
 from sanderling.tools.catalog import TOOLS, Catalog, OwnTools, specs_of
@@ -180,6 +181,39 @@ def weather_tool(name: str) -> Tool:
         told="Tell the weather of a place, as it is there now.",
         input_schema={"type": "object", "properties": {"place": {"type": "string"}}},
     )
+
+
+async def test_tool_uses_are_shown_again_as_they_were_shown_while_they_ran(tmp_path):
+    talk = Talk(
+        tmp_path,
+        uses(
+            bash("mkdir src; echo a; cd src"),
+            bash("printf '[x · 1 ms]'; exit 3"),
+            bash("true"),
+            bash("echo up; sleep 30", background=True),
+            bash("echo 'no port'; exit 2", background=True),
+            bash("echo slow; sleep 30", timeout_s=1),
+            ("read", {"path": "app.py"}),
+            edit("app.py", "return 1", "return 2"),
+            bash("exit", nonsense=1),
+        ),
+        mode="auto",
+        rules=(rule_from_text("allow bash"),),
+    )
+    await talk.run()
+    shown: dict[str, str] = {}
+    for event in talk.of(ToolOutput, ToolEnded):
+        text = event.text if isinstance(event, ToolOutput) else event.detail
+        above = shown.get(event.id, "")
+        shown[event.id] = f"{above.rstrip(chr(10))}\n{text}" if above and text else above or text
+    session = Session.open(tmp_path / "state/sessions", "s1", str(talk.project))
+    again = [event for event in Pages(session).take().events if isinstance(event, ToolEnded)]
+    session.close()
+    assert [event.summary for event in again] == [event.summary for event in talk.of(ToolEnded)]
+    assert {event.id: event.detail for event in again} == {
+        use_id: text.rstrip("\n") for use_id, text in shown.items()
+    }
+    assert shown["t5"].startswith("no port\n")
 
 
 async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):

@@ -157,62 +157,28 @@ def test_all_that_the_log_knows_is_shown_again(session):
 
 
 @pytest.mark.parametrize(
-    "summary, told, shown",
+    "told, end, shown",
     [
-        ("✓ 81 ms", "a\nb\n[exit status 0 · 81 ms]", "a\nb"),
-        ("exit status 1 · 2.0 s", "(no output)\n[exit status 1 · 2.0 s]", ""),
-        ("✓ 81 ms", "a\n[exit status 0 · 3 ms]", "a\n[exit status 0 · 3 ms]"),
-        ("✓ 81 ms", "[x · 81 ms]\n[exit status 0 · 81 ms]", "[x · 81 ms]"),
-        ("3 lines", "a\nb\n(3 lines)", "a\nb\n(3 lines)"),
-        ("", "a\n[]", "a\n[]"),
+        ("a\nb\n[exit status 0 · 81 ms]", LoggedToolEnd("t1", output_chars=3), "a\nb"),
+        ("(no output)\n[exit status 1]", LoggedToolEnd("t1", output_chars=0), ""),
+        (
+            "a\n[exit status 1 · cwd: src]\n\n[You have made this very call 3 times.]",
+            LoggedToolEnd("t1", detail="[cwd: src]", output_chars=1),
+            "a\n[cwd: src]",
+        ),
+        ("The person said no: later", LoggedToolEnd("t1", "x", "denied", "later"), "later"),
+        # A log from before output was told from the rest, and one of a host that was killed.
+        ("a\n[exit status 0]", LoggedToolEnd("t1", "x", "✓", "[cwd: src]"), "a\n[exit status 0]"),
+        ("Its outcome is unknown.", None, "Its outcome is unknown."),
     ],
 )
-def test_command_of_the_models_is_shown_again_without_what_its_summary_says(
-    session, summary, told, shown
-):
+def test_command_of_the_models_is_shown_again_as_its_block_was(session, told, end, shown):
     session.append_prompt(Message("user", (TextBlock("Look."),)), Prompt("p1", "Look."))
     session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "x"}),)))
-    session.append(LoggedToolStart("t1"))
-    session.append(LoggedToolEnd("t1", "x", summary))
-    session.append_message(Message("user", (ToolResult("t1", told),)))
-    resumed = reopened(session)
-    [page] = pages_of(resumed)
-    resumed.close()
-    assert [e.detail for e in page if isinstance(e, ToolEnded)] == [shown]
-
-
-@pytest.mark.parametrize(
-    "summary, told, detail, shown",
-    [
-        (
-            "✓ 81 ms",
-            "a\n[exit status 0 · 81 ms · cwd: src (changed)]",
-            "[cwd: src (changed)]",
-            "a\n[cwd: src (changed)]",
-        ),
-        (
-            "exit status 1 · 2.0 s",
-            "a\n[exit status 1 · 2.0 s · exported: A]\n[The sandbox refused: x.]\n\n[The person did not allow that: no]",
-            "[exported: A]\n[The sandbox refused: x.]\n[The person did not allow that: no]",
-            "a\n[exported: A]\n[The sandbox refused: x.]\n\n[The person did not allow that: no]",
-        ),
-        (
-            "✓ 81 ms",
-            "(no output)\n[exit status 0 · 81 ms]\n[What it left running was ended with it.]",
-            "[What it left running was ended with it.]",
-            "[What it left running was ended with it.]",
-        ),
-        ("→ j1", "a\n[2 s are over: j1.]", "[2 s are over: j1.]", "a\n[2 s are over: j1.]"),
-        ("denied", "The person said no: later", "later", "later"),
-    ],
-)
-def test_command_of_the_models_is_shown_again_with_its_output_and_what_stood_below_it(
-    session, summary, told, detail, shown
-):
-    session.append_prompt(Message("user", (TextBlock("Look."),)), Prompt("p1", "Look."))
-    session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "x"}),)))
-    session.append(LoggedToolStart("t1"))
-    session.append(LoggedToolEnd("t1", "x", summary, detail))
+    if end is None or end.summary != "denied":
+        session.append(LoggedToolStart("t1"))
+    if end:
+        session.append(end)
     session.append_message(Message("user", (ToolResult("t1", told),)))
     resumed = reopened(session)
     [page] = pages_of(resumed)

@@ -27,7 +27,8 @@ class ToolAnswer(Wire, frozen=True):
     """
     The outcome. `content` is what the model is told, text or content blocks of its API, and `notes` what it is told beside that.
 
-    `summary`, `detail` and `filetype` are for the screen.
+    `summary`, `detail` and `filetype` are for the screen; `output_chars` says how much of `content`, from its beginning, was put out
+    meanwhile.
     """
 
     content: Any
@@ -37,6 +38,7 @@ class ToolAnswer(Wire, frozen=True):
     is_error: bool = False
     is_denied: bool = False
     notes: list[str] | None = None
+    output_chars: int | None = None
 
 
 class ToolOutput(Wire, frozen=True):

@@ -47,7 +47,7 @@ class _Use(msgspec.Struct):
     problem: str = ""
     effect: Effect = NOTHING
     title: str = ""
-    result: ToolResult | None = None
+    outcome: Outcome | None = None
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
@@ -88,11 +88,15 @@ class ToolUses:
 
     def results(self) -> tuple[ToolResult, ...]:
         """The results in the order of the calls: the API refuses a history where one is missing."""
-        return tuple(use.result or self._interrupted(use.asked.id) for use in self._uses)
+        return tuple(map(_result, self._uses, self.outcomes()))
 
-    def _interrupted(self, use_id: str) -> ToolResult:
-        so_far = self._workspace.jobs.take_interrupted(use_id)
-        return ToolResult(use_id, so_far or INTERRUPTED, is_error=True)
+    def outcomes(self) -> list[Outcome]:
+        """The outcomes in the order of the calls."""
+        return [each.outcome or self._interrupted(each) for each in self._uses]
+
+    def _interrupted(self, use: _Use) -> Outcome:
+        so_far = self._workspace.jobs.take_interrupted(use.asked.id)
+        return Outcome(content=so_far or INTERRUPTED, summary="stopped", is_error=True)
 
     def _prepare(self, asked: ToolUse, problem: str) -> _Use:
         tool = self._tools.get(asked.name)
@@ -112,16 +116,14 @@ class ToolUses:
     async def _run_one(self, use: _Use, before: list[_Use], screen: "_InOrder") -> None:
         show = partial(screen.show, use.asked.id)
         show(ToolStarted(use.asked.id, use.asked.name, use.title))
-        outcome = Outcome(content=INTERRUPTED, summary="stopped", is_error=True)
         try:
             for earlier in before:
                 await earlier.ended.wait()
-            outcome = self._note_repeats(use, await self._outcome(use, show))
-            use.result = ToolResult(use.asked.id, outcome.content, outcome.is_error)
-            outcome = await self._with_diagnostics(use, outcome)
-            use.result = ToolResult(use.asked.id, outcome.content, outcome.is_error)
+            use.outcome = self._note_repeats(use, await self._outcome(use, show))
+            use.outcome = await self._with_diagnostics(use, use.outcome)
         finally:
             use.ended.set()
+            use.outcome = outcome = use.outcome or self._interrupted(use)
             self._paths.add(use.effect.path)
             show(_ending(use.asked.id, outcome))
             is_last = all(other.ended.is_set() for other in self._uses)
@@ -383,8 +385,13 @@ def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedTo
         outcome.filetype,
         outcome.is_error,
         outcome.is_denied,
-        use.result if has_result else None,
+        _result(use, outcome) if has_result else None,
+        output_chars=outcome.output_chars,
     )
+
+
+def _result(use: _Use, outcome: Outcome) -> ToolResult:
+    return ToolResult(use.asked.id, outcome.content, outcome.is_error)
 
 
 def _with_reasons(outcome: Outcome, reasons: Sequence[str]) -> Outcome:

@@ -25,6 +25,7 @@ from sanderling.protocol import events
 from sanderling.protocol.messages import Prompt, ToolResult, ToolUse
 from sanderling.session.records import LoggedToolEnd, is_session_id
 from sanderling.tools.catalog import Catalog, OwnTools
+from sanderling.tools.outcome import Outcome
 
 MAX_RUNNING = 32
 MAX_USES = 5_000  # in one turn: each is kept and logged
@@ -135,7 +136,7 @@ class ToolsHere:
             raise invalid(f"{MAX_USES:,} tools were run in this turn")
         use = self._uses[asked.id] = _Use()
         if known := self._parts.session.ran.begun(asked.id):
-            use.answer = _answer(known)
+            use.answer = ToolAnswer(content=known.content, is_error=known.is_error)
             use.ended.set()
         else:
             self._parts.tasks.start(self._use, asked, use)
@@ -143,19 +144,15 @@ class ToolsHere:
 
     async def _use(self, asked: ToolRequest, use: _Use) -> None:
         parts = self._parts
-        shown = events.ToolEnded(asked.id)
         telling = anyio.create_task_group()
 
         def show(event: events.Event) -> None:
-            nonlocal shown
             match event:
                 case events.ToolStarted():
                     telling.start_soon(self._tell, asked.tool_use_id, event)
                 case events.ToolOutput(text=text):
                     told = ToolOutput(session_id=asked.session_id, id=asked.id, text=text)
                     self._notify(OUTPUT, told)
-                case events.ToolEnded():
-                    shown = event
                 case _:
                     pass
 
@@ -167,23 +164,23 @@ class ToolsHere:
                     if parts.sandbox.can_write:
                         await parts.workspace.changes.get_ready(parts.sandbox)
                     await tool_uses.run([ToolUse(asked.id, asked.name, asked.input)], {})
-            [result] = tool_uses.results() or [ToolResult(asked.id, "", is_error=True)]
+            [outcome] = tool_uses.outcomes() or [Outcome(content="", is_error=True)]
             notes = parts.notes.with_results(tool_uses.take_paths())
-            use.answer = _answer(result, shown, notes)
+            use.answer = _answer(outcome, notes)
+            result = ToolResult(asked.id, outcome.content, outcome.is_error)
             parts.session.append(LoggedToolEnd(asked.id, result=result))
         finally:
             use.ended.set()
 
 
-def _answer(
-    result: ToolResult, shown: events.ToolEnded | None = None, notes: list[str] | None = None
-) -> ToolAnswer:
+def _answer(outcome: Outcome, notes: list[str]) -> ToolAnswer:
     return ToolAnswer(
-        content=result.content,
-        summary=shown.summary if shown else "",
-        detail=shown.detail if shown else "",
-        filetype=shown.filetype if shown else "",
-        is_error=result.is_error,
-        is_denied=bool(shown and shown.is_denied),
+        content=outcome.content,
+        summary=outcome.summary,
+        detail=outcome.detail,
+        filetype=outcome.filetype,
+        is_error=outcome.is_error,
+        is_denied=outcome.is_denied,
         notes=notes or None,
+        output_chars=outcome.output_chars,
     )

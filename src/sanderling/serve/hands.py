@@ -110,6 +110,7 @@ class Hands:
             filetype=answer.filetype,
             is_error=answer.is_error,
             is_denied=answer.is_denied,
+            output_chars=answer.output_chars,
         )
 
 

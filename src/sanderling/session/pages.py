@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from sanderling.protocol.events import (
     BlockEnded,
     CommandEnded,
@@ -38,6 +40,7 @@ from sanderling.session.records import (
     LoggedRewind,
     LoggedSummary,
     LoggedToolEnd,
+    LoggedToolStart,
     LoggedTurnEnd,
     LoggedUndo,
     Record,
@@ -84,14 +87,7 @@ class Pages:
         return size < PAGE_BYTES and self._earlier - first < PAGE_PARTS
 
     def _events(self, records: Sequence[Record]) -> Iterator[HistoryEvent]:
-        ended = {each.tool_use_id: each for each in records if isinstance(each, LoggedToolEnd)}
-        results = {
-            block.tool_use_id: block
-            for each in records
-            if isinstance(each, LoggedMessage)
-            for block in each.message.content
-            if isinstance(block, ToolResult)
-        }
+        uses = _Uses(records)
         for record in records:
             match record:
                 case LoggedMessage(message=message, prompt=prompt, steered=steered):
@@ -100,7 +96,7 @@ class Pages:
                     yield from map(PromptSteered, steered)
                     if message.role == "assistant":
                         for block in message.content:
-                            yield from self._block(block, ended, results)
+                            yield from self._block(block, uses)
                 case LoggedCommand(record=command):
                     yield from self._command(command)
                 case LoggedTurnEnd(stop_reason=stop_reason, error=error):
@@ -110,9 +106,7 @@ class Pages:
                 case _:
                     yield from _memory_changes(record)
 
-    def _block(
-        self, block: ContentBlock, ended: dict[str, LoggedToolEnd], results: dict[str, ToolResult]
-    ) -> Iterator[HistoryEvent]:
+    def _block(self, block: ContentBlock, uses: "_Uses") -> Iterator[HistoryEvent]:
         match block:
             case TextBlock(text):
                 block_id = self._new_id()
@@ -122,10 +116,8 @@ class Pages:
                 block_id = self._new_id()
                 yield ThinkingDelta(block_id, text)
                 yield BlockEnded(block_id)
-            case ToolUse(id=tool_use_id, name=name):
-                end = ended.get(tool_use_id) or LoggedToolEnd(tool_use_id)
-                yield ToolStarted(tool_use_id, name, end.title)
-                yield _tool_ended(name, end, results.get(tool_use_id))
+            case ToolUse():
+                yield from uses.shown(block)
             case _:
                 pass
 
@@ -139,6 +131,41 @@ class Pages:
         """An id for a block or a command: below 0, for those of what is said from now on count up from 0."""
         self._next_id -= 1
         return self._next_id
+
+
+class _Uses:
+    """What the records of a page say of its tool uses."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._begun: set[str] = set()
+        self._ended: dict[str, LoggedToolEnd] = {}
+        self._results: dict[str, ToolResult] = {}
+        for record in records:
+            match record:
+                case LoggedToolStart(tool_use_id=use_id):
+                    self._begun.add(use_id)
+                case LoggedToolEnd(tool_use_id=use_id):
+                    self._ended[use_id] = record
+                case LoggedMessage(message=message):
+                    results = [each for each in message.content if isinstance(each, ToolResult)]
+                    self._results |= {each.tool_use_id: each for each in results}
+                case _:
+                    pass
+
+    def shown(self, use: ToolUse) -> Iterator[HistoryEvent]:
+        """Begin and end of `use`, with what has stood in its block."""
+        end, result = self._ended.get(use.id), self._results.get(use.id)
+        told = result.content if result and isinstance(result.content, str) else ""
+        if end is None:  # the host has ended first
+            end = LoggedToolEnd(use.id, detail=told)
+        elif use.name == "bash" and use.id in self._begun and end.output_chars is None:
+            end = replace(
+                end, detail=told
+            )  # stopped, or logged before output was told from the rest
+        is_error = end.is_error or bool(result and result.is_error)
+        detail = end.block(told)[:MAX_DETAIL_CHARS]
+        yield ToolStarted(use.id, use.name, end.title)
+        yield ToolEnded(use.id, end.summary, detail, end.filetype, is_error, end.is_denied)
 
 
 def _memory_changes(record: Record) -> Iterator[HistoryEvent]:
@@ -156,33 +183,3 @@ def _memory_changes(record: Record) -> Iterator[HistoryEvent]:
             yield ConversationRewound(text)
         case _:
             pass
-
-
-def _output_of(content: str, summary: str) -> str:
-    """
-    A command's result as its block has shown it, without what the summary says.
-
-    `[exit status 0 · 81 ms]` goes where that is `✓ 81 ms`, and so does the beginning of `[exit status 0 · 81 ms · cwd: src]`.
-    """
-    lines = content.split("\n")
-    took = " · " + " ".join(summary.split()[-2:])
-    for number in reversed(range(len(lines))):  # what the command itself has written stands above
-        line = lines[number]
-        _, found, more = line.partition(took)
-        if found and line.startswith("[") and (more == "]" or more.startswith(" · ")):
-            lines[number : number + 1] = [f"[{more[3:]}"] if more != "]" else []
-            if lines[:number] == ["(no output)"]:
-                del lines[0]
-            break
-    return "\n".join(lines)
-
-
-def _tool_ended(name: str, end: LoggedToolEnd, result: ToolResult | None) -> ToolEnded:
-    """Without details of its own a tool use shows what the model was told; so does a command that has run, whose output that is."""
-    detail = end.detail
-    # A summary of one that has run is `✓ 81 ms`, `→ j1`, `exit status 1 · 2.0 s`; of one that was denied or stopped it is a word.
-    has_run = end.summary.startswith(("✓", "→")) or " · " in end.summary
-    if result and isinstance(result.content, str) and (not detail or (name == "bash" and has_run)):
-        detail = _output_of(result.content, end.summary)[:MAX_DETAIL_CHARS]
-    is_error = end.is_error or bool(result and result.is_error)
-    return ToolEnded(end.tool_use_id, end.summary, detail, end.filetype, is_error, end.is_denied)

@@ -121,7 +121,7 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     """
     The end of a tool use as the screen shows it; what the model is told stands in the message that follows.
 
-    `result` is that, too, where the message must wait for other tool uses.
+    `result` is that, too, where the message must wait for other tool uses. Of a command, that begins with `output_chars` of output.
     """
 
     tool_use_id: str
@@ -133,6 +133,11 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     is_denied: bool = False
     result: ToolResult | None = None
     at: datetime = msgspec.field(default_factory=now)
+    output_chars: int | None = None
+
+    def block(self, told: str) -> str:
+        """The text of its block, if the model was `told` that: a command's output, and what stands below it."""
+        return "\n".join(filter(None, (told[: self.output_chars or 0], self.detail)))
 
 
 class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import msgspec
@@ -91,22 +91,24 @@ async def bash(args: BashInput, context: Context) -> Outcome:
             context.workspace.shell.forget(job.started)
         raise
     if args.background:
-        return _started(job)
+        return _started(job, context)
     if job.is_running:
         return _goes_on(job, args, context)
     late = f"Stopped: {args.timeout_s:g} s are over, and {MAX_RUNNING} jobs run already."
     return _ended(job, context, [f"[{late}]"] if is_crowded else [])
 
 
-def _started(job: Job) -> Outcome:
+def _started(job: Job, context: Context) -> Outcome:
     """The outcome of a job that was started as one, so far."""
+    output, more = job.log.take(), facts(job)
+    context.show(output)
     if job.is_running:
-        state = facts(job, f"[{job.id} runs in the background. {_how_to_read(job)}]")
-        return Outcome(content=told(job.log.take(), state), summary=f"→ {job.id}", job=job.id)
+        state = f"[{job.id} runs in the background. {_how_to_read(job)}]"
+        return _outcome(output, _lines(state, more), more, summary=f"→ {job.id}", job=job.id)
     job.is_told = True
-    state = facts(job, status_line(job, "it was to run in the background"))
-    content = told(job.log.take(), state)
-    return Outcome(content=content, summary=_summary(job), is_error=job.status != 0)
+    state = status_line(job, "it was to run in the background")
+    is_error = job.status != 0
+    return _outcome(output, _lines(state, more), more, summary=_summary(job), is_error=is_error)
 
 
 def _goes_on(job: Job, args: BashInput, context: Context) -> Outcome:
@@ -116,9 +118,7 @@ def _goes_on(job: Job, args: BashInput, context: Context) -> Outcome:
         f"[{args.timeout_s:g} s are over: it goes on in the background as {job.id}. {_how_to_read(job)}"
         " It will not change the shell's directory or variables.]",
     )
-    return Outcome(
-        content=told(job.log.take(), state), detail=state, summary=f"→ {job.id}", job=job.id
-    )
+    return _outcome(job.log.take(), state, state, summary=f"→ {job.id}", job=job.id)
 
 
 def _how_to_read(job: Job) -> str:
@@ -137,13 +137,20 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
     denials = tuple(job.denials)
     parts = _shell_state(change, workspace)
     more = facts(job, *notes)
-    return Outcome(
-        content=told(output, _lines(status_line(job, *parts), more)),
-        detail=_lines(f"[{' · '.join(parts)}]" if parts else "", more),
+    return _outcome(
+        output,
+        _lines(status_line(job, *parts), more),
+        _lines(f"[{' · '.join(parts)}]" if parts else "", more),
         summary=_summary(job),
         is_error=job.status != 0,
         denials=denials,
     )
+
+
+def _outcome(output: str, facts: str, detail: str, **more: Any) -> Outcome:
+    """The outcome of a command: the model is told `facts` below its `output`, the person `detail`."""
+    output = output.rstrip("\n")
+    return Outcome(content=told(output, facts), detail=detail, output_chars=len(output), **more)
 
 
 def _lines(*parts: str) -> str:

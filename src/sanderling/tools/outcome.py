@@ -16,7 +16,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
     `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it; if it
-    `is_denied`, it was not let run at all. `job` goes on in the background.
+    `is_denied`, it was not let run at all. `job` goes on in the background. Of a command, `output_chars` is how much of `content`,
+    from its beginning, is what it has put out; that stands above `detail`.
     """
 
     content: Content
@@ -27,6 +28,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     is_denied: bool = False
     denials: tuple[Denial, ...] = ()
     job: str = ""
+    output_chars: int | None = None
 
 
 class RefusedError(ToolError):

@@ -202,7 +202,8 @@ class _Conversation:
         result = self._results.get(use.id) or end.result
         is_error = end.is_error or bool(result and result.is_error)
         outcome = end.summary or ("failed" if is_error else "")
-        shown = end.detail or (_told(result) if result else "It has no result.")
+        told = _told(result) if result else "It has no result."
+        shown = end.block(told) or told
         line = f"<b>{html.escape(use.name)}</b> <code>{html.escape(end.title or input_line(use))}</code>"
         return _fold(f"{line} {html.escape(outcome)}", _fenced(shown, end.filetype))
 
