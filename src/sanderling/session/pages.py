@@ -134,7 +134,7 @@ class Pages:
 
 
 class _Uses:
-    """What the records of a page say of its tool uses."""
+    """The tool uses of a page, as its records have them."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._begun: set[str] = set()
