@@ -542,6 +542,10 @@
 ---@field type 'delete_session'
 ---@field session_id string
 
+---@class (exact) sanderling.MeasureSession
+---@field type 'measure_session'
+---@field session_id string
+
 ---@class (exact) sanderling.ForkSession
 ---@field type 'fork_session'
 ---@field session_id string
@@ -838,6 +842,7 @@
 ---| sanderling.ListSessions
 ---| sanderling.RenameSession
 ---| sanderling.DeleteSession
+---| sanderling.MeasureSession
 ---| sanderling.ForkSession
 ---| sanderling.ExportSession
 ---| sanderling.Login

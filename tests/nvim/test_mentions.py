@@ -342,7 +342,8 @@ def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     ask(child, server, "what is fast?")
     (log,) = child.session_files()
     child.command("AgentNew")
-    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'like @session:' .. ... })", log.stem)
+    child.feed(f"ilike @session:{log.stem}<Esc>")
+    wait_until(lambda: "~4 tokens" in child.screen_text())
     child.feed("<CR>")
     child.wait_for_turns(2)
     told = texts_told(server.prompts[-1].json()["messages"][-1])
@@ -357,7 +358,8 @@ def test_the_last_answer_of_another_session_goes_along(start_claude, server):
 def test_a_session_that_is_not_there_is_told_and_nothing_is_sent(start_claude, server):
     child = start_claude()
     child.open_chat()
-    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'like @session:gone' })")
+    child.feed("ilike @session:gone<Esc>")
+    wait_until(lambda: "✗ there is no session gone" in child.screen_text())
     child.feed("<CR>")
     wait_until(
         lambda: (

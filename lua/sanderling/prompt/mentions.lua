@@ -216,7 +216,7 @@ function M.is_looked_up_late(mention)
   elseif mention.name:find('^symbol:.') then
     return 'the language servers are asked'
   elseif mention.name:find('^session:[%w_-]+$') then
-    return stored.title_of(mention.name:sub(#'session:' + 1)) or 'read when it is sent'
+    return stored.title_of(mention.name:sub(#'session:' + 1)) or 'its log is read'
   end
 end
 

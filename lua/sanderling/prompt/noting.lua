@@ -67,6 +67,7 @@ end
 ---@class (exact) sanderling.prompt.noting.Looked up of a mention
 ---@field began_ms number
 ---@field selection? sanderling.Selection
+---@field size_bytes? integer of what only the host has
 ---@field problem? string
 ---@field is_known boolean
 
@@ -85,6 +86,18 @@ local function resolve(mention, session)
   return nil, words.first_line(tostring(selection))
 end
 
+--- Ask the host how much a mention of another session brings along.
+---@param mention sanderling.prompt.mentions.Mention
+---@param known sanderling.prompt.noting.Looked
+---@param draw fun()
+local function measure(mention, known, draw)
+  local id = mention.name:sub(#'session:' + 1)
+  host.request({ type = 'measure_session', session_id = id }, function(result)
+    known.size_bytes, known.problem, known.is_known = result.size_bytes, result.error, true
+    draw()
+  end)
+end
+
 --- The last that was looked up of a mention which takes its time; it is looked up again in the background now and then.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session sanderling.chat.session.Session
@@ -96,6 +109,10 @@ local function look_later(mention, session, draw)
   looked[key] = known
   if now - known.began_ms >= FRESH_MS then
     known.began_ms = now
+    if mentions.is_hosts(mention) then
+      measure(mention, known, draw)
+      return known
+    end
     processes.in_background(function()
       known.selection, known.problem = resolve(mention, session)
       known.is_known = true
@@ -112,14 +129,13 @@ end
 ---@return [string, string]? chunk without the mention
 local function note_of(mention, session, unknown, draw)
   local late = mentions.is_looked_up_late(mention)
-  local selection, problem ---@type sanderling.Selection?, string?
+  local selection, problem, size_bytes ---@type sanderling.Selection?, string?, integer?
   if late then
-    local known = mentions.is_hosts(mention) and { is_known = false }
-      or look_later(mention, session, draw)
+    local known = look_later(mention, session, draw)
     if not known.is_known then
       return { late, 'AgentPlaceholder' }
     end
-    selection, problem = known.selection, known.problem
+    selection, problem, size_bytes = known.selection, known.problem, known.size_bytes
   else
     selection, problem = resolve(mention, session)
   end
@@ -134,11 +150,13 @@ local function note_of(mention, session, unknown, draw)
   end
   if problem then
     return { ('%s %s'):format(icons.failed, problem), 'AgentWarning' }
-  elseif selection then
-    local tokens = math.ceil(#selection.text / BYTES_PER_TOKEN)
-    local size = selection.media_type and require('sanderling.prompt.images').size(selection)
-      or ('~%s token%s'):format(words.short(tokens), tokens == 1 and '' or 's')
-    return { size, 'AgentPlaceholder' }
+  elseif selection and selection.media_type then
+    return { require('sanderling.prompt.images').size(selection), 'AgentPlaceholder' }
+  elseif selection or size_bytes then
+    local tokens = math.ceil((size_bytes or #selection.text) / BYTES_PER_TOKEN)
+    local size = ('~%s token%s'):format(words.short(tokens), tokens == 1 and '' or 's')
+    local title = size_bytes and late
+    return { title and ('%s, %s'):format(size, title) or size, 'AgentPlaceholder' }
   end
 end
 

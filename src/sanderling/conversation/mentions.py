@@ -39,11 +39,7 @@ def _selection(session_id: str, session_dir: Path) -> Selection:
         said = last_words(session_dir, session_id)
     except SessionError as error:
         raise ConfigError(f"@session:{session_id}: {error}. Nothing was sent.") from error
-    if not said.answer:
-        raise ConfigError(f"@session:{session_id}: no answer was given in it. Nothing was sent.")
-    summary = f"What was said before, in short:\n\n{said.summary}\n\n" if said.summary else ""
-    text = f"{summary}{said.answer}"
     origin = f"the last answer in another session, \u201c{said.title}\u201d"
     return Selection(
-        f"@session:{session_id}", 1, text.count("\n") + 1, text, "markdown", origin=origin
+        f"@session:{session_id}", 1, said.text.count("\n") + 1, said.text, "markdown", origin=origin
     )

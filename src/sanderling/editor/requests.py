@@ -16,6 +16,7 @@ from sanderling.protocol.requests import (
     ListSessions,
     Login,
     Logout,
+    MeasureSession,
     RenameSession,
     Request,
 )
@@ -39,7 +40,9 @@ async def answer(request: Request, settings: Settings, open_ids: Collection[str]
         return {"error": str(error)}
 
 
-def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> dict[str, Any]:
+def _answer(  # noqa: PLR0911 - one table
+    request: Request, settings: Settings, open_ids: Collection[str]
+) -> dict[str, Any]:
     directory = settings.session_dir
     match request:
         case ListAgents():
@@ -55,6 +58,10 @@ def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> 
             if session_id in open_ids:
                 raise SessionError("the session is open: close it first, with :AgentClose")
             delete(directory, session_id)
+        case MeasureSession(session_id):
+            from sanderling.session.store.quoting import last_words  # for whoever mentions one
+
+            return {"size_bytes": len(last_words(directory, session_id).text.encode())}
         case ForkSession(session_id, new_id, prompt_id, is_before):
             prompt = fork(directory, session_id, new_id, prompt_id, is_before=is_before)
             return {"prompt": prompt.text} if prompt else {}

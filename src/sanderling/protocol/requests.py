@@ -45,6 +45,14 @@ class DeleteSession(msgspec.Struct, tag="delete_session", frozen=True, forbid_un
     session_id: str
 
 
+class MeasureSession(
+    msgspec.Struct, tag="measure_session", frozen=True, forbid_unknown_fields=True
+):
+    """The bytes that `@session:ID` brings along, as `size_bytes`."""
+
+    session_id: str
+
+
 class ForkSession(msgspec.Struct, tag="fork_session", frozen=True, forbid_unknown_fields=True):
     """
     Make the session `new_id` of what another holds, up to the turn of the prompt `prompt_id` (all of it without one).
@@ -309,6 +317,7 @@ Request = (
     ListSessions
     | RenameSession
     | DeleteSession
+    | MeasureSession
     | ForkSession
     | ExportSession
     | Login

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from sanderling.errors import SessionError
 from sanderling.protocol.messages import Message, TextBlock
 from sanderling.session.log import log_path, opened, records_of
 from sanderling.session.records import LoggedMessage, LoggedState, LoggedSummary
@@ -11,11 +12,10 @@ from sanderling.session.session import derived_title
 
 
 class LastWords(msgspec.Struct, frozen=True):
-    """The title of a session, what was said before in short, if that was summarized, and the last answer in it."""
+    """The title of a session and the last answer in it, below what was said before in short, if that was summarized."""
 
     title: str
-    summary: str
-    answer: str
+    text: str
 
 
 def last_words(session_dir: Path, session_id: str) -> LastWords:
@@ -23,7 +23,7 @@ def last_words(session_dir: Path, session_id: str) -> LastWords:
     Return the last answer of a session, and its summary.
 
     Raises:
-        SessionError: there is none, or its log cannot be read.
+        SessionError: there is none, its log cannot be read, or nothing was answered in it.
     """
     title = named = summary = answer = ""
     log = log_path(session_dir, session_id)
@@ -40,7 +40,10 @@ def last_words(session_dir: Path, session_id: str) -> LastWords:
                     answer = _text(message) or answer
                 case _:
                     pass
-    return LastWords(named or title, summary, answer)
+    if not answer:
+        raise SessionError("no answer was given in it")
+    before = f"What was said before, in short:\n\n{summary}\n\n" if summary else ""
+    return LastWords(named or title, f"{before}{answer}")
 
 
 def _text(message: Message) -> str:
