@@ -77,7 +77,7 @@ def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
     assert lines_below(child, "▍why?") == [
         "    return 1",
         "▍why?",
-        f"  {ANSWER}",
+        "  It sleeps for nine seconds.",
         lines_below(child, "▍why?")[-1],
     ]
     assert "q closes · \\ec to the chat · \\ef asks further" in child.screen_text()
@@ -87,6 +87,64 @@ def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
     ]
     assert child.lua("return #vim.api.nvim_list_wins()") == 1
     assert child.lua("return not vim.bo.modified and vim.fn.expand('%:t')") == "code.py"
+
+
+MARKDOWN = """## It sleeps
+
+It **waits** for `time.sleep`, see the [manual](https://docs.python.org) for more about that function:
+
+| call | s |
+|------|--:|
+| `sleep(9)` | 9 |
+| none | 0 |
+
+```python
+def fast():
+
+\treturn 1
+```
+* `a[0]` stays"""
+
+
+def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
+    server.answer(Reply(message_start(), text(MARKDOWN), done()))
+    child = start("lines", columns=60)
+    child.feed(":5,6AgentAsk why?<CR>")
+    see(child, "stays", "closes")
+    assert lines_below(child, "▍why?")[2:-1] == [
+        "  ## It sleeps",
+        "",
+        "  It waits for time.sleep, see the manual for more about",
+        "    that function:",
+        "",
+        "  │ call     │ s │",
+        "  │──────────│───│",
+        "  │ sleep(9) │ 9 │",
+        "  │ none     │ 0 │",
+        "",
+        "  ───python",
+        "  def fast():",
+        "",
+        "      return 1",
+        "  ───",
+        "  * a[0] stays",
+    ]
+    groups = child.lua("""
+      local found = {}
+      local ns = vim.api.nvim_get_namespaces().sanderling_rewrite
+      for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, ns, 0, -1, { details = true })) do
+        for _, line in ipairs(mark[4].virt_lines or {}) do
+          for _, chunk in ipairs(line) do
+            found[chunk[1]] = type(chunk[2]) == 'table' and chunk[2][#chunk[2]] or chunk[2]
+          end
+        end
+      end
+      return found
+    """)
+    assert groups["waits"] == "@markup.strong.markdown_inline"
+    assert groups["time.sleep"] == "@markup.raw.markdown_inline"
+    assert groups["def"].startswith(("@keyword", "python"))
+    assert groups[" for "] == "AgentAnswer"
 
 
 def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start):
@@ -198,7 +256,7 @@ def test_an_answer_does_not_wait_for_the_turn_in_the_chat(start, server):
     child.lua("require('sanderling').ask('go')")
     wait_until(lambda: "Half of it" in child.transcript_text())
     child.feed(":5AgentAsk why?<CR>")
-    see(child, "*nine* seconds", "closes")
+    see(child, "nine seconds", "closes")
     assert "nine" not in child.transcript_text()
 
 

@@ -12,6 +12,7 @@ local preview = require('sanderling.rewrite.preview')
 local regions = require('sanderling.rewrite.region')
 local rewrite = require('sanderling.rewrite')
 local states = require('sanderling.session.state')
+local virtual = require('sanderling.transcript.virtual')
 local words = require('sanderling.ui.words')
 
 local DRAW_MS = 40 -- between two drawings: nobody reads faster
@@ -23,6 +24,7 @@ local MARGIN = 4 -- cells that are left free at the right
 ---@field problem string why there are no more
 ---@field is_due boolean it will be drawn
 ---@field mark? integer
+---@field painted? sanderling.transcript.virtual.Known
 
 ---@type table<string, sanderling.asking.below.Answer> by session
 local answers = {}
@@ -41,25 +43,6 @@ local function here(is_at_cursor)
 end
 
 -- what is seen --------------------------------------------------------------------------------------------------------
-
----@param text string
----@param cells integer
----@return string[]
-local function wrapped(text, cells)
-  local lines, is_code = {}, false
-  for _, line in ipairs(vim.split(text, '\n', { plain = true })) do
-    is_code = is_code ~= (line:find('^%s*```') ~= nil)
-    if is_code or api.nvim_strwidth(line) <= cells then
-      lines[#lines + 1] = line
-    else
-      local indent = line:match('^%s*')
-      for i, part in ipairs(words.wrapped(line, math.max(10, cells - #indent))) do
-        lines[#lines + 1] = (i == 1 and indent or indent .. (' '):rep(2)) .. part
-      end
-    end
-  end
-  return lines
-end
 
 ---@param answer sanderling.asking.below.Answer
 ---@return string
@@ -98,18 +81,26 @@ end
 local function lines_of(answer)
   local buf = answer.region.buf
   local texts = vim.tbl_map(function(block)
-    return vim.trim(block.text)
+    local lines = vim.split(vim.trim(block.text), '\n', { plain = true })
+    return table.concat(
+      vim.tbl_map(function(line)
+        return preview.expanded(line, vim.bo[buf].tabstop)
+      end, lines),
+      '\n'
+    )
   end, answer.blocks)
-  local rows = {}
-  for _, line in ipairs(wrapped(table.concat(texts, '\n\n'), words.width_of(buf) - MARGIN)) do
-    rows[#rows + 1] = { '', line }
-  end
+  local cells = words.width_of(buf) - MARGIN
+  local said, painted = virtual.lines(table.concat(texts, '\n\n'), cells, answer.painted)
+  answer.painted = painted
   local is_whole = not states.is_busy(answer.session.state)
   local lines = { { { icons.header .. words.plain(answer.title), 'AgentEditTitle' } } }
   local room = preview.room(preview.height_of(buf), is_whole)
-  for _, row in ipairs(preview.bounded(rows, room, is_whole)) do
-    lines[#lines + 1] = { { '  ' .. preview.expanded(row[2], vim.bo[buf].tabstop), 'AgentAnswer' } }
-  end
+  vim.list_extend(
+    lines,
+    preview.bounded(said, room, is_whole, function(line)
+      return vim.list_extend({ { '  ', 'AgentAnswer' } }, line)
+    end)
+  )
   if answer.problem ~= '' then
     lines[#lines + 1] = { { '  ' .. words.plain(answer.problem), 'AgentWarning' } }
   end

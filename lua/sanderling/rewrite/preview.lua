@@ -14,7 +14,7 @@ local MAX_ROWS = 300 -- Neovim makes them anew each time
 local MAX_BYTES = 1000 -- of a line: they do not wrap
 
 ---@alias sanderling.rewrite.preview.Row [string, string] sign and text
----@alias sanderling.rewrite.preview.Chunks [string, string][]
+---@alias sanderling.rewrite.preview.Chunks [string, string|string[]][]
 
 ---@class (exact) sanderling.rewrite.preview.Difference
 ---@field rows sanderling.rewrite.preview.Row[]
@@ -74,21 +74,22 @@ local function folded(rows)
   return kept
 end
 
---- Cut `rows` to `count`: to those at the end while it is written, those at the beginning when it is done.
----@param rows sanderling.rewrite.preview.Row[]
+--- At most `count` of `rows` as lines: those at the end while it is written, those at the beginning when it is done.
+---@generic T
+---@param rows T[]
 ---@param count integer
 ---@param is_whole boolean
----@return sanderling.rewrite.preview.Row[]
-function M.bounded(rows, count, is_whole)
-  local hidden = #rows - count
-  if hidden <= 0 then
-    return rows
+---@param draw fun(row: T): sanderling.rewrite.preview.Chunks
+---@return sanderling.rewrite.preview.Chunks[]
+function M.bounded(rows, count, is_whole, draw)
+  local hidden = math.max(0, #rows - count)
+  local first = is_whole and 1 or hidden + 1
+  local lines = vim.tbl_map(draw, vim.list_slice(rows, first, first + count - 1))
+  if hidden > 0 then
+    local text = ('  %s %s more'):format(icons.more, words.counted(hidden, 'line'))
+    table.insert(lines, is_whole and #lines + 1 or 1, { { text, 'AgentPlaceholder' } })
   end
-  local note = { '', ('%s %s more'):format(icons.more, words.counted(hidden, 'line')) }
-  if is_whole then
-    return vim.list_extend(vim.list_slice(rows, 1, count), { note })
-  end
-  return vim.list_extend({ note }, vim.list_slice(rows, hidden + 1))
+  return lines
 end
 
 --- `line` as it is shown: tabs as wide as they are, nothing that hides.
@@ -97,7 +98,7 @@ end
 ---@return string
 function M.expanded(line, tabstop)
   local parts, col = {}, 0
-  for text, tab in line:sub(1, MAX_BYTES):gmatch('([^\t]*)(\t?)') do
+  for text, tab in line:gmatch('([^\t]*)(\t?)') do
     text = vim.fn.strtrans(text)
     col = col + api.nvim_strwidth(text)
     local width = tab ~= '' and tabstop - col % tabstop or 0
@@ -115,7 +116,8 @@ local function chunks_of(row, tabstop)
   local sign, text = unpack(row)
   local shown = ({ ['+'] = icons.added, ['-'] = icons.minus })[sign] or ' '
   local gap = (' '):rep(3 - api.nvim_strwidth(shown))
-  return { { shown .. gap .. M.expanded(text, tabstop), HIGHLIGHTS[sign] or 'AgentPlaceholder' } }
+  text = M.expanded(text:sub(1, MAX_BYTES), tabstop)
+  return { { shown .. gap .. text, HIGHLIGHTS[sign] or 'AgentPlaceholder' } }
 end
 
 ---@class (exact) sanderling.rewrite.preview.View
@@ -140,10 +142,11 @@ local function lines_of(view, tabstop, height)
   local difference = view.difference
   local counts = ('  +%d %s%d'):format(difference.added, icons.minus, difference.removed)
   local lines = { { { icons.header .. view.title, 'AgentEditTitle' }, { counts, 'AgentStatus' } } }
-  local count = M.room(height, view.is_whole)
-  for _, row in ipairs(M.bounded(folded(difference.rows), count, view.is_whole)) do
-    lines[#lines + 1] = chunks_of(row, tabstop)
-  end
+  local room = M.room(height, view.is_whole)
+  local rows = M.bounded(folded(difference.rows), room, view.is_whole, function(row)
+    return chunks_of(row, tabstop)
+  end)
+  vim.list_extend(lines, rows)
   lines[#lines + 1] = view.status
   return lines
 end
