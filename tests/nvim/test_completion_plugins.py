@@ -1,8 +1,8 @@
 """
-Completion in the prompt by plugins that complete by language servers.
+Plugins of others: completion in the prompt by those that complete by language servers, and which-key.
 
 They are in no package registry: `COMPLETION_PLUGINS` names a directory with checkouts of `nvim-cmp`, `cmp-nvim-lsp`, `blink.cmp` (its
-version 1, which runs on Neovim 0.11) and `mini.nvim`.
+version 1, which runs on Neovim 0.11), `mini.nvim` and `which-key.nvim`.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 from tests.nvim.test_mentions import COUNT
+from tests.nvim.test_review import CHANGE
 
 PLUGINS = os.environ.get("COMPLETION_PLUGINS", "")
 
@@ -69,3 +70,18 @@ def test_a_plugin_completes_in_the_prompt(start_nvim, project, name, keys, shown
     wait_until(lambda: child.screen_text().count(shown) == 1)
     child.feed(ACCEPT[name])
     wait_until(lambda: child.prompt_lines() == [expected])
+
+
+@pytest.mark.skipif(not PLUGINS, reason="COMPLETION_PLUGINS does not say where they are")
+def test_which_key_shows_the_name_of_a_group_of_keys(start_nvim, project):
+    (project / "file.txt").write_text("one\n")
+    child = start_nvim()
+    child.command(f"set runtimepath+={Path(PLUGINS, 'which-key.nvim')}")
+    child.lua("require('which-key').setup({ delay = 0 })")
+    child.command("silent edit file.txt")
+    child.lua(CHANGE, str(project / "file.txt"), 1, 1, ["two"])
+    wait_until(lambda: child.lua("return vim.fn.mapcheck('\\\\h', 'n')"))
+    child.feed("\\")
+    wait_until(lambda: "agent: changes" in child.screen_text())
+    child.feed("h")
+    wait_until(lambda: "Agent: keep the change here" in child.screen_text())

@@ -186,6 +186,31 @@ def test_a_key_that_is_mapped_stays_as_it_is(opened):
     assert [lhs for lhs in left if not lhs.startswith("<Plug>")] == ["[h"]
 
 
+def test_which_key_is_told_once_what_a_group_of_keys_is_for(opened):
+    child, path = opened(["one", "two", "three", "four"])
+    child.lua("""
+      named = {}
+      package.loaded['which-key'] = { add = function(spec) table.insert(named, spec) end }
+    """)
+    agent(child, path, 0, 1, "1")
+    child.feed("\\hk")
+    agent(child, path, 3, 4, "4")
+    buf = child.lua("return vim.api.nvim_get_current_buf()")
+    assert child.lua("return #named") == 1
+    assert child.lua("return { named[1][1], named[1].group, named[1].buffer }") == [
+        "<LocalLeader>h",
+        "agent: changes",
+        buf,
+    ]
+
+
+def test_without_which_key_nothing_of_it_is_loaded(opened):
+    child, path = opened(["one"])
+    child.lua("package.preload['which-key'] = function() error('loaded') end")
+    agent(child, path, 0, 1, "1")
+    assert child.lua("return package.loaded['which-key'] == nil")
+
+
 def test_keys_take_a_count_and_the_dot_repeats_them(opened):
     child, path = opened("abcdefghij")
     for row in range(1, 10, 2):

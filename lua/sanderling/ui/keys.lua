@@ -280,6 +280,31 @@ function M.name_in(buf, option)
   end
 end
 
+--- The groups that these keys are for which-key, where they begin with a leader and one key more.
+---@type table<sanderling.ui.keys.Place, string>
+local GROUPS = {
+  file = 'agent: changes',
+  edit = 'agent: edit, answer',
+  answer = 'agent: edit, answer',
+  asked = 'agent: edit, answer',
+}
+---@type table<string, true> by buffer and prefix
+local named = {}
+
+--- Name the group of `lhs` for which-key, if the person has loaded it.
+---@param buf integer
+---@param place sanderling.ui.keys.Place
+---@param lhs string
+local function name_group(buf, place, lhs)
+  local prefix = lhs:match('^(<%a*[Ll]eader>.)[^<]$')
+  local which_key = prefix and GROUPS[place] and package.loaded['which-key']
+  local id = ('%d %s'):format(buf, prefix or '')
+  if type(which_key) == 'table' and which_key.add and not named[id] then
+    named[id] = true
+    which_key.add({ prefix, group = GROUPS[place], buffer = buf })
+  end
+end
+
 --- Give `buf` the keys of `place` for which there is an action. An action is told its key, nil for the <Plug> map.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
@@ -302,6 +327,7 @@ function M.set(buf, place, actions)
       for _, lhs in ipairs(M.list(M.chosen[row.option])) do
         if is_free(buf, place, row.places[place], lhs) then
           map(lhs, lhs)
+          name_group(buf, place, lhs)
         end
       end
     end
