@@ -712,6 +712,8 @@
 ---@field path string
 ---@field what 'changed'|'created'|'removed'
 ---@field text? string
+---@field reviewed? 'all'|'none'|'some'
+---@field baseline? string
 
 ---@class (exact) sanderling.FilesBefore
 ---@field files sanderling.FileBefore[]

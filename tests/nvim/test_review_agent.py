@@ -117,6 +117,43 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
     assert (app.read_text(), other.read_text()) == (APP, "one\ntwo\nthree\nmine\n")
 
 
+@pytest.mark.usefixtures("app")
+def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, project):
+    other = project / "other.txt"
+    other.write_text("one\ntwo\nthree\n")
+    run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
+    agent = start_agent(
+        READ, reply(edit("a - b", "a + b"), edit("(1, 2)", "(2, 3)")), reply(run), DONE
+    )
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+
+    def listed():
+        agent.command("cclose | call setqflist([]) | AgentDiff")
+        return wait_until(lambda: [each["text"] for each in agent.lua("return vim.fn.getqflist()")])
+
+    assert listed() == [
+        "+1 −1  return a + b",
+        "+1 −1  print(add(2, 3))",
+        "+1 −1  2",
+    ]
+    agent.command("edit app.py | 2AgentKeep")
+    agent.command("buffer other.txt | AgentKeep file")
+    agent.command("bwipeout! app.py")
+    wait_until(
+        lambda: (
+            listed()
+            == ["+1 −1  print(add(2, 3))", "reviewed: +1 −1  return a + b", "reviewed: +1 −1  2"]
+        )
+    )
+    assert len(hunks(agent)) == 1
+    agent.command("AgentKeep all")
+    wait_until(lambda: [text[:9] for text in listed()] == ["reviewed:"] * 3)
+    assert hunks(agent) == []
+    assert other.read_text() == "one\n2\nthree\n"
+
+
 @prove
 @pytest.mark.usefixtures("app")
 def test_the_difference_is_shown_side_by_side(start_agent, project):

@@ -36,6 +36,14 @@ def test_edits_are_left_until_they_are_reviewed_and_what_commands_did_to_their_f
     assert unreviewed([*records, *made(again)]) == {"/a": (again,), "/b": (other,)}
 
 
+def test_what_commands_did_elsewhere_is_left_for_who_asks_for_it():
+    edit, by_command = change("0", "1"), change("0", "1", "bash", path="/c")
+    records = [*made(edit), Changed(by_command)]
+    assert unreviewed(records, has_commands=True) == {"/a": (edit,), "/c": (by_command,)}
+    records.append(Reviewed("/c"))
+    assert unreviewed(records, has_commands=True) == {"/a": (edit,)}
+
+
 def test_what_is_left_of_a_file_takes_the_place_of_all_before():
     records = [*made(change("0", "1"), change("1", "2")), Reviewed("/a", state("x"), state("2"))]
     assert unreviewed(records) == {"/a": (change("x", "2", ""),)}

@@ -330,6 +330,15 @@ local function open_entry()
   end
 end
 
+--- A change in a line of a list.
+---@param added integer lines
+---@param removed integer
+---@param line string the first one
+---@return string
+function M.summary(added, removed, line)
+  return ('+%d %s%d  %s'):format(added, icons.minus, removed, vim.trim(line))
+end
+
 --- Put hunks, and what else there is to tell, into the quickfix list, and show it.
 ---@param title string
 ---@param list sanderling.review.Hunk[]
@@ -341,7 +350,7 @@ function M.show_list(title, list, more)
       bufnr = hunk.buf,
       lnum = math.min(hunk.row + 1, api.nvim_buf_line_count(hunk.buf)),
       end_lnum = hunk.row + math.max(hunk.count, 1),
-      text = ('+%d %s%d  %s'):format(hunk.count, icons.minus, #hunk.old, vim.trim(first)),
+      text = M.summary(hunk.count, #hunk.old, first),
     }
   end, list)
   vim.list_extend(items, more or {})

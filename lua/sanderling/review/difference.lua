@@ -5,6 +5,7 @@ local api = vim.api
 local ask = require('sanderling.host.ask')
 local closed = require('sanderling.review.closed')
 local commands = require('sanderling.review.commands')
+local edits = require('sanderling.editing.hunks')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
@@ -16,7 +17,26 @@ M.SCOPES = { 'turn', 'session' }
 
 local MAX_TABS = 10
 
---- Make hunks of it, and list them.
+--- The changes of a file that are reviewed, for the list.
+---@param buf integer
+---@param file sanderling.FileBefore
+---@return vim.quickfix.entry[]
+local function reviewed_in(buf, file)
+  local lines, entries = api.nvim_buf_get_lines(buf, 0, -1, true), {}
+  for _, part in ipairs(edits.differences(closed.lines_of(file.text or ''), lines)) do
+    local _, gone, row, count = unpack(part)
+    local is_open = vim.iter(hunks.list(buf)):any(function(hunk)
+      return row - 1 <= hunk.row + hunk.count and hunk.row <= row - 1 + count
+    end)
+    if not is_open then
+      local text = commands.summary(count, gone, lines[row] or '')
+      entries[#entries + 1] = { bufnr = buf, lnum = row, text = 'reviewed: ' .. text }
+    end
+  end
+  return entries
+end
+
+--- Make hunks of what is not reviewed, and list all.
 ---@param result sanderling.FilesBefore
 ---@param source sanderling.review.Source
 local function show_inline(result, source)
@@ -24,8 +44,13 @@ local function show_inline(result, source)
   for _, file in ipairs(result.files) do
     closed.forget(file.path)
     local buf = closed.load(file.path) -- that of a file that was removed is empty
-    hunks.add(buf, closed.lines_of(file.text or ''), source, file.what == 'created')
+    if file.reviewed ~= 'all' then
+      local is_new = file.what == 'created' and not file.reviewed
+      local before = file.reviewed and file.baseline or file.text
+      hunks.add(buf, closed.lines_of(before or ''), source, is_new)
+    end
     vim.list_extend(list, hunks.list(buf))
+    vim.list_extend(items, file.reviewed and reviewed_in(buf, file) or {})
   end
   for _, file in ipairs(result.left or {}) do
     local text = ('Not known what was there before: %s.'):format(file.why)

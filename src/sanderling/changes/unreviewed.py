@@ -1,4 +1,4 @@
-"""The changes that nobody has reviewed: those that the file tools have made unasked since a person looked at the file, as the journal tells it."""
+"""The changes that nobody has reviewed: those that were made unasked since a person looked at the file, as the journal tells it."""
 
 from collections.abc import Iterable
 
@@ -10,14 +10,17 @@ Made = tuple[str, FileChange]
 """A change, and its turn."""
 
 
-def unreviewed(records: Iterable[Record]) -> dict[str, tuple[FileChange, ...]]:
+def unreviewed(
+    records: Iterable[Record], *, has_commands: bool = False
+) -> dict[str, tuple[FileChange, ...]]:
     """
     The changes of each path of which some are not reviewed, the oldest first.
 
-    What commands have done to such a file is among them; to other files, no review is asked for that.
+    What commands have done to a file that the file tools have changed is among them; to other files, for which no review is asked,
+    only if it `has_commands`.
     """
     records = list(records)
-    walk = _Walk()
+    walk = _Walk(has_commands=has_commands)
     for record in records:
         walk.take(record)
     undone = {
@@ -40,7 +43,8 @@ def _is_directory(change: FileChange) -> bool:
 class _Walk:
     """The way through the records of a journal; `left` is what nobody has reviewed so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_commands: bool) -> None:
+        self._has_commands = has_commands
         self.left: dict[str, list[Made]] = {}
         self._turn = ""
         self._announced: set[str] = set()
@@ -53,7 +57,8 @@ class _Walk:
                 self._announced.add(change.path)
                 self._append(change)
             case Changed(change) if not (change.is_seen or change.doubt):
-                if self._take_announced(change.path) or change.path in self.left:
+                is_asked = self._take_announced(change.path) or change.path in self.left
+                if is_asked or self._has_commands:
                     self._append(change)
             case Unchanged(path):
                 self._take_announced(path)

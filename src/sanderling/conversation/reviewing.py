@@ -1,8 +1,10 @@
 """Reviews of what the agent has changed, as far as they outlive the editor: what is left to be reviewed is in the journal."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from sanderling.changes.journal import Journal
 from sanderling.changes.records import Reviewed
@@ -14,7 +16,7 @@ from sanderling.editing.lines import Difference
 from sanderling.editing.text import decode
 from sanderling.protocol.actions import NoteReviewed
 from sanderling.protocol.events import ChangesUnreviewed, Event
-from sanderling.protocol.requests import FilesBefore
+from sanderling.protocol.requests import FileBefore, FilesBefore
 from sanderling.protocol.reviews import ReviewLeft, UnreviewedFile
 from sanderling.tools.buffers import bytes_or_text
 from sanderling.tools.editor import Buffer
@@ -38,7 +40,7 @@ class Reviews:
     async def note(self, action: NoteReviewed) -> None:
         """Keep what is left to be reviewed of a file."""
         path, left = action.path, action.left
-        if path not in unreviewed(await self._journal.records()):
+        if path not in unreviewed(await self._journal.records(), has_commands=True):
             return
         if left is None:
             await self._journal.append(Reviewed(path))
@@ -72,13 +74,33 @@ class Reviews:
             ToolError: there is no sandbox to be had, or the editor does not answer.
         """
         left = unreviewed(await self._journal.records())
-        changes = [
-            change
-            for made in left.values()
-            for change in made
-            if change.path == (path or change.path)
-        ]
-        planned = await Restorer(self._workspace).plan(changes) if changes else Plan(())
+        return await self._without(made for each, made in left.items() if path in {"", each})
+
+    async def with_reviewed(self, found: FilesBefore) -> FilesBefore:
+        """
+        Return `found`, with what of it is reviewed.
+
+        Raises:
+            ToolError: there is no sandbox to be had, or the editor does not answer.
+        """
+        left = unreviewed(await self._journal.records(), has_commands=True)
+        paths = {file.path for file in found.files} & left.keys()
+        baselines = await self._without(left[path] for path in paths)
+        known = {each.path: each.text for each in baselines.files}
+
+        def marked(file: FileBefore) -> FileBefore:
+            baseline = known.get(file.path, file.text)
+            if file.path not in left:
+                return replace(file, reviewed="all")
+            return (
+                file if baseline == file.text else replace(file, reviewed="some", baseline=baseline)
+            )
+
+        return replace(found, files=tuple(map(marked, found.files)))
+
+    async def _without(self, changes: Iterable[Sequence[FileChange]]) -> FilesBefore:
+        taken = list(chain.from_iterable(changes))
+        planned = await Restorer(self._workspace).plan(taken) if taken else Plan(())
         return await to_thread.run_sync(files_before, planned)
 
 

@@ -154,7 +154,8 @@ class Views:
     async def _difference(self, request: ShowDifference) -> FilesBefore:
         if request.what == "unreviewed":
             return await self._reviews.before(request.path)
-        return await self._undoer.before(request.what, request.path)
+        found = await self._undoer.before(request.what, request.path)
+        return await self._reviews.with_reviewed(found)
 
     def _kept(self, paths: tuple[str, ...]) -> KeptFiles:
         may_read, project = self._parts.gate.may_read(), self._parts.session.project

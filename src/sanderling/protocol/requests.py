@@ -258,11 +258,17 @@ class ShowDifference(
 
 
 class FileBefore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The `text` of a file as it would be without what the agent has changed, and with what the person has."""
+    """
+    The `text` of a file as it would be without what the agent has changed, and with what the person has.
+
+    If "some" of it is reviewed, `baseline` is the text without the rest.
+    """
 
     path: str
     what: Literal["created", "changed", "removed"]
     text: str = ""
+    reviewed: Literal["none", "some", "all"] = "none"
+    baseline: str = ""
 
 
 class FilesBefore(msgspec.Struct, frozen=True, omit_defaults=True):
