@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from sanderling.serve.house import MAX_IDLE
 from tests.acp.talk import FULL, AgentError, chosen
 from tests.conftest import prove
 from tests.serve.talk import Client, attached
@@ -249,3 +250,24 @@ async def test_two_that_load_at_once_have_one_and_the_same_session(serve, home):
         lives = await asyncio.gather(*(each.again("load", home, session) for each in (one, two)))
         assert lives[0]["life"] == lives[1]["life"]
         assert one.text() == two.text() == "pong"
+
+
+async def test_sessions_that_nobody_watches_are_no_more_than_so_many(serve, home):
+    server = serve()
+
+    async def left(prompt_id=""):
+        async with attached(server, is_judged=False) as client:
+            session, life = await client.begin_session(home)
+            if prompt_id:
+                await client.prompt(session, "ping", prompt_id)
+            return session, life
+
+    async def life_of(session):
+        async with attached(server) as client:
+            return (await client.again("load", home, session))["life"], client.text()
+
+    [first, *_, last] = [await left("p1"), *[await left() for _ in range(MAX_IDLE)], await left()]
+    assert await life_of(last[0]) == (last[1], "")
+    life, text = await life_of(first[0])
+    assert life != first[1]
+    assert text == "pong"

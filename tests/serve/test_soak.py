@@ -1,6 +1,12 @@
-"""Many clients for a while: memory stays as it is, and one who asks now and then does not notice the others."""
+"""
+Many clients for a while: memory stays as it is, and one who asks now and then does not notice the others.
+
+What is said in a conversation is kept for the model while that goes on, so each client goes over to a new one after thirty prompts, as
+people do; it leaves the old one open, which is the server's to end.
+"""
 
 import asyncio
+import itertools
 import os
 import statistics
 import time
@@ -12,6 +18,7 @@ from tests.serve.talk import attached
 SOAK_S = float(os.environ.get("SANDERLING_SOAK_S", "20"))
 CLIENTS = 50
 ROUND_PROMPTS = 3
+SESSION_ROUNDS = 10
 
 
 def rss_mb(pid: int) -> float:
@@ -31,14 +38,17 @@ async def test_fifty_clients_leave_memory_and_an_idle_one_alone(serve, home):
 
     async def one(number: int) -> None:
         nonlocal turns
-        async with attached(server, is_judged=False) as client:
-            session = await client.new(home)
-        prompt = 0
-        while time.monotonic() < ends:
+        session, prompt = "", 0
+        for count in itertools.count():
+            if time.monotonic() >= ends:
+                return
             async with attached(
                 server, is_judged=False
             ) as client:  # comes again, as one that was cut off
-                await client.again("resume", home, session)
+                if count % SESSION_ROUNDS == 0:
+                    session = await client.new(home)
+                else:
+                    await client.again("resume", home, session)
                 for _ in range(ROUND_PROMPTS):
                     prompt += 1
                     assert await client.prompt(session, "ping", f"p{number}-{prompt}") == "end_turn"

@@ -81,12 +81,12 @@ class AskedPrompts:
     """
     The prompts of one session. `now` is the one that is being answered, if any is.
 
-    `earlier` has the ends of those whose turns were begun before the session was opened, `waiting` the ids of those that were not.
+    `ends` has those of the turns in the log, the newest included; `waiting` the ids of prompts that waited when the session was opened.
     """
 
     def __init__(self) -> None:
         self.now: Asked | None = None
-        self.earlier: Mapping[str, StopReason] = {}
+        self.ends: Mapping[str, StopReason] = {}
         self.waiting: frozenset[str] = frozenset()
         self._kept: OrderedDict[str, Asked] = OrderedDict()
 
@@ -98,10 +98,10 @@ class AskedPrompts:
             return self.now
         if prompt_id in self._kept:
             return self._kept[prompt_id]
-        if prompt_id in self.earlier:
+        if prompt_id in self.ends:
             asked = Asked(prompt_id)
             asked.is_submitted = asked.is_accepted = True
-            asked.end(self.earlier[prompt_id])
+            asked.end(self.ends[prompt_id])
             asked.done.set()
             return asked
         return None
@@ -122,9 +122,14 @@ class AskedPrompts:
         self.now = Asked(prompt_id)
 
     def release(self) -> None:
-        """Let another prompt be answered; the end of this one is kept, if it has come to one."""
+        """Let another prompt be answered; the end of this one is kept, if it has come to one and the log does not say it all."""
         asked, self.now = self.now, None
-        if asked and asked.done.is_set():
+        if asked and asked.done.is_set() and not self._is_in_log(asked):
             self._kept[asked.prompt_id] = asked
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
+
+    def _is_in_log(self, asked: Asked) -> bool:
+        """Say whether the log tells of the end of a prompt what there is to tell."""
+        end = STOP_REASONS.get(self.ends.get(asked.prompt_id, "error"))
+        return asked.told == end

@@ -97,7 +97,7 @@ class LiveSession:
     def begin(self, opened: Opened) -> None:
         """Serve the agent until it is closed."""
         self._agent, self.is_resumed = opened.agent, opened.is_resumed
-        self.prompts.earlier, self.prompts.waiting = opened.ends, opened.waiting
+        self.prompts.ends, self.prompts.waiting = opened.ends, opened.waiting
         self.options.model = self.options.model or opened.model
         self._tasks.start_soon(self._serve, opened.agent)
 

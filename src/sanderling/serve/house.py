@@ -14,6 +14,7 @@ from sanderling.serve.hands import Hands
 from sanderling.serve.watching import Watched
 
 IDLE_S = 3_600.0  # without anybody who watches, and without anything to do
+MAX_IDLE = 64  # sessions of that kind; those that have been for longest end first
 SWEEP_S = 30.0
 
 ToolsOf = Literal["server", "client"]
@@ -69,6 +70,7 @@ class House:
         hands = Hands(watched) if self.tools_of == "client" else None
         opening = open_live(wanted, watched, self.tasks, tools=hands)
         live = await _whatever_comes(opening)  # it is the house's, not that client's
+        self.sweep_once(anyio.current_time())
         served = self._open[live.id] = Served(live, watched, anyio.Event(), hands)
         self.tasks.start_soon(self._forget, served)
         return served
@@ -99,17 +101,22 @@ class House:
             await served.is_gone.wait()
 
     async def sweep(self) -> None:
-        """End sessions that nobody has watched for long, and in which nothing goes on: the log has them."""
         while True:
             await anyio.sleep(SWEEP_S)
             self.sweep_once(anyio.current_time())
 
     def sweep_once(self, now: float) -> None:
-        for session_id, served in tuple(self._open.items()):
+        """End sessions that nobody has watched for long, or that are too many, and in which nothing goes on: the log has them."""
+        for session_id, served in self._open.items():
             if served.watched.is_watched or _is_busy(served.live):
                 self._idle_since.pop(session_id, None)
-            elif now - self._idle_since.setdefault(session_id, now) >= IDLE_S:
-                self._end(served)
+            elif session_id not in self._ending:
+                self._idle_since.setdefault(session_id, now)
+        surplus = len(self._idle_since) - MAX_IDLE
+        for count, (session_id, since) in enumerate(tuple(self._idle_since.items())):
+            if count < surplus or now - since >= IDLE_S:
+                del self._idle_since[session_id]
+                self._end(self._open[session_id])
 
 
 def _is_busy(live: LiveSession) -> bool:

@@ -7,7 +7,7 @@ anew each time only the last telling is left. That is what somebody is told who 
 
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import count
 
 import msgspec
 from msgspec import UNSET
@@ -31,10 +31,12 @@ KEPT_PARTS = 0.75  # of what can be kept, when the rest is put into short
 Chunk = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk
 
 
-class Numbered(NamedTuple):
-    seq: int
-    update: SessionUpdate
-    size: int
+Kept = (
+    bytes | SessionUpdate
+)  # JSON, for objects take three times as much; unless it quotes a file that is no UTF-8
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[SessionUpdate] = msgspec.json.Decoder(SessionUpdate)
 
 
 class Ring:
@@ -43,7 +45,7 @@ class Ring:
     def __init__(self, max_updates: int = MAX_UPDATES, max_bytes: int = MAX_BYTES) -> None:
         self.last = 0
         self._max_updates, self._max_bytes = max_updates, max_bytes
-        self._kept: deque[Numbered] = deque()
+        self._kept: deque[Kept] = deque()
         self._bytes = 0
         self._short = Short()
 
@@ -54,28 +56,43 @@ class Ring:
 
     def add(self, update: SessionUpdate) -> None:
         self.last += 1
-        size = _size_of(update)
-        self._kept.append(Numbered(self.last, update, size))
-        self._bytes += size
+        kept = _kept(update)
+        self._kept.append(kept)
+        self._bytes += _size_of(kept)
         if len(self._kept) > self._max_updates or self._bytes > self._max_bytes:
             self._fold()
 
     def get(self, seq: int) -> SessionUpdate | None:
         """The update of that number; None if it is told only in short."""
         at = seq - self.first
-        return self._kept[at].update if 0 <= at < len(self._kept) else None
+        return _update(self._kept[at]) if 0 <= at < len(self._kept) else None
 
-    def all(self) -> tuple[list[SessionUpdate], list[Numbered]]:
-        """All of them: in short, and as they were told."""
-        return list(self._short.updates()), list(self._kept)
+    def all(self) -> tuple[list[SessionUpdate], Iterator[tuple[int, SessionUpdate]]]:
+        """All of them until now: in short, and as they were told, with their numbers."""
+        return list(self._short.updates()), zip(count(self.first), map(_update, tuple(self._kept)))
 
     def _fold(self) -> None:
         """Put the oldest of them into short: more than must be, so that this is seldom."""
         most, size = self._max_updates * KEPT_PARTS, self._max_bytes * KEPT_PARTS
         while len(self._kept) > most or self._bytes > size:
             folded = self._kept.popleft()
-            self._bytes -= folded.size
-            self._short.add(folded.update)
+            self._bytes -= _size_of(folded)
+            self._short.add(_update(folded))
+
+
+def _kept(update: SessionUpdate) -> Kept:
+    try:
+        return _encoder.encode(update)
+    except UnicodeEncodeError:  # whoever sends it sees to that
+        return update
+
+
+def _update(kept: Kept) -> SessionUpdate:
+    return _decoder.decode(kept) if isinstance(kept, bytes) else kept
+
+
+def _size_of(kept: Kept) -> int:
+    return len(kept if isinstance(kept, bytes) else repr(kept))
 
 
 class _Message:
@@ -166,10 +183,3 @@ class Short:
     def _new_key(self) -> str:
         self._count += 1
         return f"{self._count}"
-
-
-def _size_of(update: SessionUpdate) -> int:
-    try:
-        return len(msgspec.json.encode(update))
-    except UnicodeEncodeError:  # it quotes a file that is no UTF-8; whoever sends it sees to that
-        return len(repr(update))

@@ -90,7 +90,7 @@ class Watcher:
         short, numbered = self._watched.ring.all()
         for update in short:
             await self.tell_earlier(update)
-        for seq, update, _ in numbered:
+        for seq, update in numbered:
             await self._has_room()
             self.send(update, seq)
             self.next = seq + 1
