@@ -251,14 +251,17 @@ def test_a_session_whose_script_was_wrong_begins_when_it_is_right(child, tmp_pat
 
 @pytest.mark.parametrize("is_shown", prove_rest([False, True], keep=(-1,)))
 def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
-    child = start_nvim(columns=200)
+    child = start_nvim(columns=240)
     if is_shown:
         child.command("AgentChat")
     child.feed(":AgentChat middle<CR>")
     message = wait_until(lambda: child.messages().strip())
     assert ("Prompt" in child.screen_text()) == is_shown
     assert message.startswith("AgentChat: right, left,")
-    assert message.endswith("claude, codex, gemini, opencode, vibe, goose or kimi, not 'middle'.")
+    assert "claude, codex, gemini, opencode, vibe, goose, kimi, " in message
+    assert message.endswith(
+        "ssh://HOST/PATH, via://COMMAND/PATH, ws://HOST:PORT or unix:/PATH, not 'middle'."
+    )
     assert "\n" not in message
 
 

@@ -120,7 +120,8 @@ class Server:
             start_new_session=True,
         )
         line = self._process.stdout.readline()
-        self.port = int(line.rpartition(":")[2].partition("/")[0])
+        if not line.startswith("unix:"):
+            self.port = int(line.rpartition(":")[2].partition("/")[0])
         return self
 
     def stop(self):

@@ -1,10 +1,12 @@
 """Sessions on a server, whose connection is cut wherever that can be."""
 
+import os
 import random
 
 import anyio
 import pytest
 
+from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn
 from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import (
@@ -14,6 +16,7 @@ from sanderling.protocol.events import (
     ToolEnded,
     TurnStarted,
 )
+from sanderling.remote.address import parse_address
 from tests.conftest import prove
 from tests.remote.served import Cutter, Server
 from tests.remote.test_elsewhere import states
@@ -43,6 +46,32 @@ async def test_a_turn_goes_on_while_the_connection_is_cut_and_is_shown_once(else
             assert "waiting" in states(talk)
             assert cutter.made >= 3
     assert next(each.delay_s for each in talk.of(ConnectionChanged) if each.delay_s) == 0.5
+
+
+async def test_a_servers_socket_is_an_address(elsewhere, tmp_path):
+    elsewhere.answer({"text": "pong"})
+    path = tmp_path / "a socket"
+    server = Server(elsewhere, "--listen", f"unix:{path}").start()
+    address = f"unix:{tmp_path}/a%20socket?token-file={server.token_file}"
+    try:
+        async with elsewhere.talk(address=address) as talk:
+            assert await talk.ask("ping") == "end_turn", talk.errors
+            server.kill()
+            await talk.wait_for(lambda: "waiting" in states(talk))
+            path.unlink(missing_ok=True)
+            talk.submit("ping")
+            server.start()
+            await talk.wait_for_turns(2)
+            assert talk.text == "pongpong"
+    finally:
+        server.stop()
+
+
+def test_a_socket_has_a_whole_path():
+    assert parse_address("unix:~/it?cwd=/x").socket == os.path.expanduser("~/it")  # noqa: PTH111
+    for wrong in ("unix:it", "unix:", "unix://host/it"):
+        with pytest.raises(ConfigError, match="whole path"):
+            parse_address(wrong)
 
 
 async def test_a_question_that_was_open_is_asked_again_and_the_tool_runs_once(elsewhere, server):

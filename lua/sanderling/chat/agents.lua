@@ -12,6 +12,7 @@ local words = require('sanderling.ui.words')
 
 local MAX_WAIT_MS = 1000 -- of a person who completes a name, while the host starts
 local SCHEMES = { 'ssh', 'via', 'ws', 'wss' }
+local ADDRESSES = { 'ssh://HOST/PATH', 'via://COMMAND/PATH', 'ws://HOST:PORT', 'unix:/PATH' }
 local NONE = 'This agent offers nothing to choose.'
 
 ---@type string[]? the names of agents, as they were told last
@@ -50,7 +51,7 @@ end
 ---@param word string
 ---@return boolean that says where a session lives, if not here
 local function is_address(word)
-  return vim.list_contains(SCHEMES, word:match('^(%l+)://'))
+  return vim.startswith(word, 'unix:') or vim.list_contains(SCHEMES, word:match('^(%l+)://'))
 end
 
 --- Show a session in which the agent `name` answers: the current one, else one that is open, else a new one.
@@ -84,6 +85,7 @@ function M.chat(call)
         show(word)
       else
         local known = vim.list_extend(vim.list_slice(config.POSITIONS), result.agents)
+        vim.list_extend(known, ADDRESSES)
         message.tell(words.not_one_of('AgentChat', known, word), vim.log.levels.ERROR)
       end
     end, function(sentence)

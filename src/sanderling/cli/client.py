@@ -66,7 +66,7 @@ def add(commands: Any) -> None:
         "--connect",
         default="",
         metavar="ADDRESS",
-        help="one that lives elsewhere: ws://HOST:PORT of `sanderling serve`, or ssh://HOST/PATH",
+        help="one that lives elsewhere: ws://HOST:PORT or unix:/PATH of `sanderling serve`, or ssh://HOST/PATH",
     )
     client.add_argument("--cwd", default="", metavar="DIR", help="the project's directory")
     client.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, then exit")

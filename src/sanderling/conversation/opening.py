@@ -263,7 +263,7 @@ class _Opening(NamedTuple):
     def _address(self) -> str:
         """The address of the place where the session lives, if that is elsewhere."""
         name = self._agent_name()
-        if "://" not in name:
+        if ":" not in name:
             return ""
         from sanderling.remote.address import is_address  # only for whoever works elsewhere
 

@@ -2,9 +2,9 @@
 Addresses of sessions that live elsewhere, as a person writes them, and as a session's log keeps them.
 
 `ssh://[USER@]HOST[:PORT]/PATH`, `via://COMMAND/PATH` (a command line, quoted as a URL is, that executes in another place, as
-`docker exec -i NAME`), `ws://HOST:PORT` and `wss://HOST`. A path that begins with `~` is relative to the home directory there. Behind a
-`?` stand `keys=remote`: model calls are made there, with the keys of there; and, of a server, `cwd=PATH`, `token-file=PATH` and
-`tools=client`: it may have its tools run here.
+`docker exec -i NAME`), `ws://HOST:PORT`, `wss://HOST` and `unix:/PATH`, a server's socket on this machine. A path that begins with `~` is
+relative to the home directory there. Behind a `?` stand `keys=remote`: model calls are made there, with the keys of there; and, of a
+server, `cwd=PATH`, `token-file=PATH` and `tools=client`: it may have its tools run here.
 """
 
 import os
@@ -15,10 +15,12 @@ from typing import Literal
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from sanderling.errors import ConfigError
 
 SCHEMES = ("ssh", "via", "ws", "wss")
+UNIX = "unix:"
 HOME = "."
 SHOWN_CHARS = 40
 _HOST = re.compile(r"[A-Za-z0-9._:%][A-Za-z0-9._:%-]*")
@@ -30,7 +32,8 @@ class Address(msgspec.Struct, frozen=True):
     """
     A place where a session lives: `text` is the whole address, `title` what a person calls it, `path` the project there.
 
-    `argv` is what executes a command there; a server has none, and `url` in its stead. With `lends_tools` it may have tools run here.
+    `argv` is what executes a command there; a server has none, and `url` in its stead, and maybe `socket`, a path here. With
+    `lends_tools` it may have tools run here.
     """
 
     text: str
@@ -39,6 +42,7 @@ class Address(msgspec.Struct, frozen=True):
     path: str = HOME
     argv: tuple[str, ...] = ()
     url: str = ""
+    socket: str = ""
     has_own_keys: bool = False
     token_file: str = ""
     lends_tools: bool = False
@@ -47,7 +51,7 @@ class Address(msgspec.Struct, frozen=True):
 def is_address(text: str) -> bool:
     """Say whether `text` is the address of a session elsewhere, or is meant to be."""
     scheme, separator, _ = text.partition("://")
-    return bool(separator) and scheme in SCHEMES
+    return text.startswith(UNIX) or (bool(separator) and scheme in SCHEMES)
 
 
 def parse_address(text: str) -> Address:
@@ -58,7 +62,7 @@ def parse_address(text: str) -> Address:
         ConfigError: it is none.
     """
     if not is_address(text):
-        raise ConfigError(f"'{text}' is no address: it begins with ssh://, ws:// or wss://")
+        raise ConfigError(f"'{text}' is no address: it begins with ssh://, ws://, wss:// or unix:/")
     if not text.isprintable():
         raise ConfigError("an address has characters that cannot be printed")
     try:
@@ -81,7 +85,9 @@ def parse_address(text: str) -> Address:
             return _via(text, parts, has_own_keys=keys == "remote")
         case _:
             cwd, token_file = (query.get(name, [""])[-1] for name in ("cwd", "token-file"))
-            return _server(text, parts, cwd, token_file, lends_tools=tools == "client")
+            place = _socket if parts.scheme == "unix" else _host_of_server
+            server = Address(text, "server", "", cwd or HOME, token_file=token_file)
+            return replace(server, lends_tools=tools == "client", **place(text, parts))
 
 
 def ssh_address(place: str, *, has_own_keys: bool = False) -> str:
@@ -168,9 +174,7 @@ def _title(words: Sequence[str]) -> str:
     return f"{program} {last}".strip()[:SHOWN_CHARS]
 
 
-def _server(
-    text: str, parts: SplitResult, path: str, token_file: str, *, lends_tools: bool
-) -> Address:
+def _host_of_server(text: str, parts: SplitResult) -> dict[str, str]:
     if not parts.hostname:
         raise ConfigError(f"'{text}' names no host")
     port = _port(text, parts)
@@ -180,16 +184,14 @@ def _server(
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = f"{host}:{port}" if port else host
-    url = f"{parts.scheme}://{place}{parts.path or '/acp'}"
-    return Address(
-        text,
-        "server",
-        place,
-        path or HOME,
-        url=url,
-        token_file=token_file,
-        lends_tools=lends_tools,
-    )
+    return {"title": place, "url": f"{parts.scheme}://{place}{parts.path or '/acp'}"}
+
+
+def _socket(text: str, parts: SplitResult) -> dict[str, str]:
+    path = os.path.expanduser(unquote(parts.path))  # noqa: PTH111
+    if parts.netloc or not path.startswith("/"):
+        raise ConfigError(f"'{text}' names no socket: write its whole path, unix:/PATH")
+    return {"title": os.path.basename(path), "url": "ws://localhost/acp", "socket": path}  # noqa: PTH119
 
 
 def _port(text: str, parts: SplitResult) -> int | None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -93,6 +94,7 @@ async def socket_to(address: Address, settings: Settings) -> AsyncGenerator[Sock
 
 async def _connected(address: Address, token: str) -> ClientConnection:
     title = address.title
+    where: dict[str, Any] = {"unix": True, "path": address.socket} if address.socket else {}
     try:
         return await _Connect(
             address.url,
@@ -105,6 +107,7 @@ async def _connected(address: Address, token: str) -> ClientConnection:
             ping_interval=PING_S,
             ping_timeout=PING_S,
             max_size=MAX_MESSAGE_BYTES,
+            **where,
         )
     except InvalidStatus as error:
         status = error.response.status_code
@@ -117,7 +120,7 @@ async def _connected(address: Address, token: str) -> ClientConnection:
         raise RefusedError(f"{address.url} is no address of a server.") from error
     except TimeoutError as error:
         raise SanderlingError(f"{title} does not answer within {CONNECT_S:.0f} s.") from error
-    except ConnectionRefusedError as error:
+    except (ConnectionRefusedError, FileNotFoundError) as error:
         raise SanderlingError(NOBODY.format(title=title)) from error
     except (OSError, InvalidHandshake, ConnectionClosed, EOFError) as error:
         raise SanderlingError(f"{title} cannot be reached: {_words_of(error)}.") from error
@@ -138,8 +141,9 @@ def _plain(address: Address) -> str:
 
 def account_of(address: Address) -> Account:
     """The entry of the keychain for the token of a server."""
-    marker = f"keychain-serve-{address.title.replace(':', '_').strip('[]')}"
-    return Account(f"serve {address.title}", (), marker)
+    name = address.socket or address.title
+    marker = f"keychain-serve-{re.sub('[:/]', '_', name).strip('[]')}"
+    return Account(f"serve {name}", (), marker)
 
 
 def token_for(address: Address, settings: Settings) -> str:

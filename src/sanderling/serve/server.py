@@ -27,7 +27,7 @@ from sanderling.serve.token import is_right
 PATHS = ("/acp", "/")
 MAX_MESSAGE_BYTES = 32 << 20
 MAX_CONNECTIONS = 256
-MAX_STRANGERS = 64  # that have not shown a token yet
+MAX_STRANGERS = 256  # that have not shown a token yet; asyncio takes up to 100 at once, before it listens to any
 MAX_UNSENT_BYTES = 64 << 20  # of answers; what a session tells is not sent ahead
 HANDSHAKE_S = 5.0
 BEGIN_S = 30.0  # until `initialize`
@@ -46,22 +46,23 @@ class Door:
     def __init__(self, token: str, origins: frozenset[str]) -> None:
         self._token = token
         self._origins = origins
-        self._strangers: set[ServerConnection] = set()
+        self._strangers: dict[ServerConnection, None] = {}  # the oldest first
         self._guests = 0
 
-    def knock(self, connection: ServerConnection) -> bool:
-        """Take somebody who has connected; say whether there is room to listen to them."""
-        if len(self._strangers) >= MAX_STRANGERS:
-            return False
-        self._strangers.add(connection)
-        return True
+    def knock(self, connection: ServerConnection) -> None:
+        """Listen to somebody who has connected, and no more to who has said nothing for longest, if there are many."""
+        self._strangers[connection] = None
+        if len(self._strangers) > MAX_STRANGERS:
+            oldest = next(iter(self._strangers))
+            self.leave(oldest)
+            oldest.transport.abort()
 
     def leave(self, connection: ServerConnection) -> None:
-        self._strangers.discard(connection)
+        self._strangers.pop(connection, None)
 
     def check(self, connection: ServerConnection, request: Request) -> Response | None:
         """Let somebody in, or answer why not."""
-        self._strangers.discard(connection)
+        self.leave(connection)
         origins = request.headers.get_all("Origin")
         if any(origin not in self._origins for origin in origins):
             return _refusal(HTTPStatus.FORBIDDEN)
@@ -92,8 +93,7 @@ def _connection_kind(door: Door) -> type[ServerConnection]:
     class AtDoor(ServerConnection):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            if not door.knock(self):
-                transport.abort()
+            door.knock(self)
 
         def connection_lost(self, exc: Exception | None) -> None:
             door.leave(self)
