@@ -66,6 +66,13 @@ def test_a_hunk_shows_what_came_and_above_it_what_went(opened):
     assert rows(child, 6) == ["  one", "− two", "~ 2", "~ two and a half", "  three", "+ four"]
 
 
+def test_beside_line_numbers_what_went_stands_where_what_came_does_at_once(opened):
+    child, path = opened(["one", "two", "three"])
+    child.command("set number")
+    agent(child, path, 1, 2, "2")
+    wait_until(lambda: rows(child, 3) == ["    1 one", "−     two", "~   2 2"])
+
+
 def test_lines_that_are_gone_stand_where_they_were(opened):
     child, path = opened(["one", "two", "three", "four"])
     agent(child, path, 1, 2)

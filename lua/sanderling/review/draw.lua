@@ -184,14 +184,17 @@ local function set_details(buf, hunk, one, text)
   set_virtual_lines(buf, one, differing.old)
 end
 
+local draw_view ---@type fun(win: integer, buf: integer, top: integer, bottom: integer)
+
 --- Draw what a window is about to show.
 ---@param win integer
 ---@param buf integer
 ---@param top integer
 ---@param bottom integer
-local function draw_view(win, buf, top, bottom)
+function draw_view(win, buf, top, bottom)
   local textoff = vim.fn.getwininfo(win)[1].textoff
   local is_first = vim.fn.win_findbuf(buf)[1] == win
+  local is_new = false
   for _, hunk in ipairs(hunks.list(buf)) do
     local one = drawn[buf] and drawn[buf][hunk.id]
     if hunk.row > bottom + 1 then
@@ -201,8 +204,17 @@ local function draw_view(win, buf, top, bottom)
       if not vim.deep_equal(one.text, text) or is_first and one.textoff ~= textoff then
         one.textoff = is_first and textoff or one.textoff
         set_details(buf, hunk, one, text)
+        is_new = true
       end
     end
+  end
+  if is_first and is_new then -- the first sign of a window brings the column for it
+    vim.schedule(function()
+      local is_shown = api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf
+      if is_shown and vim.fn.getwininfo(win)[1].textoff ~= textoff then
+        draw_view(win, buf, top, bottom)
+      end
+    end)
   end
 end
 
