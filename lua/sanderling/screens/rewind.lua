@@ -77,9 +77,9 @@ end
 ---@param preview sanderling.RewindPreview
 ---@return string[]
 local function lines_of(preview)
-  local turns = preview.turns == 1 and '1 turn' or ('%d turns'):format(preview.turns)
+  local turns = preview.turns == 1 and 'turn' or ('%d turns'):format(preview.turns)
   local lines = { ('Back to before: %s'):format(words.plain(preview.prompt)), '' }
-  lines[#lines + 1] = ('Conversation: %s'):format(preview.refusal or turns .. ' less')
+  lines[#lines + 1] = ('Conversation: %s'):format(preview.refusal or 'without the last ' .. turns)
   local files = preview.files or {}
   if #files == 0 then
     lines[#lines + 1] = 'Files: nothing to take back'
@@ -145,7 +145,7 @@ function M.rewind(call)
       end
     elseif is_here then
       vim.ui.select(turns, {
-        prompt = 'Back to before:',
+        prompt = 'Go back to before which prompt?',
         kind = 'sanderling_turn',
         format_item = function(turn)
           return ('turn %d: %s'):format(turn.number, words.plain(turn.text))
