@@ -112,6 +112,21 @@ async def test_mode_rules_questions_and_undo_are_those_of_here(elsewhere, server
     assert "The person has undone" in log
 
 
+async def test_to_deny_one_use_of_a_message_denies_the_others(elsewhere, server):
+    uses = [use("bash", command=f"touch {name}") for name in ("a", "b")]
+    uses.append(use("write", path="c", content=""))  # which waits for the commands
+    elsewhere.script([{"step": uses}, {"step": [{"text": "done"}]}])
+    server.start()
+    async with elsewhere.talk(address=server.address()) as talk:
+        talk.answer = {"answer": "deny"}
+        assert await talk.ask("go") == "end_turn", talk.errors
+        assert talk.of(ApprovalRequested)[0].is_of_several
+        details = [each.detail for each in talk.of(ToolEnded)]
+        assert sorted(details) == ["denied", "not run", "not run"]
+    assert sorted(path.name for path in elsewhere.here.iterdir() if len(path.name) == 1) == []
+    assert server.log().count("denied another tool use of the same message") >= 2
+
+
 async def test_a_tool_that_runs_when_the_connection_is_cut_runs_once(elsewhere, server):
     elsewhere.script(
         [

@@ -13,13 +13,15 @@ class ToolRequest(Wire, frozen=True):
     """
     A tool use for the client to judge and to run. It runs once, however often it is asked for under the same `id`.
 
-    `tool_use_id` is the model's own name of it, by which session/update tells of it.
+    `tool_use_id` is the model's own name of it, by which session/update tells of it. `together` is the same for all uses of one message,
+    if it has several: who denies one denies those that have not begun.
     """
 
     session_id: str
     id: str
     name: str
     tool_use_id: str = ""
+    together: str = ""
     input: dict[str, Any] = msgspec.field(default_factory=dict)
 
 

@@ -51,6 +51,42 @@ class _Use(msgspec.Struct):
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
+class Asking:
+    """
+    The questions about tool uses of one message. Who denies one use denies those that have not begun with it, or it alone.
+
+    It `is_shared` where more than one `ToolUses` runs them.
+    """
+
+    def __init__(self, *, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
+        self.is_denied = False
+        self._open: set[anyio.CancelScope] = set()
+
+    async def permit(self, gate: Gate, request: UseRequest) -> Permit:
+        """
+        Return when the use may run.
+
+        Raises:
+            DeniedError, ToolError, SandboxError: it may not.
+        """
+        with anyio.CancelScope() as scope:
+            if self.is_denied:
+                raise NotAskedError(DENIED_WITH_ANOTHER)
+            self._open.add(scope)
+            try:
+                return await gate.permit(request)
+            except DeniedError as denied:
+                if not denied.is_alone:
+                    self.is_denied = True
+                    for other in self._open - {scope}:
+                        other.cancel()
+                raise
+            finally:
+                self._open.discard(scope)
+        raise NotAskedError(DENIED_WITH_ANOTHER)
+
+
 class ToolUses:
     """Runs what the messages of one turn ask for. `emit` takes the events."""
 
@@ -72,12 +108,17 @@ class ToolUses:
         self._repeated = ""
         self._paths: set[str] = set()
         self._uses: list[_Use] = []
-        self._asking: set[anyio.CancelScope] = set()
-        self._is_denied = False
+        self._asking = Asking()
 
-    async def run(self, uses: Sequence[ToolUse], problems: Mapping[str, str]) -> None:
-        """Run `uses`; `problems` names those whose input cannot be read. `results` has what came of them, also when this is cancelled."""
-        self._is_denied = False
+    async def run(
+        self, uses: Sequence[ToolUse], problems: Mapping[str, str], asking: Asking | None = None
+    ) -> None:
+        """
+        Run `uses`; `problems` names those whose input cannot be read. `asking` is given where they are a part of their message.
+
+        `results` has what came of them, also when this is cancelled.
+        """
+        self._asking = asking or Asking()
         self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
         screen = _InOrder([use.asked.id for use in self._uses], self._emit)
@@ -193,9 +234,8 @@ class ToolUses:
             tool.title(args, workspace),
             workspace.shell.now,
             workspace.sandbox.ground,
-            is_of_several=any(
-                other is not use and not other.ended.is_set() for other in self._uses
-            ),
+            is_of_several=self._asking.is_shared
+            or any(other is not use and not other.ended.is_set() for other in self._uses),
         )
 
     async def _run_reviewed(
@@ -209,7 +249,7 @@ class ToolUses:
                 try:
                     permit = await self._gate.review(request, overlap, permit)
                 except DeniedError as denied:
-                    self._is_denied = self._is_denied or not denied.is_alone
+                    self._asking.is_denied = self._asking.is_denied or not denied.is_alone
                     content = f"{denied}\n{overlap}"
                     return msgspec.structs.replace(_denial(denied), content=content), permit
 
@@ -232,6 +272,7 @@ class ToolUses:
                     permit.overruled,
                     permit.accepted,
                     permit.is_seen,
+                    self._uses[0].asked.id if len(self._uses) > 1 else "",
                 )
                 async with self._journaled(request):
                     outcome = await request.tool.run(request.args, context)
@@ -259,24 +300,9 @@ class ToolUses:
             raise ToolError(SWITCHED)
 
     async def _ask(self, request: UseRequest) -> Permit:
-        """Return when the use may run. Who denies one use denies those that have not begun with it, or it alone."""
         if request.tool.is_elsewhere:
             return Permit()
-        with anyio.CancelScope() as scope:
-            if self._is_denied:
-                raise NotAskedError(DENIED_WITH_ANOTHER)
-            self._asking.add(scope)
-            try:
-                return await self._gate.permit(request)
-            except DeniedError as denied:
-                if not denied.is_alone:
-                    self._is_denied = True
-                    for other in self._asking - {scope}:
-                        other.cancel()
-                raise
-            finally:
-                self._asking.discard(scope)
-        raise NotAskedError(DENIED_WITH_ANOTHER)
+        return await self._asking.permit(self._gate, request)
 
     def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
         """Warn a model that goes in circles: that makes one call again and again, with one result."""

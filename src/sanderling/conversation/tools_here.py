@@ -19,7 +19,7 @@ from sanderling.acp.hands import OUTPUT, RUN, ToolAnswer, ToolOutput, ToolReques
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.sandbox_news import shown_sandbox
-from sanderling.conversation.tool_uses import ToolUses
+from sanderling.conversation.tool_uses import Asking, ToolUses
 from sanderling.project.project import Project
 from sanderling.protocol import events
 from sanderling.protocol.messages import Prompt, ToolResult, ToolUse
@@ -55,6 +55,7 @@ class ToolsHere:
         self._tell = tell
         self._turn = anyio.Event()
         self._uses: dict[str, _Use] = {}
+        self._asking: dict[str, Asking] = {}
         self._life = ""
         self._catalog = Catalog(OwnTools(), disabled=parts.settings.tools_disabled)
 
@@ -103,6 +104,7 @@ class ToolsHere:
         for use in tuple(self._uses.values()):
             await use.ended.wait()
         self._uses.clear()
+        self._asking.clear()
         if self.are_wanted:
             self._parts.sandbox.look_after("", has_failed=False)
 
@@ -159,11 +161,13 @@ class ToolsHere:
         try:
             tools = (await self._catalog.so_far()).by_name
             tool_uses = ToolUses(tools, parts.workspace, parts.session, parts.gate, show)
+            asking = self._asking_of(asked.together)
             async with telling:  # which comes to its end, also where the use is cancelled
                 with use.scope:
                     if parts.sandbox.can_write:
                         await parts.workspace.changes.get_ready(parts.sandbox)
-                    await tool_uses.run([ToolUse(asked.id, asked.name, asked.input)], {})
+                    use_here = ToolUse(asked.id, asked.name, asked.input)
+                    await tool_uses.run([use_here], {}, asking)
             [outcome] = tool_uses.outcomes() or [Outcome(content="", is_error=True)]
             notes = parts.notes.with_results(tool_uses.take_paths())
             use.answer = _answer(outcome, notes)
@@ -171,6 +175,11 @@ class ToolsHere:
             parts.session.append(LoggedToolEnd(asked.id, result=result))
         finally:
             use.ended.set()
+
+    def _asking_of(self, together: str) -> Asking:
+        """The questions of a message with several uses, which come one by one."""
+        shared = Asking(is_shared=together != "")
+        return self._asking.setdefault(together, shared) if together else shared
 
 
 def _answer(outcome: Outcome, notes: list[str]) -> ToolAnswer:

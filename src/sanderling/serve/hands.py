@@ -90,6 +90,7 @@ class Hands:
             id=uuid4().hex,
             name=name,
             tool_use_id=context.tool_use_id,
+            together=context.together,
             input=given,
         )
         client = self._client

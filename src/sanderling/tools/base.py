@@ -23,7 +23,8 @@ class Context(msgspec.Struct, frozen=True):
 
     `shell` is what a command begins with. `may_read` says of a path whether a search may show what stands there; None: wherever the
     sandbox lets it look. `overruled` are the texts of buffers whose unsaved changes the person has let this go over. `accepted` is
-    what they take of a change that they have reviewed. `is_seen`: they were shown what this would do, and have allowed that.
+    what they take of a change that they have reviewed. `is_seen`: they were shown what this would do, and have allowed that. `together`
+    is the same for all uses of a message, and empty where it has only this one.
     """
 
     workspace: "Workspace"
@@ -34,6 +35,7 @@ class Context(msgspec.Struct, frozen=True):
     overruled: frozenset[str] = frozenset()
     accepted: "Accepted | None" = None
     is_seen: bool = False
+    together: str = ""
 
 
 Run = Callable[[Any, Context], Awaitable[Outcome]]
