@@ -189,6 +189,11 @@
 ---@field tool string
 ---@field title string
 
+---@class (exact) sanderling.ChangedLines
+---@field path string
+---@field added integer
+---@field removed integer
+
 ---@class (exact) sanderling.ToolEnded
 ---@field type 'tool_ended'
 ---@field id string
@@ -198,6 +203,7 @@
 ---@field is_error? boolean
 ---@field is_denied? boolean
 ---@field job? string
+---@field changed? sanderling.ChangedLines[]
 
 ---@class (exact) sanderling.TurnEnded
 ---@field type 'turn_ended'

@@ -53,14 +53,18 @@ def test_a_spinner_turns_beside_the_seconds(start_screen, icons, sign):
     wait_until(is_turning, f"{seen}")
 
 
+def lines(path, added, removed):
+    return [{"path": path, "added": added, "removed": removed}]
+
+
 def test_a_turn_ends_with_what_it_took_and_the_next_one_puts_that_behind_its_header(screen):
     tool = {"id": "t", "tool": "edit", "title": "a.py"}
     screen.send(
         *turn(1),
         {"type": "tool_started", **tool},
-        {"type": "tool_ended", "id": "t", "summary": "+3 −1"},
+        {"type": "tool_ended", "id": "t", "summary": "+3 −1", "changed": lines("a.py", 3, 1)},
         {"type": "tool_started", **tool, "id": "u", "title": "b.py"},
-        {"type": "tool_ended", "id": "u", "summary": "+1 −0"},
+        {"type": "tool_ended", "id": "u", "summary": "2 files", "changed": lines("b.py", 1, 0)},
         USAGE,
         ENDED,
     )

@@ -5,12 +5,11 @@ local M = {}
 ---@field turn_began_ns? integer
 ---@field turn_took_ns? integer that has ended
 ---@field commands_began_ns? integer since when any run
----@field titles table<string, string> of the tools that the turn has begun, by id
----@field changes table<string, [integer, integer]> lines that came and went, by title
+---@field changes table<string, [integer, integer]> lines that came and went, by file
 
 ---@return sanderling.session.tally.Tally
 function M.new()
-  return { titles = {}, changes = {} }
+  return { changes = {} }
 end
 
 --- Each changes fields of a tally that is new, and nothing within what they held.
@@ -18,7 +17,7 @@ end
 local changes = {}
 
 function changes.turn_started(tally, _, now_ns)
-  tally.turn_began_ns, tally.titles, tally.changes = now_ns, {}, {}
+  tally.turn_began_ns, tally.changes = now_ns, {}
 end
 
 function changes.turn_ended(tally, _, now_ns)
@@ -30,17 +29,11 @@ function changes.commands_running(tally, event, now_ns)
   tally.commands_began_ns = event.count > 0 and (tally.commands_began_ns or now_ns) or nil
 end
 
-function changes.tool_started(tally, event)
-  tally.titles = vim.tbl_extend('force', tally.titles, { [event.id] = event.title })
-end
-
 function changes.tool_ended(tally, event)
-  local title = tally.titles[event.id]
-  local added, removed = (event.summary or ''):match('%+(%d+) −(%d+)')
-  if title and added and not event.is_error then
-    local before = tally.changes[title] or { 0, 0 }
-    local counts = { before[1] + tonumber(added), before[2] + tonumber(removed) }
-    tally.changes = vim.tbl_extend('force', tally.changes, { [title] = counts })
+  for _, file in ipairs(event.changed or {}) do
+    local before = tally.changes[file.path] or { 0, 0 }
+    local counts = { before[1] + file.added, before[2] + file.removed }
+    tally.changes = vim.tbl_extend('force', tally.changes, { [file.path] = counts })
   end
 end
 

@@ -10,6 +10,7 @@ from sanderling.acp.content import ContentBlock, ToolContent
 from sanderling.acp.updates import ToolCall, ToolCallFields
 from sanderling.agents import calls as agents
 from sanderling.commands.output import ScreenText, clean
+from sanderling.protocol.events import ChangedLines
 from sanderling.text import duration, shortened
 from sanderling.tools.texts import difference, shown_to_person
 
@@ -52,6 +53,7 @@ class Ending(NamedTuple):
     is_error: bool = False
     told: str = ""
     is_denied: bool = False
+    changed: tuple[ChangedLines, ...] = ()
 
 
 class _Written:
@@ -193,8 +195,8 @@ class Call:
         """All that it would run or change, or what it says of itself; and the syntax of that."""
         if self.command:
             return self.command, "bash"
-        if diffs := await self._difference():
-            return diffs[1], "diff"
+        if changed := await self._difference():
+            return changed.detail, "diff"
         if text := self.text:
             return text, ""
         if self.input:
@@ -208,8 +210,7 @@ class Call:
         text = (self.text or output or _output_text(self.output))[:MAX_TOLD_CHARS]
         rest = text.removeprefix(self._written.put_out)
         if not is_error and (changed := await self._difference()):
-            told = changed[1][:MAX_TOLD_CHARS]
-            return Ending(changed[0], told[:MAX_DETAIL_CHARS], "diff", told=told)
+            return changed
         took = _took(monotonic() - self.begun_at)
         if self.is_denied:
             return Ending("denied", is_error=True, told=text, is_denied=True)
@@ -219,10 +220,9 @@ class Call:
         detail = rest.strip("\n")[:MAX_DETAIL_CHARS]
         return Ending(summary, detail, is_error=is_error or bool(code), told=text)
 
-    async def _difference(self) -> tuple[str, str] | None:
-        """The number of lines that its diffs add and remove, and the diffs."""
-        added = removed = 0
-        parts: list[str] = []
+    async def _difference(self) -> Ending | None:
+        """The end of a call that has diffs: they, and the number of lines that they add and remove."""
+        changed, parts = list[ChangedLines](), list[str]()
         diffs = self.diffs
         for diff in diffs:
             old, new, path = diff.old_text or "", diff.new_text or "", self._shown(diff.path or "")
@@ -230,12 +230,16 @@ class Call:
                 parts.append(f"({path} is too large to be compared)")
                 continue
             change = await difference(old, new)
-            added += sum(len(hunk.lines) for hunk in change.hunks)
-            removed += sum(hunk.line_count for hunk in change.hunks)
+            changed.append(ChangedLines(path, *change.counts))
             is_named = len(diffs) == 1 and self.kind in OF_FILES
             head = "" if is_named else f"--- {path}\n"
             parts.append(head + shown_to_person(change).subject)
-        return (f"+{added} −{removed}", "\n".join(parts)) if parts else None
+        if not parts:
+            return None
+        added, removed = sum(file.added for file in changed), sum(file.removed for file in changed)
+        told = "\n".join(parts)[:MAX_TOLD_CHARS]
+        detail = told[:MAX_DETAIL_CHARS]
+        return Ending(f"+{added} −{removed}", detail, "diff", told=told, changed=tuple(changed))
 
 
 def is_shown(diff: ToolContent) -> bool:

@@ -275,6 +275,7 @@ class Telling:
                 ending.filetype,
                 ending.is_error,
                 ending.is_denied,
+                changed=ending.changed,
             ),
         )
         self._endings[call.id] = (call, ending)

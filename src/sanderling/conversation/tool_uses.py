@@ -399,6 +399,7 @@ def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
         outcome.is_error,
         outcome.is_denied,
         outcome.job,
+        outcome.changed,
     )
 
 

@@ -45,10 +45,15 @@ class Difference:
         self._is_end_alone = not self.hunks and old != new
 
     @property
-    def summary(self) -> str:
-        """The numbers of lines added and removed, as `+3 −1`."""
+    def counts(self) -> tuple[int, int]:
+        """The numbers of lines added and removed."""
         added = sum(len(hunk.lines) for hunk in self.hunks)
-        return f"+{added} −{sum(hunk.line_count for hunk in self.hunks)}"
+        return added, sum(hunk.line_count for hunk in self.hunks)
+
+    @property
+    def summary(self) -> str:
+        """The counts as a person reads them: `+3 −1`."""
+        return "+{} −{}".format(*self.counts)
 
     def shown(
         self, max_lines: int = MAX_DIFFERENCE_LINES, max_chars: int = MAX_DIFFERENCE_LINE_CHARS

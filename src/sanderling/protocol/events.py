@@ -259,12 +259,20 @@ class ToolOutput(msgspec.Struct, tag="tool_output", frozen=True):
     text: str
 
 
+class ChangedLines(msgspec.Struct, frozen=True):
+    """The numbers of lines that came into a file and went; `path` is how it is shown."""
+
+    path: str
+    added: int
+    removed: int
+
+
 class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=True):
     """
     `summary` follows the tool's own line (`+3 −1`, `✓ 2.1 s`).
 
     `detail`, in the syntax `filetype`, is what its fold holds, below what it has put out so far. `is_denied`: a rule, the mode or
-    the person did not let it run. `job` is what goes on of it in the background.
+    the person did not let it run. `job` is what goes on of it in the background. `changed` are the files that it has changed.
     """
 
     id: str
@@ -274,6 +282,7 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     is_error: bool = False
     is_denied: bool = False
     job: str = ""
+    changed: tuple[ChangedLines, ...] = ()
 
 
 class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, omit_defaults=True):

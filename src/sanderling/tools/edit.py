@@ -6,6 +6,7 @@ import msgspec
 
 from sanderling.editing.lines import Difference, shown
 from sanderling.editing.replace import Replacement, replace
+from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change
 from sanderling.tools.changed import Changed
@@ -63,13 +64,14 @@ async def edit(args: EditInput, context: Context) -> Outcome:
     changed = await _change(args, context).make()
     what = await difference(changed.old or "", changed.new)
     where = "" if changed.is_written else " in the editor"
-    headline = f"Changed {_title(args, context.workspace)}{where}: {what.summary}."
+    name = _title(args, context.workspace)
+    headline = f"Changed {name}{where}: {what.summary}."
     regions = shown(what.regions(), MAX_REGION_LINES).text
-    return described(changed, what, *filter(None, (headline, regions)))
+    return described(name, changed, what, *filter(None, (headline, regions)))
 
 
-def described(changed: Changed, what: Difference, *words: str) -> Outcome:
-    """The outcome of a change: for the model in `words`, for the screen as the difference."""
+def described(name: str, changed: Changed, what: Difference, *words: str) -> Outcome:
+    """The outcome of a change of the file that is shown as `name`: for the model in `words`, for the screen as the difference."""
     is_changed = changed.old != changed.new
     words = words if is_changed else ("It holds exactly that already.",)
     is_unsaved = is_changed and not changed.is_written
@@ -78,4 +80,5 @@ def described(changed: Changed, what: Difference, *words: str) -> Outcome:
         summary=what.summary + " · not saved" * is_unsaved,
         detail=shown_to_person(what).subject,
         filetype="diff",
+        changed=(ChangedLines(name, *what.counts),) if is_changed else (),
     )

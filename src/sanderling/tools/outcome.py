@@ -3,6 +3,7 @@
 import msgspec
 
 from sanderling.errors import ToolError
+from sanderling.protocol.events import ChangedLines
 from sanderling.protocol.messages import ImageBlock, TextBlock
 from sanderling.protocol.reviews import Proposal
 from sanderling.sandbox.denials import Denial
@@ -17,7 +18,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
     `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it; if it
     `is_denied`, it was not let run at all. `job` goes on in the background. Of a command, `output_chars` is how much of `content`,
-    from its beginning, is what it has put out; that stands above `detail`.
+    from its beginning, is what it has put out; that stands above `detail`. `changed` are the files that were changed.
     """
 
     content: Content
@@ -29,6 +30,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     denials: tuple[Denial, ...] = ()
     job: str = ""
     output_chars: int | None = None
+    changed: tuple[ChangedLines, ...] = ()
 
 
 class RefusedError(ToolError):

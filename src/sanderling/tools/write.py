@@ -53,7 +53,8 @@ async def write(args: WriteInput, context: Context) -> Outcome:
     """
     changed = await _change(args, context).make()
     what = await difference(changed.old or "", changed.new)
-    return described(changed, what, _headline(changed, what, _title(args, context.workspace)))
+    name = _title(args, context.workspace)
+    return described(name, changed, what, _headline(changed, what, name))
 
 
 def encoded(content: str, old: FileText | None) -> bytes:

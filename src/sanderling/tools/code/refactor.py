@@ -7,6 +7,7 @@ import msgspec
 from sanderling.editing.lines import Difference, shown
 from sanderling.editing.text import decode
 from sanderling.errors import ToolError
+from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, plain
 from sanderling.tools.change import Change
@@ -239,7 +240,7 @@ async def make(plan: Plan, context: Context) -> Outcome:
     others = _others(plan, context)
     for file in others:
         await _change(file, context).check()
-    lines, differences = list[str](), list[str]()
+    lines, differences, made = list[str](), list[str](), list[ChangedLines]()
     for number, file in enumerate(others):
         try:
             done = await _change(file, context).make()
@@ -251,8 +252,10 @@ async def make(plan: Plan, context: Context) -> Outcome:
                 + "\n".join(lines)
             ) from error
         what = await difference(done.old or "", done.new)
-        lines.append(_told(context.workspace.shown(file.path), what, done.notes, done.is_written))
-        differences += (f"--- {context.workspace.shown(file.path)}", shown_to_person(what).subject)
+        name = context.workspace.shown(file.path)
+        lines.append(_told(name, what, done.notes, done.is_written))
+        differences += (f"--- {name}", shown_to_person(what).subject)
+        made.append(ChangedLines(name, *what.counts))
         if len(others) == 1:
             lines += [shown(what.regions(), MAX_REGION_LINES).text]
     if plan.moves:
@@ -267,6 +270,7 @@ async def make(plan: Plan, context: Context) -> Outcome:
         summary=f"{count} file{'s' * (count != 1)}",
         detail="\n".join(differences),
         filetype="diff",
+        changed=tuple(made),
     )
 
 
