@@ -166,6 +166,7 @@ def test_the_sandbox_is_told(start):
 # --- options -----------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_modes_and_options_are_set_and_told(start):
     agent = start("--model", "demo")
     agent.initialize()
@@ -250,19 +251,16 @@ def test_what_the_person_denies_is_not_done(start, home):
     assert agent.of("tool_call_update")[-1]["status"] == "failed"
 
 
+@prove
 @pytest.mark.parametrize(
     "answer",
-    prove_rest(
-        [
-            None,  # the client knows no such method
-            lambda _: {"outcome": {"outcome": "selected", "optionId": "unheard of"}},
-            lambda _: {"outcome": {"outcome": "selected"}},
-            lambda _: {},
-            lambda _: [],
-        ],
-        keep=(0,),
-        is_one=True,
-    ),
+    [
+        None,  # the client knows no such method
+        lambda _: {"outcome": {"outcome": "selected", "optionId": "unheard of"}},
+        lambda _: {"outcome": {"outcome": "selected"}},
+        lambda _: {},
+        lambda _: [],
+    ],
 )
 def test_whatever_is_no_yes_is_a_no(start, home, answer):
     agent = start("--model", home.script([EDIT], [DONE]))
@@ -762,7 +760,8 @@ def test_the_registrys_entry_starts_this_version(start):
     }
 
 
-@pytest.mark.parametrize("by", prove_rest(["flag", "variable"], keep=(0,)))
+@prove
+@pytest.mark.parametrize("by", ["flag", "variable"])
 def test_each_message_is_logged(start, home, by):
     directory = home.folder / "logs"
     given = ("--log-dir", str(directory)) if by == "flag" else ()

@@ -79,6 +79,7 @@ def test_a_client_on_the_official_sdk_is_served(home: Home):
     assert seen["refused"] == -32000
 
 
+@prove
 def test_a_client_on_the_sdk_for_python_is_served(home: Home):
     pytest.importorskip("acp", reason="the SDK is not installed")
     file = home.project / "a.py"
@@ -100,6 +101,7 @@ def test_a_client_on_the_sdk_for_python_is_served(home: Home):
     assert {"agent_message_chunk", "tool_call", "tool_call_update", "usage_update"} <= kinds
 
 
+@prove
 @needs_node
 @pytest.mark.parametrize(
     "prompt, said", [("ping", "pong"), pytest.param("go", "Done.", marks=prove)]

@@ -11,7 +11,7 @@ import pytest
 
 from sanderling.acp_agent.terminals import unread
 from tests.acp.talk import AgentError, chosen
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove, wait_until
 
 SERVER = Path(__file__).parent / "asking_server.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
@@ -66,7 +66,8 @@ def test_what_is_unsaved_in_the_editor_is_read_and_stays(start, home):
     assert r"\tunsaved" in log
 
 
-@pytest.mark.parametrize("text", prove_rest(["x = 1\n", "x = 1", "x = 1\r\n"], keep=(1,)))
+@prove
+@pytest.mark.parametrize("text", ["x = 1\n", "x = 1", "x = 1\r\n"])
 def test_what_is_saved_is_changed_on_the_disk_by_the_tools(start, home, text):
     file = home.project / "a"
     file.write_text("x = 1\n")
@@ -141,8 +142,9 @@ def asking(home, *, name: str = "asking") -> dict:
     return {"name": name, "command": PYTHON, "args": argv, "env": [{"name": "A", "value": "$B"}]}
 
 
+@prove
 @pytest.mark.skipif(not PYTHON, reason="no Python of the system")
-@pytest.mark.parametrize("can", prove_rest([True, False], keep=(0,)))
+@pytest.mark.parametrize("can", [True, False])
 def test_a_tool_server_of_the_clients_runs_in_the_sandbox_and_asks_by_a_form(start, home, can):
     use = {"tool_use": {"id": "t1", "name": "mcp__asking__ask", "input": {}}}
     agent = start("--model", home.script([use], [DONE]))
@@ -241,6 +243,7 @@ def test_commands_run_in_the_sandbox_though_the_client_offers_terminals(start, h
     assert terminals.asked == []
 
 
+@prove
 def test_commands_run_in_the_clients_terminals_where_the_person_says_so(start, home):
     home.config.write_text('acp_terminals = "editor"\n')
     script = home.script(

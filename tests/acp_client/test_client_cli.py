@@ -87,6 +87,7 @@ def test_p_asks_once_and_nobody_answers_its_questions(client):
     assert process.returncode == 0
 
 
+@prove
 def test_on_a_terminal_words_and_what_is_told_beside_them_stand_in_order(client):
     steps = [{"say": "words "} for _ in range(200)] + [{"ask": ASKED}]
     master, slave = pty.openpty()
@@ -103,6 +104,7 @@ def test_on_a_terminal_words_and_what_is_told_beside_them_stand_in_order(client)
     assert end.startswith("sanderling: denied: tool rm x")
 
 
+@prove
 def test_a_question_is_answered_by_number(client):
     process = client()
     process.stdin.write("ask\n")

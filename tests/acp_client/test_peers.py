@@ -42,6 +42,7 @@ async def test_an_agent_on_the_npm_sdk_is_shown_and_served(guests, tmp_path):
         assert (asked.filetype, "-two\n+2" in asked.subject) == ("diff", True)
 
 
+@prove
 async def test_an_agent_on_the_python_sdk_is_shown_served_stopped_and_undone(guests):
     pytest.importorskip("acp")
     agent = Path(__file__).with_name("sdk_agent.py")

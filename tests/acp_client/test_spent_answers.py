@@ -4,6 +4,7 @@ import pytest
 
 from sanderling.protocol.actions import CancelTurn
 from sanderling.protocol.events import ApprovalRequested
+from tests.conftest import prove_rest
 
 pytestmark = pytest.mark.anyio
 OPTIONS = [
@@ -57,11 +58,14 @@ async def test_what_nobody_said_yes_to_is_asked_about(guests, answer):
 
 @pytest.mark.parametrize(
     "said",
-    [
-        {"kind": "read", "rawInput": {"path": "README"}},
-        {"kind": "execute", "rawInput": {"command": "ls"}},
-        {"kind": "execute", "rawInput": {"command": "make all"}},
-    ],
+    prove_rest(
+        [
+            {"kind": "read", "rawInput": {"path": "README"}},
+            {"kind": "execute", "rawInput": {"command": "ls"}},
+            {"kind": "execute", "rawInput": {"command": "make all"}},
+        ],
+        (-1,),
+    ),
 )
 async def test_a_change_that_comes_with_something_else_was_not_allowed_with_it(guests, said):
     path = guests.project / "sub/a"
@@ -80,12 +84,14 @@ async def test_a_change_that_comes_with_something_else_was_not_allowed_with_it(g
 
 @pytest.mark.parametrize(
     "given, line",
-    [
-        ({"command": "sh", "args": ["-c", "touch made"]}, "sh -c 'touch made'"),
-        ({"cmd": "touch made"}, "touch made"),
-        ({"command": ["sh", "-c", "touch made"]}, "touch made"),
-        ({"command": "touch made"}, "touch made"),
-    ],
+    prove_rest(
+        [
+            ({"command": "sh", "args": ["-c", "touch made"]}, "sh -c 'touch made'"),
+            ({"cmd": "touch made"}, "touch made"),
+            ({"command": ["sh", "-c", "touch made"]}, "touch made"),
+            ({"command": "touch made"}, "touch made"),
+        ]
+    ),
 )
 async def test_a_command_that_is_allowed_was_shown_whole_with_its_directory(guests, given, line):
     sub = guests.project / "sub"

@@ -37,7 +37,7 @@ from sanderling.protocol.events import (
 from sanderling.protocol.guests import GuestOptionsChanged, SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import ListChanges, ListModels
-from tests.conftest import prove
+from tests.conftest import prove, prove_rest
 
 pytestmark = pytest.mark.anyio
 
@@ -149,13 +149,15 @@ async def test_calls_side_by_side_stand_one_after_the_other(guests):
 
 @pytest.mark.parametrize(
     "answer, told",
-    [
-        ({"answer": "once"}, "yes"),
-        ({"answer": "always"}, "ever"),
-        ({"answer": "deny"}, "no"),
-        ({"answer": "always", "option": "ever"}, "ever"),
-        ({"answer": "once", "option": "ever"}, "yes"),  # it is no answer of that kind
-    ],
+    prove_rest(
+        [
+            ({"answer": "once"}, "yes"),
+            ({"answer": "always"}, "ever"),
+            ({"answer": "deny"}, "no"),
+            ({"answer": "always", "option": "ever"}, "ever"),
+            ({"answer": "once", "option": "ever"}, "yes"),  # it is no answer of that kind
+        ]
+    ),
 )
 async def test_its_questions_are_answered_with_its_own_options(guests, answer, told):
     asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
@@ -257,6 +259,7 @@ async def test_plan_commands_usage_and_title_are_shown(guests):
         assert talk.text == "begun"
 
 
+@prove
 async def test_modes_models_and_options_can_be_chosen_and_only_those(guests):
     option = {
         "id": "m",

@@ -199,7 +199,7 @@ PLANTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", prove_rest(PLANTED))
+@pytest.mark.parametrize("how", prove_rest(PLANTED, (-1,)))
 async def test_what_an_agent_leaves_in_its_home_leads_its_next_start_nowhere(place, how):
     (place.home / ".ssh").mkdir()
     (place.home / ".ssh/id").write_text("key\n")

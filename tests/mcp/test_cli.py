@@ -118,6 +118,7 @@ def test_the_exit_status_tells_whether_all_are_ready(shell):
     assert shell.run("check").returncode == 1
 
 
+@prove
 def test_the_exit_status_tells_of_mistakes(shell):
     shell.declare(good=NOTES_SERVER, bad={"command": [PYTHON, "-c", "pass"]})
     unknown = shell.run("check", "god")

@@ -62,6 +62,7 @@ async def log_in(url: str, state_dir: Path, **declared) -> list[str]:
     return shown
 
 
+@prove
 async def test_a_person_logs_in_from_the_list_and_goes_on(tmp_path, unused_port, log, caplog):
     caplog.set_level(logging.DEBUG)
     with notes_over_http(unused_port, "login", MCP_TEST_LOG=str(log)) as url:

@@ -64,6 +64,7 @@ async def test_server_everything(place):
         assert not [name for name in variables if "KEY" in name or "TOKEN" in name]
 
 
+@prove
 async def test_server_filesystem_sees_what_the_sandbox_lets_it_see(place):
     allowed = [str(place.project), str(place.secret), str(place.base / "granted")]
     (place.base / "granted/note").write_text("noted\n")

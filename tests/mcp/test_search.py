@@ -7,6 +7,7 @@ from sanderling.tools.base import Arguments, OutsideTool, Tool
 from sanderling.tools.catalog import Catalog, OwnTools
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
+from tests.conftest import prove
 from tests.mcp.talk import says, talking, uses
 from tests.mcp.test_in_prompts import NOTES_SERVER
 
@@ -109,6 +110,7 @@ async def test_the_catalog_tells_of_a_tool_when_it_is_found_and_knows_it_before(
     assert [spec.name for spec in after.specs[len(before.specs) :]] == ["mcp__it__create_issue"]
 
 
+@prove
 async def test_a_model_searches_and_uses_what_it_finds(tmp_path, monkeypatch, plain_environment):  # noqa: ARG001
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()

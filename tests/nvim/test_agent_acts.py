@@ -72,6 +72,7 @@ def pids_of(marker):
 # --- asking ------------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(start_agent, app):
     replies = reply(use("read", path="src/app.py")), reply(edit()), DONE
     agent = start_agent(*replies, setup={"review": "float"})
@@ -185,7 +186,7 @@ def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
 
 
 @prove
-@pytest.mark.parametrize("has_buffer", prove_rest([True, False], keep=(0,)))
+@pytest.mark.parametrize("has_buffer", [True, False])
 def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     start_agent, app, project, has_buffer
 ):
@@ -663,7 +664,7 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
 
 
 @prove
-@pytest.mark.parametrize("way", prove_rest(["AgentStop", "quit", "kill", "clear"], keep=(0,)))
+@pytest.mark.parametrize("way", ["AgentStop", "quit", "kill", "clear"])
 def test_nothing_is_left_running(start_agent, way):
     marker = f"4712.{os.getpid()}"
     sleep = f"sleep {marker}"
@@ -765,6 +766,7 @@ def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
     assert not any(re.search("│[☐◐☑] ", row) for row in agent.screen())
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, project):
     other = project / "other.txt"

@@ -219,6 +219,7 @@ def test_undo_and_quitting_decide_nothing(proposed):
     assert path.read_text() == TWELVE
 
 
+@prove
 def test_undo_of_a_change_of_which_some_is_kept_decides_nothing(proposed):
     child, path = proposed()
     decide(child, path, (1, True))
@@ -277,8 +278,9 @@ UNDO = {
 }
 
 
-@pytest.mark.parametrize("undofile", prove_rest([False, True], keep=(0,)))
-@pytest.mark.parametrize("name", prove_rest(UNDO, keep=(2,)))
+@prove
+@pytest.mark.parametrize("undofile", [False, True])
+@pytest.mark.parametrize("name", UNDO)
 def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
     before = ["set undofile"] if undofile else []
     child, path = proposed("typed\n" + TWELVE, is_open=True, before=before)
@@ -310,7 +312,8 @@ def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
             assert {line for line in text.splitlines() if "LINE" in line} in ({*()}, accepted)
 
 
-@pytest.mark.parametrize("count", prove_rest([1, 2], keep=(-1,)))
+@prove
+@pytest.mark.parametrize("count", [1, 2])
 def test_undo_of_a_reload_brings_back_what_the_person_had_and_nothing_else(proposed, count):
     child, path = proposed(is_open=True)
     child.command("wincmd h | buffer a.txt | $put ='mine'")
@@ -339,7 +342,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", prove_rest([*ENDS, "killed"], keep=(-1,)))
+@prove
+@pytest.mark.parametrize("name", [*ENDS, "killed"])
 def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, name):
     child, path = proposed()
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
@@ -391,7 +395,8 @@ def test_with_the_option_it_is_asked_in_the_float(start_agent, project):
     assert hunk_count(child, project / "a.txt") == 0
 
 
-@pytest.mark.parametrize("name", prove_rest(["new.txt", "src/deep/new.txt"], keep=(1,)))
+@prove
+@pytest.mark.parametrize("name", ["new.txt", "src/deep/new.txt"])
 def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     call = {"id": "t1", "name": "write", "input": {"path": name, "content": "one\ntwo"}}
     child = start_agent({"step": [{"tool_use": call}]}, DONE)
@@ -407,6 +412,7 @@ def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project, name):
     assert path.read_text() == "one\ntwo"
 
 
+@prove
 @pytest.mark.parametrize("name", ["new.txt", "a.txt"])
 def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, name):
     (project / "a.txt").write_text("before\n")
@@ -507,6 +513,7 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     assert paths[0].read_text() == TWELVE
 
 
+@prove
 def test_an_entry_of_the_list_opens_in_a_window_for_code(start_agent, project):
     for name in ("a.txt", "b.txt"):
         (project / name).write_text(TWELVE)

@@ -70,6 +70,7 @@ def lines_below(child, first):
 # --- where it is answered ----------------------------------------------------------------------------------------------
 
 
+@prove
 def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
     child = start("lines")
     child.feed(":5,6AgentAsk why?<CR>")
@@ -147,6 +148,7 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     assert groups[" for "] == "AgentAnswer"
 
 
+@prove
 def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start):
     child = start("lines")
     child.feed(":5AgentAsk why?<CR>")
@@ -173,6 +175,7 @@ def test_an_answer_is_stopped_at_once_and_what_came_stays(start, server):
     assert [event["stop_reason"] for event in child.events("AgentTurnEnded")] == ["cancelled"]
 
 
+@prove
 def test_a_float_beside_the_code_has_the_answer_and_closes(start):
     child = start("float")
     child.feed(":5,6AgentAsk why?<CR>")
@@ -185,6 +188,7 @@ def test_a_float_beside_the_code_has_the_answer_and_closes(start):
     assert "nine" in child.session_files()[-1].read_text()
 
 
+@prove
 def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start, project):
     (project / "long.py").write_text("".join(f"line = {n}\n" for n in range(1, 200)))
     child = start("float", lines=40)
@@ -194,6 +198,7 @@ def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start,
     assert any("line = 38" in row for row in screen)
 
 
+@prove
 def test_a_float_with_an_answer_says_how_to_ask_further(start):
     child = start("float")
     child.feed(":5,6AgentAsk why?<CR>")
@@ -312,6 +317,7 @@ def test_a_failed_answer_says_why(start):
 # --- the small prompt --------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_without_a_question_a_small_prompt_opens_at_the_code(start, server):
     child = start("lines")
     child.feed("5GVj<F6>")
@@ -327,6 +333,7 @@ def test_without_a_question_a_small_prompt_opens_at_the_code(start, server):
     assert child.lua("return vim.api.nvim_win_get_cursor(0)[1]") == 6
 
 
+@prove
 def test_the_operator_is_repeated_by_the_dot_and_takes_a_count(start, server):
     server.answer(*(Reply(message_start(), text("Yes."), done()) for _ in range(2)))
     child = start("lines")
@@ -522,6 +529,7 @@ def committing(start, project):
     return child
 
 
+@prove
 def test_commit_writes_the_message_of_what_is_staged(committing, server):
     child = committing
     server.answer(Reply(message_start(), text("feat: sleep\n\nIt was too fast."), done()))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.conftest import find_neovim, prove, prove_rest, wait_until
+from tests.conftest import find_neovim, prove, wait_until
 from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.editing.text import decode
@@ -272,6 +272,7 @@ def test_01_clean_the_file_and_the_buffer_have_the_change_and_all_else_is_where_
     assert_undisturbed(child)
 
 
+@prove
 def test_02_dirty_elsewhere_both_changes_are_in_the_buffer_and_neither_in_the_file(
     child, opened, desk
 ):
@@ -497,7 +498,8 @@ def secret(child, project):
     return path
 
 
-@pytest.mark.parametrize("is_there", prove_rest([True, False], keep=(0,)))
+@prove
+@pytest.mark.parametrize("is_there", [True, False])
 def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
     child, project, desk, secret, is_there
 ):
@@ -568,8 +570,8 @@ KINDS = {
 
 
 @prove
-@pytest.mark.parametrize("kind", prove_rest(KINDS, keep=(0,)))
-@pytest.mark.parametrize("is_dirty", prove_rest([False, True], keep=(-1,)))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_dirty", [False, True])
 def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_dirty):
     before, after = KINDS[kind]
     child.command("set nofixendofline")
@@ -698,14 +700,11 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
 @prove
 @pytest.mark.parametrize(
     "keys, mode, line",
-    prove_rest(
-        [
-            ("70GAmine", "i", "line 70mine"),
-            ("70GRmine", "R", "mine 70"),
-            ("70Gccmine", "i", "mine"),
-        ],
-        keep=(0,),
-    ),
+    [
+        ("70GAmine", "i", "line 70mine"),
+        ("70GRmine", "R", "mine 70"),
+        ("70Gccmine", "i", "mine"),
+    ],
 )
 def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
     child, opened, desk, *, keys, mode, line
@@ -745,14 +744,11 @@ def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, ope
 @prove
 @pytest.mark.parametrize(
     "keys, what, leave",
-    prove_rest(
-        [
-            ("d", "the motion of an operator", "<Esc>"),
-            ("<F5>", "a key for a mapping", "x"),  # E565
-            (":echo 1 | echo 2 | echo 3<CR>", "the hit-enter prompt", "<CR>"),
-        ],
-        keep=(0,),
-    ),
+    [
+        ("d", "the motion of an operator", "<Esc>"),
+        ("<F5>", "a key for a mapping", "x"),  # E565
+        (":echo 1 | echo 2 | echo 3<CR>", "the hit-enter prompt", "<CR>"),
+    ],
 )
 def test_where_neovim_goes_on_waiting_that_is_told_and_nothing_is_changed(
     child, opened, desk, *, keys, what, leave
@@ -854,6 +850,7 @@ def test_what_others_write_before_neovim_hears_of_our_write_is_shown(child, open
     assert not child.is_blocked()
 
 
+@prove
 def test_what_is_typed_while_the_write_waits_is_not_written(child, opened, desk):
     path = opened()
     child.lua("""

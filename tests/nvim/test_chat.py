@@ -454,6 +454,7 @@ def test_a_deleted_prompt_comes_back(child):
     assert child.transcript()[-1] == "pong"
 
 
+@prove
 def test_names_of_an_old_chat_do_not_stop_a_new_one(child):
     child.lua(
         "for n = 1, 9 do vim.fn.bufadd(('[Sanderling %d]'):format(n)) vim.fn.bufadd('[Sanderling]') end"

@@ -107,6 +107,7 @@ TEXTS = {
 }
 
 
+@prove
 def test_a_symbol_is_found_by_its_name_its_line_and_what_stands_around_it(coding):
     agent = coding(
         TEXTS,
@@ -287,6 +288,7 @@ def test_without_a_server_that_is_said(coding):
 HOSTILE = "one.name\n# vim: set tabstop=3 filetype=lua:\n"
 
 
+@prove
 def test_a_file_is_loaded_unseen_and_runs_nothing(coding):
     def note(agent):
         agent.lua(
@@ -323,6 +325,7 @@ def test_a_file_is_loaded_unseen_and_runs_nothing(coding):
     ]
 
 
+@prove
 def test_an_edit_of_such_a_file_is_made_on_the_disk_and_seen_by_the_server(coding):
     agent = coding(
         TEXTS,
@@ -457,6 +460,7 @@ def test_a_rule_for_one_of_the_files_holds_for_the_whole_change(coding, project)
     assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 
+@prove
 def test_a_change_outside_of_the_project_and_a_command_are_refused(coding, project):
     (project.parent / "outside.txt").write_text("one.name\n")
     agent = coding(

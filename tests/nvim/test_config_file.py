@@ -23,6 +23,7 @@ def diagnostics(child):
     """)
 
 
+@prove
 def test_a_file_that_does_not_exist_yet_begins_as_its_template(child, user_file):
     child.command("AgentConfig")
     assert buffer_name(child) == str(user_file)
@@ -88,6 +89,7 @@ def test_a_word_that_is_no_file_is_told(child):
     )
 
 
+@prove
 def test_a_mistake_is_told_in_the_chat_and_the_next_prompt_tries_it_again(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("# x\nmodle = 'x'\n")

@@ -314,7 +314,8 @@ hunks.keep({ list[1], is_kept[2] and list[2] or nil })
 """
 
 
-@pytest.mark.parametrize("is_second_kept", prove_rest([True, False], keep=(0,)))
+@prove
+@pytest.mark.parametrize("is_second_kept", [True, False])
 def test_what_a_server_says_of_a_proposal_is_new_once_that_is_kept(
     start_agent, project, is_second_kept
 ):

@@ -116,6 +116,7 @@ def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):
     wait_until(lambda: "heard: more" in child.transcript_text())
 
 
+@prove
 def test_names_of_agents_complete_and_a_session_of_one_is_found_again(start_guest):
     child = start_guest({"prompts": {}})
     names = child.lua("return vim.fn.getcompletion('AgentChat ', 'cmdline')")
@@ -145,6 +146,7 @@ def test_stop_ends_the_turn_and_its_question(start_guest):
     wait_until(lambda: not child.float())
 
 
+@prove
 @pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=prove)])
 def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, project, is_open):
     (project / "app.py").write_text("one\ntwo\nthree\n")
@@ -178,6 +180,7 @@ def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, proj
     wait_until(lambda: "rejected these" in child.transcript_text())
 
 
+@prove
 def test_what_it_has_written_is_counted_once(start_guest, project):
     steps = [
         call("1", title="Write new.py", kind="edit", status="in_progress"),

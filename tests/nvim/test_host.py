@@ -313,6 +313,7 @@ def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child
     assert child.transcript()[-1] == "pong"
 
 
+@prove
 def test_the_log_is_written_and_agentlog_opens_it(child):
     child.command("AgentLog")
     assert "has no log yet" in child.messages()
@@ -326,6 +327,7 @@ def test_the_log_is_written_and_agentlog_opens_it(child):
     assert child.lua("return vim.bo.readonly")
 
 
+@prove
 def test_session_logs_are_private_and_named_by_date_and_time(child):
     child.command("AgentChat")
     child.submit("ping")

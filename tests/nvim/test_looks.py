@@ -1,7 +1,7 @@
 """Parts of the chat that tell things apart at a glance: grounds, guides, seconds, what a turn took. None of it is told by color alone."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 USAGE = {
     "type": "usage_updated",
@@ -240,7 +240,9 @@ def test_on_a_small_screen_a_change_that_is_asked_about_names_the_keys(start_age
     assert "<M-a> allows, <M-d> denies" in agent.screen_text(), agent.screen_text()
 
 
-@pytest.mark.parametrize("keys", ["<Esc>", "i", "<Esc><C-w>h", "<Esc><C-w>hi"])
+@pytest.mark.parametrize(
+    "keys", prove_rest(["<Esc>", "i", "<Esc><C-w>h", "<Esc><C-w>hi"], (-1,), is_one=True)
+)
 def test_a_question_is_answered_with_one_key_from_prompt_and_code_in_each_mode(
     start_agent, project, keys
 ):
@@ -256,6 +258,7 @@ def test_a_question_is_answered_with_one_key_from_prompt_and_code_in_each_mode(
     assert agent.lua("return vim.fn.maparg('<M-a>', 'n') .. vim.fn.maparg('<M-a>', 'i')") == ""
 
 
+@prove
 def test_the_other_key_denies_and_a_map_of_the_persons_is_left_alone(start_agent, project):
     agent = start_agent(BASH, THEN)
     agent.command("nnoremap <M-a> :let g:mine = 1<CR>")

@@ -162,6 +162,7 @@ def test_nothing_runs_that_the_repository_names(start_claude, server, project, t
     assert "+new" in told[0]
 
 
+@prove
 def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp_path):
     """The repository's configuration may say that its files are others than those beside it."""
 
@@ -188,20 +189,17 @@ def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp
     wait_until(lambda: "git does not say" in child.screen_text())
 
 
+@prove
 @pytest.mark.parametrize(
     "prompt",
-    prove_rest(
-        [
-            "use @property here",
-            "a@secret.env",
-            "@nowhere.txt",
-            "@src/slow.py:90",
-            "@https://x.y/z",
-            "@@secret.env",
-        ],
-        keep=(-1,),
-        is_one=True,
-    ),
+    [
+        "use @property here",
+        "a@secret.env",
+        "@nowhere.txt",
+        "@src/slow.py:90",
+        "@https://x.y/z",
+        "@@secret.env",
+    ],
 )
 def test_what_names_nothing_is_a_word_like_all_others(start_claude, server, prompt):
     assert ask(start_claude(), server, prompt) == [prompt]
@@ -333,6 +331,7 @@ def test_new_files_are_found(start_claude, project):
 # --- other sessions, pages, names --------------------------------------------------------------------------------------
 
 
+@prove
 def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     server.answer(
         Reply(message_start(), text("Birds are fast."), done()),
@@ -422,16 +421,19 @@ NOTE = "<M-m> makes this @src/slow.py:3-6"
 
 @pytest.mark.parametrize(
     "paste, expected",
-    [
-        (
-            '<Esc>:let @a = join(getbufline(\'slow.py\', 3, 6), "\\n") .. "\\n"<CR>"ap',
-            "@src/slow.py:3-6",
-        ),
-        (
-            "why <C-r>=join(getbufline('slow.py', 3, 6), \"\\n\")<CR> so?<Esc>",
-            "why @src/slow.py:3-6 so?",
-        ),
-    ],
+    prove_rest(
+        [
+            (
+                '<Esc>:let @a = join(getbufline(\'slow.py\', 3, 6), "\\n") .. "\\n"<CR>"ap',
+                "@src/slow.py:3-6",
+            ),
+            (
+                "why <C-r>=join(getbufline('slow.py', 3, 6), \"\\n\")<CR> so?<Esc>",
+                "why @src/slow.py:3-6 so?",
+            ),
+        ],
+        (-1,),
+    ),
 )
 def test_pasted_lines_of_an_open_file_are_offered_as_a_mention(
     start_claude, server, paste, expected
@@ -494,6 +496,7 @@ def images_told(message):
     return [block["source"] for block in message["content"] if block["type"] == "image"]
 
 
+@prove
 def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path):
     shot = tmp_path / "a shot.png"
     shot.write_bytes(png(1500, 1000))
@@ -514,6 +517,7 @@ def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path
     assert data[:40] not in child.transcript_text()
 
 
+@prove
 def test_the_image_on_the_clipboard_goes_along(start_claude, server, tmp_path):
     (tmp_path / "shot.png").write_bytes(png(3, 2))
     program = tmp_path / "xclip"
@@ -528,6 +532,7 @@ def test_the_image_on_the_clipboard_goes_along(start_claude, server, tmp_path):
     assert images_told(server.prompts[-1].json()["messages"][-1])[0]["data"] == data
 
 
+@prove
 def test_what_git_has_to_say_is_noted_before_it_is_sent(start_claude, project):
     child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
     for arguments in (["init", "-q"], ["add", "src"], ["commit", "-qm", "x"]):

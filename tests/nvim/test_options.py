@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import ROOT, prove, prove_rest, wait_until
+from tests.conftest import ROOT, prove, wait_until
 from tests.loopback import LoopbackServer
 
 from sanderling.config.file import setup_layer
@@ -152,6 +152,7 @@ def test_all_mistakes_are_told_at_once_in_one_line_and_the_rest_of_the_configura
     assert child.lua("return require('sanderling.config').options.chat.size") == 0.3
 
 
+@prove
 def test_a_wrong_option_of_the_screen_is_left_out_and_the_chat_works(child):
     child.setup(keys={"send": "<CR>", "send_insert": "<C-d>"}, chat={"pos": "left"})
     child.command("AgentChat")
@@ -163,17 +164,14 @@ def test_a_wrong_option_of_the_screen_is_left_out_and_the_chat_works(child):
 @prove
 @pytest.mark.parametrize(
     "options, message",
-    prove_rest(
-        [
-            (
-                {"sandbox": {"min_levl": "full"}},
-                "'sandbox.min_levl'; did you mean 'sandbox.min_level'",
-            ),
-            ({"permissions": [{"action": "dney"}]}, "'permissions[1].action' must be one of"),
-            ({"base_ulr": "https://example.org"}, "did you mean 'base_url'?"),
-        ],
-        keep=(0,),
-    ),
+    [
+        (
+            {"sandbox": {"min_levl": "full"}},
+            "'sandbox.min_levl'; did you mean 'sandbox.min_level'",
+        ),
+        ({"permissions": [{"action": "dney"}]}, "'permissions[1].action' must be one of"),
+        ({"base_ulr": "https://example.org"}, "did you mean 'base_url'?"),
+    ],
 )
 def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corrected(
     child, options, message
@@ -220,6 +218,7 @@ def test_options_that_are_wrong_now_leave_the_session_that_is_open_alone(child):
     wait_until(lambda: "The options are wrong" in child.transcript_text())
 
 
+@prove
 def test_a_session_that_a_rule_kept_from_beginning_begins_when_setup_has_mended_it(child):
     wrong = {"action": "allow", "tool": "read", "command": "ls"}
     child.setup(permissions=[wrong])
@@ -249,7 +248,8 @@ def test_a_session_whose_script_was_wrong_begins_when_it_is_right(child, tmp_pat
     wait_until(lambda: child.transcript()[-1] == "now it is")
 
 
-@pytest.mark.parametrize("is_shown", prove_rest([False, True], keep=(-1,)))
+@prove
+@pytest.mark.parametrize("is_shown", [False, True])
 def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
     child = start_nvim(columns=240)
     if is_shown:

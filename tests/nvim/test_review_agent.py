@@ -95,6 +95,7 @@ def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start
     assert hunks(agent) == []
 
 
+@prove
 def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
     start_agent, app, project
 ):
@@ -188,18 +189,16 @@ def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     assert "AgentDiff: turn or session, not 'all'" in agent.messages()
 
 
+@prove
 @pytest.mark.parametrize(
     "follow, keys, shown",
-    prove_rest(
-        [
-            ("show", "<C-w>w", "app.py"),
-            ("off", "<C-w>w", "here.txt"),
-            ("show", "", "here.txt"),
-            ("jump", "", "app.py"),
-            ("jump", "i", "here.txt"),
-        ],
-        keep=(0,),
-    ),
+    [
+        ("show", "<C-w>w", "app.py"),
+        ("off", "<C-w>w", "here.txt"),
+        ("show", "", "here.txt"),
+        ("jump", "", "app.py"),
+        ("jump", "i", "here.txt"),
+    ],
 )
 def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
     start_agent, app, follow, keys, shown
@@ -225,6 +224,7 @@ def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
         assert "return a + b" in agent.screen_text()
 
 
+@prove
 def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, app):
     agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
     agent.command("AgentMode auto")
@@ -262,6 +262,7 @@ def closed(start_agent, app):
     return agent
 
 
+@prove
 def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_rest(closed, app):
     closed.command("AgentReject all no")
     wait_until(lambda: app.read_text() == APP)
@@ -270,6 +271,7 @@ def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_re
     assert "Rejected 3 changes." in closed.messages()
 
 
+@prove
 def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_agent, app, project):
     less = edit("def add(a, b):\n", "")
     agent = start_agent(
@@ -349,6 +351,7 @@ def put(path, text):
     return {"tool_use": {"name": "write", "input": {"path": path, "content": text}}}
 
 
+@prove
 def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_another(
     start_agent, app
 ):
@@ -390,7 +393,8 @@ return { vim.fn.mode(), view.lnum, view.col, view.topline, vim.fn.getline(1, '$'
 """
 
 
-@pytest.mark.parametrize("seed", prove_rest(range(5), keep=(0,), is_one=True))
+@prove
+@pytest.mark.parametrize("seed", range(5))
 def test_whatever_a_person_types_does_the_same_while_hunks_and_an_answer_arrive(
     start_agent, app, project, seed
 ):

@@ -1,7 +1,7 @@
 """What the agent has done is taken back, from end to end: a real Neovim, host, sandbox and files; only the model is a script."""
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.test_agent_acts import APP, DONE, FIXED, edit, reply, say, use
 from tests.nvim.test_agent_acts import app as app  # noqa: PLC0414 - a fixture
 
@@ -54,6 +54,7 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
     wait_until(lambda: "Fix it." in "\n".join(agent.prompt_lines()))
 
 
+@prove
 def test_a_turn_that_there_is_not_is_named(start_agent):
     agent = start_agent(DONE)
     turn(agent, "Hello.", 1)

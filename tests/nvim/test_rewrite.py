@@ -41,6 +41,7 @@ def outcomes(child):
     return [event["outcome"] for event in child.events("AgentEditEnded")]
 
 
+@prove
 def test_an_edit_of_lines_elsewhere_takes_the_cursor_there_and_a_jump_back_returns(start_editor):
     content = "".join(f"x = {n}\n" for n in range(200))
     child = start_editor(*says("x = 0"), content=content)
@@ -151,6 +152,7 @@ def test_the_model_sees_its_draft_when_it_refines(start_nvim, server, project):
     assert "↑20 ↓10" in child.screen_text()  # both requests
 
 
+@prove
 def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
     start_nvim, server, project
 ):

@@ -68,9 +68,8 @@ def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(scripted):
     assert "queued" not in child.screen_text()
 
 
-@pytest.mark.parametrize(
-    "keys, mode", prove_rest([("i", "i"), ("", "n"), ("V", "V"), ("<C-w>k", "n")], keep=(0,))
-)
+@prove
+@pytest.mark.parametrize("keys, mode", [("i", "i"), ("", "n"), ("V", "V"), ("<C-w>k", "n")])
 def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scripted, keys, mode):
     child = scripted(SLOW)
     start_slow_turn(child)
@@ -286,18 +285,16 @@ def test_a_range_that_is_none_is_refused_by_name(child, range_):
         child.lua("require('sanderling').ask('what?', { range = ... })", range_)
 
 
+@prove
 @pytest.mark.parametrize(
     "typed, then",
-    prove_rest(
-        [
-            ("i", "y"),
-            ("ihalf", "halfy"),
-            ("ihalf<Left><Left>", "haylf"),
-            ("ihalf<Esc>0Rx", "xylf"),
-            ("ihalf<Esc>0gRx", "xylf"),
-        ],
-        keep=(-1,),
-    ),
+    [
+        ("i", "y"),
+        ("ihalf", "halfy"),
+        ("ihalf<Left><Left>", "haylf"),
+        ("ihalf<Esc>0Rx", "xylf"),
+        ("ihalf<Esc>0gRx", "xylf"),
+    ],
 )
 def test_an_interrupt_while_writing_stops_the_turn_and_writing_goes_on(scripted, typed, then):
     child = scripted(SLOW)

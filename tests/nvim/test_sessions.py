@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
+from tests.conftest import ChildNvim, is_alive, prove, wait_until
 
 LINES = "".join(f"line {n}\\n" for n in range(100))
 WRAPPED = (("some words " * 40).strip() + "\\n\\n") * 3 + "more words " * 30
@@ -162,9 +162,7 @@ def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
 
 
 @prove
-@pytest.mark.parametrize(
-    "position", prove_rest(["left", "bottom", "float", "tab", "current"], keep=(0,))
-)
+@pytest.mark.parametrize("position", ["left", "bottom", "float", "tab", "current"])
 def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scripted, position):
     child = scripted(ANSWERS, chat={"position": position})
     child.command("AgentChat")
@@ -490,6 +488,7 @@ def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
     assert "AgentResume" not in chat.screen_text()
 
 
+@prove
 def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_what_was_said(again):
     child = again("long", "short")
     child.command("AgentResume")

@@ -29,6 +29,7 @@ def test_slash_commands_of_ours_are_those_that_no_markdown_file_can_take(child):
 # --- :Agent ------------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_agent_and_a_verb_do_what_the_command_of_that_name_does(child):
     child.command("Agent")
     child.command("Agent mode plan")
@@ -69,6 +70,7 @@ def test_agent_completes_verbs_and_what_they_take(child, typed, words):
     assert child.lua("return vim.fn.getcompletion(..., 'cmdline')", typed) == words
 
 
+@prove
 def test_agent_ask_takes_the_lines_of_its_range(child):
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'one', 'two', 'three' })")
     child.command("2,3Agent ask what is this?")
@@ -81,6 +83,7 @@ def test_the_key_on_the_line_of_agent_login_is_forgotten(child):
     assert "sk-secret" not in child.lua("return vim.fn.histget('cmd', -1)")
 
 
+@prove
 @pytest.mark.parametrize("keys", ["", "iping<C-s>"])
 def test_a_chat_loads_neither_questions_nor_pages_before_they_are_needed(child, keys):
     child.command("AgentChat")

@@ -34,6 +34,7 @@ def yanked(agent, keys):
     return agent.lua("return vim.fn.getreg('\"')")
 
 
+@prove
 def test_keys_go_from_one_tool_call_to_the_next(transcript):
     transcript.feed("]t")
     assert "read a.txt" in line(transcript)
@@ -79,6 +80,7 @@ def answer(start_agent, project):
     return agent
 
 
+@prove
 def test_a_fenced_block_is_offered_as_an_edit_of_what_was_asked_about(answer):
     answer.feed("\\i")
     wait_until(lambda: "From the answer" in answer.screen_text())

@@ -33,11 +33,10 @@ def say_ping(child: ChildNvim, count: int = 1) -> None:
 # --- autocommands that fail -------------------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize(
     "event",
-    prove_rest(
-        ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"], keep=[0]
-    ),
+    ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"],
 )
 def test_an_autocommand_of_the_users_that_fails_is_not_in_the_way_of_the_chat(child, event):
     child.lua(
@@ -76,10 +75,7 @@ def buffer_of(child: ChildNvim, filetype: str) -> int:
 @pytest.mark.parametrize("which", ["sanderling", pytest.param("sanderling_prompt", marks=prove)])
 @pytest.mark.parametrize(
     "command",
-    prove_rest(
-        ["bwipeout! {}", "bdelete! {}", "bunload! {}", "noautocmd bwipeout! {}", "%bdelete!"],
-        keep=(0,),
-    ),
+    ["bwipeout! {}", "bdelete! {}", "bunload! {}", "noautocmd bwipeout! {}", "%bdelete!"],
 )
 def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_next_one(
     start_agent, which, command
@@ -105,7 +101,7 @@ def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_n
 
 @prove
 @pytest.mark.parametrize("which", ["sanderling", "sanderling_prompt"])
-@pytest.mark.parametrize("command", prove_rest(["edit", "edit!", "noautocmd edit"], keep=[0]))
+@pytest.mark.parametrize("command", ["edit", "edit!", "noautocmd edit"])
 def test_edit_in_a_window_of_the_chat_leaves_it_as_it_was(start_agent, which, command):
     agent = start_agent(
         {
@@ -325,6 +321,7 @@ def test_only_in_a_tab_page_of_the_chat_keeps_the_window_and_the_page(child, kep
     assert child.lua("return { #vim.api.nvim_list_tabpages(), vim.bo.filetype }") == [2, kept]
 
 
+@prove
 def test_closing_a_window_of_a_chat_in_a_tab_page_closes_the_page(child):
     child.open_chat(position="tab")
     child.feed(":close<CR>")
@@ -369,7 +366,7 @@ def test_a_statusline_of_the_users_is_left_alone(child):
 
 
 @prove
-@pytest.mark.parametrize("key", prove_rest(["/", "?"], keep=(0,)))
+@pytest.mark.parametrize("key", ["/", "?"])
 def test_a_search_that_is_given_up_at_the_end_goes_on_following(start_agent, key):
     agent = start_agent(
         {"step": [{"text": "begun\n"}, {"delay_ms": 700}, {"text": "then\n" * 60 + "last"}]}

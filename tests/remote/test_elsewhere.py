@@ -61,6 +61,7 @@ async def test_the_mode_is_that_of_there(elsewhere):
         assert talk.of(ModeChanged)[-1].mode == "plan"
 
 
+@prove
 async def test_a_prompt_that_was_not_accepted_waits_in_the_list_and_runs_once(elsewhere):
     async with elsewhere.talk() as talk:
         assert await talk.ask("one") == "end_turn"
@@ -92,7 +93,7 @@ async def test_a_prompt_that_waits_for_the_connection_can_be_taken_back(elsewher
 
 
 async def test_a_turn_whose_connection_ends_is_interrupted_and_the_session_goes_on(elsewhere):
-    elsewhere.answer({"text": "word " * 400, "chunk_chars": 5, "chunk_delay_ms": 20})
+    elsewhere.answer({"text": "word " * 400, "chunk_chars": 5, "chunk_delay_ms": 5})
     elsewhere.cut("out 12000")
     async with elsewhere.talk() as talk:
         assert await talk.ask("one") == "error"

@@ -47,6 +47,7 @@ async def test_models_are_asked_from_here_with_the_key_of_here(elsewhere, api):
     assert not [path for path in written if KEY.encode() in path.read_bytes()]
 
 
+@prove
 async def test_a_refusal_of_the_api_is_told_as_it_is(elsewhere, api):
     elsewhere.install(" ")
     api.answer(Status(401))

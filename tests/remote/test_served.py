@@ -116,6 +116,7 @@ async def test_what_is_said_before_it_is_known_that_the_prompt_arrived_is_shown(
         assert len(talk.of(TurnStarted)) == 1
 
 
+@prove
 async def test_a_server_that_is_killed_and_comes_back_repeats_nothing(elsewhere, server):
     """It has the turn's beginning from its log, and tells it anew; what was shown stands here once."""
     elsewhere.answer({"text": WORDS, "chunk_chars": 6, "chunk_delay_ms": 20})
@@ -136,6 +137,7 @@ async def test_a_server_that_is_killed_and_comes_back_repeats_nothing(elsewhere,
         assert talk.text.removeprefix(shown) in (WORDS, "pong")  # which script it has read
 
 
+@prove
 async def test_who_comes_back_later_is_told_what_was_said_meanwhile(elsewhere, server):
     elsewhere.answer({**STREAM, "chunk_delay_ms": 10})
     server.start()
@@ -152,6 +154,7 @@ async def test_who_comes_back_later_is_told_what_was_said_meanwhile(elsewhere, s
         assert await again.ask("more") == "end_turn"
 
 
+@prove
 async def test_who_was_killed_and_comes_back_is_shown_the_rest_of_the_turn(elsewhere, server):
     use = {"tool_use": {"name": "bash", "input": {"command": "echo ran >> runs"}}}
     elsewhere.script([{"step": [use]}, {"step": [{**STREAM, "chunk_delay_ms": 10}]}])
@@ -230,6 +233,7 @@ async def test_cuts_at_random_bytes_lose_nothing_and_repeat_nothing(elsewhere, s
     assert (elsewhere.project / "runs").read_text() == "ran\n" * 3
 
 
+@prove
 async def test_what_is_taken_back_while_nobody_is_connected_does_not_run_on_there(
     elsewhere, server
 ):

@@ -127,6 +127,7 @@ async def test_to_deny_one_use_of_a_message_denies_the_others(elsewhere, server)
     assert server.log().count("denied another tool use of the same message") >= 2
 
 
+@prove
 async def test_a_tool_that_runs_when_the_connection_is_cut_runs_once(elsewhere, server):
     elsewhere.script(
         [
@@ -150,6 +151,7 @@ async def test_a_tool_that_runs_when_the_connection_is_cut_runs_once(elsewhere, 
     assert (elsewhere.here / "runs").read_text() == "ran\n"
 
 
+@prove
 async def test_whoever_comes_back_as_another_process_does_not_run_again_what_had_begun(
     elsewhere, server
 ):
@@ -172,6 +174,7 @@ async def test_whoever_comes_back_as_another_process_does_not_run_again_what_had
     assert (elsewhere.here / "runs").read_text() == "ran\n"
 
 
+@prove
 async def test_a_turn_that_is_stopped_ends_what_runs_here(elsewhere, server):
     elsewhere.script([{"step": [use("bash", command="echo $$ > pid; exec sleep 60")]}])
     server.start()

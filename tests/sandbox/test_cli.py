@@ -189,7 +189,8 @@ def test_level_of_the_status_is_the_one_that_commands_get(caller):
 # --- exec --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", prove_rest([0, 1, 42, 125, 255], keep=(-1,)))
+@prove
+@pytest.mark.parametrize("status", [0, 1, 42, 125, 255])
 def test_exit_status_is_passed_through(me, status):
     done = me.exec("--", "sh", "-c", f"exit {status}")
     assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
@@ -275,7 +276,7 @@ def test_grants_can_be_repeated(me):
 
 
 @prove
-@pytest.mark.parametrize("level", prove_rest(LEVELS[:-1], keep=(-1,)))
+@pytest.mark.parametrize("level", LEVELS[:-1])
 def test_level_is_the_one_that_is_asked_for_or_refused(caller, level):
     done = caller.exec("--level", level, "--", "sh", "-c", "echo $SANDERLING_SANDBOX")
     if done.returncode:
@@ -285,9 +286,7 @@ def test_level_is_the_one_that_is_asked_for_or_refused(caller, level):
 
 
 @prove
-@pytest.mark.parametrize(
-    "network, is_open", prove_rest([("off", False), ("proxy", False), ("on", True)], keep=(-1,))
-)
+@pytest.mark.parametrize("network, is_open", [("off", False), ("proxy", False), ("on", True)])
 def test_network_is_the_one_that_is_asked_for(me, needs, network, is_open):
     needs("namespaces")
     done = me.exec("--net", network, "--", "cat", "/proc/net/dev")
@@ -406,7 +405,7 @@ def test_call_that_is_none_is_status_2_and_the_usage(me, words):
 @prove
 @pytest.mark.parametrize(
     "number",
-    prove_rest([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], keep=(0,)),
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT],
     ids=lambda n: n.name,
 )
 def test_signal_is_forwarded_and_its_status_is_the_commands(me, number):

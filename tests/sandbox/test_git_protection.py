@@ -161,6 +161,7 @@ def test_a_submodule_opened_as_a_project(git: Git, repository: Path, tmp_path: P
     assert protect(repository / "lib").write == (f"{repository}/.git/modules/lib",)
 
 
+@prove
 def test_submodules_worktrees_and_nested_repositories(git: Git, repository: Path, tmp_path: Path):
     inner = git.repository(tmp_path / "inner")
     upstream = git.repository(tmp_path / "upstream")

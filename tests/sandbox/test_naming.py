@@ -6,6 +6,7 @@ import os
 import pytest
 
 from sanderling.sandbox.files import ABSENT, FileChangedError
+from tests.conftest import prove
 from tests.sandbox.test_files import leftovers, open_files
 from tests.sandbox.test_files import where as where  # noqa: PLC0414 - a fixture
 
@@ -55,6 +56,7 @@ async def test_a_file_gets_its_bytes_and_its_mode_at_once_and_no_link_is_followe
     assert sorted(path.name for path in (root / "there").iterdir()) == ["file"]
 
 
+@prove
 async def test_a_hard_link_keeps_its_other_names_and_gets_its_mode(place, where):
     (place.project / "one").write_text("before\n")
     os.link(place.project / "one", place.project / "two")
@@ -84,6 +86,7 @@ async def test_only_what_was_looked_at_is_taken_away(place, where):
     assert not leftovers(place.project)
 
 
+@prove
 async def test_a_link_takes_the_place_of_a_file_and_goes_without_what_it_leads_to(place, where):
     path, other = place.project / "link", place.project / "other"
     path.write_text("a file\n")

@@ -50,7 +50,8 @@ def denied(place: Place, output: str, status: int = MISSING, command: str = "") 
 # --- what is shown -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", prove_rest(LEVELS, keep=(0, -1)))
+@prove
+@pytest.mark.parametrize("level", LEVELS)
 async def test_directory_of_programs_in_home_is_shown_and_cannot_be_written(place, own, level):
     if reason := (await Sandbox.probe()).why_not(level):
         pytest.skip(reason)
@@ -110,15 +111,14 @@ def around_a_corner(place: Place) -> str:
     return f"/usr/bin/../..{place.home}/bin"
 
 
-@pytest.mark.parametrize("variable", prove_rest(["PATH", "LD_LIBRARY_PATH"], keep=(0,)))
+@prove
+@pytest.mark.parametrize("variable", ["PATH", "LD_LIBRARY_PATH"])
 @pytest.mark.parametrize(
     "entry",
-    prove_rest(
-        [
-            *(absent, of_tmp, of_shm, here, nowhere, hidden),
-            *(link_to_absent, link_in_home_to_elsewhere, around_a_corner),
-        ]
-    ),
+    [
+        *(absent, of_tmp, of_shm, here, nowhere, hidden),
+        *(link_to_absent, link_in_home_to_elsewhere, around_a_corner),
+    ],
 )
 async def test_directory_that_a_command_can_fill_is_not_searched(
     place, monkeypatch, entry, variable
@@ -145,6 +145,7 @@ async def test_directories_of_programs_that_are_shown_are_searched_in_their_orde
     assert searched[:4] == [mine, *ours]
 
 
+@prove
 async def test_granted_directory_of_programs_is_searched(place, own):
     directory = own("tools")
     add_text(directory)
@@ -155,7 +156,7 @@ async def test_granted_directory_of_programs_is_searched(place, own):
 
 
 @prove
-@pytest.mark.parametrize("level", prove_rest([*LEVELS[:-1]], keep=(0,)))
+@pytest.mark.parametrize("level", [*LEVELS[:-1]])
 async def test_no_command_puts_another_directory_in_the_place_of_what_is_shown(place, own, level):
     """It would be renamed with the private directory around it, the project as well as the programs."""
     if reason := (await Sandbox.probe()).why_not(level):

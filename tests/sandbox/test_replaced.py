@@ -68,6 +68,7 @@ def replacements(place: Place) -> list[ProjectReplaced]:
     return [event for event in place.events if isinstance(event, ProjectReplaced)]
 
 
+@prove
 @way
 async def test_command_after_the_project_was_replaced_runs_in_the_new_one_and_that_is_told_once(
     place, replace: Callable[[Place], object]
@@ -86,7 +87,8 @@ async def test_command_after_the_project_was_replaced_runs_in_the_new_one_and_th
     assert replacements(place) == [ProjectReplaced(str(place.project))]
 
 
-@pytest.mark.parametrize("level", prove_rest(LEVELS, keep=(0,)))
+@prove
+@pytest.mark.parametrize("level", LEVELS)
 async def test_nothing_is_written_into_a_project_that_was_moved_away(place, level):
     if reason := (await Sandbox.probe()).why_not(level):
         pytest.skip(reason)
@@ -218,6 +220,7 @@ async def test_mode_hosts_and_tmp_are_as_before_in_the_new_project(place):
     assert "http" in told
 
 
+@prove
 async def test_path_that_was_let_in_leads_nowhere_else_afterwards(place):
     """A command may have put a link in its place: what it leads to was never granted."""
     outer, inner = place.base / "granted", place.base / "granted/inner"

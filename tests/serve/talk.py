@@ -27,7 +27,6 @@ class Server:
 
     def __init__(self, home: Home, *arguments: str, listen: str = "127.0.0.1:0") -> None:
         self.home = home
-        self.token = self._run("--token").stdout.strip()
         self.stderr_path = home.folder / "serve-stderr"
         with self.stderr_path.open("ab") as stderr:
             self.process = subprocess.Popen(
@@ -41,9 +40,7 @@ class Server:
         assert self.process.stdout
         self.url = self.process.stdout.readline().strip()
         assert self.url, self.stderr_path.read_text()
-
-    def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return self.home.run("serve", *arguments)
+        self.token = (home.state / "serve-token").read_text().strip()
 
     @property
     def port(self) -> int:

@@ -35,7 +35,7 @@ async def status_of(server, **more):
         return refused.response.status_code if is_silent else -1
 
 
-@pytest.mark.parametrize("headers", prove_rest(WRONG, (0, 2), is_one=True))
+@pytest.mark.parametrize("headers", prove_rest(WRONG, (2,), is_one=True))
 async def test_without_the_token_nobody_is_let_in(serve, headers):
     server = serve()
     wrong = {name: value.replace("{token}", server.token) for name, value in headers.items()}
@@ -57,7 +57,7 @@ def test_the_token_is_the_persons_alone_and_stays(serve, home):
     path = home.state / "serve-token"
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(server.token) >= 43
-    assert path.read_text().strip() == server.token
+    assert home.run("serve", "--token").stdout == f"{server.token}\n"
     assert server.token not in server.stderr_path.read_text()
     path.chmod(0o644)
     refused = home.run("serve", "--token")
@@ -92,7 +92,7 @@ async def test_a_message_that_is_too_long_ends_its_connection_before_it_is_read(
     "frame",
     prove_rest(
         ["no JSON", "[]", "", "[1,2,3]", '{"jsonrpc":"2.0"}', "{" * 10_000, '"\\ud83d"', "\n{}\n"],
-        (0, 5),
+        (5,),
         is_one=True,
     ),
 )
@@ -107,7 +107,9 @@ async def test_a_frame_that_is_no_message_is_answered_and_survived(serve, home, 
         assert await client.prompt(session, "ping") == "end_turn"
 
 
-@pytest.mark.parametrize("garbage", prove_rest([b"\x00" * 4096, b"GET / HTTP/1.1\r\n", b"{}\n"]))
+@pytest.mark.parametrize(
+    "garbage", prove_rest([b"\x00" * 4096, b"GET / HTTP/1.1\r\n", b"{}\n"], (0,))
+)
 async def test_what_is_no_request_is_hung_up_on(serve, home, garbage):
     server = serve()
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -118,6 +120,7 @@ async def test_what_is_no_request_is_hung_up_on(serve, home, garbage):
     writer.close()
 
 
+@prove
 async def test_garbage_in_the_place_of_a_frame_ends_that_connection_alone(serve, home):
     server = serve()
     async with attached(server) as client, server.connect() as bad:
@@ -128,6 +131,7 @@ async def test_garbage_in_the_place_of_a_frame_ends_that_connection_alone(serve,
         assert await client.prompt(session, "ping") == "end_turn"
 
 
+@prove
 async def test_many_who_connect_and_say_nothing_keep_nobody_out(serve, home):
     server = serve()
     strangers = deque[socket.socket](maxlen=600)

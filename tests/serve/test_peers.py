@@ -14,6 +14,7 @@ NODE = pytest.param("node", marks=needs_node)
 PYTHON = pytest.param("python", marks=prove)
 
 
+@prove
 @pytest.mark.parametrize("kind", [NODE, PYTHON])
 def test_a_client_on_an_official_sdk_is_served(serve, home, kind):
     file = home.project / "a.py"

@@ -75,6 +75,7 @@ async def test_a_turn_goes_on_while_nobody_is_attached_and_is_told_once(serve, h
         assert "".join(e["update"]["content"]["text"] for e in chunks) == SLOW[0][0]["text"]
 
 
+@prove
 async def test_an_unknown_life_is_not_continued_and_can_be_loaded(serve, home):
     server = serve()
     async with attached(server) as client:
@@ -94,6 +95,7 @@ async def test_an_unknown_life_is_not_continued_and_can_be_loaded(serve, home):
         assert again.text() == "pongpong"
 
 
+@prove
 async def test_all_who_watch_are_told_and_the_first_answer_counts(serve, home):
     server = serve("--model", home.script(*ASKED))
     async with attached(server) as one, attached(server) as two, attached(server, {}) as plain:
@@ -131,6 +133,7 @@ async def test_a_question_waits_and_is_asked_again_of_whoever_comes(serve, home)
     assert (home.project / "ran").read_text() == "once\n"
 
 
+@prove
 async def test_a_client_of_others_is_not_told_its_own_words(serve, home):
     server = serve()
     async with attached(server, FULL) as client:
@@ -143,6 +146,7 @@ async def test_a_client_of_others_is_not_told_its_own_words(serve, home):
             await refused
 
 
+@prove
 async def test_closing_ends_a_session_when_the_last_one_has_closed_it(serve, home):
     server = serve("--model", home.script(*SLOW))
     async with attached(server) as one, attached(server) as two:
@@ -160,6 +164,7 @@ async def test_closing_ends_a_session_when_the_last_one_has_closed_it(serve, hom
         assert two.told[-1]["_meta"]["sanderling"]["life"] == meta["life"]
 
 
+@prove
 async def test_a_signal_interrupts_turns_and_the_next_start_goes_on(serve, home):
     model = home.script(*SLOW, [{"text": "again"}])
     server = serve("--model", model)
@@ -199,6 +204,7 @@ async def test_a_server_that_is_killed_loses_no_prompt_and_runs_no_tool_twice(se
     assert not (home.project / "ran").exists()
 
 
+@prove
 async def test_a_slow_reader_is_held_up_alone_and_told_all_in_the_end(serve, home):
     words = "word " * 800_000
     server = serve("--model", home.script([{"text": words, "chunk_chars": 8_000}]))
@@ -226,6 +232,7 @@ async def test_a_slow_reader_is_held_up_alone_and_told_all_in_the_end(serve, hom
 OURS_ALONE = {"_meta": {"sanderling": {"resume": True}}}
 
 
+@prove
 async def test_the_socket_of_a_person_is_theirs_alone_and_is_taken_away(serve, home):
     path = home.folder / "socket"
     server = serve(listen=f"unix:{path}")

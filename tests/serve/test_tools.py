@@ -3,6 +3,7 @@
 import pytest
 
 from tests.acp.talk import FULL, AgentError
+from tests.conftest import prove, prove_rest
 from tests.serve.talk import attached
 
 RUN = "_sanderling/tool"
@@ -47,6 +48,7 @@ async def test_the_client_that_has_asked_runs_the_tools_and_the_others_watch(ser
     assert not (home.project / "ran").exists()
 
 
+@prove
 async def test_a_tool_that_nobody_has_answered_is_asked_for_again_under_its_id(serve, home):
     server = serve("--tools", "client", "--model", home.script(*TURN))
     async with attached(server, hands("one"), is_judged=False) as client:
@@ -64,7 +66,10 @@ async def test_a_tool_that_nobody_has_answered_is_asked_for_again_under_its_id(s
 
 
 @pytest.mark.parametrize(
-    "answer", [{"content": {"x": 1}}, {"summary": "no content"}, {"content": [{"type": "video"}]}]
+    "answer",
+    prove_rest(
+        [{"content": {"x": 1}}, {"summary": "no content"}, {"content": [{"type": "video"}]}], (-1,)
+    ),
 )
 async def test_an_answer_that_is_no_outcome_fails_that_tool_alone(serve, home, answer):
     server = serve("--tools", "client", "--model", home.script(*TURN))
@@ -87,6 +92,7 @@ async def test_a_turn_that_is_stopped_takes_its_tools_back(serve, home):
         await client.wait_for(lambda: client.cancelled == [asked["id"]])
 
 
+@prove
 async def test_a_directory_of_that_name_on_the_server_is_not_looked_at(serve, home):
     (home.project / "AGENTS.md").write_text("WORDS OF THERE")
     server = serve("--tools", "client", "--model", home.script([{"text": "pong"}]))

@@ -107,7 +107,7 @@ def understood(calls: list[Call], habit: Habit) -> list[BlockDone]:
     return [item for item in decoder.end() if isinstance(item, BlockDone)]
 
 
-@settings(max_examples=examples(2000), deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(CALLS, HABITS)
 def test_calls_are_put_together_as_they_were_meant(calls, habit):
     found = understood(calls, habit)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 from tests.unit.test_file_tools import Desk, MemoryEditor, Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_restorer import Agent, tree
@@ -222,9 +222,8 @@ async def test_nothing_of_the_persons_is_lost_and_undo_then_redo_is_identity(pla
     await tell_each(place, seeds, tell, is_on=is_on)
 
 
-@pytest.mark.parametrize(
-    "is_on, seeds", prove_rest([(False, range(5)), (True, range(100, 150))], keep=(0,))
-)
+@prove
+@pytest.mark.parametrize("is_on, seeds", [(False, range(5)), (True, range(100, 150))])
 async def test_without_the_person_each_state_that_was_accepted_comes_back(place, is_on, seeds):
     async def tell(story: Story) -> None:
         states = [story.state()]

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import happens, policy_of, settings_of
+from tests.conftest import happens, policy_of, prove, settings_of
 from tests.loopback import LoopbackServer, Reply, Until
 from tests.sandbox.test_sandbox import supervisors
 
@@ -156,6 +156,7 @@ async def test_patient_session_starts_no_process_for_a_turn_that_needs_no_tool(t
             assert patient.conversation.parts.sandbox.facts.level == ""
 
 
+@prove
 async def test_shell_goes_on_after_a_rest_where_it_was(talk):
     first = {"command": "mkdir sub; cd sub; export GREETING=hello; echo there >/tmp/left"}
     again = {"command": 'echo "$(basename $PWD) $GREETING $(cat /tmp/left)"'}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.api_rules import responses
 from tests.cached_responses import PromptCache
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 from tests.sent import Sent
 
 from sanderling.protocol.messages import (
@@ -399,6 +399,7 @@ def test_half_of_a_surrogate_pair_is_sent_as_a_replacement_character(blocks):
     )
 
 
+@prove
 @given(st.text(), st.text(min_size=1))
 def test_any_text_arrives_and_any_message_can_be_marked(said, result):
     history = [

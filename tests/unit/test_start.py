@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.conftest import prove
 
 UNNEEDED = {
     "what judges and reads commands": r"sanderling\.permissions\.(decide|allowing|forbidding|only_reading|proposing|use|shell.*)",
@@ -84,6 +85,7 @@ def test_an_answer_without_tools_loads_nothing_that_only_tools_and_others_need(s
     assert "tomllib" not in loaded  # where there is no file of settings
 
 
+@prove
 def test_a_session_of_a_client_opens_without_what_only_tools_and_others_need(start):
     asked = (
         ("initialize", {"protocolVersion": 1, "clientCapabilities": {}}),

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, policy_of, prove_rest
+from tests.conftest import examples, policy_of, prove, prove_rest
 from tests.fuzz.talk import directory
 from tests.wires.endpoints import WIRES, Answer, Apis, Said, models, providers
 
@@ -263,6 +263,7 @@ def written(session: Session) -> str:
     return printable(json.dumps(msgspec.to_builtins(session.history), ensure_ascii=False))
 
 
+@prove
 @settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(list(models())), STEPS)
 def test_whatever_they_say_the_next_one_can_go_on(model, steps):

@@ -125,6 +125,7 @@ async def test_nothing_is_undone_in_plan_mode_and_while_the_model_is_asked(tmp_p
         assert (tmp_path / "project" / "a").exists()
 
 
+@prove
 async def test_what_a_job_has_changed_since_is_listed_when_its_turn_is_undone(tmp_path):
     command = "touch begun; while [ ! -e go ]; do sleep 0.02; done; echo late > late; sleep 60"
     job = {"tool_use": {"name": "bash", "input": {"command": command, "background": True}}}
@@ -221,6 +222,7 @@ async def test_an_undoing_that_cannot_be_recorded_does_nothing(tmp_path, monkeyp
         assert not (talk.project / "a").exists()
 
 
+@prove
 async def test_a_fork_undoes_what_was_done_before_it(tmp_path):
     talk = Talk(tmp_path, *REPLIES[:4], answer="once")
     await talk.run(ONE, TWO)

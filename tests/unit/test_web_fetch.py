@@ -840,7 +840,7 @@ async def test_a_server_of_the_session_can_be_fetched_while_the_network_is_off(i
 
 
 @prove
-@pytest.mark.parametrize("level", prove_rest(WITH_NETWORK, keep=(0,)))
+@pytest.mark.parametrize("level", WITH_NETWORK)
 async def test_what_listens_outside_of_the_session_is_not_there(in_sandbox, level, server):
     server.answers["/"] = answer(b"the person's own")
     async with in_sandbox(level) as place:
@@ -901,6 +901,7 @@ async def test_through_the_proxy_only_listed_hosts_are_fetched(in_sandbox, serve
             assert "# Hello" in str((await place.fetch(f"http://localhost:{port}/")).content)
 
 
+@prove
 async def test_with_the_network_on_private_addresses_and_this_machine_are_refused(
     in_sandbox, server
 ):
