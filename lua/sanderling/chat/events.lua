@@ -57,7 +57,11 @@ function bus.deliver(session_id, events, seq)
     for i, event in ipairs(events) do
       bus.tell(session_id, event, befores[i])
     end
-    tell_status(self)
+    -- More text of an answer changes nothing in it.
+    local is_text = #events == 1 and events[1].type == 'text_delta'
+    if not is_text or status.differ(befores[1], self.state) then
+      tell_status(self)
+    end
     if self.is_fresh then
       self:draw_hint() -- the last line is another one now
     end

@@ -1,5 +1,6 @@
 --- Sessions in the chat's windows: begun, shown, switched, closed.
 local api = vim.api
+local bars = require('sanderling.ui.bars')
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
 local log = require('sanderling.host.log')
@@ -45,9 +46,7 @@ local function watch(session)
     { 'ModeChanged', 'WinEnter', 'WinLeave' },
     both,
     'mode in the winbar',
-    vim.schedule_wrap(function()
-      pcall(vim.cmd.redrawstatus, { bang = true })
-    end)
+    vim.schedule_wrap(bars.redraw)
   )
   on('BufWinEnter', { session.transcript_buf }, 'folds and highlights in a new window', function()
     local win = api.nvim_get_current_win()

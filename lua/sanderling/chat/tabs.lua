@@ -1,5 +1,6 @@
 --- The chat's two windows in each tab page: what they show, where they were left, how they close together.
 local api = vim.api
+local bars = require('sanderling.ui.bars')
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
 local scroll = require('sanderling.ui.scroll')
@@ -118,7 +119,7 @@ function M.put(session, windows)
   end
   M.restore_view(session, windows.transcript)
   M.draw_prompt(session)
-  pcall(vim.cmd.redrawstatus, { bang = true })
+  bars.redraw()
 end
 
 --- The tab page, other than this one, that shows `session`.

@@ -2,6 +2,7 @@
 local M = {}
 
 local asked = require('sanderling.review.asked')
+local bars = require('sanderling.ui.bars')
 local bus = require('sanderling.host.bus')
 local closed = require('sanderling.review.closed')
 local draw = require('sanderling.review.draw')
@@ -91,9 +92,7 @@ local function count_anew()
     for _, session in ipairs(live.all()) do
       bus.publish(session.id, { { type = 'local_reviewed' } })
     end
-    vim.schedule(function()
-      pcall(vim.cmd.redrawstatus, { bang = true })
-    end)
+    vim.schedule(bars.redraw)
   end
 end
 

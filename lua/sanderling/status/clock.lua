@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local bars = require('sanderling.ui.bars')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local usage_words = require('sanderling.status.usage')
@@ -66,7 +67,7 @@ local function tick()
   is_ticking = false
   if is_seen() then
     if not api.nvim_get_mode().mode:find('^[cr!]') then -- else it would be drawn over
-      pcall(vim.cmd.redrawstatus, { bang = true })
+      bars.redraw()
     end
     M.run()
   end

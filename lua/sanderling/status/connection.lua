@@ -1,4 +1,5 @@
 --- The words for the connection of a session that lives elsewhere; none while it stands.
+local bars = require('sanderling.ui.bars')
 local live = require('sanderling.session.live')
 
 local M = {}
@@ -37,7 +38,7 @@ function M.count_down(session_id, connection)
   end
   vim.defer_fn(function()
     if live.state_of(session_id).connection == connection then
-      pcall(vim.cmd.redrawstatus, { bang = true })
+      bars.redraw()
       if vim.uv.hrtime() < connection.due_ns then
         M.count_down(session_id, connection)
       end

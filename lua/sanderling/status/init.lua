@@ -1,5 +1,6 @@
 --- The winbars and the statusline: mode, model, session, state, tokens and what they cost, sandbox.
 local api = vim.api
+local bars = require('sanderling.ui.bars')
 local clock = require('sanderling.status.clock')
 local connections = require('sanderling.status.connection')
 local icons = require('sanderling.ui.icons')
@@ -11,7 +12,7 @@ local words = require('sanderling.ui.words')
 
 local M = {}
 
-local REDRAW_NS = 250 * 1e6 -- between two redraws for a number that merely grows
+local GROWN_MS = 300 -- between two redraws for a number that merely grows; while the clock runs, it draws them more often
 local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 local MIN_TITLE_CELLS = 5
 local MIN_MODEL_CELLS = 8 -- less of the model's name says nothing
@@ -20,23 +21,24 @@ local AT_REST = { 'idle', 'waiting for you', 'failed' } -- the model is not at w
 
 -- redraws -------------------------------------------------------------------------------------------------------------
 
-local last_redraw = 0
 local is_redraw_due = false
 
 --- Facts that change with every delta.
 local is_growing = { usage = true, stream_bytes = true, stream_began_ns = true }
 
+--- Do two states differ in more than in what grows?
 ---@param before sanderling.session.state.State
 ---@param after sanderling.session.state.State
 ---@return boolean
-local function is_urgent(before, after)
-  local function differs_from(other)
-    return function(field, value)
-      return not is_growing[field] and other[field] ~= value
+function M.differ(before, after)
+  for _, fields in ipairs(before ~= after and { before, after } or {}) do
+    for field in pairs(fields) do
+      if not is_growing[field] and before[field] ~= after[field] then
+        return true
+      end
     end
   end
-  return vim.iter(pairs(after)):any(differs_from(before))
-    or vim.iter(pairs(before)):any(differs_from(after))
+  return false
 end
 
 --- The state of a session has changed. The bars are drawn when all events of the frame were handled: each time draws the whole
@@ -50,12 +52,12 @@ function M.redraw(before, after)
   if after.is_in_turn or after.commands_running > 0 then
     clock.run()
   end
-  local is_wanted = is_urgent(before, after) or vim.uv.hrtime() - last_redraw > REDRAW_NS
-  if before ~= after and is_wanted and not is_redraw_due then
+  local is_wanted = M.differ(before, after) or before ~= after and bars.age_ms() > GROWN_MS
+  if is_wanted and not is_redraw_due then
     is_redraw_due = true
     vim.schedule(function()
-      is_redraw_due, last_redraw = false, vim.uv.hrtime()
-      pcall(vim.cmd.redrawstatus, { bang = true })
+      is_redraw_due = false
+      bars.redraw()
     end)
   end
 end
@@ -185,14 +187,13 @@ local function cells_for_title(session_id, room)
   return math.min(api.nvim_strwidth(title), math.max(TITLE_CELLS, math.floor(room / 2)))
 end
 
---- 'winbar' of a transcript's window, the same whether the cursor is in it or not: session, tokens and dollars, sandbox. The
---- sandbox never gives way, and the title only to itself. Neovim makes the window current while it asks.
+--- The winbar of a transcript: session, tokens and dollars, sandbox. The sandbox never gives way, and the title only to itself.
+---@param session_id string
+---@param place string
+---@param width integer
 ---@return string
-function M.transcript_winbar()
-  local session_id = vim.b.sanderling_session
-  local width = api.nvim_win_get_width(0)
+local function make_transcript_winbar(session_id, place, width)
   local sandbox_text, sandbox_width = sandbox_part(session_id, width)
-  local place = place_of(session_id)
   local room = width - sandbox_width - #place - #'    '
   local usage = usage_words.fitting(
     live.state_of(session_id).usage,
@@ -200,6 +201,27 @@ function M.transcript_winbar()
   )
   local title = place .. fitting_title(session_id, room - api.nvim_strwidth(usage))
   return ('%%#AgentStatus#%%< %s %%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
+end
+
+---@type table<string, { of: any[], text: string }> by session: what it was made of last
+local transcript_winbars = {}
+
+--- 'winbar' of a transcript's window, the same whether the cursor is in it or not. Neovim makes the window current while it asks,
+--- with each frame that has moved the cursor: what was made is kept.
+---@return string
+function M.transcript_winbar()
+  local session_id = vim.b.sanderling_session
+  local state, place = live.state_of(session_id), place_of(session_id)
+  local width = api.nvim_win_get_width(0)
+  local of = { state.usage or false, state.sandbox, state.title, place, width, icons.sent }
+  local last = transcript_winbars[session_id]
+  for i, value in ipairs(of) do
+    if not last or last.of[i] ~= value then
+      last = { of = of, text = make_transcript_winbar(session_id, place, width) }
+      transcript_winbars[session_id] = last
+    end
+  end
+  return last.text
 end
 
 --- 'statusline' of a transcript's window: the title, whose beginning says most.

@@ -379,13 +379,13 @@ api.nvim_create_autocmd('WinScrolled', {
   group = api.nvim_create_augroup('sanderling_transcript', {}),
   desc = 'Agent: what comes before and after what is seen',
   callback = function()
-    for name in pairs(vim.v.event) do
+    for name, change in pairs(vim.v.event) do
       local win = tonumber(name) -- or "all"
       local transcript = win and transcripts[api.nvim_win_get_buf(win)]
       if transcript then
         transcript.markdown:show()
-        transcript:ask_if_near(win, vim.v.event[name].topline < 0)
-        if vim.v.event[name].topline > 0 then -- who scrolls up may see the footer go
+        transcript:ask_if_near(win, change.topline < 0)
+        if change.topline > 0 then -- who scrolls up may see the footer go
           transcript:show_footer()
         end
       end

@@ -47,8 +47,9 @@ function Writer:followers()
     local is_busy = win == current and api.nvim_get_mode().mode:find('^[vVsS\22\19]') ~= nil
       or win == current and vim.startswith(api.nvim_get_mode().mode, 'no')
     if is_last and not is_busy then
-      local sees_end = vim.fn.screenpos(win, self.last + 1, math.max(self.col, 1)).row > 0
-      followers[#followers + 1] = { win = win, is_at_end = sees_end or col >= self.col - 1 }
+      local is_at_end = col >= self.col - 1
+        or vim.fn.screenpos(win, self.last + 1, math.max(self.col, 1)).row > 0
+      followers[#followers + 1] = { win = win, is_at_end = is_at_end }
     end
   end
   return followers
