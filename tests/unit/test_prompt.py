@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sanderling.conversation.guest_turn import blocks_of
 from sanderling.conversation.prompt import prompt_blocks, prompt_message, system_prompt
 from sanderling.project.facts import Facts, git_head
+from sanderling.project.trust.reading import Reader
 from sanderling.protocol.messages import (
     CommandEnding,
     CommandRecord,
@@ -149,11 +150,11 @@ def test_git_head_is_read_where_git_keeps_it(project):
     commit = git(project, "rev-parse", "HEAD")
     git(project, "worktree", "add", "-b", "other", "../tree")
     (project / "src").mkdir()
-    assert git_head(str(project / "src")) == "branch main"
-    assert git_head(str(project.parent / "tree")) == "branch other"
+    assert git_head(str(project / "src"), Reader()) == "branch main"
+    assert git_head(str(project.parent / "tree"), Reader()) == "branch other"
     git(project, "checkout", "--detach")
-    assert git_head(str(project)) == f"commit {commit[:12]}, no branch"
-    assert git_head(str(project.parent)) == "no repository"
+    assert git_head(str(project), Reader()) == f"commit {commit[:12]}, no branch"
+    assert git_head(str(project.parent), Reader()) == "no repository"
 
 
 @pytest.mark.parametrize(
@@ -161,15 +162,15 @@ def test_git_head_is_read_where_git_keeps_it(project):
 )
 def test_git_head_that_is_none_tells_the_model_nothing(project, head):
     (project / ".git" / "HEAD").write_bytes(head)
-    assert git_head(str(project)) in ("a head of another kind", "no repository")
+    assert git_head(str(project), Reader()) in ("a head of another kind", "no repository")
 
 
 def test_git_head_of_a_hostile_repository_does_not_hang(tmp_path):
     os.mkfifo(tmp_path / ".git")
-    assert git_head(str(tmp_path)) == "no repository"
+    assert git_head(str(tmp_path), Reader()) == "no repository"
     (tmp_path / ".git").unlink()
     (tmp_path / ".git").write_text("gitdir: /dev")
-    assert git_head(str(tmp_path)) == "no repository"
+    assert git_head(str(tmp_path), Reader()) == "no repository"
 
 
 @pytest.mark.parametrize("words", ["Look.", "/look"])

@@ -4,12 +4,13 @@ import platform
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sanderling.project.trust.reading import read_file, visible_name
+from sanderling.project.trust.reading import Reader, visible_name
 
 _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 
@@ -23,6 +24,7 @@ class Facts:
         self._project = project
         self._project_name = visible_name(project)
         self._today = today or _today
+        self._files = Reader()
         self._told: dict[str, str] = {}
 
     def news(self, *, sandbox: str, network: str) -> str:
@@ -33,7 +35,7 @@ class Facts:
         """
         facts = {
             "project root": self._project_name,
-            "git": git_head(self._project),
+            "git": git_head(self._project, self._files),
             "platform": _platform(),
             "date": self._today(),
             "sandbox": sandbox,
@@ -63,9 +65,9 @@ class Facts:
         self._told = {}
 
 
-def git_head(project: str) -> str:
+def git_head(project: str, files: Reader) -> str:
     """The branch or commit that is checked out, in words. It runs no git: that would run what the repository's configuration says."""
-    head = _head(Path(project))
+    head = _head(Path(project), files)
     if branch := re.fullmatch(_BRANCH, head):
         return f"branch {branch[1]}"
     if re.fullmatch(_COMMIT, head):
@@ -73,20 +75,22 @@ def git_head(project: str) -> str:
     return "a head of another kind" if head else "no repository"
 
 
-def _head(project: Path) -> str:
-    for directory in (project, *project.parents):
-        link = _line(directory / ".git")  # a worktree's or a submodule's is a file
+def _head(project: Path, files: Reader) -> str:
+    for directory in map(str, (project, *project.parents)):
+        link = _line(f"{directory}/.git", files)  # a worktree's or a submodule's is a file
         is_link = link.startswith("gitdir: ")
-        git = directory / (link.removeprefix("gitdir: ") if is_link else ".git")
-        if head := _line(git / "HEAD"):
+        git = Path(directory, link.removeprefix("gitdir: ")) if is_link else f"{directory}/.git"
+        if head := _line(f"{git}/HEAD", files):
             return head
     return ""
 
 
-def _line(path: Path) -> str:
-    return read_file(str(path)).text.strip()
+def _line(path: str, files: Reader) -> str:
+    content = files.read(path)
+    return content.text.strip() if content else ""
 
 
+@cache
 def _platform() -> str:
     system = f"{platform.system()} {platform.machine()}"
     try:

@@ -64,7 +64,7 @@ class Catalog:
         self._disabled = disabled
         self._tools: dict[str, Tool] = {}
         self._told: dict[str, ToolSpec] = {}
-        self._asking = anyio.Lock()
+        self._asking = anyio.Lock(fast_acquire=True)  # no other task goes before the request
 
     def add(self, source: ToolSource) -> None:
         self._sources = (*self._sources, source)

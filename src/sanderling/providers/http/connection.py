@@ -63,7 +63,7 @@ class Connection(ABC, Generic[Client]):
         self._is_loaded = False
         self._client: Client | None = None
         self._in_use: list[Client] = []  # once for each request
-        self._loading = anyio.Lock()
+        self._loading = anyio.Lock(fast_acquire=True)
         self._key_version: int | None = None
 
     # --- what a wire says ----------------------------------------------------------------------------------------------
