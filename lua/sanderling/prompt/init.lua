@@ -45,8 +45,9 @@ function Prompt:lines()
 end
 
 --- Replace what stands here, as a change of its own: `u` brings back what was typed, in the same insert or not.
+---@private
 ---@param lines string[]
-function Prompt:set(lines)
+function Prompt:replace(lines)
   api.nvim_buf_call(self.buf, function()
     vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the block of changes
   end)
@@ -54,6 +55,11 @@ function Prompt:set(lines)
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
     api.nvim_win_set_cursor(win, { #lines, #lines[#lines] })
   end
+end
+
+---@param lines string[]
+function Prompt:set(lines)
+  self:replace(lines)
   self:draw_placeholder()
 end
 
@@ -139,7 +145,7 @@ function Prompt:send(send)
     return
   end
   close_menu()
-  self:set({ '' })
+  self:replace({ '' })
   for i, part in ipairs(parts) do
     if send(part) then
       self.history_index, self.draft = nil, nil
@@ -152,6 +158,7 @@ function Prompt:send(send)
       end, vim.list_slice(parts, i)))
     end
   end
+  self:draw_placeholder() -- after all: the words are others in a turn
 end
 
 --- Step through the prompts that were sent; past the newest comes back what was being typed.

@@ -251,7 +251,7 @@ class Conversation:
             ConfigError: that cannot be had.
         """
         servers = self.parts.servers
-        check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
+        self._check_mentions(prompt)
         if mentions_session(prompt):
             session_dir = self.parts.settings.session_dir
             prompt = await to_thread.run_sync(with_sessions, prompt, session_dir)
@@ -264,6 +264,10 @@ class Conversation:
                 raise
             asked = prompt
         return await servers.put_in(asked)
+
+    def _check_mentions(self, prompt: Prompt) -> None:
+        if prompt.selections:
+            check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:
         self.parts.emit(TurnStarted(prompt))
@@ -315,7 +319,7 @@ class Conversation:
     def steer(self, prompt: Prompt) -> None:
         """Tell the model at its next tool boundary; without a turn, that is a turn."""
         try:
-            check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
+            self._check_mentions(prompt)
         except ConfigError as error:
             self.parts.warn(str(error))
             self.parts.emit(PromptsReturned((prompt,)))
