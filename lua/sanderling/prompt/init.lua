@@ -158,7 +158,9 @@ function Prompt:send(send)
       end, vim.list_slice(parts, i)))
     end
   end
-  self:draw_placeholder() -- after all: the words are others in a turn
+  if api.nvim_buf_is_loaded(self.buf) then -- a command may have closed the session
+    self:draw_placeholder()
+  end
 end
 
 --- Step through the prompts that were sent; past the newest comes back what was being typed.
