@@ -1,5 +1,7 @@
 """A session that lives elsewhere, on the screen: its connection in the bars, and what is done about one that is lost."""
 
+import re
+
 import pytest
 from tests.conftest import prove, wait_until
 from tests.nvim.test_tools_screen import prompt_winbar
@@ -36,6 +38,16 @@ def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(sc
     screen.send(changed("connected"))
     assert "box is not connected" not in screen.screen_text()
     assert "idle" in prompt_winbar(screen)
+
+
+def test_while_a_connection_is_counted_down_the_turn_is_not_counted_up(screen):
+    prompt = {"id": "p1", "text": "go"}
+    screen.send(changed("connected"), {"type": "turn_started", "prompt": prompt})
+    wait_until(lambda: re.search(r" 1 s\b", prompt_winbar(screen)))
+    screen.send(LOST)
+    assert re.search(r"reconnecting in \d s(?! \S \d)", prompt_winbar(screen))
+    screen.send(changed("connected"))
+    wait_until(lambda: re.search(r" [1-9] s\b", prompt_winbar(screen)))
 
 
 def test_the_person_need_not_wait(screen):

@@ -3,6 +3,7 @@ local M = {}
 
 local api = vim.api
 local bars = require('sanderling.ui.bars')
+local connections = require('sanderling.status.connection')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local usage_words = require('sanderling.status.usage')
@@ -11,11 +12,11 @@ local words = require('sanderling.ui.words')
 local TICK_MS = 250
 local is_ticking = false
 
---- The time at which what runs now has begun; nil: nothing does, or it is the person who is waited for.
+--- The time at which what runs now has begun; nil: nothing does, or the person is waited for, or a connection, which has a clock.
 ---@param state sanderling.session.state.State
 ---@return integer?
 local function began_ns(state)
-  if #state.questions > 0 or state.retry then
+  if #state.questions > 0 or state.retry or connections.describe(state) then
     return nil
   elseif state.is_in_turn then
     return state.tally.turn_began_ns
