@@ -44,13 +44,33 @@ async def test_files_commands_and_sandbox_are_those_of_there(elsewhere, engine):
         assert await talk.ask("go") == "end_turn", talk.errors
         assert talk.text == "done"
         [question] = talk.of(ApprovalRequested)
-        assert "pwd > where" in question.subject
+        assert question.subject == "pwd > where; echo hi"
+        assert question.reason.endswith(" asks. It is redirected to a file: 'pwd'.")
         assert talk.tools()[0][:2] == ("bash", "pwd > where; echo hi")
         assert (elsewhere.project / "where").read_text().strip() == str(elsewhere.project)
         assert talk.of(SandboxChanged)[-1].level not in ("", "off")
         assert talk.of(SessionOpened)[0].agent == elsewhere.address(engine)
         assert states(talk) == ["connecting", "connected"]
     assert not (elsewhere.here / "where").exists()
+
+
+async def test_tools_of_there_have_the_lines_that_they_have_here(elsewhere):
+    (elsewhere.project / "a.txt").write_text("one\n")
+    uses = [
+        ("grep", {"pattern": "one"}, "'one'"),
+        ("glob", {"pattern": "*.txt"}, "*.txt"),
+        ("ls", {}, "."),
+        ("read", {"path": "a.txt"}, "a.txt"),
+        ("write", {"path": "b.txt", "content": "two\n"}, "b.txt"),
+        ("bash", {"command": "bash -c true"}, "bash -c true"),
+    ]
+    steps = [{"tool_use": {"name": name, "input": given}} for name, given, _ in uses]
+    elsewhere.script([{"step": steps}, {"step": [{"text": "done"}]}])
+    async with elsewhere.talk() as talk:
+        talk.answer = {"answer": "once"}
+        assert await talk.ask("go") == "end_turn", talk.errors
+        lines = {(name, title) for name, title, _ in talk.tools()}
+        assert lines == {(name, title) for name, _, title in uses}
 
 
 async def test_the_mode_is_that_of_there(elsewhere):

@@ -134,13 +134,21 @@ class Call:
     def name(self) -> str:
         """The name of its block."""
         own = self._name if self._name.replace("_", "").replace("-", "").isalnum() else ""
-        return NAMES.get(self.kind) or own[:40] or "tool"
+        return (own if self._own_title else NAMES.get(self.kind, own))[:40] or "tool"
+
+    @property
+    def _own_title(self) -> str:
+        """The title without the name in front, as an agent of ours has it: there it is called as here."""
+        name, _, rest = self._title.partition(" ")
+        return rest if name == self._name and self.kind != "execute" else ""
 
     @property
     def title(self) -> str:
         """The line that says on what it works: the command, the path, else the guest's own words."""
         if self.command:
             line = self.command
+        elif self._own_title:
+            line = self._own_title
         elif self.kind in OF_FILES and self.path:
             line = self._shown(self.path)
         else:

@@ -73,7 +73,7 @@ async def question_of(
         choices.append("once")
     if "always" in known:
         choices.append("always")
-    said = call.text if filetype in ("diff", "bash") else ""
+    said = call.text.removeprefix(subject).strip() if filetype in ("diff", "bash") else ""
     return ApprovalRequested(
         question_id,
         call.name,
