@@ -16,7 +16,8 @@ LUA = ROOT / "lua" / "sanderling"
 
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
-    {"text", "paths", "hosts", "json_lines"},
+    {"text", "paths", "hosts"},
+    {"json_lines"},
     {"errors"},
     {"config", "protocol", "acp"},
     {"models"},

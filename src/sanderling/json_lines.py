@@ -1,6 +1,31 @@
-"""Lines of JSON that others have written: cut out of a stream, and looked at before they become objects."""
+"""JSON: what is written of it, and lines that others have written, cut out of a stream and looked at before they become objects."""
 
+import json
 from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from sanderling.text import CONTROL, printable
+
+
+def encoded(value: Any) -> bytes:
+    """`value` as JSON. Halves of surrogate pairs, which are no text in any encoding, become U+FFFD."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return msgspec.json.encode(json.loads(printable(text)))
+
+
+def for_terminal(value: Any, *, has_lines: bool = False) -> str:
+    """
+    `value` as JSON with nothing that a terminal takes for a command: JSON itself lets U+007F to U+009F stand.
+
+    It is one line, or `has_lines`, to be read by people.
+    """
+    data = msgspec.json.format(encoded(value)) if has_lines else encoded(value)
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode())
 
 
 class LineTooLongError(ValueError):

@@ -103,7 +103,7 @@ ODD = [
             "name": "bash",
             "input": {
                 "command": r"""printf one > "$(printf 'caf\351')"; printf two > 'new
-line'; printf three > "$(printf '\033[31m')" """
+line'; printf three > "$(printf '\033[31m')"; printf four > "$(printf '\302\23331m')" """
             },
         }
     }
@@ -119,21 +119,25 @@ def test_names_that_are_no_text_can_be_listed_and_taken_back(tmp_path):
     shell = Shell(tmp_path)
     done = shell.play(ODD, [{"text": "Done."}], args=("--mode", "auto"))
     assert done.returncode == 0, done.stderr
-    names = {b"caf\xe9", b"new\nline", b"\x1b[31m"}
+    names = {b"caf\xe9", b"new\nline", b"\x1b[31m", b"\xc2\x9b31m"}
     assert names_in(shell.project) >= names
     changes = shell.run("changes")
     assert (changes.returncode, changes.stderr) == (0, "")
     assert "\x1b" not in changes.stdout
     assert len(changes.stdout.splitlines()) == 1 + len(names)  # a name is no line of ours
-    listed = json.loads(shell.run("changes", "--json").stdout)
+    printed = shell.run("changes", "--json").stdout
+    assert "\x9b" not in printed
+    listed = json.loads(printed)
     assert {file["path"] for file in listed["turns"][0]["files"]} == {
         "caf\ufffd",
         "new\nline",
         "\x1b[31m",
+        "\x9b31m",
     }
     undone = shell.run("undo", "--json")
     assert (undone.returncode, undone.stderr) == (0, "")
-    assert len(json.loads(undone.stdout)["files"]) == 3
+    assert len(json.loads(undone.stdout)["files"]) == 4
+    assert "\x9b" not in undone.stdout
     assert not names_in(shell.project) & names
     assert shell.run("redo").returncode == 0
     assert names_in(shell.project) >= names

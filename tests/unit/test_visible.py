@@ -1,5 +1,6 @@
 """What a person approves is what they read."""
 
+import json
 import sys
 import unicodedata
 
@@ -7,7 +8,8 @@ import pytest
 from tests.conftest import prove
 
 from sanderling.commands.shell import first_line
-from sanderling.text import visible, visible_prose
+from sanderling.json_lines import encoded, for_terminal
+from sanderling.text import CONTROL, visible, visible_prose
 
 # By Unicode's list of what renderers ignore, and what shows as a blank that is none.
 IGNORED = [
@@ -44,3 +46,15 @@ def test_text_stays_as_it_is():
 
 def test_a_commands_line_hides_nothing():
     assert first_line("rm a\ufe0fb\u034fc") == r"rm a\ufe0fb\u034fc"
+
+
+@pytest.mark.parametrize("text", ["\x7f", "\x9b31m", "\x1b[31m", "a\nb\tc", "é \u202e", 'a"b'])
+@pytest.mark.parametrize("has_lines", [False, True])
+def test_json_for_a_terminal_commands_nothing_and_says_the_same(text, has_lines):
+    shown = for_terminal({"a": text}, has_lines=has_lines)
+    assert not CONTROL.search(shown)
+    assert json.loads(shown) == {"a": text}
+
+
+def test_json_of_what_is_no_text_has_a_sign_in_its_place():
+    assert json.loads(encoded({"caf\udce9": "\ud83d"})) == {"caf\ufffd": "\ufffd"}

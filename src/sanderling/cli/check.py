@@ -15,11 +15,11 @@ from importlib import metadata
 from typing import Any
 
 import anyio
-import msgspec
 
 import sanderling
 from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.errors import ConfigError, ProviderError
+from sanderling.json_lines import for_terminal
 from sanderling.print_mode.inputs import own_settings, state_dir
 from sanderling.providers.choice import DEFAULT, credentials, make_provider
 
@@ -60,7 +60,7 @@ def check_installation(arguments: argparse.Namespace) -> int:
     report = describe_installation()
     if arguments.api:
         report["api"] = anyio.run(ask_api, arguments.model, arguments.base_url)
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
+    sys.stdout.write(for_terminal(report, has_lines=True) + "\n")
     return 0 if not arguments.api or report["api"]["is_reachable"] else 1
 
 
@@ -73,7 +73,7 @@ def check_providers(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"sanderling: {error}\n")
         return EXIT_USAGE
     if arguments.json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(trials)).decode() + "\n")
+        sys.stdout.write(for_terminal(trials, has_lines=True) + "\n")
     else:
         sys.stdout.write(shown(trials, shutil.get_terminal_size((WIDE, 0)).columns))
     return 0 if all(trial.is_passed for trial in trials) else 1

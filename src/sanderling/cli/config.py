@@ -31,6 +31,7 @@ from sanderling.config.schema import json_schema
 from sanderling.config.show import as_toml, places, shown_tables
 from sanderling.conversation.configuration import KINDS, mistakes_in
 from sanderling.errors import SanderlingError
+from sanderling.json_lines import for_terminal
 from sanderling.models.known import FILE as MODELS_FILE
 from sanderling.print_mode.inputs import project_root, state_dir
 from sanderling.project.trust.settings import with_project
@@ -170,4 +171,4 @@ def _say(error: SanderlingError) -> int:
 
 
 def _print_json(value: Table) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+    sys.stdout.write(for_terminal(value, has_lines=True) + "\n")

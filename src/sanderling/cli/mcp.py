@@ -21,6 +21,7 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError, SanderlingError
+from sanderling.json_lines import for_terminal
 from sanderling.mcp.allowed import Allowed
 from sanderling.mcp.logins import Login
 from sanderling.mcp.project_file import Proposal, proposals
@@ -243,7 +244,7 @@ def _result(row: _Row, server: Server | None, took: dict[str, int]) -> _Row:
 
 def _print(rows: Sequence[_Row], *, is_json: bool) -> None:
     if is_json:
-        sys.stdout.writelines(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
+        sys.stdout.writelines(f"{for_terminal(row)}\n" for row in rows)
         return
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:

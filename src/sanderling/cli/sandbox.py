@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
-import msgspec
 
 from sanderling.errors import SandboxError
+from sanderling.json_lines import for_terminal
 from sanderling.paths import state_directory
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
@@ -73,7 +73,7 @@ EXEC_USAGE = "sanderling sandbox exec [options] -- COMMAND [ARGUMENT...]"
 def print_status(arguments: argparse.Namespace) -> int:
     report = anyio.run(Sandbox.probe)
     if arguments.json:
-        text = msgspec.json.format(msgspec.json.encode(describe(report))).decode()
+        text = for_terminal(describe(report), has_lines=True)
     else:
         missing = (f"- {gap['what']} ({gap['reason']})" for gap in missing_at(report, report.level))
         text = "\n".join((f"level: {report.level}", *missing))

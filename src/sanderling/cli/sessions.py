@@ -5,9 +5,8 @@ import sys
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from sanderling.errors import ConfigError
+from sanderling.json_lines import for_terminal
 from sanderling.print_mode.inputs import UsageError, own_settings, project_root
 from sanderling.session import store
 from sanderling.text import visible
@@ -32,7 +31,7 @@ def list_sessions(arguments: argparse.Namespace) -> int:
         return EXIT_USAGE
     for info in store.list_sessions(settings.session_dir, project, ""):
         if arguments.json:
-            line = msgspec.json.encode(info).decode()
+            line = for_terminal(info)
         else:
             at = datetime.fromtimestamp(info.changed_at)  # noqa: DTZ006 - the person's own time
             where = f"  {info.project}" if arguments.all else ""

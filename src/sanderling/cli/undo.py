@@ -1,17 +1,16 @@
 """`sanderling changes`, `undo` and `redo`: what the agent has changed in a session that nobody has open, and taking it back."""
 
 import argparse
-import json
 import sys
 from typing import Any
 
 import anyio
-import msgspec
 
 from sanderling.cli import COMMANDS
 from sanderling.config import make_private
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.errors import ConfigError, SanderlingError
+from sanderling.json_lines import for_terminal
 from sanderling.print_mode.inputs import (
     UsageError,
     newest_session,
@@ -25,7 +24,7 @@ from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, Turn
 from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import is_session_id
-from sanderling.text import printable, visible
+from sanderling.text import visible
 from sanderling.tools.paths import escaped
 
 EXIT_LEFT, EXIT_USAGE = 1, 2
@@ -126,7 +125,7 @@ class _Face:
         if any(file.how == "left" for file in restored.files):
             self._status = EXIT_LEFT
         if self._arguments.json:
-            sys.stdout.write(_json(restored) + "\n")
+            sys.stdout.write(for_terminal(restored) + "\n")
             return
         count = len(restored.files)
         sys.stdout.write(f"{DID[restored.kind]}: {count} file{'s' * (count != 1)}\n")
@@ -136,18 +135,12 @@ class _Face:
     def _show_changes(self, changes: Changes, turn: str) -> None:
         shown = [each for each in changes.turns if turn in ("", each.turn)]
         if self._arguments.json:
-            sys.stdout.write(_json(Changes(tuple(shown))) + "\n")
+            sys.stdout.write(for_terminal(Changes(tuple(shown))) + "\n")
             return
         for each in shown:
             sys.stdout.write(_turn_line(each))
             for file in each.files:
                 sys.stdout.write(f"  {_changed_line(file)}\n")
-
-
-def _json(shown: FilesRestored | Changes) -> str:
-    """One line of JSON. Bytes of names that are no text stand there as U+FFFD."""
-    plain = msgspec.to_builtins(shown)
-    return printable(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
 
 
 def _turn(changes: Changes, number: int | None) -> str:

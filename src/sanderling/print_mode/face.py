@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from sanderling.json_lines import for_terminal
 from sanderling.print_mode.result import Result, ResultBuilder
 from sanderling.print_mode.streams import Stdout, say
 from sanderling.protocol.actions import Action, AnswerApproval, CloseSession
@@ -113,7 +114,7 @@ class PrintFace:
         return self._result
 
     def _print_json(self, value: msgspec.Struct) -> None:
-        self._stdout.write(msgspec.json.encode(value).decode() + "\n")
+        self._stdout.write(for_terminal(value) + "\n")
 
     # --- questions -----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """The bytes of requests: a history is encoded message by message, and each message once."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import chain
@@ -8,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from sanderling import json_lines
 from sanderling.protocol.messages import Message, ToolResult, ToolUse
 from sanderling.providers import ModelRequest, ToolSpec
 from sanderling.providers.endpoint import Quirks
-from sanderling.text import printable
 
 MAX_KEY_CHARS = 64
 
@@ -61,13 +60,8 @@ def _common_length(one: Sequence[Message], other: Sequence[Message]) -> int:
 
 
 def encoded(value: Any) -> msgspec.Raw:
-    """`value` as JSON that every API takes."""
-    try:
-        return msgspec.Raw(msgspec.json.encode(value))
-    except UnicodeEncodeError:
-        # Half of a surrogate pair: whatever a file's name or a program's output was, the API must not refuse the conversation.
-        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
-        return msgspec.Raw(msgspec.json.encode(json.loads(printable(text))))
+    """`value` as JSON that every API takes, whatever a file's name or a program's output was."""
+    return msgspec.Raw(json_lines.encoded(value))
 
 
 def replays_thoughts(quirks: Quirks, message: Message, previous: Message | None) -> bool:

@@ -5,13 +5,13 @@ The words of a person, and the lines of files that go with them, can be long. Th
 a message that tells the model of them, and the state of what waits, have the prompt's number instead.
 """
 
-import json
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from sanderling.json_lines import encoded
 from sanderling.protocol.messages import (
     ContentBlock,
     ImageBlock,
@@ -32,7 +32,6 @@ from sanderling.session.records import (
     LoggedToolStart,
     Record,
 )
-from sanderling.text import printable
 
 
 class _Quote(msgspec.Struct, tag="quote", frozen=True, omit_defaults=True):
@@ -62,7 +61,6 @@ class _Message(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
     steered: tuple[int | Prompt, ...] = ()
 
 
-_encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Line | _Message] = msgspec.json.Decoder(Line | _Message)
 
 
@@ -84,7 +82,7 @@ class Codec:
                 line = replace(record, value=self._numbered(record.value))
             case _:
                 line = record
-        return b"".join(_encoded(each) + b"\n" for each in (*self._new, line))
+        return b"".join(encoded(each) + b"\n" for each in (*self._new, line))
 
     def decoded(self, line: bytes) -> Record | None:
         """The record in `line`, with ids and names that the API takes; None if there is none, or its prompt is missing."""
@@ -189,15 +187,6 @@ class Codec:
 
 def _words(prompt: Prompt) -> str:
     return prompt.sent or prompt.text
-
-
-def _encoded(line: Line | _Message) -> bytes:
-    """`line` as JSON. Halves of surrogate pairs, which are no text in any encoding, become U+FFFD."""
-    try:
-        return _encoder.encode(line)
-    except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(line), ensure_ascii=False)
-        return _encoder.encode(json.loads(printable(text)))
 
 
 def _fit(record: Record) -> Record:
