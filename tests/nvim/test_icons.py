@@ -28,7 +28,7 @@ def say_all(screen):
         {"type": "text_delta", "block_id": 2, "text": "Now."},
         {"type": "tool_started", **TOOL},
         {"type": "tool_output", "id": "t", "text": "\n".join(map(str, range(3)))},
-        {"type": "tool_ended", "id": "t", "summary": "✗ exit status 1 · 2 s", "is_error": True},
+        {"type": "tool_ended", "id": "t", "summary": "exit status 1 · 2 s", "is_error": True},
         {
             "type": "compacted",
             "kind": "summary",

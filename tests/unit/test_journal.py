@@ -316,3 +316,25 @@ async def test_a_journal_has_an_end(place, monkeypatch):
     latest = await journal.latest()
     assert latest
     assert len(latest.changes) == 50
+
+
+def test_the_disk_has_all_packs_after_a_sync_also_those_that_were_full_before(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("sanderling.changes.store.MAX_PACK_BYTES", 1000)
+    synced = set()
+    sync = os.fsync
+
+    def fsync(fd):
+        synced.add(os.fstat(fd).st_ino)
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store = Store(tmp_path / "s", tmp_path)
+    for number in range(3):
+        store.put(packed(os.urandom(600) + bytes([number])))
+    store.sync()
+    store.close()
+    packs = list((tmp_path / "s").glob("*.pack"))
+    assert len(packs) == 3
+    assert {pack.stat().st_ino for pack in packs} == synced

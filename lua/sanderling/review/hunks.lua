@@ -26,6 +26,28 @@ end
 
 -- what the agent changes ----------------------------------------------------------------------------------------------
 
+--- Hunks of a buffer have come or gone.
+---@param self sanderling.review.following.Followed
+local function finish(self)
+  following.stop_unless_needed(self)
+  following.tell(self.buf)
+end
+
+--- Run `fn`, and `settle` what it has changed in the buffer, if that is still followed.
+---@param self? sanderling.review.following.Followed
+---@param fn fun() its errors pass
+---@param settle fun(self: sanderling.review.following.Followed)
+local function run(self, fn, settle)
+  local ok, err = pcall(fn)
+  if self and following.by_buf[self.buf] == self and api.nvim_buf_is_loaded(self.buf) then
+    settle(self)
+    finish(self)
+  end
+  if not ok then
+    error(err, 0)
+  end
+end
+
 --- Run `fn`: what it changes in the buffer is the agent's, makes hunks, or joins those that it touches.
 ---@param buf integer loaded
 ---@param source sanderling.review.Source
@@ -34,8 +56,7 @@ function M.changing(buf, source, fn)
   local self = following.follow(buf)
   following.settle(self)
   local had_end, was_empty = vim.bo[buf].endofline, #self.lines == 0
-  local ok, err = pcall(fn)
-  if following.by_buf[buf] == self and api.nvim_buf_is_loaded(buf) then
+  run(self, fn, function()
     following.settle(self, source)
     local count = #self.lines
     if vim.bo[buf].endofline ~= had_end and count > 0 and not was_empty then
@@ -48,28 +69,16 @@ function M.changing(buf, source, fn)
       following.drop_undone(self)
       self.states[self.nr] = regions.copy(self.hunks)
     end
-    following.stop_unless_needed(self)
-    following.tell(buf)
-  end
-  if not ok then
-    error(err, 0)
-  end
+  end)
 end
 
 --- Run `fn`: what it changes in the buffer is what the agent has changed, changed back or once more. It makes no hunks.
 ---@param buf integer loaded
 ---@param fn fun() its errors pass
 function M.restoring(buf, fn)
-  local self = following.settled(buf)
-  local ok, err = pcall(fn)
-  if self and following.by_buf[buf] == self and api.nvim_buf_is_loaded(buf) then
+  run(following.settled(buf), fn, function(self)
     following.settle(self, nil, true)
-    following.stop_unless_needed(self)
-    following.tell(buf)
-  end
-  if not ok then
-    error(err, 0)
-  end
+  end)
 end
 
 --- The buffer has got text that the agent wrote, and no hunks yet: make them.
@@ -90,8 +99,7 @@ function M.add(buf, old, source, is_new)
     end
     self.states[self.nr] = regions.copy(self.hunks)
   end
-  following.stop_unless_needed(self)
-  following.tell(buf)
+  finish(self)
 end
 
 ---@param hunks sanderling.review.Hunk[]
@@ -237,8 +245,7 @@ function M.keep(hunks)
         self.states[nr] = without(known, ids)
       end
       self.states[self.nr] = regions.copy(self.hunks)
-      following.stop_unless_needed(self)
-      following.tell(buf)
+      finish(self)
     end
   end
 end

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from sanderling.changes.alone import Alone
+from sanderling.changes.descriptor import Descriptor
 from sanderling.changes.states import ABSENT, FileChange, State
 from sanderling.paths import open_plain, write_all
 
@@ -124,15 +124,14 @@ def decoded(line: bytes) -> Header | Record | None:
     return None
 
 
-class JournalFile:
+class JournalFile(Descriptor):
     """The journal of one session on disk. Every method blocks, and may raise `OSError`: call it from a thread."""
 
     def __init__(self, path: Path, project: str) -> None:
+        super().__init__()
         self._path = path
         self._project = project
-        self._fd: int | None = None
         self._is_torn = False
-        self._alone = Alone()
 
     def read(self) -> list[Record]:
         """Return the records; none if there is no journal, or one that this version cannot read."""
@@ -141,7 +140,7 @@ class JournalFile:
     def append(self, records: Iterable[Record]) -> None:
         """Write `records`, all or none of them."""
         data = b"".join(map(encoded, records))
-        with self._alone.using():
+        with self._using():
             if self._fd is None:
                 self._fd = self._opened()
             end = os.fstat(self._fd).st_size
@@ -156,19 +155,6 @@ class JournalFile:
                 self._is_torn = False
                 raise
             self._is_torn = False
-
-    def sync(self) -> None:
-        """Wait until the disk has what was written."""
-        with self._alone.using():
-            if self._fd is not None:
-                os.fsync(self._fd)
-
-    def close(self) -> None:
-        """Wait for the thread that is at work with it, and let none begin."""
-        with self._alone.closing():
-            if self._fd is not None:
-                os.close(self._fd)
-                self._fd = None
 
     def _opened(self) -> int:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

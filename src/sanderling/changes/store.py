@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from sanderling.changes.alone import Alone
+from sanderling.changes.descriptor import Descriptor
 from sanderling.paths import write_all
 
 HEADER = struct.Struct(">32sII")
@@ -54,7 +54,7 @@ class _Place(NamedTuple):
     length: int
 
 
-class Store:
+class Store(Descriptor):
     """
     The store of one session, below `directory`; `root` holds those of all. One process writes it, and any of its threads.
 
@@ -62,17 +62,16 @@ class Store:
     """
 
     def __init__(self, directory: Path, root: Path) -> None:
+        super().__init__()
         self._directory = directory
         self._root = root
-        self._alone = Alone()
         self._places: dict[bytes, _Place] | None = None
         self._pack: Path | None = None
-        self._fd: int | None = None
         self._end = 0
 
     def put(self, content: Packed) -> str:
         """Keep `content`; return how it is called. The disk has it after `sync`."""
-        with self._alone.using():
+        with self._using():
             return self._put(content)
 
     def _put(self, content: Packed) -> str:
@@ -96,7 +95,7 @@ class Store:
 
     def get(self, name: str) -> bytes | None:
         """Return the bytes that are called `name`; None if they are not kept any more."""
-        with self._alone.using():
+        with self._using():
             place = self._known().get(bytes.fromhex(name))
         if place is None:
             return None
@@ -108,22 +107,6 @@ class Store:
             return None
         return data if digest_of(data).hex() == name else None
 
-    def sync(self) -> None:
-        """Wait until the disk has what was put."""
-        with self._alone.using():
-            if self._fd is not None:
-                os.fsync(self._fd)
-
-    def close(self) -> None:
-        """Wait for the threads that are at work with it, and let none begin."""
-        with self._alone.closing():
-            self._close_pack()
-
-    def _close_pack(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
     def _known(self) -> dict[bytes, _Place]:
         if self._places is None:
             self._places = {}
@@ -134,7 +117,9 @@ class Store:
     def _opened(self, room: int) -> tuple[int, Path]:
         """The pack that is written now, with room for so many bytes more."""
         if self._fd is None or self._is_gone() or self._end + room > MAX_PACK_BYTES:
-            self._close_pack()
+            if self._fd is not None:
+                os.fsync(self._fd)  # `sync` is about the pack that is written then
+            self._close_fd()
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._make_room(room)
             numbers = [int(pack.stem) for pack in self._directory.glob(PACKS)]

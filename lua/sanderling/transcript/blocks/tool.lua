@@ -151,7 +151,7 @@ function draw.tool_ended(self, event)
   end
   local is_error = event.is_error or false
   local summary = icons.translated(words.plain(event.summary or ''))
-  if is_error and not vim.startswith(summary, icons.failed) then
+  if is_error then
     summary = vim.trim(icons.failed .. ' ' .. summary)
   end
   local detail = words.without_end(event.detail or '')
