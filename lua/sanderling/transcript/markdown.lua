@@ -15,8 +15,9 @@ local words = require('sanderling.ui.words')
 local LIVE_MS = 120
 local SLICE_NS = 3e6 -- of highlighting in one go
 local SLICE_PAUSE_MS = 8
+local STREAM_PAUSES = 10 -- times the slice, while an answer streams: at full speed it has scrolled by before it is read
 local MAX_BLOCK_LINES = 40
-local MARGIN_LINES = 40 -- highlighted ahead of what a window shows
+local MARGIN_LINES = 40 -- highlighted ahead of what a window shows, unless an answer streams
 local MAX_MARKS = 10000 -- of a transcript; each takes 0.4 kB, and those of a window's lines are 1,000 or so
 
 local ns = api.nvim_create_namespace('sanderling_markdown')
@@ -34,7 +35,7 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@class (exact) sanderling.transcript.markdown.Blocks
 ---@field buf integer
 ---@field private closed sanderling.transcript.markdown.Block[]
----@field private open? sanderling.transcript.markdown.Block its `last` is the row behind its newest line
+---@field open? sanderling.transcript.markdown.Block its `last` is the row behind its newest line
 ---@field private scanned integer rows before this one are known to the open block
 ---@field private fence? string the fence that is open at `scanned`
 ---@field private is_armed boolean
@@ -54,15 +55,17 @@ local is_ticking = false
 --- Highlight for as long as a slice lasts.
 local function tick()
   is_ticking = false
-  local deadline = uv.hrtime() + SLICE_NS
+  local began, pauses = uv.hrtime(), 0
   for blocks in pairs(due) do
-    if blocks:draw_seen(deadline) then
+    pauses = blocks.open and STREAM_PAUSES or pauses
+    if blocks:draw_seen(began + SLICE_NS) then
       due[blocks] = nil
     end
   end
   if next(due) then
     is_ticking = true
-    vim.defer_fn(tick, SLICE_PAUSE_MS)
+    local took_ms = math.floor((uv.hrtime() - began) / 1e6)
+    vim.defer_fn(tick, math.max(SLICE_PAUSE_MS, pauses * took_ms))
   end
 end
 
@@ -227,7 +230,7 @@ end
 ---@param deadline integer
 ---@return boolean is_done there was time for all of them
 function Blocks:draw_seen(deadline)
-  for _, margin in ipairs({ 0, MARGIN_LINES }) do
+  for _, margin in ipairs(self.open and { 0 } or { 0, MARGIN_LINES }) do
     for _, view in ipairs(self:views(margin)) do
       for i = self:find(view[1]), #self.closed do
         local block = self.closed[i]
