@@ -153,15 +153,15 @@ class _Uses:
                     pass
 
     def shown(self, use: ToolUse) -> Iterator[HistoryEvent]:
-        """Begin and end of `use`, with what has stood in its block."""
-        end, result = self._ended.get(use.id), self._results.get(use.id)
+        """Begin and end of `use`: with what has stood in its block, and of one where nothing has, with what the model was told."""
+        end = self._ended.get(use.id) or LoggedToolEnd(use.id)
+        result = self._results.get(use.id)
         told = result.content if result and isinstance(result.content, str) else ""
-        if end is None:  # the host has ended first
-            end = LoggedToolEnd(use.id, detail=told)
-        elif use.name == "bash" and use.id in self._begun and end.output_chars is None:
-            end = replace(
-                end, detail=told
-            )  # stopped, or logged before output was told from the rest
+        has_run = (
+            use.name == "bash" and use.id in self._begun
+        )  # in a log that did not tell its output
+        if end.output_chars is None and (has_run or not end.detail):
+            end = replace(end, detail=told)
         is_error = end.is_error or bool(result and result.is_error)
         detail = end.block(told)[:MAX_DETAIL_CHARS]
         yield ToolStarted(use.id, use.name, end.title)
