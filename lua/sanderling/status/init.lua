@@ -203,22 +203,24 @@ local function make_transcript_winbar(session_id, place, width)
   return ('%%#AgentStatus#%%< %s %%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
 end
 
----@type table<string, { of: any[], text: string }> by session: what it was made of last
-local transcript_winbars = {}
+---@type table<sanderling.chat.session.Session, { of: any[], text: string }> with what each was made of
+local transcript_winbars = setmetatable({}, { __mode = 'k' })
 
 --- 'winbar' of a transcript's window, the same whether the cursor is in it or not. Neovim makes the window current while it asks,
 --- with each frame that has moved the cursor: what was made is kept.
 ---@return string
 function M.transcript_winbar()
-  local session_id = vim.b.sanderling_session
-  local state, place = live.state_of(session_id), place_of(session_id)
-  local width = api.nvim_win_get_width(0)
+  local session_id, width = vim.b.sanderling_session, api.nvim_win_get_width(0)
+  local session, place = live.find(session_id), place_of(session_id)
+  if not session then
+    return make_transcript_winbar(session_id, place, width)
+  end
+  local state, last = session.state, transcript_winbars[session]
   local of = { state.usage or false, state.sandbox, state.title, place, width, icons.sent }
-  local last = transcript_winbars[session_id]
   for i, value in ipairs(of) do
     if not last or last.of[i] ~= value then
       last = { of = of, text = make_transcript_winbar(session_id, place, width) }
-      transcript_winbars[session_id] = last
+      transcript_winbars[session] = last
     end
   end
   return last.text
