@@ -39,6 +39,7 @@
 ---@class (exact) sanderling.TurnStarted
 ---@field type 'turn_started'
 ---@field prompt sanderling.Prompt
+---@field is_continued? boolean
 
 ---@class (exact) sanderling.PromptSteered
 ---@field type 'prompt_steered'

@@ -50,6 +50,19 @@ def test_while_a_connection_is_counted_down_the_turn_is_not_counted_up(screen):
     wait_until(lambda: re.search(r" [1-9] s\b", prompt_winbar(screen)))
 
 
+def test_a_turn_that_went_on_elsewhere_goes_on_below_what_was_shown_of_it(screen):
+    prompt = {"id": "p1", "text": "go"}
+    words = {"type": "text_delta", "block_id": -1, "text": "one "}
+    shown = [{"type": "turn_started", "prompt": prompt}, words]
+    page = {"type": "history_shown", "events": shown, "has_earlier": False, "start": 0}
+    screen.send(page, {"type": "turn_started", "prompt": prompt, "is_continued": True})
+    assert "thinking" in prompt_winbar(screen)
+    screen.send({"type": "text_delta", "block_id": 1, "text": "two"})
+    screen.send({"type": "turn_ended", "stop_reason": "end_turn"})
+    lines = [line for line in screen.transcript() if line]
+    assert lines == ["## You", "go", "## Sanderling", "one ", "two"]
+
+
 def test_the_person_need_not_wait(screen):
     screen.send(LOST)
     screen.command("AgentRetry")

@@ -7,16 +7,20 @@ import anyio
 import pytest
 
 from sanderling.errors import ConfigError
-from sanderling.protocol.actions import AnswerApproval, CancelTurn
+from sanderling.protocol.actions import AnswerApproval, CancelTurn, SubmitPrompt
 from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import (
     ApprovalRequested,
+    HistoryShown,
     PromptsReturned,
     TextDelta,
     ToolEnded,
+    TurnEnded,
     TurnStarted,
 )
+from sanderling.protocol.messages import Prompt
 from sanderling.remote.address import parse_address
+from sanderling.session.store.export import export_markdown
 from tests.conftest import prove
 from tests.remote.served import Cutter, Server
 from tests.remote.test_elsewhere import states
@@ -137,6 +141,22 @@ async def test_a_server_that_is_killed_and_comes_back_repeats_nothing(elsewhere,
         assert talk.text.removeprefix(shown) in (WORDS, "pong")  # which script it has read
 
 
+def shown_of(talk):
+    """The history that was shown: prompts, words and ends."""
+    found = [""]
+    for event in talk.of(HistoryShown)[0].events:
+        match event:
+            case TurnStarted(prompt):
+                found += [prompt.text, ""]
+            case TextDelta(text=text):
+                found[-1] += text
+            case TurnEnded(reason):
+                found += [reason, ""]
+            case _:
+                pass
+    return [each for each in found if each]
+
+
 @prove
 async def test_who_comes_back_later_is_told_what_was_said_meanwhile(elsewhere, server):
     elsewhere.answer({**STREAM, "chunk_delay_ms": 10})
@@ -151,7 +171,16 @@ async def test_who_comes_back_later_is_told_what_was_said_meanwhile(elsewhere, s
     async with elsewhere.talk(address=server.address()) as again:
         assert await again.wait_for_turns() == "end_turn"
         assert seen + again.text == WORDS
-        assert await again.ask("more") == "end_turn"
+        assert [each.is_continued for each in again.of(TurnStarted)] == [True]
+        again.act(SubmitPrompt(Prompt("another", "more")))
+        assert await again.wait_for_turns(2) == "end_turn"
+    assert shown_of(again) == ["go", seen]
+    async with elsewhere.talk(address=server.address()) as later:
+        await later.wait_for(lambda: later.of(HistoryShown))
+    assert shown_of(later) == ["go", WORDS, "end_turn", "more", WORDS, "end_turn"]
+    exported = export_markdown(elsewhere.state / "sessions", "s1")
+    assert "Interrupted" not in exported
+    assert exported.count("\ngo\n") == 1
 
 
 @prove

@@ -120,10 +120,11 @@ class RemoteTurn:
         parts, guest = self._parts, self._guest
         if self._is_known and guest.is_told_whole:
             guest.telling.go_on()
-        parts.emit(TurnStarted(prompt))
-        parts.session.append_prompt(prompt_message(prompt), prompt)
+        parts.emit(TurnStarted(prompt, is_continued=self._is_known))
+        if not self._is_known:
+            parts.session.append_prompt(prompt_message(prompt), prompt)
         is_wanted = parts.waiting.remove(prompt.id) or not self._is_listed
-        guest.keep(prompt.id, is_beginning=True)
+        guest.keep(prompt.id if guest.goes_on_alone else "", is_beginning=True)
         guest.tools.begin_turn(prompt.id)
         parts.memory.keep()
         if len(parts.session.prompts) == 1:

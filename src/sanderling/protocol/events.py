@@ -46,8 +46,11 @@ class ModelChanged(msgspec.Struct, tag="model_changed", frozen=True):
     model: str
 
 
-class TurnStarted(msgspec.Struct, tag="turn_started", frozen=True):
+class TurnStarted(msgspec.Struct, tag="turn_started", frozen=True, omit_defaults=True):
+    """`is_continued`: it went on elsewhere when the session was left, and its prompt was shown."""
+
     prompt: Prompt
+    is_continued: bool = False
 
 
 class PromptSteered(msgspec.Struct, tag="prompt_steered", frozen=True):

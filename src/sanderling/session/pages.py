@@ -1,7 +1,8 @@
 """A session's log as it is shown again: page by page from its end, for a long one is not drawn whole."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -44,6 +45,7 @@ from sanderling.session.records import (
     LoggedTurnEnd,
     LoggedUndo,
     Record,
+    without_left_ends,
 )
 from sanderling.session.session import Session
 
@@ -62,6 +64,9 @@ class Pages:
         # Parts that no page has shown.
         self._earlier = bisect_left(session.log.page_offsets, self._end)
         self._next_id = 0
+        kept: dict[str, Any] = session.state("agent") or {}
+        # Say whether the last turn before the end goes on: elsewhere, or on the page behind.
+        self._goes_on = bool(kept.get("of") == session.id and kept.get("turn"))
 
     def take(self) -> HistoryShown:
         """
@@ -76,8 +81,10 @@ class Pages:
             first -= 1
         start = offsets[first] if first < len(offsets) else self._end
         records = self._session.log.records(start, self._end)
+        events = tuple(self._events(without_left_ends(records, goes_on=self._goes_on)))
         self._earlier, self._end = first, start
-        return HistoryShown(tuple(self._events(records)), has_earlier=first > 0, start=start)
+        self._goes_on = bool(records) and not _begins_turn(records[0])
+        return HistoryShown(events, has_earlier=first > 0, start=start)
 
     def _is_small(self, first: int) -> bool:
         """Say whether the page that begins with part `first` can take one more."""
@@ -86,7 +93,8 @@ class Pages:
         size = self._end - self._session.log.page_offsets[first]
         return size < PAGE_BYTES and self._earlier - first < PAGE_PARTS
 
-    def _events(self, records: Sequence[Record]) -> Iterator[HistoryEvent]:
+    def _events(self, records: Iterable[Record]) -> Iterator[HistoryEvent]:
+        records = tuple(records)
         uses = _Uses(records)
         for record in records:
             match record:
@@ -131,6 +139,10 @@ class Pages:
         """An id for a block or a command: below 0, for those of what is said from now on count up from 0."""
         self._next_id -= 1
         return self._next_id
+
+
+def _begins_turn(record: Record) -> bool:
+    return isinstance(record, LoggedMessage) and record.prompt is not None
 
 
 class _Uses:

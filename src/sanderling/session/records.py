@@ -5,6 +5,7 @@ A field that is added keeps the version; what old readers would get wrong raises
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -214,6 +215,21 @@ Line = (
 )
 """Records that are written as they are."""
 Record = Line | LoggedMessage
+
+
+def without_left_ends(records: Iterable[Record], *, goes_on: bool = False) -> Iterator[Record]:
+    """`records` without the ends of turns that have gone on elsewhere when the session was left; `goes_on`: the last one still does."""
+    left: list[Record] = []  # such an end, maybe, and what comes after it
+    for record in records:
+        if left and isinstance(record, LoggedMessage | LoggedTurnEnd):
+            is_new = isinstance(record, LoggedMessage) and record.prompt is not None
+            yield from left if is_new else left[1:]
+            left = []
+        if left or (isinstance(record, LoggedTurnEnd) and record.stop_reason == "interrupted"):
+            left.append(record)
+        else:
+            yield record
+    yield from left[1:] if goes_on else left
 
 
 def begins_page(record: Record) -> bool:

@@ -163,8 +163,10 @@ function draw.turn_started(self, event)
   self:end_countdown()
   draw.local_turn_left(self)
   self.refused, self.pieces = {}, {}
-  local row, answer = draw_prompt(self, event.prompt, 'You')
-  table.insert(self.turns, { id = event.prompt.id, first = row, answer = answer })
+  if not event.is_continued then
+    local row, answer = draw_prompt(self, event.prompt, 'You')
+    table.insert(self.turns, { id = event.prompt.id, first = row, answer = answer })
+  end
 end
 
 function draw.prompt_steered(self, event)

@@ -32,6 +32,7 @@ from sanderling.session.records import (
     LoggedUndo,
     LoggedUsage,
     Record,
+    without_left_ends,
 )
 from sanderling.session.session import derived_title
 from sanderling.text import fence_around, printable
@@ -63,7 +64,7 @@ def export_markdown(session_dir: Path, session_id: str) -> str:
         records = list(lines)
     conversation = _Conversation(records)
     sections = [_head(header, records)]
-    for record in records:
+    for record in without_left_ends(records):
         sections += conversation.sections(record)
     sections += conversation.rest()
     return printable("\n\n".join(section.strip("\n") for section in sections)) + "\n"
