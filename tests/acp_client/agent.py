@@ -5,8 +5,8 @@ An agent that does as its script says, over the Agent Client Protocol, with the 
 key:
 
 say, think: a chunk of text. say_new: a parameter of session/new. update: an update as it is. raw: a line as it is. ask:
-permission for a tool call, and then what was answered is said. call: a request to the client, of which the answer is said. sleep:
-seconds. exit: leave with that status. flood: so many chunks. stop: the stop reason. wait_cancel: until the turn is cancelled.
+permission for a tool call, and then what was answered is said. call: a request to the client, of which the answer is said.
+request: one of which it is not. sleep: seconds. exit: leave with that status. flood: so many chunks. stop: the stop reason. wait_cancel: until the turn is cancelled.
 wait_for: until the file is there. spawn: a program that goes on.
 """
 
@@ -98,6 +98,8 @@ def play(session, text, prompt_id):
                     "agent_message_chunk",
                     "got: " + json.dumps(answer.get("result", answer.get("error"))),
                 )
+            case "request":
+                request(value["method"], {"sessionId": session, **value["params"]})
             case "write":
                 Path(value["path"]).write_text(value["text"])
             case "sleep":

@@ -372,8 +372,35 @@ async def test_it_reads_and_writes_files_and_runs_commands_through_us(guests):
         assert '"exitCode": 0' in talk.text
         assert '"code": -32601' in talk.text
         assert (guests.project / "new.txt").read_text() == "made\n"
-        shown = "".join(event.text for event in talk.of(ToolOutput))
-        assert "hi" in shown + talk.of(ToolEnded)[-1].detail
+        assert (put_out(talk), talk.of(ToolEnded)[-1].detail) == ("hi\n", "")
+
+
+def put_out(talk):
+    return "".join(event.text for event in talk.of(ToolOutput))
+
+
+@pytest.mark.parametrize("words", [[], [{"say": "It has run."}]])
+@pytest.mark.parametrize("is_told_first", [True, False])
+async def test_what_a_terminal_writes_is_shown_once(guests, is_told_first, words):
+    terminal = {"terminalId": "terminal-1"}
+    content = [{"type": "terminal", **terminal}]
+    told = call("1", title="t", kind="execute", status="in_progress", content=content)
+    wait = {"request": {"method": "terminal/wait_for_exit", "params": terminal}}
+    create = {"method": "terminal/create", "params": {"command": "sleep 0.1; echo hi"}}
+    script = {
+        "prompts": {
+            "go": [
+                {"request": create},
+                *((told, wait) if is_told_first else (wait, told)),
+                *words,
+                news("1", status="completed"),
+            ]
+        }
+    }
+    async with guests.talk(script) as talk:
+        talk.act(SetMode("auto"))
+        await talk.ask("go")
+        assert (put_out(talk), talk.of(ToolEnded)[-1].detail) == ("hi\n", "")
 
 
 @prove

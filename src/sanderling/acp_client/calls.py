@@ -189,11 +189,15 @@ class Call:
         texts = (text_of(each.content) for each in self._content if each.content)
         return clean("\n".join(_unfenced(text) for text in texts if text)).rstrip()
 
-    def news(self) -> str:
-        """The text that has come since this was asked last; what the guest has said otherwise meanwhile is left to the end."""
+    def news(self, output: str = "") -> str:
+        """
+        The text that has come since this was asked last; what the guest has said otherwise meanwhile is left to the end.
+
+        `output` is what its terminals have written.
+        """
         if self.has_ended or self.diffs:
             return ""
-        text = self.text
+        text = self.text or output
         if not text.startswith(self._written.put_out):
             return ""
         new, self._written.put_out = text[len(self._written.put_out) :], text

@@ -243,8 +243,8 @@ class Telling:
             self.start(call)
         if call.has_ended:
             await self._end(call)
-        elif call.is_started and (text := call.news()):
-            self._line.show(call.id, ToolOutput(call.id, text))
+        elif call.is_started:
+            self._put_out(call)
 
     def start(self, call: Call) -> None:
         """Show that the call has begun."""
@@ -255,17 +255,23 @@ class Telling:
             self._blocks.append(ToolUse(call.id, name, call.input or {"title": call.title}))
             self._line.show(call.id, ToolStarted(call.id, name, call.title))
 
-    def put_out(self, terminal_id: str, text: str) -> None:
+    def put_out(self, terminal_id: str) -> None:
         """Show what a terminal has written, in the call that it belongs to."""
         for call in self._calls.values():
             if terminal_id in call.terminals and call.is_started and not call.is_ended:
-                self._line.show(call.id, ToolOutput(call.id, text))
+                self._put_out(call)
+
+    def _put_out(self, call: Call) -> None:
+        if text := call.news(self._output_in(call)):
+            self._line.show(call.id, ToolOutput(call.id, text))
+
+    def _output_in(self, call: Call) -> str:
+        return "\n".join(filter(None, map(self._output_of, call.terminals)))
 
     async def _end(self, call: Call, how: Literal["", "stopped"] = "") -> None:
         call.is_ended = True
         self.start(call)
-        output = "\n".join(filter(None, map(self._output_of, call.terminals)))
-        ending = await call.ending(how, output)
+        ending = await call.ending(how, self._output_in(call))
         self._line.show(
             call.id,
             ToolEnded(

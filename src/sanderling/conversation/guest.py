@@ -95,8 +95,8 @@ class Guest:
             lambda: self._process is not None and self._process.is_confined,
         )
 
-        def put_out(terminal: str, text: str) -> None:
-            self.telling.put_out(terminal, text)
+        def put_out(terminal: str) -> None:
+            self.telling.put_out(terminal)
 
         self.service = GuestService(
             parts.workspace,

@@ -61,14 +61,14 @@ class Questioner:
 
 
 class GuestService:
-    """Files and terminals for one guest. `put_out` is given what a terminal writes, with its id."""
+    """Files and terminals for one guest. `put_out` is called with the id of a terminal that has written."""
 
     def __init__(
         self,
         workspace: Workspace,
         permits: Permits,
         start: Callable[..., None],
-        put_out: Callable[[str, str], None],
+        put_out: Callable[[str], None],
         questions: "Questioner",
     ) -> None:
         self._files = ServedFiles(workspace, permits)
@@ -174,7 +174,7 @@ class GuestService:
 
     def _terminal_wrote(self, terminal: Terminal, text: str) -> None:
         self._written[terminal.id] = self._written.get(terminal.id, "") + text
-        self._put_out(terminal.id, text)
+        self._put_out(terminal.id)
 
 
 def _status(exit_: Exit) -> asking.ExitStatus:
