@@ -1001,6 +1001,23 @@ async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_s
     assert not (talk.project / "made").exists()
 
 
+async def test_a_tool_that_only_looks_does_not_wait_for_the_disk_and_others_do(
+    tmp_path, monkeypatch
+):
+    talk = Talk(tmp_path, uses(("ls", {"path": "."})), uses(bash("touch made")), mode="auto")
+    disk = anyio.Event()
+    monkeypatch.setattr(talk.session.log, "synced", disk.wait)
+    async with talk.asked():
+        await talk.until(ToolEnded)
+        await talk.until(ToolStarted, 2)
+        await anyio.sleep(0.1)
+        assert len(talk.of(ToolEnded)) == 1
+        assert not (talk.project / "made").exists()
+        disk.set()
+        await talk.until(ToolEnded, 2)
+    assert (talk.project / "made").exists()
+
+
 @prove
 async def test_all_of_a_change_can_be_read_before_it_is_allowed(tmp_path):
     hidden = "A" * 5000 + "; hidden()"

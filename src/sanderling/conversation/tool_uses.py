@@ -261,8 +261,9 @@ class ToolUses:
             async with self._limiter, workspace.sandbox.ground.lending(permit.grant):
                 self._check_confinement(request)
                 self._session.append(LoggedToolStart(tool_use_id))
-                await self._session.log.synced()
-                self._check_confinement(request)  # the disk may have taken a while
+                if request.effect.kind not in ("none", "read"):  # else it may run once more
+                    await self._session.log.synced()
+                    self._check_confinement(request)  # the disk may have taken a while
                 context = Context(
                     workspace.granted(permit.grant),
                     tool_use_id,
