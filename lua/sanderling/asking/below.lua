@@ -16,6 +16,7 @@ local virtual = require('sanderling.transcript.virtual')
 local words = require('sanderling.ui.words')
 
 local DRAW_MS = 40 -- between two drawings: nobody reads faster
+local PAUSE_FACTOR = 10 -- and this many times as long as the last one took: keys come first
 local MAX_BYTES = 200 * 1024
 local MARGIN = 4 -- cells that are left free at the right
 
@@ -23,6 +24,7 @@ local MARGIN = 4 -- cells that are left free at the right
 ---@field blocks { id: integer, text: string }[] of the model's words
 ---@field problem string why there are no more
 ---@field is_due boolean it will be drawn
+---@field pause_ms integer before it is drawn again
 ---@field mark? integer
 ---@field painted? sanderling.transcript.virtual.Known
 
@@ -110,12 +112,15 @@ end
 
 ---@param answer sanderling.asking.below.Answer
 local function draw(answer)
+  local began = vim.uv.hrtime()
   local first, last = answer.region:rows()
   if first then
     local lines = lines_of(answer)
     answer.mark = preview.put(answer.region.buf, last, answer.mark, lines)
     preview.reveal(answer.region.buf, first, last, #lines)
   end
+  local took_ms = (vim.uv.hrtime() - began) / 1e6
+  answer.pause_ms = math.max(DRAW_MS, math.floor(PAUSE_FACTOR * took_ms))
 end
 
 ---@param answer sanderling.asking.below.Answer
@@ -131,7 +136,7 @@ local function draw_soon(answer)
         draw(answer)
       end
     end, log.note_defect)
-  end, DRAW_MS)
+  end, answer.pause_ms)
 end
 
 -- keys ----------------------------------------------------------------------------------------------------------------
@@ -321,7 +326,7 @@ function M.open(shown)
       close(other)
     end
   end
-  local fields = { blocks = {}, problem = '', is_due = false }
+  local fields = { blocks = {}, problem = '', is_due = false, pause_ms = DRAW_MS }
   local answer = vim.tbl_extend('error', shown, fields) --[[@as sanderling.asking.below.Answer]]
   answers[shown.session.id] = answer
   draw_soon(answer)
