@@ -2,14 +2,11 @@
 
 import logging
 import re
-import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
-import anyio
 import msgspec
 
 from sanderling.acp import updates
@@ -32,21 +29,19 @@ from sanderling.acp_client.calls import WRITING, Call
 from sanderling.acp_client.link import Link
 from sanderling.acp_client.places import Carrier
 from sanderling.acp_client.provider import GuestProvider
-from sanderling.acp_client.questions import CANCELLED, answered, asked_of, offered, question_of
+from sanderling.acp_client.questions import CANCELLED, offered
 from sanderling.acp_client.telling import Telling
 from sanderling.agents.calls import ToolCall
 from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.permits import Permits, Verdict
 from sanderling.agents.process import AgentProcess, running
+from sanderling.conversation.guest_asking import GuestAsking
 from sanderling.conversation.guest_changes import look_after
 from sanderling.conversation.guest_servers import given_servers, sent
 from sanderling.conversation.guest_service import GuestService, Questioner
 from sanderling.conversation.guest_usage import GuestUsage
 from sanderling.conversation.parts import Parts
-from sanderling.errors import SanderlingError
-from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
-    ApprovalRequested,
     CompactionStarted,
     Event,
     ModelChanged,
@@ -55,14 +50,12 @@ from sanderling.protocol.events import (
     TitleChanged,
     TodoItem,
 )
-from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
-from sanderling.protocol.messages import Prompt
+from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.text import visible_prose
 
 SESSION_CAPABILITIES = ClientSessionCapabilities(
     config_options=BooleanOptions(boolean=EMPTY), notices=EMPTY, compaction=EMPTY
 )
-MAX_ASKING = 32
 MAX_COMMANDS = 500
 MAX_ITEMS, MAX_ITEM_CHARS = 200, 500
 MAX_NOTICE_CHARS = 2000
@@ -95,6 +88,14 @@ class Guest:
             lambda: self._process is not None and self._process.is_confined,
         )
 
+        self._asking = GuestAsking(
+            parts,
+            declared,
+            self.verdict,
+            self._permits.allowed,
+            partial(self._tell_once, level="warning"),
+        )
+
         def put_out(terminal: str) -> None:
             self.telling.put_out(terminal)
 
@@ -121,7 +122,6 @@ class Guest:
         self.link = self.make_link()
         self.is_in_turn = False
         self._process: AgentProcess | None = None
-        self._asking: set[anyio.CancelScope] = set()
         self._told: set[str] = set()
         self._told_title = ""
         self.session_id = _kept_session(parts)
@@ -282,92 +282,25 @@ class Guest:
     # --- what it asks ------------------------------------------------------------------------------------------------------
 
     async def _ask(self, params: msgspec.Raw) -> PermissionResponse:
-        """Have the person say whether it may go on, unless the mode does."""
         request = decoded(params, PermissionRequest)
         await self.link.all_shown()
         call = self.telling.call_of(request.tool_call) if self.is_in_turn else None
         if call is None:
             return CANCELLED
         self.telling.start(call)
-        options = offered(request.options)
-        wanted = asked_of(call)
-        verdict = self.verdict(wanted)
-        if verdict.action != "ask" and call.kind != "switch_mode":
-            call.is_denied = verdict.action != "allow"
-            if call.is_denied:
-                self._tell_once(f"{call.name} {call.title}: {verdict.reason}", "warning")
-            return answered(AnswerApproval("", "deny" if call.is_denied else "once"), options)
-        question = await question_of(
-            call, options, f"{call.id}:{uuid4().hex[:8]}", self.name, self.cwd
-        )
-        if len(self._asking) >= MAX_ASKING:
-            return CANCELLED
-        return await self._answer(question, call, options, wanted)
+        return await self._asking.permission(call, offered(request.options), self.cwd)
 
     def verdict(self, wanted: ToolCall) -> Verdict:
         """The verdict of rules and mode, before the person is asked."""
         return self._permits.judge(wanted)
 
-    async def _answer(
-        self,
-        question: ApprovalRequested,
-        call: Call,
-        options: Sequence[AnswerOption],
-        wanted: ToolCall,
-    ) -> PermissionResponse:
-        with anyio.CancelScope() as scope:
-            self._asking.add(scope)
-            try:
-                answer = await self.parts.approvals.ask(question)
-            finally:
-                self._asking.discard(scope)
-            response = answered(answer, options)
-            chosen = next((each for each in options if each.id == response.outcome.option_id), None)
-            call.is_denied = chosen is None or chosen.choice == "deny"
-            if not call.is_denied:
-                self._permits.allowed(wanted)
-            elif reason := answer.reason.strip():
-                # The protocol has no place for it: it goes when the turn has ended.
-                self.parts.waiting.steer(Prompt(uuid4().hex, reason))
-            return response
-        return CANCELLED
-
     def stop_asking(self) -> None:
         """The turn is stopped: nobody waits for an answer any more."""
         self.service.stop_asking()
-        for scope in tuple(self._asking):
-            scope.cancel()
+        self._asking.stop()
 
     async def log_in(self, methods: Sequence[AuthMethod]) -> str:
-        """Have the person choose how to log in; what has to be done in a terminal is said."""
-        own = [each for each in methods if each.type in (None, "", "agent")]
-        words = "\n".join(_told_method(each, self.declared) for each in methods)
-        if not own:
-            how = f" It offers:\n{words}" if words else ""
-            raise SanderlingError(
-                f"{self.name} wants you to log in. Start it in a terminal, and log in there.{how}"
-            )
-        offers = (AnswerOption(each.id, visible_prose(each.name), "once") for each in own)
-        options = (*offers, AnswerOption("", "do not", "deny"))
-        question = ApprovalRequested(
-            f"login:{uuid4().hex[:8]}",
-            self.declared.name,
-            "log in",
-            visible_prose(words),
-            f"{self.name} wants you to log in, and does so with what you choose.",
-            self.cwd,
-            ("once",),
-            options=options,
-        )
-        answer = await self.parts.approvals.ask(question)
-        return answered(answer, options).outcome.option_id or ""
-
-
-def _told_method(method: AuthMethod, declared: DeclaredAgent) -> str:
-    """The way to log in as a line, with the command for a terminal where that is one of a program here."""
-    if method.type != "terminal" or not declared.argv:
-        return f"{method.name}: {method.description or ''}".rstrip(": ")
-    return f"{method.name}: {shlex.join((*declared.argv, *(method.args or ())))}"
+        return await self._asking.login(methods, self.cwd)
 
 
 def _kept_session(parts: Parts) -> str:
