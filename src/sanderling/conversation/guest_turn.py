@@ -13,7 +13,6 @@ from sanderling.protocol.events import (
     ErrorOccurred,
     Notice,
     ProviderStarting,
-    TitleChanged,
     TurnStarted,
 )
 from sanderling.protocol.messages import ContentBlock as Block
@@ -78,12 +77,8 @@ class GuestTurn:
         parts.workspace.journal.begin_turn(prompt.id)
         notes = parts.notes.of_person()
         message = prompt_message(prompt, parts.commands.records(), notes)
-        parts.session.append_prompt(message, prompt)
+        parts.memory.begin_turn(message, prompt)
         self._guest.keep()
-        parts.memory.keep()
-        if len(parts.session.prompts) == 1:
-            parts.emit(TitleChanged(parts.session.title))
-        parts.memory.report_problem()
         return blocks_of(prompt, message)
 
     async def _answer(self, prompt: Prompt, blocks: Sequence[ContentBlock]) -> StopReason:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sanderling.protocol.events import Event, Notice
+from sanderling.protocol.events import Event, Notice, TitleChanged
+from sanderling.protocol.messages import Message, Prompt
 from sanderling.session.records import StateKey
 from sanderling.session.session import Session
 
@@ -60,6 +61,15 @@ class Memory:
             if shown and shown != self._shown[part.key]:
                 self._shown[part.key] = shown
                 self._emit(shown)
+
+    def begin_turn(self, message: Message, prompt: Prompt) -> None:
+        """Write down what a turn begins with: the prompt, and the message that it has become."""
+        session = self._session
+        session.append_prompt(message, prompt)
+        self.keep()
+        if len(session.prompts) == 1:
+            self._emit(TitleChanged(session.title))
+        self.report_problem()
 
     async def sync(self) -> None:
         """Wait until the disk has what was said so far."""

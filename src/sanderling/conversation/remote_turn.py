@@ -19,7 +19,6 @@ from sanderling.protocol.events import (
     Notice,
     PromptsReturned,
     ProviderStarting,
-    TitleChanged,
     TurnStarted,
 )
 from sanderling.protocol.messages import Prompt, StopReason
@@ -122,14 +121,10 @@ class RemoteTurn:
             guest.telling.go_on()
         parts.emit(TurnStarted(prompt, is_continued=self._is_known))
         if not self._is_known:
-            parts.session.append_prompt(prompt_message(prompt), prompt)
+            parts.memory.begin_turn(prompt_message(prompt), prompt)
         is_wanted = parts.waiting.remove(prompt.id) or not self._is_listed
         guest.keep(prompt.id if guest.goes_on_alone else "", is_beginning=True)
         guest.tools.begin_turn(prompt.id)
-        parts.memory.keep()
-        if len(parts.session.prompts) == 1:
-            parts.emit(TitleChanged(parts.session.title))
-        parts.memory.report_problem()
         guest.usage.begin_turn()
         guest.is_in_turn = True
         guest.may_show.set()

@@ -13,7 +13,7 @@ from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
 from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses
 from sanderling.errors import ProviderError
-from sanderling.protocol.events import ErrorOccurred, PromptSteered, TitleChanged, TurnStarted
+from sanderling.protocol.events import ErrorOccurred, PromptSteered, TurnStarted
 from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock, ToolResult
 from sanderling.session.history import NOT_RUN
 from sanderling.session.records import LoggedTurnEnd
@@ -72,11 +72,7 @@ class Turn:
         parts.workspace.journal.begin_turn(prompt.id)
         notes = parts.notes.with_prompt(prompt)
         message = prompt_message(prompt, parts.commands.records(), notes)
-        parts.session.append_prompt(message, prompt)
-        parts.memory.keep()
-        if len(parts.session.prompts) == 1:
-            parts.emit(TitleChanged(parts.session.title))
-        parts.memory.report_problem()
+        parts.memory.begin_turn(message, prompt)
 
     def _end(self, stop_reason: StopReason, error_message: str) -> None:
         parts = self._parts
