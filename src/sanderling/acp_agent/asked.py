@@ -6,13 +6,14 @@ that runs, or gets the end that it had, also of an earlier life of the session.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
 
 from sanderling.acp.errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid
 from sanderling.protocol.events import ErrorOccurred
-from sanderling.protocol.messages import StopReason
+from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.session.records import is_session_id
 
 if TYPE_CHECKING:
@@ -120,6 +121,37 @@ class AskedPrompts:
         if self.now:
             raise RpcError(INVALID_REQUEST, "a prompt is being answered in this session: cancel it")
         self.now = Asked(prompt_id)
+
+    # --- what becomes of it --------------------------------------------------------------------------------------------
+
+    def begin(self, prompt: Prompt) -> bool:
+        """A turn has begun with `prompt`; say whether that is the one that was asked."""
+        is_it = self.now is not None and prompt.id == self.now.prompt_id
+        if self.now and is_it:
+            self.now.has_begun = True
+        return is_it
+
+    def end(self, stop_reason: StopReason) -> None:
+        """A turn has ended."""
+        if self.now and (self.now.has_begun or self.now.is_cancelled):
+            self.now.end(stop_reason)
+
+    def fail(self, error: ErrorOccurred) -> bool:
+        """Something has failed; say whether there is a prompt whose end will tell it."""
+        if self.now:
+            self.now.error = error
+        return self.now is not None
+
+    def is_held_back(self, queued: Sequence[Prompt]) -> bool:
+        """Say whether what was asked is among those that wait because a prompt before it has failed."""
+        if self.now is None or self.now.error is None or self.now.has_begun:
+            return False
+        return self.now.prompt_id in {each.id for each in queued}
+
+    def give_back(self, prompts: Sequence[Prompt]) -> None:
+        """These were not sent; the end that follows is that of the one that was asked, if it is among them."""
+        if self.now and self.now.prompt_id in {each.id for each in prompts}:
+            self.now.has_begun = True
 
     def release(self) -> None:
         """Let another prompt be answered; the end of this one is kept, if it has come to one and the log does not say it all."""

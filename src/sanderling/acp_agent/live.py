@@ -49,7 +49,7 @@ from sanderling.protocol.events import (
     TurnStarted,
     WaitingChanged,
 )
-from sanderling.protocol.messages import Prompt, StopReason
+from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import ListModels, Models
 from sanderling.session.session import derived_title
 
@@ -244,15 +244,17 @@ class LiveSession:
             case HistoryShown():
                 self._earlier.take(event)
             case TurnStarted(prompt):
-                self._take_start(prompt)
+                if not self.prompts.begin(prompt):  # one that waited, from another face
+                    self._updates.send(self._teller.prompt(prompt))
             case TurnEnded(stop_reason):
-                self._take_end(stop_reason)
+                self.prompts.end(stop_reason)
             case ErrorOccurred():
                 self._take_error(event)
             case WaitingChanged(queued=queued, is_held=True):
-                self._take_held(queued)
+                if self._agent and self.prompts.is_held_back(queued):
+                    self._agent.act(CancelTurn())
             case PromptsReturned(prompts):
-                self._take_returned(prompts)
+                self.prompts.give_back(prompts)
             case JobsChanged(jobs):
                 self.options.has_jobs = not all(job.outcome for job in jobs)
             case ApprovalRequested():
@@ -275,36 +277,10 @@ class LiveSession:
         meta = self.told if isinstance(event, SandboxChanged) else None
         self._updates.send(ConfigOptionUpdate(config_options=self.options.shown(), meta=meta))
 
-    def _take_start(self, prompt: Prompt) -> None:
-        asked = self.prompts.now
-        if asked and prompt.id == asked.prompt_id:
-            asked.has_begun = True
-        else:  # one that waited, from another face
-            self._updates.send(self._teller.prompt(prompt))
-
-    def _take_end(self, stop_reason: StopReason) -> None:
-        asked = self.prompts.now
-        if asked and (asked.has_begun or asked.is_cancelled):
-            asked.end(stop_reason)
-
-    def _take_error(self, event: ErrorOccurred) -> None:
-        if asked := self.prompts.now:
-            asked.error = event
-        else:
-            words = f"{event.message} {event.remedy}".rstrip()
+    def _take_error(self, error: ErrorOccurred) -> None:
+        if not self.prompts.fail(error):
+            words = f"{error.message} {error.remedy}".rstrip()
             self._updates.send_all(self._teller.say("error", words))
-
-    def _take_held(self, queued: tuple[Prompt, ...]) -> None:
-        """End what is asked if it is not sent because a prompt before it has failed."""
-        asked = self.prompts.now
-        is_ours = asked is not None and asked.prompt_id in {each.id for each in queued}
-        if asked and is_ours and asked.error and not asked.has_begun and self._agent:
-            self._agent.act(CancelTurn())
-
-    def _take_returned(self, prompts: tuple[Prompt, ...]) -> None:
-        asked = self.prompts.now
-        if asked and asked.prompt_id in {each.id for each in prompts}:
-            asked.has_begun = True  # the end that follows is its own
 
     async def _ask_person(self, question: ApprovalRequested) -> None:
         with anyio.CancelScope() as scope:
