@@ -112,6 +112,15 @@ async def test_mode_rules_questions_and_undo_are_those_of_here(elsewhere, server
     assert "The person has undone" in log
 
 
+async def test_that_tool_servers_of_here_are_not_offered_is_said(elsewhere, server):
+    elsewhere.answer({"text": "pong"})
+    server.start()
+    options = {"mcp": {"servers": {"notes": {"command": ["notes-server"]}}}}
+    async with elsewhere.talk(address=server.address(), options=options) as talk:
+        assert await talk.ask("ping") == "end_turn", talk.errors
+        assert any("does not know your tool servers" in each for each in talk.notices)
+
+
 async def test_to_deny_one_use_of_a_message_denies_the_others(elsewhere, server):
     uses = [use("bash", command=f"touch {name}") for name in ("a", "b")]
     uses.append(use("write", path="c", content=""))  # which waits for the commands

@@ -27,7 +27,7 @@ from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.permits import Verdict
 from sanderling.conversation.guest import SESSION_CAPABILITIES, Guest
 from sanderling.conversation.parts import Parts
-from sanderling.conversation.tools_here import HERE, ToolsHere
+from sanderling.conversation.tools_here import HERE, NO_SERVERS, ToolsHere
 from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import ModeChanged, Notice, SandboxChanged, ToolStarted
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
@@ -170,6 +170,8 @@ class RemoteGuest(Guest):
                 raise RefusedError(NOT_LENT.format(name=self.name))
             self.tools.begin()
             self._tell_once(HERE.format(name=self.name))
+            if self.parts.settings.mcp_servers:
+                self._tell_once(NO_SERVERS)
         words = {"name": self.name, "ours": __version__, "install": INSTALL}
         if not self.is_ours and self.address.kind != "server":
             raise RefusedError(TOO_OLD.format(version=version or "of no known version", **words))
