@@ -7,6 +7,7 @@ local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local redraws = require('sanderling.status.redraws')
 local states = require('sanderling.session.state')
 local status = require('sanderling.status')
 local tabs = require('sanderling.chat.tabs')
@@ -24,7 +25,7 @@ local function take_in(self, events)
     self.state = log.guarded(states.reduce, self.state, event, now_ns) or self.state
   end
   if befores[1] then
-    status.redraw(befores[1], self.state)
+    redraws.redraw(befores[1], self.state)
   end
   return befores
 end
@@ -59,7 +60,7 @@ function bus.deliver(session_id, events, seq)
     end
     -- More text of an answer changes nothing in it.
     local is_text = #events == 1 and events[1].type == 'text_delta'
-    if not is_text or status.differ(befores[1], self.state) then
+    if not is_text or redraws.differ(befores[1], self.state) then
       tell_status(self)
     end
     if self.is_fresh then

@@ -1,6 +1,5 @@
 --- The winbars and the statusline: mode, model, session, state, tokens and what they cost, sandbox.
 local api = vim.api
-local bars = require('sanderling.ui.bars')
 local clock = require('sanderling.status.clock')
 local connections = require('sanderling.status.connection')
 local icons = require('sanderling.ui.icons')
@@ -12,55 +11,11 @@ local words = require('sanderling.ui.words')
 
 local M = {}
 
-local GROWN_MS = 300 -- between two redraws for a number that merely grows; while the clock runs, it draws them more often
 local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 local MIN_TITLE_CELLS = 5
 local MIN_MODEL_CELLS = 8 -- less of the model's name says nothing
 local TITLE_CELLS = 24 -- that the title has before tokens and dollars are told
 local AT_REST = { 'idle', 'waiting for you', 'failed' } -- the model is not at work
-
--- redraws -------------------------------------------------------------------------------------------------------------
-
-local is_redraw_due = false
-
---- Facts that change with every delta.
-local is_growing = { usage = true, stream_bytes = true, stream_began_ns = true }
-
---- Do two states differ in more than in what grows?
----@param before sanderling.session.state.State
----@param after sanderling.session.state.State
----@return boolean
-function M.differ(before, after)
-  for _, fields in ipairs(before ~= after and { before, after } or {}) do
-    for field in pairs(fields) do
-      if not is_growing[field] and before[field] ~= after[field] then
-        return true
-      end
-    end
-  end
-  return false
-end
-
---- The state of a session has changed. The bars are drawn when all events of the frame were handled: each time draws the whole
---- screen.
----@param before sanderling.session.state.State
----@param after sanderling.session.state.State
-function M.redraw(before, after)
-  if before.connection ~= after.connection then
-    connections.count_down(after.id, after.connection)
-  end
-  if after.is_in_turn or after.commands_running > 0 then
-    clock.run()
-  end
-  local is_wanted = M.differ(before, after) or before ~= after and bars.age_ms() > GROWN_MS
-  if is_wanted and not is_redraw_due then
-    is_redraw_due = true
-    vim.schedule(function()
-      is_redraw_due = false
-      bars.redraw()
-    end)
-  end
-end
 
 -- words ---------------------------------------------------------------------------------------------------------------
 
