@@ -338,6 +338,7 @@ def test_a_call_without_words_of_its_own_is_called_by_its_tool(start, home):
     assert (call["title"], call["name"]) == ("bash", "bash")
 
 
+@prove
 def test_the_todo_list_is_the_plan(start, home):
     items = [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]
     step = {"tool_use": {"id": "t1", "name": "todo", "input": {"items": items}}}
@@ -805,7 +806,8 @@ def test_a_log_is_shown_in_a_readable_way(start, home):
     assert home.run("acp-log", str(directory / "none")).returncode == 2
 
 
-@pytest.mark.parametrize("arguments", prove_rest([["acp", "login"], ["login"]]))
+@prove
+@pytest.mark.parametrize("arguments", [["acp", "login"], ["login"]])
 def test_logging_in_needs_no_client(home, arguments):
     done = home.run(*arguments, given="")
     assert done.returncode == 1

@@ -38,7 +38,7 @@ async def test_a_yes_is_spent_once(guests):
         assert len(talk.of(ApprovalRequested)) == 2
 
 
-@pytest.mark.parametrize("answer", ["deny", "stopped"])
+@pytest.mark.parametrize("answer", prove_rest(["deny", "stopped"], (0,)))
 async def test_what_nobody_said_yes_to_is_asked_about(guests, answer):
     path = guests.project / "a"
     async with guests.talk(script_of(path)) as talk:

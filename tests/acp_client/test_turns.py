@@ -379,7 +379,7 @@ def put_out(talk):
     return "".join(event.text for event in talk.of(ToolOutput))
 
 
-@pytest.mark.parametrize("words", [[], [{"say": "It has run."}]])
+@pytest.mark.parametrize("words", prove_rest([[], [{"say": "It has run."}]], (-1,)))
 @pytest.mark.parametrize("is_told_first", [True, False])
 async def test_what_a_terminal_writes_is_shown_once(guests, is_told_first, words):
     terminal = {"terminalId": "terminal-1"}

@@ -12,7 +12,7 @@ from sanderling.agents.calls import Diff, ToolCall, command_of, cwd_of, host_of,
 from sanderling.agents.declared import agent_names, load_agent, presets
 from sanderling.agents.home import MAX_ENTRIES, HomeWatch, problem_of
 from sanderling.errors import ConfigError
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 
 
 @pytest.mark.parametrize("name", presets())
@@ -108,6 +108,7 @@ def test_what_a_login_is_replaced_by_is_taken_away(tmp_path: Path):
     assert watch.look() == []
 
 
+@prove
 def test_a_login_is_looked_after_among_however_many_files(tmp_path: Path):
     directory = tmp_path / "credentials"
     directory.mkdir(mode=0o700)

@@ -287,6 +287,7 @@ async def test_server_that_has_other_tools_each_time_has_only_so_many(place, mon
         assert "mcp__bad__echo" in names
 
 
+@prove
 async def test_server_is_started_on_the_terms_of_now(place):
     async with served(place, bad=hostile()) as mcp:
         await mcp.called("bad", "write", str(place.project / "one"))

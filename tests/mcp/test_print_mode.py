@@ -135,6 +135,7 @@ def test_server_of_the_project_that_nobody_has_let_start_is_told_and_the_answer_
     assert json.loads(done.stdout)["denials"] == []
 
 
+@prove
 def test_where_no_server_is_declared_nothing_of_them_is_loaded(shell):
     model = shell.write_script(ANSWER)
     argv = [sys.executable, "-X", "importtime", "-m", "sanderling", "-p", "Go.", "--model", model]

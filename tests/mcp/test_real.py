@@ -43,6 +43,7 @@ def era(mcp: Served, name: str) -> str:
     return mcp[name].connection.era
 
 
+@prove
 async def test_server_everything(place):
     steps: list[float] = []
 

@@ -618,6 +618,7 @@ def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent,
 # --- commands ----------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     (project / "slow").write_text("echo began\nuntil [ -e go ]\ndo sleep 0.02\ndone\necho ended\n")
     agent = start_agent(reply(bash("bash slow")), DONE)

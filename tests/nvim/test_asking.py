@@ -107,6 +107,7 @@ def fast():
 * `a[0]` stays"""
 
 
+@prove
 def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     server.answer(Reply(message_start(), text(MARKDOWN), done()))
     child = start("lines", columns=60)
@@ -435,6 +436,7 @@ def report(child, *places):
     )
 
 
+@prove
 def test_fix_sends_what_is_reported_in_the_line(start, server):
     child = start("lines")
     report(child, (5, "too slow"), (10, "too little"))

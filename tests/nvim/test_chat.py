@@ -123,6 +123,7 @@ def test_the_transcript_cannot_be_changed_but_read_searched_and_yanked(child):
     assert child.lua("return vim.bo[require('sanderling').transcript().buf].modifiable") is False
 
 
+@prove
 def test_prompt_history_goes_back_and_forth_and_keeps_the_draft(child):
     child.command("AgentChat")
     for number, text in enumerate(["ping", "hello"], 1):

@@ -55,9 +55,8 @@ def test_a_chat_comes_back_after_what_takes_its_windows_away(child, command):
     ask(child, 2)
 
 
-@pytest.mark.parametrize(
-    "scheme", prove_rest(["habamax", "peachpuff", "default"], (0,), is_one=True)
-)
+@prove
+@pytest.mark.parametrize("scheme", ["habamax", "peachpuff", "default"])
 def test_a_color_scheme_that_is_chosen_later_leaves_each_group_with_a_meaning(child, scheme):
     child.command("AgentChat")
     ask(child)
@@ -113,6 +112,7 @@ def test_who_does_not_see_the_chat_is_told_that_a_turn_has_ended(start_agent):
     assert agent.lua("return _G.told").count("\n") == 1
 
 
+@prove
 def test_a_component_of_heirline_has_the_state_and_its_color(child):
     child.lua("_G.component = require('sanderling.heirline')")
     assert child.lua("return _G.component.condition()") is False

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 from tests.loopback import LoopbackServer, Reply, done, text
 
 from sanderling.providers.endpoint import presets
@@ -157,8 +157,10 @@ def test_a_key_that_the_keychain_does_not_take_is_told(screen):
     assert "is kept in" not in screen.transcript_text()
 
 
-@pytest.mark.parametrize("login", ["i/login {}<C-s>", ":AgentLogin {}<CR>", ":Agent login {}<CR>"])
-@pytest.mark.parametrize("key", [KEY, "sk-abc", "AbCdEfGhIjKlMnOpQrStUvWxYz", "a b"])
+@pytest.mark.parametrize(
+    "login", prove_rest(["i/login {}<C-s>", ":AgentLogin {}<CR>", ":Agent login {}<CR>"])
+)
+@pytest.mark.parametrize("key", prove_rest([KEY, "sk-abc", "AbCdEfGhIjKlMnOpQrStUvWxYz", "a b"]))
 def test_a_key_on_the_line_is_refused_and_kept_nowhere(screen, login, key):
     screen.feed(login.format(key))
     wait_until(lambda: "Do not type the key on this line" in screen.messages())

@@ -230,6 +230,7 @@ BASH = {"step": [{"tool_use": {"name": "bash", "input": {"command": "touch made"
 THEN = {"step": [{"text": "Done."}]}
 
 
+@prove
 def test_on_a_small_screen_a_change_that_is_asked_about_names_the_keys(start_agent):
     write = {"name": "write", "input": {"path": "made.txt", "content": "made\n"}}
     agent = start_agent({"step": [{"tool_use": write}]}, THEN, columns=80, lines=24)

@@ -56,35 +56,33 @@ def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
 
 
+@prove
 @pytest.mark.parametrize(
     "prompt, expected",
-    prove_rest(
-        [
-            ("@secret.env", "secret.env:1-1, as it stands on the disk:\n```\nKEY=1\n```"),
-            (
-                "(@src/slow.py:3).",
-                "src/slow.py:3-3, as it stands in the editor:\n```python\nline3\n```",
-            ),
-            ("@src/", "src/:1-1, the names in this directory:\n```\nslow.py\n```"),
-            ("see @buffer", "src/slow.py:1-20, as it stands in the editor:"),
-            (
-                "@selection?",
-                "src/slow.py:2-4, as it stands in the editor:\n```python\nline2\nline3\nline4\n```",
-            ),
-            (
-                "@diagnostics",
-                "@diagnostics:1-1, as language servers and linters report it in the editor:\n```\nsrc/slow.py:3: error: wrong\n```",
-            ),
-            (
-                "@quickfix",
-                "@quickfix:1-1, the quickfix list of the editor:\n```\nsrc/slow.py:5: here\n```",
-            ),
-            ("@diff", "+new"),
-            ("@staged", "+staged"),
-            ("@my\\ file.txt", "my file.txt:1-1, as it stands on the disk:\n```\nblank\n```"),
-        ],
-        keep=(0,),
-    ),
+    [
+        ("@secret.env", "secret.env:1-1, as it stands on the disk:\n```\nKEY=1\n```"),
+        (
+            "(@src/slow.py:3).",
+            "src/slow.py:3-3, as it stands in the editor:\n```python\nline3\n```",
+        ),
+        ("@src/", "src/:1-1, the names in this directory:\n```\nslow.py\n```"),
+        ("see @buffer", "src/slow.py:1-20, as it stands in the editor:"),
+        (
+            "@selection?",
+            "src/slow.py:2-4, as it stands in the editor:\n```python\nline2\nline3\nline4\n```",
+        ),
+        (
+            "@diagnostics",
+            "@diagnostics:1-1, as language servers and linters report it in the editor:\n```\nsrc/slow.py:3: error: wrong\n```",
+        ),
+        (
+            "@quickfix",
+            "@quickfix:1-1, the quickfix list of the editor:\n```\nsrc/slow.py:5: here\n```",
+        ),
+        ("@diff", "+new"),
+        ("@staged", "+staged"),
+        ("@my\\ file.txt", "my file.txt:1-1, as it stands on the disk:\n```\nblank\n```"),
+    ],
 )
 def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, expected):
     child = start_claude()

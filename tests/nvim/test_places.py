@@ -70,7 +70,7 @@ def press(screen, keys):
     )
 
 
-@pytest.mark.parametrize("key", prove_rest(["<CR>", "gf", "gF", "<C-w>f"]))
+@pytest.mark.parametrize("key", prove_rest(["<CR>", "gf", "gF", "<C-w>f"], (0,)))
 @pytest.mark.parametrize(
     "name",
     prove_rest(

@@ -118,6 +118,7 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
     assert (app.read_text(), other.read_text()) == (APP, "one\ntwo\nthree\nmine\n")
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, project):
     other = project / "other.txt"

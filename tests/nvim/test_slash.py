@@ -39,21 +39,24 @@ def words_typed(screen):
 
 @pytest.mark.parametrize(
     "typed, action",
-    [
-        ("/usage", {"type": "show_usage"}),
-        ("/cost", {"type": "show_usage"}),
-        ("/settings", {"type": "show_settings"}),
-        ("/trust", {"type": "show_trust"}),
-        ("/compact", {"type": "compact", "focus": ""}),
-        ("/compact the parser", {"type": "compact", "focus": "the parser"}),
-        ("/compact the parser<CR>and its tests", {"focus": "the parser\nand its tests"}),
-        ("/compact undo", {"type": "undo_compaction"}),
-        ("/model claude-opus-5-5", {"type": "set_model", "model": "claude-opus-5-5"}),
-        ("/model", {"type": "list_models"}),
-        ("/mode plan", {"type": "set_mode", "mode": "plan"}),
-        ("/net  proxy ", {"type": "set_network", "mode": "proxy"}),
-        ("/sandbox on", {"type": "set_sandbox", "is_on": True}),
-    ],
+    prove_rest(
+        [
+            ("/usage", {"type": "show_usage"}),
+            ("/cost", {"type": "show_usage"}),
+            ("/settings", {"type": "show_settings"}),
+            ("/trust", {"type": "show_trust"}),
+            ("/compact", {"type": "compact", "focus": ""}),
+            ("/compact the parser", {"type": "compact", "focus": "the parser"}),
+            ("/compact the parser<CR>and its tests", {"focus": "the parser\nand its tests"}),
+            ("/compact undo", {"type": "undo_compaction"}),
+            ("/model claude-opus-5-5", {"type": "set_model", "model": "claude-opus-5-5"}),
+            ("/model", {"type": "list_models"}),
+            ("/mode plan", {"type": "set_mode", "mode": "plan"}),
+            ("/net  proxy ", {"type": "set_network", "mode": "proxy"}),
+            ("/sandbox on", {"type": "set_sandbox", "is_on": True}),
+        ],
+        (0, 5, -1),
+    ),
 )
 def test_a_command_in_the_prompt_is_sent_and_is_kept_in_the_history(screen, typed, action):
     screen.feed(f"i{typed}<C-s>")

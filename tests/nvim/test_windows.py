@@ -439,7 +439,7 @@ def test_no_command_asks_for_enter_where_there_is_no_line_for_messages(start_age
     wait_until(lambda: not agent.is_blocked() and told in agent.screen_text(), "it is told")
 
 
-@pytest.mark.parametrize("position", ["right", "bottom", "current"])
+@pytest.mark.parametrize("position", prove_rest(["right", "bottom", "current"]))
 def test_a_prompt_that_only_has_left_alone_is_not_there_twice(child, position):
     child.setup(chat={"position": position})
     child.command("AgentChat")

@@ -54,6 +54,7 @@ async def test_files_commands_and_sandbox_are_those_of_there(elsewhere, engine):
     assert not (elsewhere.here / "where").exists()
 
 
+@prove
 async def test_tools_of_there_have_the_lines_that_they_have_here(elsewhere):
     (elsewhere.project / "a.txt").write_text("one\n")
     uses = [

@@ -52,6 +52,7 @@ async def test_a_turn_goes_on_while_the_connection_is_cut_and_is_shown_once(else
     assert next(each.delay_s for each in talk.of(ConnectionChanged) if each.delay_s) == 0.5
 
 
+@prove
 async def test_a_servers_socket_is_an_address(elsewhere, tmp_path):
     elsewhere.answer({"text": "pong"})
     path = tmp_path / "a socket"

@@ -73,6 +73,7 @@ def test_what_others_can_reach_is_refused_unless_the_person_insists(home, listen
     assert home.run("serve", "--listen", "nonsense").returncode == 2
 
 
+@prove
 async def test_a_message_that_is_too_long_ends_its_connection_before_it_is_read(serve, home):
     server = serve()
     async with attached(server) as client, server.connect() as bad:

@@ -259,6 +259,7 @@ async def test_two_that_load_at_once_have_one_and_the_same_session(serve, home):
         assert one.text() == two.text() == "pong"
 
 
+@prove
 async def test_sessions_that_nobody_watches_are_no_more_than_so_many(serve, home):
     server = serve()
 

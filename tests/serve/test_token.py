@@ -18,6 +18,7 @@ def elsewhere(tmp_path):
     return home
 
 
+@prove
 def test_the_keychain_keeps_the_token_of_a_server_until_it_is_removed(serve, elsewhere):
     server = serve()
     address = server.url.removesuffix("/acp")
@@ -34,7 +35,6 @@ def test_the_keychain_keeps_the_token_of_a_server_until_it_is_removed(serve, els
     assert "There is no token for" in elsewhere.run(*ask).stderr
 
 
-@prove
 def test_a_token_in_a_file_that_others_can_read_is_not_sent(serve, elsewhere, tmp_path):
     server = serve()
     file = tmp_path / "token"
