@@ -4,7 +4,6 @@ From events to frames: a frame is what Neovim draws in one go.
 Pure bookkeeping, with the clock passed in. The first text after a pause goes out at once; then at most one frame per
 `FRAME_S`, of at most `MAX_FRAME_CHARS` of streamed text, and never more than `MAX_UNDRAWN` that Neovim has not acknowledged:
 while it sits in a prompt, text waits here in one piece. That a turn has begun waits for its request, which goes first.
-Measurements: doc/architecture.md, "The hot path".
 """
 
 from collections import deque
