@@ -45,3 +45,18 @@ def test_a_token_in_a_file_that_others_can_read_is_not_sent(serve, elsewhere, tm
     assert "Others can read the token" in elsewhere.run(*ask).stderr
     file.chmod(0o600)
     assert elsewhere.run(*ask).stdout == "pong\n"
+
+
+@pytest.mark.parametrize(
+    ("keychain", "told"),
+    [
+        ("keyring.backends.fail.Keyring", "no keychain that encrypts. Name a file with the token"),
+        ("tests.keychain.LockedKeychain", "is locked. Unlock it and try again, or name a file"),
+    ],
+)
+def test_whoever_has_no_keychain_is_told_to_name_a_file_with_the_token(elsewhere, keychain, told):
+    elsewhere.environment["PYTHON_KEYRING_BACKEND"] = keychain
+    refused = elsewhere.run("login", "ws://127.0.0.1:3000", given="a-token\n")
+    assert refused.returncode == 1
+    assert told in refused.stderr
+    assert "ws://127.0.0.1:3000?token-file=PATH" in refused.stderr

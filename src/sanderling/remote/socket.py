@@ -139,11 +139,23 @@ def _plain(address: Address) -> str:
 # --- the token -----------------------------------------------------------------------------------------------------------
 
 
+class TokenAccount(Account, frozen=True):
+    """The token of one server, which no variable holds."""
+
+    url: str
+
+    def use_the_environment(self) -> str:
+        return f"Name a file with the token instead: {self.url}?token-file=PATH."
+
+    def unlock_it(self) -> str:
+        return f"Unlock it and try again, or name a file with the token: {self.url}?token-file=PATH."
+
+
 def account_of(address: Address) -> Account:
     """The entry of the keychain for the token of a server."""
     name = address.socket or address.title
     marker = f"keychain-serve-{re.sub('[:/]', '_', name).strip('[]')}"
-    return Account(f"serve {name}", (), marker)
+    return TokenAccount(f"serve {name}", (), marker, _plain(address))
 
 
 def token_for(address: Address, settings: Settings) -> str:
