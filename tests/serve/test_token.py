@@ -48,7 +48,7 @@ def test_a_token_in_a_file_that_others_can_read_is_not_sent(serve, elsewhere, tm
 
 
 @pytest.mark.parametrize(
-    ("keychain", "told"),
+    "keychain, told",
     [
         ("keyring.backends.fail.Keyring", "no keychain that encrypts. Name a file with the token"),
         ("tests.keychain.LockedKeychain", "is locked. Unlock it and try again, or name a file"),

@@ -148,7 +148,9 @@ class TokenAccount(Account, frozen=True):
         return f"Name a file with the token instead: {self.url}?token-file=PATH."
 
     def unlock_it(self) -> str:
-        return f"Unlock it and try again, or name a file with the token: {self.url}?token-file=PATH."
+        return (
+            f"Unlock it and try again, or name a file with the token: {self.url}?token-file=PATH."
+        )
 
 
 def account_of(address: Address) -> Account:
