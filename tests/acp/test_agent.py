@@ -4,7 +4,10 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +106,21 @@ def test_a_key_of_the_environment_authenticates(start):
     agent = start(environment={"ANTHROPIC_API_KEY": "sk-1"})
     agent.initialize()
     assert agent.request("authenticate", methodId="environment") == {}
+
+
+def test_the_null_device_is_an_input_that_has_ended_and_an_output(home):
+    with Path(os.devnull).open("r+b") as nothing:
+        ended = subprocess.run(
+            [sys.executable, "-m", "sanderling", "acp"],
+            cwd=home.project,
+            env=home.environment,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=subprocess.PIPE,
+            check=True,
+            timeout=60,
+        )
+    assert ended.stderr == b""
 
 
 @prove

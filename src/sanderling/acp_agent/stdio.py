@@ -16,10 +16,10 @@ class Stdin:
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
-        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._is_ready = _is_always_ready(descriptor)
 
     async def receive(self) -> bytes:
-        if not self._is_file:
+        if not self._is_ready:
             await anyio.wait_readable(self._descriptor)
         with suppress(ConnectionResetError):
             if chunk := os.read(self._descriptor, CHUNK_BYTES):
@@ -32,12 +32,12 @@ class Stdout:
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
-        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._is_ready = _is_always_ready(descriptor)
 
     async def send(self, item: bytes) -> None:
         rest = memoryview(item)
         while rest:
-            if not self._is_file:
+            if not self._is_ready:
                 await anyio.wait_writable(self._descriptor)
             try:
                 rest = rest[os.write(self._descriptor, rest[:ATOMIC_BYTES]) :]
@@ -46,6 +46,12 @@ class Stdout:
                 continue
             except OSError as error:
                 raise anyio.BrokenResourceError from error
+
+
+def _is_always_ready(descriptor: int) -> bool:
+    """Say whether nobody ever waits for it, nor could: a file, the null device."""
+    found = os.fstat(descriptor)
+    return stat.S_ISREG(found.st_mode) or found.st_rdev == os.stat(os.devnull).st_rdev
 
 
 def keep_to_messages() -> int:
