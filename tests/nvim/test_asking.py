@@ -107,7 +107,6 @@ def fast():
 * `a[0]` stays"""
 
 
-@prove
 def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     server.answer(Reply(message_start(), text(MARKDOWN), done()))
     child = start("lines", columns=60)
@@ -531,7 +530,6 @@ def committing(start, project):
     return child
 
 
-@prove
 def test_commit_writes_the_message_of_what_is_staged(committing, server):
     child = committing
     server.answer(Reply(message_start(), text("feat: sleep\n\nIt was too fast."), done()))

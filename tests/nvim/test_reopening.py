@@ -17,7 +17,6 @@ text = "answered"
 """
 
 
-@prove
 def test_a_session_that_is_resumed_while_its_turn_is_still_being_stopped_is_opened_when_it_has(
     scripted,
 ):

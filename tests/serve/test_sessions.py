@@ -95,7 +95,6 @@ async def test_an_unknown_life_is_not_continued_and_can_be_loaded(serve, home):
         assert again.text() == "pongpong"
 
 
-@prove
 async def test_all_who_watch_are_told_and_the_first_answer_counts(serve, home):
     server = serve("--model", home.script(*ASKED))
     async with attached(server) as one, attached(server) as two, attached(server, {}) as plain:
@@ -232,7 +231,6 @@ async def test_a_slow_reader_is_held_up_alone_and_told_all_in_the_end(serve, hom
 OURS_ALONE = {"_meta": {"sanderling": {"resume": True}}}
 
 
-@prove
 async def test_the_socket_of_a_person_is_theirs_alone_and_is_taken_away(serve, home):
     path = home.folder / "socket"
     server = serve(listen=f"unix:{path}")

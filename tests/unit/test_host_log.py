@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from tests.conftest import prove
 
 from sanderling.editor.host import MAX_LOG_BYTES, start_log
 
@@ -18,7 +17,6 @@ def package_log():
         handler.close()
 
 
-@prove
 def test_log_never_takes_more_than_two_files_of_its_size(tmp_path, package_log):
     path = tmp_path / "new" / "sanderling.log"
     start_log(str(path))
