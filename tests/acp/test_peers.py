@@ -103,9 +103,7 @@ def test_a_client_on_the_sdk_for_python_is_served(home: Home):
 
 @prove
 @needs_node
-@pytest.mark.parametrize(
-    "prompt, said", [("ping", "pong"), pytest.param("go", "Done.", marks=prove)]
-)
+@pytest.mark.parametrize("prompt, said", [("ping", "pong"), ("go", "Done.")])
 def test_acpx_drives_the_agent(home: Home, prompt, said):
     if not ACPX.exists():
         pytest.skip("acpx is not there: make peers")

@@ -148,9 +148,7 @@ async def test_server_that_floods_its_output_is_ended(place, where, monkeypatch)
 
 
 @prove
-@pytest.mark.parametrize(
-    "where", prove_rest(["progress", "stderr", "requests", "answers"], keep=(0,))
-)
+@pytest.mark.parametrize("where", ["progress", "stderr", "requests", "answers"])
 async def test_flood_that_breaks_no_rule_leaves_the_loop_free_and_others_alone(place, where):
     async with served(place, bad=hostile(timeout_s=1.5), good=hostile()) as mcp:
         async with anyio.create_task_group() as tasks:

@@ -1055,7 +1055,7 @@ def grow(path, size, kind="zeros"):
 
 @prove
 @pytest.mark.parametrize("kind", ["zeros", "lines"])
-@pytest.mark.parametrize("autoread", prove_rest(["autoread", "noautoread"], keep=(0,)))
+@pytest.mark.parametrize("autoread", ["autoread", "noautoread"])
 def test_a_file_that_was_blown_up_is_told_and_not_loaded(child, opened, kind, autoread):
     path = opened("a.txt")
     child.command(f"set {autoread}")
@@ -1443,7 +1443,7 @@ PROMPTS = {
 
 
 @prove
-@pytest.mark.parametrize("prompt", prove_rest(PROMPTS, keep=(0,)))
+@pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later_nothing(
     child, opened, python_side, prompt
 ):

@@ -147,7 +147,7 @@ def test_stop_ends_the_turn_and_its_question(start_guest):
 
 
 @prove
-@pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=prove)])
+@pytest.mark.parametrize("is_open", [True, False])
 def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, project, is_open):
     (project / "app.py").write_text("one\ntwo\nthree\n")
     path = {"path": "$CWD/app.py", "text": "one\n2\nthree\n"}

@@ -10,7 +10,7 @@ import random
 import signal
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.test_tools_screen import TURN_ENDED, delta, edited, ended, fold_at, go_to, started
 
 
@@ -647,7 +647,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
 
 
 @prove
-@pytest.mark.parametrize("then", prove_rest(["scroll", "send"], keep=(0,)))
+@pytest.mark.parametrize("then", ["scroll", "send"])
 def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, then):
     first = start_agent({"step": [{"text": "It goes on."}], "repeat": True})
     for number in range(1, 81):
@@ -708,7 +708,7 @@ WRONG_ROWS = """
 
 
 @prove
-@pytest.mark.parametrize("seed", prove_rest(range(6), keep=(0,)))
+@pytest.mark.parametrize("seed", range(6))
 def test_what_is_remembered_by_row_stays_right_in_any_order_of_events(screen, seed):
     choose = random.Random(seed)
     ids = itertools.count()

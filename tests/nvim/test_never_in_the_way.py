@@ -70,17 +70,14 @@ def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
 @prove
 @pytest.mark.parametrize(
     "enter, mode",
-    prove_rest(
-        [
-            ("ityping", "i"),
-            ("v", "v"),
-            ("V", "V"),
-            ("d", "no"),
-            (":echo 1", "c"),
-            ("R", "R"),
-        ],
-        keep=(0,),
-    ),
+    [
+        ("ityping", "i"),
+        ("v", "v"),
+        ("V", "V"),
+        ("d", "no"),
+        (":echo 1", "c"),
+        ("R", "R"),
+    ],
 )
 def test_streaming_does_not_change_the_mode(scripted, enter, mode):
     child = scripted(STREAM)

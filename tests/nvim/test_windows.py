@@ -72,7 +72,7 @@ def buffer_of(child: ChildNvim, filetype: str) -> int:
 
 
 @prove
-@pytest.mark.parametrize("which", ["sanderling", pytest.param("sanderling_prompt", marks=prove)])
+@pytest.mark.parametrize("which", ["sanderling", "sanderling_prompt"])
 @pytest.mark.parametrize(
     "command",
     ["bwipeout! {}", "bdelete! {}", "bunload! {}", "noautocmd bwipeout! {}", "%bdelete!"],

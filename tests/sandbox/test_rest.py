@@ -13,7 +13,7 @@ from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import happens, prove, prove_rest
+from tests.conftest import happens, prove
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_sandbox import Place, supervisors
@@ -71,7 +71,7 @@ async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
 
 
 @prove
-@pytest.mark.parametrize("is_moved", prove_rest([False, True], keep=(-1,)))
+@pytest.mark.parametrize("is_moved", [False, True])
 async def test_sandbox_whose_private_directories_go_is_opened_anew(place, is_moved):
     async with session_of(place) as session:
         assert await said(session, "echo a >/tmp/left; cat /tmp/left") == "a\n"
@@ -138,7 +138,7 @@ async def test_whoever_needs_a_sandbox_while_one_that_failed_closes_gets_the_nex
 
 
 @prove
-@pytest.mark.parametrize("script", prove_rest(IN_MEMORY.values(), keep=(0,)), ids=IN_MEMORY.keys())
+@pytest.mark.parametrize("script", IN_MEMORY.values(), ids=IN_MEMORY.keys())
 async def test_session_does_not_rest_while_it_would_lose_what_is_in_memory(place, script):
     async with session_of(place) as session:
         process = await session.ground.spawn(["sh", "-c", script])

@@ -445,9 +445,7 @@ def _within(more_bytes: int) -> Iterator[None]:
 
 
 @prove
-@pytest.mark.parametrize(
-    "status", prove_rest([b"400 Bad Request", b"200 OK", b"529 Overloaded"], keep=(0,))
-)
+@pytest.mark.parametrize("status", [b"400 Bad Request", b"200 OK", b"529 Overloaded"])
 async def test_body_that_unpacks_to_far_more_is_read_to_the_limit(server, connect, status):
     head = b"HTTP/1.1 %b\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\n" % status
     bomb = _bomb()
