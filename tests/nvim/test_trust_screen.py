@@ -5,10 +5,13 @@ Events come by the host's own way in, and what Neovim asks of the host is caught
 """
 
 import hashlib
+import sys
 
 import pytest
 from tests.conftest import wait_until
 from tests.nvim.conftest import count_keys_after
+
+from sanderling.text import _HIDDEN, number
 
 
 def file(path, text, state="new"):
@@ -76,6 +79,13 @@ def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
     ]
     assert screen.lua("return vim.bo.modifiable") is False
     assert screen.mode() == "n"
+
+
+def test_what_python_shows_as_its_code_is_shown_as_that_here(screen):
+    hidden = "".join(char for char in map(chr, range(sys.maxunicode + 1)) if _HIDDEN.match(char))
+    hidden = hidden[hidden.index("\xad") :]  # Neovim shows control characters by itself
+    shown = screen.lua("return require('sanderling.ui.words').visible(...)", "\n".join(hidden))
+    assert shown.split("\n") == list(map(number, hidden))
 
 
 def test_what_a_person_cannot_see_stands_there_as_its_code(screen):
