@@ -3,6 +3,7 @@ local api = vim.api
 local files = require('sanderling.ui.files')
 local message = require('sanderling.ui.message')
 local tools = require('sanderling.transcript.blocks.tool')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -103,14 +104,12 @@ function M.code_here(transcript)
   local row, header, last = vim.fn.line('.') - 1, message_here(transcript)
   local first, fence, info
   for each, line in ipairs(api.nvim_buf_get_lines(0, header, last + 1, false)) do
-    local here, marks = header + each - 1, line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
-    if marks and not fence then
-      first, fence, info = here, marks, line:match('^%s*[`~]+%s*([^%s`]*)')
-    elseif marks and vim.startswith(marks, fence) and line:find('^%s*[`~]+%s*$') then
-      if row >= first and row <= here then
-        return first, here, info
-      end
-      fence = nil
+    local here, before = header + each - 1, fence
+    fence = words.fence_behind(line, before)
+    if fence and not before then
+      first, info = here, line:match('^%s*[`~]+%s*([^%s`]*)')
+    elseif before and not fence and row >= first and row <= here then
+      return first, here, info
     end
   end
 end

@@ -142,15 +142,7 @@ end
 ---@param row integer
 ---@param line string a complete one
 function Blocks:scan(row, line)
-  local run = line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
-  if run and not self.fence then
-    self.fence = line
-  elseif run and self.fence and line:find('^%s*' .. run .. '%s*$') then
-    local opening = self.fence:match('^%s*([`~]+)')
-    if vim.startswith(run, opening) then
-      self.fence = nil
-    end
-  end
+  self.fence = words.fence_behind(line, self.fence)
   local is_blank_between = line == '' and not self.fence
   if is_blank_between or row - self.open.first >= MAX_BLOCK_LINES then
     self:close_block(row + 1)

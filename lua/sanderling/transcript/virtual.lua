@@ -7,6 +7,7 @@ local M = {}
 local api = vim.api
 local paint = require('sanderling.transcript.paint')
 local scratch = require('sanderling.ui.scratch')
+local words = require('sanderling.ui.words')
 
 local GROUND = 'AgentAnswer'
 local MAX_BLOCK_LINES = 40
@@ -183,15 +184,10 @@ local function blocks_of(text)
       block = { lines = {}, is_code = {}, fence = fence }
       blocks[#blocks + 1] = block
     end
-    local run = line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
-    local is_end = fence and run and vim.startswith(run, fence:match('[`~]+'))
+    local before = fence
+    fence = words.fence_behind(line, before)
     block.lines[#block.lines + 1] = line
-    block.is_code[#block.lines] = fence ~= nil or run ~= nil
-    if is_end and line:find('^%s*' .. run .. '%s*$') then
-      fence = nil
-    elseif run and not fence then
-      fence = line
-    end
+    block.is_code[#block.lines] = (before or fence) ~= nil
     if line == '' and not fence or #block.lines == MAX_BLOCK_LINES then
       block = nil
     end

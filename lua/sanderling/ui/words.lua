@@ -64,6 +64,20 @@ function M.visible(line)
   return (line:gsub('[\194-\244][\128-\191]+', shown_as))
 end
 
+--- The line that opened the code fence which is open behind `line`, if one is.
+---@param line string
+---@param fence? string that of the fence which is open before it
+---@return string?
+function M.fence_behind(line, fence)
+  local run = line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
+  if not (run and fence) then
+    return fence or run and line
+  end
+  local is_end = vim.startswith(run, fence:match('^%s*([`~]+)'))
+    and line:find('^%s*' .. run .. '%s*$')
+  return not is_end and fence or nil
+end
+
 --- The first line of `text`, cut where it is very long.
 ---@param text string
 ---@return string
