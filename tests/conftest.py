@@ -34,7 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # Eight thousand tests are a hundred thousand objects that stay: nobody need look through them again and again. Nor so often
-# through what tests make: at Python's own threshold that is a tenth of what they take.
+# through what tests make: at Python's own threshold that is a twentieth of what they take.
 gc.disable()
 gc.set_threshold(100_000)
 
