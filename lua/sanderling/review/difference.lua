@@ -1,4 +1,4 @@
---- The difference that the agent has made, by commands, too: as hunks in the files, or in Neovim's diff mode.
+--- The difference that the agent has made, by commands, too: as a list, with hunks of what is not reviewed, or in Neovim's diff mode.
 local M = {}
 
 local api = vim.api

@@ -92,9 +92,9 @@ class Reviews:
             baseline = known.get(file.path, file.text)
             if file.path not in left:
                 return replace(file, reviewed="all")
-            return (
-                file if baseline == file.text else replace(file, reviewed="some", baseline=baseline)
-            )
+            if baseline == file.text:
+                return file
+            return replace(file, reviewed="some", baseline=baseline)
 
         return replace(found, files=tuple(map(marked, found.files)))
 

@@ -261,7 +261,7 @@ class ToolUses:
             async with self._limiter, workspace.sandbox.ground.lending(permit.grant):
                 self._check_confinement(request)
                 self._session.append(LoggedToolStart(tool_use_id))
-                if request.effect.kind not in ("none", "read"):  # else it may run once more
+                if request.effect.kind not in ("none", "read"):  # what only looks may run twice
                     await self._session.log.synced()
                     self._check_confinement(request)  # the disk may have taken a while
                 context = Context(

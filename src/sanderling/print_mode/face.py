@@ -1,4 +1,4 @@
-"""Reads the events of one turn, answers its questions with no, and says on both streams what there is to say."""
+"""The face in a shell: it reads the events of one turn, answers its questions with no, and says on both streams what there is to say."""
 
 import shlex
 import time

@@ -29,11 +29,8 @@ MAX_UPDATES, MAX_BYTES = 20_000, 8 << 20
 KEPT_PARTS = 0.75  # of what can be kept, when the rest is put into short
 
 Chunk = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk
-
-
-Kept = (
-    bytes | SessionUpdate
-)  # JSON, for objects take three times as much; unless it quotes a file that is no UTF-8
+# JSON, for objects take three times as much; but for an update that quotes a file that is no UTF-8.
+Kept = bytes | SessionUpdate
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[SessionUpdate] = msgspec.json.Decoder(SessionUpdate)

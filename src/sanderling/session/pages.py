@@ -65,7 +65,7 @@ class Pages:
         self._earlier = bisect_left(session.log.page_offsets, self._end)
         self._next_id = 0
         kept: dict[str, Any] = session.state("agent") or {}
-        # Say whether the last turn before the end goes on: elsewhere, or on the page behind.
+        # The last turn before the end goes on: elsewhere, or on the page behind.
         self._goes_on = bool(kept.get("of") == session.id and kept.get("turn"))
 
     def take(self) -> HistoryShown:
@@ -169,10 +169,9 @@ class _Uses:
         end = self._ended.get(use.id) or LoggedToolEnd(use.id)
         result = self._results.get(use.id)
         told = result.content if result and isinstance(result.content, str) else ""
-        has_run = (
-            use.name == "bash" and use.id in self._begun
-        )  # in a log that did not tell its output
-        if end.output_chars is None and (has_run or not end.detail):
+        # Older logs do not say how much of what the model was told is output: all of it is shown.
+        is_command = use.name == "bash" and use.id in self._begun
+        if end.output_chars is None and (is_command or not end.detail):
             end = replace(end, detail=told)
         is_error = end.is_error or bool(result and result.is_error)
         detail = end.block(told)[:MAX_DETAIL_CHARS]
