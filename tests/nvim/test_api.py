@@ -120,7 +120,8 @@ LASTING = ("a wrong key", "an impossible request")
 PASSING = [failure for failure in FAILURES if failure not in LASTING]
 
 
-@pytest.mark.parametrize("failure", prove_rest(FAILURES, keep=(0,)))
+@prove
+@pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_on(
     claude, server, failure
 ):

@@ -165,7 +165,7 @@ def test_completion_works_in_the_prompt(child):
     wait_until(lambda: child.prompt_lines() == ["alphabet alphabet"])
 
 
-@pytest.mark.parametrize("keys", ["\\q", "<C-w>k\\q", "<C-w>kq"])
+@pytest.mark.parametrize("keys", prove_rest(["\\q", "<C-w>k\\q", "<C-w>kq"], (-1,)))
 def test_a_key_hides_the_chat_from_each_window(child, keys):
     child.command("AgentChat")
     child.feed(keys)
@@ -438,6 +438,7 @@ def test_where_there_is_no_room_the_chat_says_so_and_asks_for_nothing(start_nvim
     child.wait_for_turns()
 
 
+@prove
 def test_a_bar_ends_a_command_that_takes_no_text(child):
     child.feed(":AgentChat | AgentMode plan | let g:after = 1<CR>")
     wait_until(lambda: child.lua("return vim.g.after") == 1)

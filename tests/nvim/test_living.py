@@ -23,7 +23,7 @@ def ask(child, turn=1):
             "cmdheight=0 laststatus=3",
             "mouse= cmdheight=0 showtabline=2",
         ],
-        keep=[0, 4],
+        keep=[4],
         is_one=True,
     ),
 )

@@ -7,7 +7,7 @@ import subprocess
 import zlib
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import prove, wait_until
 from tests.loopback import LoopbackServer, Reply, done, message_start, text
 from tests.nvim.conftest import texts_told
 from tests.nvim.test_code import program, start, warm
@@ -416,21 +416,19 @@ def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude
 NOTE = "<M-m> makes this @src/slow.py:3-6"
 
 
+@prove
 @pytest.mark.parametrize(
     "paste, expected",
-    prove_rest(
-        [
-            (
-                '<Esc>:let @a = join(getbufline(\'slow.py\', 3, 6), "\\n") .. "\\n"<CR>"ap',
-                "@src/slow.py:3-6",
-            ),
-            (
-                "why <C-r>=join(getbufline('slow.py', 3, 6), \"\\n\")<CR> so?<Esc>",
-                "why @src/slow.py:3-6 so?",
-            ),
-        ],
-        (-1,),
-    ),
+    [
+        (
+            '<Esc>:let @a = join(getbufline(\'slow.py\', 3, 6), "\\n") .. "\\n"<CR>"ap',
+            "@src/slow.py:3-6",
+        ),
+        (
+            "why <C-r>=join(getbufline('slow.py', 3, 6), \"\\n\")<CR> so?<Esc>",
+            "why @src/slow.py:3-6 so?",
+        ),
+    ],
 )
 def test_pasted_lines_of_an_open_file_are_offered_as_a_mention(
     start_claude, server, paste, expected

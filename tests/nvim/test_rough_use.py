@@ -279,7 +279,7 @@ def test_hiding_from_insert_mode_leaves_insert_mode(child):
     wait_until(lambda: child.mode() == "n")
 
 
-@pytest.mark.parametrize("range_", [[5, 1], [900, 1000], [1], "1,2"])
+@pytest.mark.parametrize("range_", prove_rest([[5, 1], [900, 1000], [1], "1,2"]))
 def test_a_range_that_is_none_is_refused_by_name(child, range_):
     with pytest.raises(Exception, match=r"opts\.range.*line numbers of the buffer"):
         child.lua("require('sanderling').ask('what?', { range = ... })", range_)

@@ -216,6 +216,7 @@ async def test_what_was_changed_a_moment_ago_can_be_told_from_what_is_changed_no
         assert texts == [b"000"] or texts == [b"%03d" % number for number in range(10)]
 
 
+@prove
 async def test_names_may_hold_anything(place, project):
     names = [b"new\nline", b"\xff\xfe", b"-rf", b"a b", "é".encode(), b"*", b"'\""]
     for name in names:
@@ -296,6 +297,7 @@ async def test_hard_links_change_by_all_of_their_names(place, project, is_watche
         }
 
 
+@prove
 async def test_line_ends_that_git_makes_are_those_of_the_file(place, project):
     (project / ".gitattributes").write_text("*.bat text eol=crlf\n*.rot filter=rot\n")
     (project / "a.bat").write_bytes(b"one\r\ntwo\r\n")

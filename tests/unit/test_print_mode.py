@@ -184,7 +184,8 @@ def test_turn_that_goes_in_circles_is_an_error_and_nothing_denied(shell):
     assert "the same call again and again" in done.stderr
 
 
-@pytest.mark.parametrize("answer", prove_rest([[], [{"text": " \n"}]], keep=(-1,)))
+@prove
+@pytest.mark.parametrize("answer", [[], [{"text": " \n"}]])
 def test_empty_answer_is_told_on_standard_error(shell, answer):
     done = shell.play(answer)
     assert (done.returncode, done.stdout.strip()) == (0, "")
@@ -718,6 +719,7 @@ def test_prompts_that_wait_in_a_session_are_not_sent_by_the_way(shell):
     assert shell.sessions()[0].state("waiting")["queued"][0]["text"] == "Delete it all."
 
 
+@prove
 def test_no_session_leaves_no_log(shell, tmp_path):
     shell.environment["TMPDIR"] = str(tmp_path / "tmp")
     (tmp_path / "tmp").mkdir()

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
-from tests.conftest import policy_of, prove, prove_rest, settings_of
+from tests.conftest import policy_of, prove, settings_of
 
 from sanderling.commands.shell import ShellState
 from sanderling.conversation.conversation import Conversation
@@ -183,6 +183,7 @@ def weather_tool(name: str) -> Tool:
     )
 
 
+@prove
 async def test_commands_and_edits_are_shown_again_as_they_were_shown_while_they_ran(tmp_path):
     talk = Talk(
         tmp_path,
@@ -601,6 +602,7 @@ async def test_reason_against_one_grant_is_told_though_another_was_given(tmp_pat
     assert talk.told().endswith("[The person did not allow that: No network.]")
 
 
+@prove
 async def test_file_outside_of_the_project_is_written_when_that_is_allowed(tmp_path, outside):
     read, write = (
         ("read", {"path": str(outside)}),
@@ -1030,6 +1032,7 @@ async def test_all_of_a_change_can_be_read_before_it_is_allowed(tmp_path):
         talk.answer(question, "deny")
 
 
+@prove
 async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_path, outside):
     command = bash(f"echo more >> {outside}; exit 0")
     later = [{"delay_ms": 300, "text": "."}, *uses(command)]
@@ -1081,8 +1084,9 @@ async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
     assert len(talk.results) == 1
 
 
-@pytest.mark.parametrize("answer", prove_rest(["once", "session"], keep=(-1,)))
-@pytest.mark.parametrize("call", prove_rest(["bash", "write"], keep=(-1,)))
+@prove
+@pytest.mark.parametrize("answer", ["once", "session"])
+@pytest.mark.parametrize("call", ["bash", "write"])
 async def test_link_that_is_put_there_before_the_answer_is_not_followed(
     tmp_path, outside, call, answer
 ):

@@ -289,6 +289,7 @@ async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted
         assert {file.path for file in (await talk.until(FilesRestored)).files} == {"a", "b"}
 
 
+@prove
 async def test_what_an_interrupted_command_has_changed_is_said_to_be_unknown(tmp_path):
     talk = await Talk(tmp_path, *REPLIES[:2], answer="once").run(ONE)
     journal = talk.conversation.parts.workspace.journal
