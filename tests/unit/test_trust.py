@@ -19,8 +19,8 @@ from sanderling.project.trust.reading import (
     MAX_ENTRIES,
     MAX_FILE_BYTES,
     Reader,
+    as_text,
     find_files,
-    visible,
 )
 from sanderling.project.trust.trust import OwnFiles, Trust
 
@@ -233,7 +233,7 @@ def test_directory_and_impossible_names_are_no_files(trust, project):
     ],
 )
 def test_what_would_not_be_seen_is_shown_as_its_number(data, text):
-    assert visible(data) == text
+    assert as_text(data) == text
 
 
 def test_names_that_cannot_be_seen_are_no_names_of_files(trust, project):

@@ -11,7 +11,7 @@ import anyio
 
 from sanderling.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
 from sanderling.commands.running import run_to_end
-from sanderling.commands.shell import Shell, ShellState, Started, visible
+from sanderling.commands.shell import Shell, ShellState, Started, in_one_line
 from sanderling.errors import SandboxError, ToolError
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.confinement import SessionSandbox
@@ -313,7 +313,7 @@ def _refusals(job: Job) -> list[str]:
 
 
 def _refusal(denial: Denial) -> str:
-    target = visible(denial.target)[:SHOWN_TARGET_CHARS]
+    target = in_one_line(denial.target)[:SHOWN_TARGET_CHARS]
     what = f"{denial.operation} {target}: {denial.reason}."
     if denial.operation in ("connect", "resolve"):
         return f"{what} Do without, or ask the person to allow it with {remedies().network}."

@@ -352,13 +352,13 @@ class Shell:
 def first_line(command: str) -> str:
     """A command as its line on the screen: what could hide something made visible, and of what does not fit a sign."""
     line, *more = command.strip().split("\n")
-    shown = visible(line)
+    shown = in_one_line(line)
     is_whole = len(shown) <= MAX_TITLE_CHARS and not more
     return shown if is_whole else f"{shown[: MAX_TITLE_CHARS - 2]} …"
 
 
-def visible(text: str) -> str:
-    """`text` with control, bidi and invisible characters as escapes."""
+def in_one_line(text: str) -> str:
+    """`text` with ends of lines, control, bidi and invisible characters as escapes."""
     return "".join(
         character if is_seen(character) else character.encode("unicode_escape").decode()
         for character in text

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from sanderling.commands.jobs import MAX_RUNNING, Job, facts, status_line, told, took
-from sanderling.commands.shell import ShellChange, first_line, visible
+from sanderling.commands.shell import ShellChange, first_line, in_one_line
 from sanderling.commands.variables import is_decisive
 from sanderling.errors import ToolError
 from sanderling.protocol.remedies import remedies
@@ -206,5 +206,5 @@ def _summary(job: Job) -> str:
 
 
 def _short(path: str) -> str:
-    shown = visible(path)
+    shown = in_one_line(path)
     return shown if len(shown) <= MAX_PATH_CHARS else f"…{shown[-MAX_PATH_CHARS:]}"

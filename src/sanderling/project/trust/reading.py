@@ -78,7 +78,7 @@ def read_file(path: str, root: str = "") -> Content:
         return Content(problem=_unreadable(error))
     if len(data) > MAX_FILE_BYTES:
         return Content(problem=f"has more than {MAX_FILE_BYTES:,} bytes")
-    return Content(visible(data), sha256(data).hexdigest())
+    return Content(as_text(data), sha256(data).hexdigest())
 
 
 def _lies_within(root: str, path: str, found: os.stat_result) -> bool:
@@ -91,7 +91,7 @@ def _unreadable(error: OSError) -> str:
     return f"cannot be read: {error.strerror}"
 
 
-def visible(data: bytes) -> str:
+def as_text(data: bytes) -> str:
     """`data` as text; what would not be seen in it stands there as its number, `<U+202E>`."""
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     return visible_prose(text)
@@ -99,7 +99,7 @@ def visible(data: bytes) -> str:
 
 def visible_name(name: str) -> str:
     """The name of a file on one line, in which what would not be seen stands as its number."""
-    text = visible(name.encode(errors="replace"))
+    text = as_text(name.encode(errors="replace"))
     return text.replace("\t", "<U+0009>").replace("\n", "<U+000A>")
 
 
