@@ -107,6 +107,15 @@ def fast():
 * `a[0]` stays"""
 
 
+@prove
+def test_a_line_of_thousands_of_words_with_a_look_of_their_own_stays_plain(start, server):
+    """Each part of a line is held against all of its marks: the editor would stand still."""
+    server.answer(Reply(message_start(), text("*a* " * 2_400), done()))
+    child = start("lines", columns=60)
+    child.feed(":5,6AgentAsk why?<CR>")
+    see(child, "*a* *a* *a*")
+
+
 def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     server.answer(Reply(message_start(), text(MARKDOWN), done()))
     child = start("lines", columns=60)

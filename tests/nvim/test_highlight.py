@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from tests.conftest import prove, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 MARGIN_LINES, MAX_MARKS = 40, 10_000  # of transcript/markdown.lua
 
@@ -185,6 +185,26 @@ def test_a_block_of_enormous_lines_stays_plain(scripted):
     child = answered(scripted, "\n".join([line] * 4), chunk_chars=2000)
     assert child.transcript()[-4:] == [line] * 4
     assert captures(child, line) == []
+
+
+NESTED = [
+    "> " * 300 + "deep",
+    ">" * 300 + "deep",
+    "- " * 300 + "deep",
+    "- " * 150 + "deep\n" + " " * 300 + "- " * 150 + "deeper",
+    "```markdown\n" + "> " * 300 + "deep\n```",
+]
+
+
+@pytest.mark.parametrize("text", prove_rest(NESTED, (0,)))
+def test_an_answer_that_the_parser_would_not_survive_stays_plain(scripted, text):
+    child = answered(scripted, f"{text}\n\nSome **strong**.", chunk_chars=2000)
+    wait_for_capture(child, "Some **strong**.", "@markup.strong.markdown_inline")
+
+
+def test_delimiters_in_a_row_do_not_stall_the_editor(scripted):
+    child = answered(scripted, "*" * 9_000 + "a", chunk_chars=9000)
+    assert captures(child, child.transcript()[-1]) == []
 
 
 # --- what is concealed, aligned and colored ---------------------------------------------------------------------------

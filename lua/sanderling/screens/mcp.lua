@@ -9,6 +9,7 @@ local icons = require('sanderling.ui.icons')
 local links = require('sanderling.ui.links')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
+local parsing = require('sanderling.ui.parsing')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
@@ -168,7 +169,7 @@ local show = with_server(function(server)
         local lines = words.lines_of(found.text)
         local buf, win = float.view(found.title, lines, 'tool server')
         scratch.set_win_options(win, { conceallevel = 2 })
-        vim.treesitter.start(buf, 'markdown')
+        parsing.start(buf)
       end
     end)
   end

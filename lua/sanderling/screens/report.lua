@@ -5,6 +5,7 @@ local api = vim.api
 local float = require('sanderling.ui.float')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
+local parsing = require('sanderling.ui.parsing')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
@@ -55,7 +56,7 @@ local function show(session_id, report)
   local lines = words.lines_of(report.text)
   buf, win = float.view(report.title, lines, 'report', { stays_out = true, footer = FOOTER })
   scratch.set_win_options(win, { conceallevel = 2 })
-  vim.treesitter.start(buf, 'markdown')
+  parsing.start(buf)
   close_when_left()
 end
 

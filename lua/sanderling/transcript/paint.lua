@@ -7,6 +7,7 @@ local M = {}
 local api = vim.api
 local icons = require('sanderling.ui.icons')
 local lazy = require('sanderling.ui.lazy')
+local parsing = require('sanderling.ui.parsing')
 
 local code = lazy('sanderling.transcript.code')
 local tables = lazy('sanderling.transcript.tables')
@@ -173,7 +174,7 @@ function M.paint(buf, ns, block)
     offset = offset - 1
   end
   local text = table.concat(lines, '\n') .. '\n'
-  if #text > MAX_BYTES then
+  if #text > MAX_BYTES or parsing.is_too_much(lines) then
     return 0, false
   end
   local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')

@@ -11,6 +11,7 @@ local words = require('sanderling.ui.words')
 
 local GROUND = 'AgentAnswer'
 local MAX_BLOCK_LINES = 40
+local MAX_SPANS = 500 -- of a line, each of which is looked at for each part of it; one with more stays plain
 
 local ns = api.nvim_create_namespace('sanderling_virtual')
 
@@ -207,7 +208,7 @@ local function painted(block, is_raw)
   local _, has_table = paint.paint(buf, ns, whole)
   local shown = {}
   for i, spans in ipairs(spans_of(buf, lines)) do
-    shown[i] = chunks_of(lines[i], spans)
+    shown[i] = chunks_of(lines[i], #spans <= MAX_SPANS and spans or {})
   end
   return shown, has_table
 end
