@@ -24,6 +24,17 @@ WRONG = [
     {"Authorization": "{token}"},
     {"Authorization": "Bearer {token}x"},
 ]
+UPGRADE = b"\r\n".join(
+    (
+        b"GET /acp HTTP/1.1",
+        b"Host: localhost",
+        b"Connection: Upgrade",
+        b"Upgrade: websocket",
+        b"Sec-WebSocket-Version: 13",
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        b"\r\n",
+    )
+)
 
 
 async def status_of(server, **more):
@@ -163,6 +174,21 @@ async def test_many_who_connect_and_say_nothing_keep_nobody_out(serve, home):
 
 
 @prove
+async def test_many_who_are_refused_and_stay_hold_no_more_than_those_who_say_nothing(serve):
+    server = serve()
+    strangers = list[socket.socket]()
+    for _ in range(400):
+        each = socket.create_connection(("127.0.0.1", server.port))
+        each.sendall(UPGRADE)
+        assert b" 401 " in each.recv(100)
+        strangers.append(each)
+    assert open_files_of(server) < 300
+    assert await status_of(server) == 101
+    for each in strangers:
+        each.close()
+
+
+@prove
 async def test_whoever_says_nothing_or_answers_no_ping_is_hung_up_on(serve, home):
     """One has a token and never begins; one was let in, and its machine has gone without a word."""
     server = serve()
@@ -180,6 +206,10 @@ async def test_whoever_says_nothing_or_answers_no_ping_is_hung_up_on(serve, home
         assert silent.close_code == 1008
         assert await client.prompt(session, "ping") == "end_turn"
         gone.transport.abort()
+
+
+def open_files_of(server):
+    return len([*Path(f"/proc/{server.process.pid}/fd").iterdir()])
 
 
 def clients_of(server):

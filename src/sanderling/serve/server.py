@@ -27,7 +27,7 @@ from sanderling.serve.token import is_right
 PATHS = ("/acp", "/")
 MAX_MESSAGE_BYTES = 32 << 20
 MAX_CONNECTIONS = 256
-MAX_STRANGERS = 256  # that have not shown a token yet; asyncio takes up to 100 at once, before it listens to any
+MAX_STRANGERS = 256  # without a token; asyncio takes up to 100 at once, before it listens to any
 MAX_UNSENT_BYTES = 64 << 20  # of answers; what a session tells is not sent ahead
 HANDSHAKE_S = 5.0
 BEGIN_S = 30.0  # until `initialize`
@@ -61,8 +61,7 @@ class Door:
         self._strangers.pop(connection, None)
 
     def check(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Let somebody in, or answer why not."""
-        self.leave(connection)
+        """Let somebody in, or answer why not; whoever is refused is a stranger until the connection is gone."""
         origins = request.headers.get_all("Origin")
         if any(origin not in self._origins for origin in origins):
             return _refusal(HTTPStatus.FORBIDDEN)
@@ -72,6 +71,7 @@ class Door:
             return _refusal(HTTPStatus.NOT_FOUND)
         if self._guests >= MAX_CONNECTIONS:
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE)
+        self.leave(connection)
         return None
 
     async def guest(self, serving: Callable[[], Any]) -> None:
