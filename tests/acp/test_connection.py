@@ -346,7 +346,7 @@ def test_after_any_lines_the_connection_lives(lines):
 
 
 @prove
-async def test_ten_thousand_messages_pass_within_a_second():
+async def test_ten_thousand_messages_pass_within_seconds():
     async with connected(METHODS) as other:
         await other.write(b"".join(msgspec.json.encode(PING) + b"\n" for _ in range(10_000)))
         with anyio.fail_after(5):

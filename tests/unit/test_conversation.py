@@ -27,6 +27,7 @@ from sanderling.protocol.events import (
     ApprovalRequested,
     BlockEnded,
     CommandEnded,
+    CommandStarted,
     Compacted,
     CompactionStarted,
     CompactionUndone,
@@ -811,6 +812,8 @@ async def test_command_that_runs_while_a_summary_is_made_is_shown_when_it_is_the
         await talk.until(CompactionStarted)
         talk.conversation.parts.commands.start("c1", "true")
         await talk.until(CommandEnded)
+        kinds = [type(event) for event in talk.of(Compacted, CommandStarted, CommandEnded)]
+        assert kinds == [Compacted, CommandStarted, CommandEnded]
 
 
 @prove
