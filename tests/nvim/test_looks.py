@@ -163,6 +163,18 @@ def test_an_empty_prompt_says_what_can_be_done_just_now(wide):
     wait_until(lambda: "<CR> sends the prompts that wait" in wide.screen_text())
 
 
+def test_an_empty_prompt_names_the_key_of_the_mode_that_one_is_in(screen):
+    screen.send(*turn(1))
+    wait_until(lambda: "<CR> queues, <M-s> steers" in screen.screen_text())
+    screen.feed("i")
+    wait_until(lambda: "<C-s> queues, <M-s> steers" in screen.screen_text())
+    screen.send(ENDED)
+    screen.command("vertical resize 35")
+    wait_until(lambda: any(row.endswith("Ask anything: <C-s> sends") for row in screen.screen()))
+    screen.feed("<Esc>")
+    wait_until(lambda: any(row.endswith("Ask anything: <CR> sends") for row in screen.screen()))
+
+
 def test_an_empty_chat_says_how_to_begin_until_something_is_said(wide):
     assert "Type / for commands, @ to bring along files" in wide.screen_text()
     assert "g? lists the keys." in wide.screen_text()

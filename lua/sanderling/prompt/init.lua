@@ -36,7 +36,15 @@ function M.new(buf, state)
       end
     end,
   })
-  return setmetatable({ buf = buf, has_notes = false, state = state }, Prompt)
+  local self = setmetatable({ buf = buf, has_notes = false, state = state }, Prompt)
+  api.nvim_create_autocmd('ModeChanged', {
+    buffer = buf,
+    desc = 'Agent: the keys that an empty prompt names',
+    callback = function()
+      self:draw_placeholder()
+    end,
+  })
+  return self
 end
 
 ---@return string[]
@@ -226,7 +234,9 @@ function Prompt:draw_placeholder()
   if api.nvim_buf_line_count(self.buf) > 1 or self:lines()[1] ~= '' then
     return
   end
-  local text = placeholder.text(self.state and self.state(), words.width_of(self.buf))
+  local is_insert = api.nvim_get_current_buf() == self.buf
+    and api.nvim_get_mode().mode:find('^i') ~= nil
+  local text = placeholder.text(self.state and self.state(), words.width_of(self.buf), is_insert)
   api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
     virt_text = { { text, 'AgentPlaceholder' } },
     virt_text_pos = 'overlay',

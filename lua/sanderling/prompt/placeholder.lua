@@ -3,18 +3,18 @@ local M = {}
 
 local config = require('sanderling.config')
 
---- The texts that can be, from wide to narrow; names of keys stand in braces.
+--- The texts that can be, from wide to narrow; names of keys stand in braces, `send` for the one of the mode.
 ---@type table<string, string[]>
 local texts = {
   idle = {
     'Ask anything: {send_normal} sends, {send_insert} in insert mode; / commands, @ files, !command',
     'Ask anything: {send_normal} sends, {send_insert} in insert mode',
-    'Ask anything: {send_normal} sends',
+    'Ask anything: {send} sends',
     'Ask anything',
   },
   in_turn = {
-    'Write on: {send_normal} queues, {steer} steers the turn, {stop} stops it',
-    '{send_normal} queues, {steer} steers, {stop} stops',
+    'Write on: {send} queues, {steer} steers the turn, {stop} stops it',
+    '{send} queues, {steer} steers, {stop} stops',
     '{stop} stops',
   },
   asked = {
@@ -23,8 +23,8 @@ local texts = {
     'A question waits',
   },
   held = {
-    '{send_normal} sends the prompts that wait, {waiting} shows them',
-    '{send_normal} sends what waits',
+    '{send} sends the prompts that wait, {waiting} shows them',
+    '{send} sends what waits',
   },
 }
 
@@ -69,11 +69,14 @@ end
 --- The longest text that fits into `width` cells, or else the shortest.
 ---@param state? sanderling.session.state.State of the session; nil: it has none yet
 ---@param width integer
+---@param is_insert boolean the person is in insert mode there
 ---@return string
-function M.text(state, width)
+function M.text(state, width, is_insert)
   local text = ''
+  local has_key = config.key_name(config.options.keys.send_insert, '') ~= ''
+  local send = is_insert and has_key and '{send_insert}' or '{send_normal}'
   for _, each in ipairs(texts[kind_of(state)]) do
-    text = each:gsub('{([%w_]+)}', name_of)
+    text = each:gsub('{send}', send):gsub('{([%w_]+)}', name_of)
     if vim.api.nvim_strwidth(text) <= width then
       break
     end
