@@ -242,6 +242,13 @@ def test_beside_a_mention_stands_what_it_brings(start_claude):
     wait_until(lambda: "✗ a rule keeps it from the model" in child.screen_text())
 
 
+def test_beside_several_mentions_what_cannot_be_had_comes_first(start_claude):
+    child = start_claude()
+    child.open_chat()
+    child.feed("i@src/slow.py:1-10 @none.py<Esc>")
+    wait_until(lambda: "@none.py ✗ not found" in child.screen_text())
+
+
 COUNT = "return require('sanderling.prompt.tracked').count(vim.fn.getcwd())"
 
 

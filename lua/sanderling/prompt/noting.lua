@@ -177,8 +177,10 @@ function draw(buf)
       end)
     seen[mention.text] = true
     if chunk then
-      by_row[mention.row] = by_row[mention.row] or {}
-      table.insert(by_row[mention.row], { mention = mention.text, chunk = chunk })
+      local notes = by_row[mention.row] or {}
+      by_row[mention.row] = notes
+      local is_problem = chunk[2] == 'AgentWarning' -- first: what does not fit into the window is cut
+      table.insert(notes, is_problem and 1 or #notes + 1, { mention = mention.text, chunk = chunk })
     end
   end
   for row, notes in pairs(by_row) do
