@@ -32,7 +32,7 @@ MAX_USES = 5_000  # in one turn: each is kept and logged
 TURN_S = 10.0  # for a turn that begins here after it has begun there
 NO_TURN = "no tool is run here: no turn has begun"
 NO_SERVERS = "Its model does not know your tool servers: it is told of the tools that ship, and of no others."
-HERE = "{name} keeps the conversation and asks the model. What that asks for is done here: in this project, by your rules, in the sandbox of here."
+HERE = "{name} keeps the conversation and asks the model. What the model asks for is done here: in this project, by your rules, in the sandbox of this machine."
 
 
 class _Use:
