@@ -2,6 +2,7 @@
 
 import os
 import random
+import socket
 
 import anyio
 import pytest
@@ -27,6 +28,7 @@ from tests.remote.test_elsewhere import states
 
 pytestmark = pytest.mark.anyio
 
+NOBODY = 65_534
 WORDS = " ".join(map(str, range(300)))
 STREAM = {"text": WORDS, "chunk_chars": 6, "chunk_delay_ms": 2}
 BASH = {"tool_use": {"name": "bash", "input": {"command": "echo ran >> runs; sleep 0.2"}}}
@@ -213,6 +215,28 @@ async def test_a_wrong_token_is_refused_with_what_to_do(elsewhere, server, tmp_p
         await talk.wait_for(lambda: talk.errors)
         assert "does not take the token: `sanderling serve --token`" in talk.errors[0]
         assert states(talk) == ["connecting", "refused"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+async def test_the_token_does_not_go_to_a_socket_of_another_user(elsewhere, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-token\n")
+    token.chmod(0o600)
+    with socket.socket(socket.AF_UNIX) as theirs:
+        theirs.bind(f"{tmp_path}/socket")
+        os.seteuid(NOBODY)
+        try:
+            theirs.listen()
+        finally:
+            os.seteuid(0)
+        address = f"unix:{tmp_path}/socket?token-file={token}"
+        async with elsewhere.talk(address=address) as talk:
+            await talk.wait_for(lambda: talk.errors)
+            assert "Somebody else listens" in talk.errors[0]
+            assert states(talk) == ["connecting", "refused"]
+        theirs.settimeout(5)
+        with theirs.accept()[0] as connection:
+            assert connection.recv(1000) == b""
 
 
 async def test_where_no_server_listens_it_is_said_what_to_start(elsewhere, tmp_path, unused_port):

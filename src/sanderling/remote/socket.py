@@ -6,6 +6,8 @@ The token goes to the address that the person named and to none that this one na
 
 import os
 import re
+import socket
+import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -30,12 +32,15 @@ PING_S = 10.0
 MAX_MESSAGE_BYTES = 64 << 20
 OWN_TOKEN = "serve-token"  # noqa: S105 - a file's name, which `serve/token.py` makes
 MAX_TOKEN_BYTES = 1_000
+ROOT = 0
+_PEER = struct.Struct("3i")  # process, user, group
 UNENCRYPTED = "What is said to {title}, and the token for it, goes there unencrypted: wss:// or ssh:// would keep it private."
 WITHOUT = (
     "There is no token for {title}: `sanderling serve --token` there prints it, and `sanderling login {url}` keeps it in the keychain"
     " here; or name a file with it, as in {url}?token-file=PATH."
 )
 REFUSED = "{title} does not take the token: `sanderling serve --token` there prints the right one, `sanderling login {url}` keeps it here."
+OTHERS = "Somebody else listens on {path}: the token was not sent there."
 NOBODY = (
     "{title} cannot be reached: nothing listens there. `sanderling serve` has to run there first."
 )
@@ -94,8 +99,10 @@ async def socket_to(address: Address, settings: Settings) -> AsyncGenerator[Sock
 
 async def _connected(address: Address, token: str) -> ClientConnection:
     title = address.title
-    where: dict[str, Any] = {"unix": True, "path": address.socket} if address.socket else {}
+    where: dict[str, Any] = {}
     try:
+        if address.socket:
+            where = {"unix": True, "sock": await to_thread.run_sync(_connected_to, address.socket)}
         return await _Connect(
             address.url,
             additional_headers={"Authorization": f"Bearer {token}"},
@@ -124,6 +131,23 @@ async def _connected(address: Address, token: str) -> ClientConnection:
         raise SanderlingError(NOBODY.format(title=title)) from error
     except (OSError, InvalidHandshake, ConnectionClosed, EOFError) as error:
         raise SanderlingError(f"{title} cannot be reached: {_words_of(error)}.") from error
+
+
+def _connected_to(path: str) -> socket.socket:
+    """
+    A connection to the socket at `path`. Others may listen there, for the token, where they can write.
+
+    Raises:
+        RefusedError: it is another user who does.
+        OSError: it cannot be reached.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as found:
+        found.settimeout(CONNECT_S)
+        found.connect(path)
+        peer = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        if _PEER.unpack(peer)[1] not in (os.geteuid(), ROOT):
+            raise RefusedError(OTHERS.format(path=path))
+        return found.dup()
 
 
 def _words_of(error: Exception) -> str:
