@@ -162,7 +162,7 @@ function M.show_help(session_id)
     lines,
     { '', 'A space before the slash sends it as text. :help sanderling tells more.' }
   )
-  local buf = float.view('Commands', lines, 'commands')
+  local buf = float.view('Commands', lines, 'commands', { has_columns = true })
   for i, row in ipairs(rows) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, {
       end_col = #row.name + 1,

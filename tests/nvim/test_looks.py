@@ -175,6 +175,15 @@ def test_an_empty_prompt_names_the_key_of_the_mode_that_one_is_in(screen):
     wait_until(lambda: any(row.endswith("Ask anything: <CR> sends") for row in screen.screen()))
 
 
+def test_what_a_command_does_is_wrapped_below_its_beginning(start_screen):
+    screen = start_screen(columns=80, lines=24)
+    screen.command("AgentHelp")
+    wait_until(lambda: "/help  " in screen.screen_text())
+    rows = screen.screen()
+    first = next(i for i, row in enumerate(rows) if "/resume" in row)
+    assert rows[first + 1].index("unless one is named") == rows[first].index("go on with")
+
+
 def test_an_empty_chat_says_how_to_begin_until_something_is_said(wide):
     assert "Type / for commands, @ to bring along files" in wide.screen_text()
     assert "g? lists the keys." in wide.screen_text()

@@ -58,7 +58,7 @@ local function show_keys()
     return not seen[line:match('%s%s(%S.*)$')]
   end, keys.lines('transcript'))
   vim.list_extend(lines, { '' })
-  float.view('Keys', vim.list_extend(lines, others), 'keys')
+  float.view('Keys', vim.list_extend(lines, others), 'keys', { has_columns = true })
 end
 
 --- Close the float, and its session with it.

@@ -31,7 +31,7 @@ end
 ---@param actions table<string, fun(lhs?: string): any>
 function M.set_keys(buf, place, actions)
   local function show()
-    M.view('Keys', keys.lines(place), 'keys')
+    M.view('Keys', keys.lines(place), 'keys', { has_columns = true })
   end
   keys.set(buf, place, vim.tbl_extend('keep', actions, { show_keys = show }))
 end
@@ -67,6 +67,7 @@ end
 ---@field place? sanderling.ui.keys.Place whose keys it has; 'page' unless said otherwise
 ---@field actions? table<string, fun(): any> of these keys, besides those that close it
 ---@field footer? string what can be done with it, in its border; how it is closed unless given
+---@field has_columns? boolean two of them, with blanks between: what is wrapped goes on in the second one
 
 --- Say in the border of a float how it is closed, for one that is entered.
 ---@return string
@@ -126,6 +127,10 @@ function M.view(title, lines, what, opts)
     vim.cmd.stopinsert() -- it may come while the person writes a prompt
   end
   scratch.set_win_options(win, { wrap = true, breakindent = true, smoothscroll = true })
+  if opts.has_columns then
+    scratch.set_buf_options(buf, { formatlistpat = [[^\S.\{-}\s\{2,}]] })
+    scratch.set_win_options(win, { breakindentopt = 'list:-1' })
+  end
   local width = math.max(MIN_WIDTH, api.nvim_strwidth(title), api.nvim_strwidth(footer))
   api.nvim_win_call(win, function() -- where a tab is as wide as it will be
     for i = 1, math.min(#lines, MEASURED_LINES) do
