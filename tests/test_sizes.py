@@ -1,6 +1,7 @@
 """The sizes beyond which something wants to be two things, each with a name of its own."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from tests.test_layers import PACKAGE, ROOT, nodes
@@ -10,6 +11,10 @@ FUNCTION_LINES = 50
 METHODS, ATTRIBUTES = 25, 15
 TABLES = {"sanderling/types.lua"}  # generated
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+LUA_FUNCTION = re.compile(
+    r"^(?P<indent> *)(?:local )?function (?P<name>[\w.:]+)\(.*?^(?P=indent)end\n",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def definitions() -> Iterator[tuple[str, ast.AST]]:
@@ -48,8 +53,17 @@ def test_no_file_is_too_long():
     assert {path: lines[path] for path, limit in limits.items() if lines[path] > limit} == {}
 
 
+def lua_functions() -> Iterator[tuple[str, int]]:
+    """Each function that has a name, and the number of its lines: the formatter indents all alike."""
+    for path in sorted((ROOT / "lua").rglob("*.lua")):
+        for found in LUA_FUNCTION.finditer(path.read_text()):
+            yield f"{path.relative_to(ROOT)}: {found['name']}", found[0].count("\n")
+
+
 def test_no_function_is_too_long():
-    lines = {
+    in_lua = dict(lua_functions())
+    assert max(in_lua.values()) > FUNCTION_LINES // 2  # they are found
+    lines = in_lua | {
         place: (node.end_lineno or 0) - node.lineno + 1
         for place, node in definitions()
         if isinstance(node, Function)

@@ -267,6 +267,16 @@ local function go_to_file(session)
   files.open(place)
 end
 
+--- Open the fold under the cursor, else what is named there.
+---@param session sanderling.chat.session.Session
+local function open_here(session)
+  if vim.fn.foldclosed('.') ~= -1 then
+    vim.cmd('normal! zo')
+  else
+    go_to_file(session)
+  end
+end
+
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.chat.keys.Actions
 function open.actions_of(session)
@@ -274,6 +284,12 @@ function open.actions_of(session)
   local function with_session(fn)
     return function(...)
       fn(session, ...)
+    end
+  end
+  ---@param fn fun(transcript: sanderling.transcript.Transcript, ...)
+  local function with_transcript(fn)
+    return function(...)
+      fn(session.transcript, ...)
     end
   end
   return {
@@ -291,32 +307,18 @@ function open.actions_of(session)
     switch = M.switch,
     cycle_mode = with_session(cycle_mode),
     go_to_file = with_session(go_to_file),
-    open = function()
-      if vim.fn.foldclosed('.') ~= -1 then
-        vim.cmd('normal! zo')
-      else
-        go_to_file(session)
-      end
-    end,
+    open = with_session(open_here),
     inspect = with_session(browse.inspect),
     write = with_session(go_to_prompt),
     scroll = with_session(tabs.scroll),
     go_to_end = with_session(tabs.go_to_end),
-    go_to_message = function(step)
-      browse.go_to_message(session.transcript, step)
-    end,
-    go_to_tool = function(step)
-      browse.go_to_tool(session.transcript, step)
-    end,
-    select_message = function(is_inner)
-      browse.select_message(session.transcript, is_inner)
-    end,
+    go_to_message = with_transcript(browse.go_to_message),
+    go_to_tool = with_transcript(browse.go_to_tool),
+    select_message = with_transcript(browse.select_message),
     yank_code = with_session(blocks.yank),
     open_code = with_session(blocks.open),
     apply_code = with_session(blocks.apply),
-    select_code = function(is_inner)
-      browse.select_code(session.transcript, is_inner)
-    end,
+    select_code = with_transcript(browse.select_code),
     recall = function(step)
       session.prompt:recall_or_move(step)
     end,

@@ -88,6 +88,47 @@ function M.naming(named)
   return (' %s '):format(table.concat(parts, '  '))
 end
 
+---@param width integer
+---@param height integer
+---@return vim.api.keyset.win_config
+local function in_the_middle(width, height)
+  return {
+    relative = 'editor',
+    width = width,
+    height = height,
+    row = math.floor((vim.o.lines - height) / 2) - 1,
+    col = math.floor((vim.o.columns - width) / 2) - 1,
+  }
+end
+
+--- Make the window as large as its lines, if that can be.
+---@param win integer
+---@param lines string[]
+---@param title string
+---@param footer string
+local function fit(win, lines, title, footer)
+  local room = vim.o.lines - MARGIN
+  local height = math.max(1, math.min(#lines, room))
+  local width = math.max(MIN_WIDTH, api.nvim_strwidth(title), api.nvim_strwidth(footer))
+  api.nvim_win_call(win, function() -- where a tab is as wide as it will be
+    for i = 1, math.min(#lines, MEASURED_LINES) do
+      width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, MEASURED_BYTES)))
+    end
+  end)
+  width = math.max(1, math.min(width, vim.o.columns - MARGIN, MAX_WIDTH))
+  api.nvim_win_set_config(win, in_the_middle(width, height))
+  scratch.set_win_options(win, { linebreak = true }) -- while one measures, it would count
+  if #lines <= room then -- lines that are wrapped need more rows
+    height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
+    api.nvim_win_set_config(win, in_the_middle(width, height))
+  end
+  api.nvim_win_set_config(win, {
+    title = vim.fn.strcharpart(title, 0, width),
+    footer = vim.fn.strcharpart(footer, 0, width),
+    footer_pos = 'right',
+  })
+end
+
 --- Show `lines` in a float in the middle of the screen, and go there; `q` and <Esc> close it.
 ---@param title string
 ---@param lines string[]
@@ -99,20 +140,8 @@ function M.view(title, lines, what, opts)
   opts = opts or {}
   local from = api.nvim_get_current_win()
   local buf = M.new_buffer(what, lines)
-  title = (' %s '):format(words.plain(title))
-  local footer = opts.footer or M.closing()
-  local room = vim.o.lines - MARGIN
-  local function place(width, height)
-    return {
-      relative = 'editor',
-      width = width,
-      height = height,
-      row = math.floor((vim.o.lines - height) / 2) - 1,
-      col = math.floor((vim.o.columns - width) / 2) - 1,
-    }
-  end
-  local height = math.max(1, math.min(#lines, room))
-  local win_config = vim.tbl_extend('error', place(1, height), {
+  local height = math.max(1, math.min(#lines, vim.o.lines - MARGIN))
+  local win_config = vim.tbl_extend('error', in_the_middle(1, height), {
     style = 'minimal',
     border = 'rounded',
     zindex = M.ZINDEX.page,
@@ -131,24 +160,7 @@ function M.view(title, lines, what, opts)
     scratch.set_buf_options(buf, { formatlistpat = [[^\S.\{-}\s\{2,}]] })
     scratch.set_win_options(win, { breakindentopt = 'list:-1' })
   end
-  local width = math.max(MIN_WIDTH, api.nvim_strwidth(title), api.nvim_strwidth(footer))
-  api.nvim_win_call(win, function() -- where a tab is as wide as it will be
-    for i = 1, math.min(#lines, MEASURED_LINES) do
-      width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, MEASURED_BYTES)))
-    end
-  end)
-  width = math.max(1, math.min(width, vim.o.columns - MARGIN, MAX_WIDTH))
-  api.nvim_win_set_config(win, place(width, height))
-  scratch.set_win_options(win, { linebreak = true }) -- while one measures, it would count
-  if #lines <= room then -- lines that are wrapped need more rows
-    height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
-    api.nvim_win_set_config(win, place(width, height))
-  end
-  api.nvim_win_set_config(win, {
-    title = vim.fn.strcharpart(title, 0, width),
-    footer = vim.fn.strcharpart(footer, 0, width),
-    footer_pos = 'right',
-  })
+  fit(win, lines, (' %s '):format(words.plain(title)), opts.footer or M.closing())
   local function close()
     vim.cmd.close() -- fails over changes that are not written
     M.leave(win, from)

@@ -72,6 +72,40 @@ local function selection_lines(selection)
   return lines
 end
 
+---@class (exact) sanderling.transcript.blocks.turn.Part lines of a prompt's block, the first one is 0
+---@field first integer
+---@field last integer
+---@field selection? sanderling.Selection nil: what the prompt's slash command stands for
+
+--- What a person said, what goes along with it, and the header of the answer below.
+---@param prompt sanderling.Prompt
+---@param name string of the header
+---@return string[]
+---@return sanderling.transcript.blocks.turn.Part[]
+local function lines_of(prompt, name)
+  local lines =
+    vim.list_extend({ '## ' .. name, '' }, vim.split(prompt.text, '\n', { plain = true }))
+  local parts = {} ---@type sanderling.transcript.blocks.turn.Part[]
+  ---@param more string[]
+  ---@param selection? sanderling.Selection
+  local function add(more, selection)
+    local first = #lines
+    vim.list_extend(lines, more)
+    parts[#parts + 1] = { first = first, last = #lines - 1, selection = selection }
+  end
+  if (prompt.sent or '') ~= '' then
+    lines[#lines + 1] = ''
+    add(vim.list_extend({ SENT }, words.lines_of(prompt.sent)))
+  end
+  for i, selection in ipairs(prompt.selections or {}) do
+    if i == 1 then
+      lines[#lines + 1] = ''
+    end
+    add(selection_lines(selection), selection)
+  end
+  return vim.list_extend(lines, { '', '## Sanderling', '', '' }), parts
+end
+
 --- Draw what a person said, and the header of the answer below.
 ---@param self sanderling.transcript.Transcript
 ---@param prompt sanderling.Prompt
@@ -80,65 +114,37 @@ end
 ---@return integer answer row of the answer's header
 local function draw_prompt(self, prompt, name)
   self:end_block()
-  local prompt_lines = vim.split(prompt.text, '\n', { plain = true })
-  local lines = { '## ' .. name, '' }
-  vim.list_extend(lines, prompt_lines)
-  local sent ---@type { first: integer, last: integer }?
-  if (prompt.sent or '') ~= '' then
-    lines[#lines + 1] = ''
-    sent = { first = #lines, last = 0 }
-    lines[#lines + 1] = SENT
-    vim.list_extend(lines, words.lines_of(prompt.sent))
-    sent.last = #lines - 1
-  end
-  local parts = {} ---@type { first: integer, last: integer, selection: sanderling.Selection }[]
-  for _, selection in ipairs(prompt.selections or {}) do
-    if #parts == 0 then
-      lines[#lines + 1] = ''
-    end
-    local first = #lines
-    vim.list_extend(lines, selection_lines(selection))
-    parts[#parts + 1] = { first = first, last = #lines - 1, selection = selection }
-  end
-  lines[#lines + 1] = ''
-  local answer = #lines
-  vim.list_extend(lines, { '## Sanderling', '', '' })
-
+  local lines, parts = lines_of(prompt, name)
   local row = self:append_block(table.concat(lines, '\n'))
+  local answer = row + #lines - 3
+  local text_end = row + 2 + select(2, prompt.text:gsub('\n', '')) -- the row of its last line
   decorate_header(self, row, name, 'AgentUser')
   api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
-    end_row = row + 2 + #prompt_lines,
+    end_row = text_end + 1,
     hl_group = 'AgentPrompt',
     hl_eol = true,
     priority = 50,
   })
   self.markdown:begin(row + 2, true)
-  self.markdown:finish(row + 1 + #prompt_lines)
-  if sent then
-    self:paint(row + sent.first, row + sent.first, 'AgentContext')
-    self:add_fold({
-      first = row + sent.first,
-      last = row + sent.last,
-      label = SENT,
-      lines = sent.last - sent.first,
-    })
-  end
+  self.markdown:finish(text_end)
   for _, part in ipairs(parts) do
-    local first, last = row + part.first, row + part.last
+    local first, last, selection = row + part.first, row + part.last, part.selection
     self:paint(first, first, 'AgentContext')
-    if not is_image(part.selection) then
+    if not selection then
+      self:add_fold({ first = first, last = last, label = SENT, lines = last - first })
+    elseif not is_image(selection) then
       self.markdown:begin(first + 1)
       self.markdown:finish(last)
       self:add_fold({
         first = first,
         last = last,
-        label = selection_label(part.selection),
-        lines = part.selection.last_line - part.selection.first_line + 1,
+        label = selection_label(selection),
+        lines = selection.last_line - selection.first_line + 1,
       })
     end
   end
-  decorate_header(self, row + answer, 'Sanderling', 'AgentAssistant')
-  return row, row + answer
+  decorate_header(self, answer, 'Sanderling', 'AgentAssistant')
+  return row, answer
 end
 
 --- Say below the text what the last turn took.
