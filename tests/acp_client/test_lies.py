@@ -75,6 +75,18 @@ async def test_an_answer_is_called_what_it_does(guests):
         ]
 
 
+@pytest.mark.parametrize("name", ["edit", "read"])
+async def test_a_question_names_the_file_that_the_yes_is_about(guests, name):
+    diff = {"type": "diff", "path": str(guests.project / "Makefile"), "newText": "new\n"}
+    named = {"kind": "edit", "name": name, "title": f"{name} README.md", "content": [diff]}
+    options = [option("y", "Yes", "allow_once"), option("n", "No", "reject_once")]
+    async with guests.talk({"prompts": {"go": [asked(options, **named)]}}) as talk:
+        talk.answer = {"answer": "deny"}
+        await talk.ask("go")
+        [question] = talk.of(ApprovalRequested)
+        assert (question.tool, question.title) == ("edit", "Makefile")
+
+
 async def test_a_question_shows_what_would_turn_it_around(guests):
     named = {"kind": "execute", "rawInput": {"command": f"ls {TURNED}{ESCAPE}"}}
     options = [option("y", "Yes", "allow_once"), option("n", "No", "reject_once")]

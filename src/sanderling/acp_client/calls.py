@@ -33,8 +33,8 @@ NAMES = {
 """The names of our blocks, by the kind of a tool."""
 WRITING = frozenset(("edit", "delete", "move", "execute", "other"))
 """The kinds of tools after which the project is looked at."""
-OF_FILES = ("read", "edit", "delete")
-"""The kinds of tools whose title is the path of their file."""
+OF_FILES = {"read": ("read",), "edit": ("edit", "write"), "delete": ("delete",)}
+"""The kinds of tools whose title is the path of their file, and the names that they may have."""
 ENDED = ("completed", "failed")
 OUTPUT_KEYS = ("terminal_output", "terminal_output_delta")
 """The keys of `_meta` under which adapters tell what a command of their own has put out, a piece after the other."""
@@ -140,7 +140,11 @@ class Call:
     def _own_title(self) -> str:
         """The title without the name in front, as an agent of ours has it: there it is called as here."""
         name, _, rest = self._title.partition(" ")
-        return rest if name == self._name and self.kind != "execute" else ""
+        is_own = name == self._name and self.kind != "execute"
+        if self.kind in OF_FILES and self.path:  # a yes is about that file, whatever is said of it
+            path, _, _ = rest.partition(":")
+            is_own = is_own and name in OF_FILES[self.kind] and path == self._shown(self.path)
+        return rest if is_own else ""
 
     @property
     def title(self) -> str:

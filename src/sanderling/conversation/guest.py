@@ -114,7 +114,7 @@ class Guest:
         self.telling = Telling(
             parts.session,
             parts.emit,
-            parts.workspace.shown,
+            self.shown,
             partial(_look_after_call, parts),
             self.service.output_of,
         )
@@ -143,6 +143,10 @@ class Guest:
     @property
     def cwd(self) -> str:
         return self.parts.session.project
+
+    def shown(self, path: str) -> str:
+        """`path` as a person reads it best: relative to its project."""
+        return path.removeprefix(f"{self.cwd}/")
 
     def start(self) -> AbstractAsyncContextManager[Carrier]:
         return self._start()
