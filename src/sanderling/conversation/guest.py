@@ -51,6 +51,7 @@ from sanderling.protocol.events import (
     TodoItem,
 )
 from sanderling.protocol.guests import GuestOptionsChanged
+from sanderling.remote.refusals import RefusedError
 from sanderling.text import visible_prose
 
 SESSION_CAPABILITIES = ClientSessionCapabilities(
@@ -114,7 +115,7 @@ class Guest:
         self.telling = Telling(
             parts.session,
             parts.emit,
-            self.shown,
+            partial(_shown, self),
             partial(_look_after_call, parts),
             self.service.output_of,
         )
@@ -143,10 +144,6 @@ class Guest:
     @property
     def cwd(self) -> str:
         return self.parts.session.project
-
-    def shown(self, path: str) -> str:
-        """`path` as a person reads it best: relative to its project."""
-        return path.removeprefix(f"{self.cwd}/")
 
     def start(self) -> AbstractAsyncContextManager[Carrier]:
         return self._start()
@@ -311,6 +308,14 @@ def _kept_session(parts: Parts) -> str:
     """The guest's own id of the session; that of another of ours, of which this one is a fork, is not this one's."""
     kept: dict[str, Any] = parts.session.state("agent") or {}
     return str(kept.get("session", "")) if kept.get("of") == parts.session.id else ""
+
+
+def _shown(guest: Guest, path: str) -> str:
+    """`path` as a person reads it best: relative to the guest's project, if that is known."""
+    try:
+        return path.removeprefix(f"{guest.cwd}/")
+    except RefusedError:
+        return path
 
 
 def _look_after_call(parts: Parts, call: Call) -> None:

@@ -131,12 +131,6 @@ class RemoteGuest(Guest):
             raise RefusedError(NO_PLACE.format(name=self.name))
         return self._cwd
 
-    def shown(self, path: str) -> str:
-        try:
-            return super().shown(path)
-        except RefusedError:
-            return path
-
     def start(self) -> AbstractAsyncContextManager[Carrier]:
         return carried(self.address, self.parts.settings)
 
