@@ -346,6 +346,21 @@ def test_the_chat_opens_in_every_position_and_closes_again(child, position, expe
     assert "pong" in child.screen_text()
 
 
+def test_a_chat_that_is_shown_moves_to_another_position(child):
+    child.command("AgentChat")
+    child.command("AgentChat left")
+    assert windows(child) == ["sanderling", "sanderling_prompt", ""]
+    child.command("AgentChat float")
+    assert windows(child) == ["", "sanderling_prompt", "sanderling"]
+    child.command("AgentChat tab")
+    assert windows(child) == ["sanderling", "sanderling_prompt"]
+    child.command("AgentChat right")
+    assert windows(child) == ["", "sanderling", "sanderling_prompt"]
+    assert child.lua("return #vim.api.nvim_list_tabpages()") == 1
+    child.command("AgentChat right")
+    assert windows(child) == [""]
+
+
 @prove
 def test_two_tab_pages_may_show_the_chat_and_each_hides_its_own(child):
     child.command("AgentChat")

@@ -295,9 +295,12 @@ end
 ---@param opts sanderling.ChatOpts
 function M.toggle(opts)
   config.validate({ position = opts.position, size = opts.size }, 'chat') -- to hide it, too
-  if tabs.shown_in() then
+  local windows = tabs.shown_in()
+  local is_moved = windows and opts.position and opts.position ~= windows.opts.position
+  if windows then
     tabs.hide()
-  else
+  end
+  if not windows or is_moved then
     M.show(opts)
   end
 end

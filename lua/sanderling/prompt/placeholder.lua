@@ -15,6 +15,7 @@ local texts = {
   in_turn = {
     'Write on: {send} queues, {steer} steers the turn, {stop} stops it',
     '{send} queues, {steer} steers, {stop} stops',
+    '{send} queues, {stop} stops',
     '{stop} stops',
   },
   asked = {
