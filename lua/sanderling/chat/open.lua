@@ -296,11 +296,10 @@ end
 function M.toggle(opts)
   config.validate({ position = opts.position, size = opts.size }, 'chat') -- to hide it, too
   local windows = tabs.shown_in()
-  local is_moved = windows and opts.position and opts.position ~= windows.opts.position
   if windows then
     tabs.hide()
   end
-  if not windows or is_moved then
+  if not windows or (opts.position or windows.opts.position) ~= windows.opts.position then
     M.show(opts)
   end
 end
