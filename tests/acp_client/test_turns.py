@@ -37,6 +37,8 @@ from sanderling.protocol.events import (
 from sanderling.protocol.guests import GuestOptionsChanged, SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import ListChanges, ListModels
+from sanderling.session.pages import Pages
+from sanderling.session.session import Session
 from tests.conftest import prove, prove_rest
 
 pytestmark = pytest.mark.anyio
@@ -401,6 +403,21 @@ async def test_what_a_terminal_writes_is_shown_once(guests, is_told_first, words
         talk.act(SetMode("auto"))
         await talk.ask("go")
         assert (put_out(talk), talk.of(ToolEnded)[-1].detail) == ("hi\n", "")
+
+
+async def test_what_a_call_has_put_out_is_shown_again_above_what_came_at_its_end(guests):
+    def text(words):
+        return [{"type": "content", "content": {"type": "text", "text": words}}]
+
+    begun = call("1", title="t", kind="other", status="in_progress", content=text("one\n"))
+    ended = news("1", status="completed", content=text("one\ntwo\n"))
+    async with guests.talk({"prompts": {"go": [begun, {"sleep": 0.3}, ended]}}) as talk:
+        await talk.ask("go")
+        assert (put_out(talk), talk.of(ToolEnded)[-1].detail) == ("one", "two")
+    session = Session.open(guests.state_dir / "sessions", "s1", str(guests.project))
+    [again] = [each for each in Pages(session).take().events if isinstance(each, ToolEnded)]
+    session.close()
+    assert again.detail == "one\ntwo"
 
 
 @prove

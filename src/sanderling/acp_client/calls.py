@@ -45,7 +45,7 @@ Told = ToolCall | ToolCallFields
 
 
 class Ending(NamedTuple):
-    """The end of a call, as the screen and the log have it; `told` is all of its text."""
+    """The end of a call, as the screen and the log have it; `told` is all of its text, which began with `output_chars` put out before."""
 
     summary: str
     detail: str = ""
@@ -54,6 +54,7 @@ class Ending(NamedTuple):
     told: str = ""
     is_denied: bool = False
     changed: tuple[ChangedLines, ...] = ()
+    output_chars: int | None = None
 
 
 class _Written:
@@ -234,7 +235,9 @@ class Call:
         failed = f"exit status {code} · {took}" if code else "failed"
         summary = how or (failed if is_error or code else f"✓ {took}" if self.has_ended else "")
         detail = rest.strip("\n")[:MAX_DETAIL_CHARS]
-        return Ending(summary, detail, is_error=is_error or bool(code), told=text)
+        before = len(text.removesuffix(rest).rstrip("\n")) or None
+        is_error = is_error or bool(code)
+        return Ending(summary, detail, is_error=is_error, told=text, output_chars=before)
 
     async def _difference(self) -> Ending | None:
         """The end of a call that has diffs: they, and the number of lines that they add and remove."""

@@ -347,6 +347,7 @@ def _logged(call: Call, ending: Ending) -> LoggedToolEnd:
         ending.filetype,
         ending.is_error,
         ending.is_denied,
+        output_chars=ending.output_chars,
     )
 
 

@@ -122,7 +122,7 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     """
     The end of a tool use as the screen shows it; what the model is told stands in the message that follows.
 
-    `result` is that, too, where the message must wait for other tool uses. Of a command, that begins with `output_chars` of output.
+    `result` is that, too, where the message must wait for other tool uses. Of what writes while it runs, that begins with `output_chars` of output.
     """
 
     tool_use_id: str
