@@ -30,11 +30,12 @@ function changes.commands_running(tally, event, now_ns)
 end
 
 function changes.tool_ended(tally, event)
+  local files = vim.tbl_extend('force', {}, tally.changes) -- once: another agent may name thousands
   for _, file in ipairs(event.changed or {}) do
-    local before = tally.changes[file.path] or { 0, 0 }
-    local counts = { before[1] + file.added, before[2] + file.removed }
-    tally.changes = vim.tbl_extend('force', tally.changes, { [file.path] = counts })
+    local before = files[file.path] or { 0, 0 }
+    files[file.path] = { before[1] + file.added, before[2] + file.removed }
   end
+  tally.changes = files
 end
 
 --- The host has ended.
