@@ -63,6 +63,20 @@ def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     assert any("\\ea accepts · \\ed discards · \\er refines" in line for line in child.screen())
 
 
+def test_a_preview_that_reaches_the_end_of_its_window_is_drawn_to_its_end(start_editor):
+    answer = "".join(f"x = {n}\n" for n in range(13)) + "y = 'all of it'"
+    step = {"text": answer, "chunk_chars": 6, "chunk_delay_ms": 20}
+    content = "".join(f"x = {n}\n" for n in range(14))
+    child = start_editor({"step": [step]}, content=content, columns=80, lines=24)
+    child.feed(":11AgentEdit count on<CR>")
+    wait_ready(child)
+    wait_until(lambda: "y = 'all of it'" in child.screen_text(), deadline_s=3)
+    assert "\\ea accepts" in child.screen_text()
+    child.feed("\\ed")
+    wait_until(lambda: outcomes(child) == ["discarded"])
+    assert "all of it" not in child.screen_text()
+
+
 def test_an_edit_is_previewed_below_its_lines_and_changes_them_when_accepted(start_editor):
     child = start_editor(*says("    time.sleep(0)\n    return 2", when="be quick"))
     child.feed(":5,6AgentEdit be quick<CR>")

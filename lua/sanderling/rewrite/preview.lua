@@ -167,7 +167,16 @@ end
 ---@return integer mark
 function M.put(buf, row, mark, lines)
   local options = { id = mark, virt_lines = lines, undo_restore = false, strict = false }
-  return api.nvim_buf_set_extmark(buf, ns, row, 0, options)
+  mark = api.nvim_buf_set_extmark(buf, ns, row, 0, options)
+  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
+    -- Neovim draws such lines anew with the line behind them, which may be below the window's end.
+    if vim.fn.line('w$', win) == row + 1 then
+      api.nvim_win_call(win, function()
+        vim.fn.winrestview(vim.empty_dict())
+      end)
+    end
+  end
+  return mark
 end
 
 --- Draw the preview below row `row`, which is `mark` from then on.
