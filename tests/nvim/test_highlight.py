@@ -207,6 +207,12 @@ def test_delimiters_in_a_row_do_not_stall_the_editor(scripted):
     assert captures(child, child.transcript()[-1]) == []
 
 
+def test_long_strings_without_an_end_do_not_stall_the_editor(scripted):
+    line = "[[" * 4_000
+    child = answered(scripted, f"```lua\n{line}\n{line}\n```", chunk_chars=9000)
+    assert captures(child, line) == []
+
+
 # --- what is concealed, aligned and colored ---------------------------------------------------------------------------
 
 CONTINUATION = "@punctuation.special.markdown"

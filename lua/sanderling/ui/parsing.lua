@@ -4,6 +4,8 @@ local M = {}
 local MAX_DEPTH = 200 -- of quotes and lists within one another: with 252 the parser writes beyond its memory
 local MAX_RUN = 200 -- delimiters in a row, of which each is held against all of the others
 
+local MAX_OPENERS = 500 -- of long strings of Lua, for each of which an end is looked for
+
 --- The most blocks within one another that `line` can be in: each needs a sign, or two columns of the indent.
 ---@param line string
 ---@return integer
@@ -15,8 +17,11 @@ end
 ---@param lines string[]
 ---@return boolean
 function M.is_too_much(lines)
+  local openers = 0
   return vim.iter(lines):any(function(line)
-    return depth_of(line) > MAX_DEPTH
+    openers = openers + select(2, line:gsub('%[=*%[', ''))
+    return openers > MAX_OPENERS
+      or depth_of(line) > MAX_DEPTH
       or vim.iter({ '*', '_', '~' }):any(function(delimiter)
         return line:find(delimiter:rep(MAX_RUN), 1, true) ~= nil
       end)
