@@ -15,12 +15,12 @@ OPERATIONS = {
     "connect": "connect to",
     "resolve": "look up",
 }
+UNDONE = "The sandbox undid a change: {path} ({reason})."
 GUARD = {
-    "quarantined": "was moved away",
-    "restored": "was restored",
-    "replaced": "was replaced",
-    "noticed": "is new or has changed, and may run later",
-    "failed": "could not be put right",
+    "quarantined": UNDONE,
+    "restored": UNDONE,
+    "failed": "The sandbox could not undo a change: {path} ({reason}).",
+    "noticed": "Look at {path}: it {reason}.",
 }
 
 
@@ -41,9 +41,11 @@ def sentence_of(event: Event) -> Said | None:  # noqa: C901, PLR0911, PLR0912 - 
             )
         case events.AccessDenied(operation, target, rule):
             return "info", f"The sandbox did not {OPERATIONS[operation]} {target} ({rule})."
+        case events.GuardActed("replaced"):
+            return None  # the host's own business
         case events.GuardActed(kind, path, reason, kept_at):
-            kept = f" It is kept at {kept_at}." if kept_at else ""
-            return "warning", f"{path} {GUARD[kind]}: {reason}{kept}"
+            kept = f" What was written is kept at {kept_at}." if kept_at else ""
+            return "warning", GUARD[kind].format(path=path, reason=reason) + kept
         case events.SandboxChanged(problem=problem) if problem:
             return "warning", f"Nothing is run: {problem}"
         case events.CompactionStarted():
