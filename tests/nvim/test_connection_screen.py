@@ -50,6 +50,15 @@ def test_while_a_connection_is_counted_down_the_turn_is_not_counted_up(screen):
     wait_until(lambda: re.search(r" [1-9] s\b", prompt_winbar(screen)))
 
 
+def test_a_session_that_is_connected_after_all_has_not_failed(screen):
+    error = {"type": "error_occurred", "kind": "connection", "message": "no token", "remedy": ""}
+    screen.send(changed("refused", why="no token"), error)
+    screen.send({"type": "turn_ended", "stop_reason": "error"})
+    assert "not connected" in prompt_winbar(screen)
+    screen.send(changed("connecting"), changed("connected"))
+    assert "idle" in prompt_winbar(screen)
+
+
 def test_a_turn_that_went_on_elsewhere_goes_on_below_what_was_shown_of_it(screen):
     prompt = {"id": "p1", "text": "go"}
     words = {"type": "text_delta", "block_id": -1, "text": "one "}

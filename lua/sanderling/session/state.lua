@@ -215,6 +215,9 @@ function changes.connection_changed(state, event, now_ns)
     attempt = event.attempt or 0,
     due_ns = now_ns + (event.delay_s or 0) * 1e9,
   }
+  if event.state == 'connected' and state.activity == 'failed' then
+    state.activity = 'idle' -- what has failed was the connection, or is told in the transcript
+  end
 end
 
 --- Fields that an event replaces as a whole, and what they are called in it.
