@@ -405,6 +405,22 @@ async def test_what_a_terminal_writes_is_shown_once(guests, is_told_first, words
         assert (put_out(talk), talk.of(ToolEnded)[-1].detail) == ("hi\n", "")
 
 
+async def test_a_terminal_that_is_named_again_and_again_is_shown_once(guests):
+    terminal = {"terminalId": "terminal-1"}
+    content = [{"type": "terminal", **terminal}] * 1_000
+    calls = [
+        call(n, title="t", kind="execute", status="in_progress", content=content) for n in "12"
+    ]
+    create = {"request": {"method": "terminal/create", "params": {"command": "sleep 0.2; echo hi"}}}
+    wait = {"request": {"method": "terminal/wait_for_exit", "params": terminal}}
+    ended = [news(n, status="completed") for n in "12"]
+    async with guests.talk({"prompts": {"go": [create, *calls, wait, *ended]}}) as talk:
+        talk.act(SetMode("auto"))
+        await talk.ask("go")
+        assert put_out(talk) == "hi\n"
+        assert [each.detail for each in talk.of(ToolEnded)] == ["", "hi"]
+
+
 async def test_what_a_call_has_put_out_is_shown_again_above_what_came_at_its_end(guests):
     def text(words):
         return [{"type": "content", "content": {"type": "text", "text": words}}]

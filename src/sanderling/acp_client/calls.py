@@ -19,6 +19,7 @@ MAX_TOLD_CHARS = 262_144  # of what a call has put out, in the log
 MAX_INPUT_CHARS, MAX_DEPTH, MAX_BITS = 1 << 20, 60, 64
 MAX_DIFF_CHARS = 4 << 20  # of both sides together: nobody reads more
 MAX_TITLE_CHARS = 200
+MAX_TERMINALS = 8
 NAMES = {
     "read": "read",
     "edit": "edit",
@@ -182,7 +183,9 @@ class Call:
 
     @property
     def terminals(self) -> tuple[str, ...]:
-        return tuple(each.terminal_id for each in self._content if each.terminal_id)
+        """The first of its terminals, each once: of each comes up to 256 KiB, with each piece anew."""
+        named = dict.fromkeys(each.terminal_id for each in self._content if each.terminal_id)
+        return tuple(named)[:MAX_TERMINALS]
 
     @property
     def text(self) -> str:

@@ -260,6 +260,7 @@ class Telling:
         for call in self._calls.values():
             if terminal_id in call.terminals and call.is_started and not call.is_ended:
                 self._put_out(call)
+                return
 
     def _put_out(self, call: Call) -> None:
         if text := call.news(self._output_in(call)):
