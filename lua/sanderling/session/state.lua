@@ -127,11 +127,8 @@ end
 local function without(list, id)
   local others, found = {}, nil
   for _, each in ipairs(list) do
-    if each.id == id then
-      found = each
-    else
-      others[#others + 1] = each
-    end
+    found = each.id == id and each or found
+    others[#others + 1] = each.id ~= id and each or nil
   end
   return others, found
 end
