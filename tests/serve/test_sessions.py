@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 
 import pytest
 
@@ -243,6 +244,28 @@ async def test_the_socket_of_a_person_is_theirs_alone_and_is_taken_away(serve, h
     assert "another server" in second.stderr
     server.finish()
     assert not path.exists()
+
+
+def is_taken(path):
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
+@prove
+async def test_a_server_that_ends_leaves_the_socket_of_the_next_one_alone(serve, home):
+    path = home.folder / "socket"
+    server = serve(listen=f"unix:{path}")
+    async with server.connect() as slow:
+        slow.transport.pause_reading()  # so that it is waited for
+        server.process.terminate()
+        while is_taken(path):
+            await asyncio.sleep(0.01)
+        following = serve(listen=f"unix:{path}")
+        assert server.process.poll() is None
+        slow.transport.abort()
+    await asyncio.to_thread(server.finish)
+    async with attached(following) as client:
+        assert await client.new(home)
 
 
 async def test_two_that_load_at_once_have_one_and_the_same_session(serve, home):

@@ -109,8 +109,8 @@ async def _serve(model: str, tools: ToolsOf, place: Place, door: Door) -> int:
             say(f"{signal.Signals(number).name}: sessions are on the disk, and can be resumed")
             with anyio.move_on_after(LAST_WORDS_S):
                 await house.close_all()
+            _remove(place)  # while it listens there: afterwards it could be that of the next one
             await close_server(server)
-            _remove(place)
             tasks.cancel_scope.cancel()
     return 0
 
