@@ -107,6 +107,13 @@ def test_held_prompts_say_how_they_are_sent(screen):
     assert "held" not in screen.screen_text()
 
 
+def test_in_a_narrow_window_how_held_prompts_are_sent_is_not_cut(start_screen):
+    screen = start_screen(columns=60)
+    screen.command("AgentChat")
+    screen.send(waiting(["a1"], is_held=True))
+    assert any(row.endswith("sends them") for row in screen.screen())
+
+
 def test_a_dead_host_holds_nothing_on_the_screen(screen):
     screen.send(TURN_STARTED, waiting(["a1"], is_held=True))
     screen.send({"type": "local_failed", "message": "The agent process has ended."})

@@ -34,8 +34,9 @@ end
 
 --- The first prompts, one line each, and how many there are besides.
 ---@param event sanderling.session.state.Waiting|sanderling.WaitingChanged
+---@param footer sanderling.transcript.footer.Footer
 ---@return sanderling.transcript.footer.Lines?
-local function lines_of(event)
+local function lines_of(event, footer)
   local steps = M.in_order(event)
   local lines = {} ---@type sanderling.transcript.footer.Lines
   for i = 1, math.min(#steps, MAX_LINES) do
@@ -49,7 +50,7 @@ local function lines_of(event)
   if event.is_held and #steps > 0 then
     local key = config.key_name(config.options.keys.send_normal, ':AgentQueue')
     local text = ('held: %s on an empty prompt sends them'):format(key)
-    lines[#lines + 1] = { { text, 'AgentWarning' } }
+    vim.list_extend(lines, footer:wrapped(text, 'AgentWarning'))
   end
   return #lines > 0 and lines or nil
 end
@@ -58,7 +59,7 @@ end
 M.draw = {}
 
 function M.draw.waiting_changed(self, event)
-  self.footer:set('waiting', lines_of(event))
+  self.footer:set('waiting', lines_of(event, self.footer))
 end
 
 blocks.register({ draw = M.draw })
