@@ -10,7 +10,7 @@ import pytest
 from sanderling.serve.house import MAX_IDLE
 from tests.acp.talk import FULL, AgentError, chosen
 from tests.conftest import prove
-from tests.serve.talk import Client, attached
+from tests.serve.talk import DEADLINE_S, Client, attached
 
 PERMISSION = "session/request_permission"
 
@@ -263,7 +263,7 @@ async def test_a_server_that_ends_leaves_the_socket_of_the_next_one_alone(serve,
         following = serve(listen=f"unix:{path}")
         assert server.process.poll() is None
         slow.transport.abort()
-    await asyncio.to_thread(server.finish)
+    assert await asyncio.to_thread(server.process.wait, DEADLINE_S) == 0
     async with attached(following) as client:
         assert await client.new(home)
 
