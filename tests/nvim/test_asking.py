@@ -104,7 +104,7 @@ def fast():
 
 \treturn 1
 ```
-* `a[0]` stays"""
+* `a[0]` stays, though it is said in many more words than fit"""
 
 
 @prove
@@ -125,7 +125,7 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
         "  ## It sleeps",
         "",
         "  It waits for time.sleep, see the manual for more about",
-        "    that function:",
+        "  that function:",
         "",
         "  │ call     │ s │",
         "  │──────────│───│",
@@ -137,7 +137,8 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
         "",
         "      return 1",
         "  ───",
-        "  * a[0] stays",
+        "  * a[0] stays, though it is said in many more words than",
+        "    fit",
     ]
     groups = child.lua("""
       local found = {}

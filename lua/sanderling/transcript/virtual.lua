@@ -137,7 +137,7 @@ local function slice(line, from, to)
   return part
 end
 
---- `line` in several where it is too long, broken between words.
+--- `line` in several where it is too long, broken between words. An item of a list goes on below its first word.
 ---@param line sanderling.transcript.virtual.Line
 ---@param cells integer
 ---@return sanderling.transcript.virtual.Line[]
@@ -147,15 +147,16 @@ local function wrapped(line, cells)
     return { line }
   end
   local indent = text:match('^%s*')
+  local mark = text:match('^%s*[-*+]%s+') or text:match('^%s*%d+[.)]%s+') or indent
   local parts, from, to = {}, 0, 0
   local room = cells
   local function break_here()
     local part = slice(line, from, to)
     if #parts > 0 then
-      table.insert(part, 1, { indent .. '  ', { GROUND } })
+      table.insert(part, 1, { (' '):rep(#mark), { GROUND } })
     end
     parts[#parts + 1] = part
-    room = math.max(10, cells - #indent - 2)
+    room = math.max(10, cells - #mark)
   end
   for first, behind in text:gmatch('()%S+()') do
     if to > #indent and api.nvim_strwidth(text:sub(from + 1, behind - 1)) > room then
