@@ -718,3 +718,11 @@ def test_a_server_hears_of_a_file_that_was_written_on_the_disk(coding):
     *_, said, definition = agent.results()
     assert said == "No errors or warnings (basedpyright)."
     assert definition.endswith("\nextra.py:1: def extra() -> int:")
+
+
+def test_a_file_that_the_parser_would_not_survive_is_not_parsed(child):
+    assert child.lua("""
+      vim.api.nvim_buf_set_lines(0, 0, -1, true, { ('> '):rep(300) .. 'deep' })
+      vim.bo.filetype = 'markdown'
+      return require('sanderling.code.names').of_grammar(0, 0, { 600 }, 'deep')
+    """) == [600]

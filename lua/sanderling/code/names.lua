@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local parsing = require('sanderling.ui.parsing')
 
 local NAME = '[%w_$@!?~\128-\255-]+' -- `-` is in the names of shells, of Lisp and of style sheets
 local WORD = '[%w_$\128-\255]'
@@ -90,7 +91,11 @@ local function parser_of(buf)
     return nil
   end
   local ok, parser = pcall(vim.treesitter.get_parser, buf, nil, { error = false })
-  return ok and parser or nil
+  local is_fatal = ok
+    and parser
+    and parser:lang() == 'markdown'
+    and parsing.is_too_much(api.nvim_buf_get_lines(buf, 0, -1, true))
+  return ok and not is_fatal and parser or nil
 end
 
 --- The places at which the grammar has the name, and nothing larger (a comment, a text); all, where there is no grammar.
