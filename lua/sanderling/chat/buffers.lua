@@ -166,9 +166,7 @@ end
 
 ---@return boolean a window of this tab page shows the transcript
 function Buffers:is_on_screen()
-  return vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
-    return api.nvim_win_get_buf(win) == self.transcript_buf
-  end)
+  return vim.list_contains(vim.fn.tabpagebuflist(), self.transcript_buf)
 end
 
 --- Show the session in another buffer, too, whose text is replaced. Raises while text is locked.

@@ -53,10 +53,10 @@ end
 ---@param state sanderling.session.state.State
 ---@return boolean there is nothing left to do
 local function is_done(state)
-  return not state.is_in_turn
-    and vim.iter(state.todo):all(function(item)
-      return item.status == 'completed'
-    end)
+  local left = vim.tbl_filter(function(item)
+    return item.status ~= 'completed'
+  end, state.todo)
+  return not state.is_in_turn and #left == 0
 end
 
 --- The number of lines that there is room for, below a line of text.

@@ -59,9 +59,10 @@ end
 
 ---@return boolean a window shows a session in which something is at work
 local function is_seen()
-  return vim.iter(live.all()):any(function(session)
+  local seen = vim.tbl_filter(function(session)
     return began_ns(session.state) ~= nil and session:is_on_screen()
-  end)
+  end, live.all())
+  return #seen > 0
 end
 
 local function tick()
