@@ -87,6 +87,7 @@ class AskedPrompts:
 
     def __init__(self) -> None:
         self.now: Asked | None = None
+        self.is_in_turn = False  # whoever has asked for it
         self.ends: Mapping[str, StopReason] = {}
         self.waiting: frozenset[str] = frozenset()
         self._kept: OrderedDict[str, Asked] = OrderedDict()
@@ -126,6 +127,7 @@ class AskedPrompts:
 
     def begin(self, prompt: Prompt) -> bool:
         """A turn has begun with `prompt`; say whether that is the one that was asked."""
+        self.is_in_turn = True
         is_it = self.now is not None and prompt.id == self.now.prompt_id
         if self.now and is_it:
             self.now.has_begun = True
@@ -133,6 +135,7 @@ class AskedPrompts:
 
     def end(self, stop_reason: StopReason) -> None:
         """A turn has ended."""
+        self.is_in_turn = False
         if self.now and (self.now.has_begun or self.now.is_cancelled):
             self.now.end(stop_reason)
 

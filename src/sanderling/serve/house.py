@@ -121,7 +121,8 @@ class House:
 
 def _is_busy(live: LiveSession) -> bool:
     """Say whether something goes on in a session."""
-    return live.prompts.now is not None or live.options.has_jobs
+    is_answering = live.prompts.now is not None or live.prompts.is_in_turn
+    return is_answering or live.options.has_jobs
 
 
 async def _whatever_comes(opening: Coroutine[Any, Any, LiveSession]) -> LiveSession:
