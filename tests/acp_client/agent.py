@@ -197,6 +197,15 @@ def handle(message):
                 currentModeId=params["modeId"],
             )
         case "session/set_config_option":
+            if script.get("tells_options_before"):
+                options = script["session"]["configOptions"]
+                much = {"type": "text", "text": "x" * (2 << 20)}  # which takes a while
+                update(params["sessionId"], sessionUpdate="agent_message_chunk", content=much)
+                update(
+                    params["sessionId"],
+                    sessionUpdate="config_option_update",
+                    configOptions=options,
+                )
             for option in script["session"]["configOptions"]:
                 if option["id"] == params["configId"]:
                     option["currentValue"] = params["value"]

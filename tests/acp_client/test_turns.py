@@ -262,6 +262,25 @@ async def test_plan_commands_usage_and_title_are_shown(guests):
 
 
 @prove
+async def test_what_is_told_of_an_option_before_it_is_set_does_not_take_it_back(guests):
+    option = {
+        "id": "m",
+        "name": "Model",
+        "type": "select",
+        "category": "model",
+        "currentValue": "big",
+        "options": [{"value": "big", "name": "Big"}, {"value": "small", "name": "Small"}],
+    }
+    script = {"prompts": {}, "session": {"configOptions": [option]}, "tells_options_before": True}
+    async with guests.talk(script) as talk:
+        await talk.ask("go")
+        before = len(talk.of(ModelChanged))
+        talk.act(SetGuestOption("m", "small"))
+        await talk.wait_for(lambda: len(talk.of(ModelChanged)) > before)
+        await talk.ask("go on")
+        assert [each.model for each in talk.of(ModelChanged)[before:]] == ["mine: Small"]
+
+
 async def test_modes_models_and_options_can_be_chosen_and_only_those(guests):
     option = {
         "id": "m",

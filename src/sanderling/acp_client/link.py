@@ -160,9 +160,11 @@ class Link:
         wish = self.options.wish(live.session_id, name, value)
         if wish.method == "session/set_mode":
             await live.connection.request(wish.method, wish.params, Empty)
+            await self.all_shown()
             self.options.take_mode(getattr(wish.params, "mode_id", value))
         else:
             told = await live.connection.request(wish.method, wish.params, SetConfigOptionResponse)
+            await self.all_shown()  # what it has said before that is older
             self.options.take(told.config_options)
         self._place.options_changed()
 
