@@ -48,6 +48,14 @@ OPTIONS = [
     {"optionId": "ever", "name": "Yes, and do not ask again", "kind": "allow_always"},
     {"optionId": "no", "name": "No, tell it otherwise", "kind": "reject_once"},
 ]
+MODEL = {
+    "id": "m",
+    "name": "Model",
+    "type": "select",
+    "category": "model",
+    "currentValue": "big",
+}
+BIG, SMALL = {"value": "big", "name": "Big"}, {"value": "small", "name": "Small"}
 
 
 def update(session_update, **fields):
@@ -261,16 +269,8 @@ async def test_plan_commands_usage_and_title_are_shown(guests):
         assert talk.text == "begun"
 
 
-@prove
 async def test_what_is_told_of_an_option_before_it_is_set_does_not_take_it_back(guests):
-    option = {
-        "id": "m",
-        "name": "Model",
-        "type": "select",
-        "category": "model",
-        "currentValue": "big",
-        "options": [{"value": "big", "name": "Big"}, {"value": "small", "name": "Small"}],
-    }
+    option = MODEL | {"options": [BIG, SMALL]}
     script = {"prompts": {}, "session": {"configOptions": [option]}, "tells_options_before": True}
     async with guests.talk(script) as talk:
         await talk.ask("go")
@@ -281,18 +281,13 @@ async def test_what_is_told_of_an_option_before_it_is_set_does_not_take_it_back(
         assert [each.model for each in talk.of(ModelChanged)[before:]] == ["mine: Small"]
 
 
+@prove
 async def test_modes_models_and_options_can_be_chosen_and_only_those(guests):
-    option = {
-        "id": "m",
-        "name": "Model",
-        "type": "select",
-        "category": "model",
-        "currentValue": "big",
-        "options": [
-            {"group": "f", "name": "F", "options": [{"value": "big", "name": "Big"}]},
-            {"group": "g", "name": "G", "options": [{"value": "small", "name": "Small"}]},
-        ],
-    }
+    groups = [
+        {"group": "f", "name": "F", "options": [BIG]},
+        {"group": "g", "name": "G", "options": [SMALL]},
+    ]
+    option = MODEL | {"options": groups}
     switch = {"id": "fast", "name": "Fast", "type": "boolean", "currentValue": False}
     modes = {
         "currentModeId": "code",

@@ -8,7 +8,7 @@ function M.redraw()
   pcall(vim.cmd.redrawstatus, { bang = true })
 end
 
----@return integer ms since they were drawn by us
+---@return number ms since they were drawn by us
 function M.age_ms()
   return (vim.uv.hrtime() - drawn_ns) / 1e6
 end
