@@ -6,6 +6,7 @@ import os
 import pytest
 
 from sanderling.sandbox.files import ABSENT, FileChangedError
+from sanderling.sandbox.inside.writing import TEMPORARY
 from tests.conftest import prove
 from tests.sandbox.test_files import leftovers, open_files
 from tests.sandbox.test_files import where as where  # noqa: PLC0414 - a fixture
@@ -118,7 +119,14 @@ async def test_modes_and_directories(place, where):
         assert made.stat().st_mode & 0o777 == 0o775
         with pytest.raises(OSError, match="not empty"):
             await files.rmdir(str(made.parent))
-        await files.rmdir(str(made))
+        (made / f"{TEMPORARY}0123").write_text("half writ")
+        (made / f"{TEMPORARY}4567").symlink_to("nowhere")
+        (made / "other").touch()
+        with pytest.raises(OSError, match="not empty"):
+            await files.rmdir(str(made))
+        assert len(list(made.iterdir())) == 3
+        (made / "other").unlink()
+        await files.rmdir(str(made))  # what writes that were killed have left goes with it
         with pytest.raises(NotADirectoryError):
             await files.rmdir(str(path))
     assert not made.exists()

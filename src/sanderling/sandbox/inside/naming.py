@@ -21,7 +21,12 @@ from sanderling.sandbox.inside.reading import (
     stamp_of,
     take,
 )
-from sanderling.sandbox.inside.writing import PASSED_THROUGH, TEMPORARY, passed_through
+from sanderling.sandbox.inside.writing import (
+    PASSED_THROUGH,
+    TEMPORARY,
+    listable,
+    passed_through,
+)
 
 Kind = Literal["absent", "file", "link", "directory", "other"]
 Sight = tuple[Kind, int, int, bytes | None, str, tuple[int, ...]]
@@ -118,9 +123,29 @@ def mkdir(path: str, mode: int) -> None:
 
 
 def rmdir(path: str) -> None:
-    """Remove a directory that is empty."""
+    """Remove a directory that is empty but for what writes that were killed have left in it."""
     with _parent(path) as (directory, name):
-        os.rmdir(name, dir_fd=directory)
+        try:
+            os.rmdir(name, dir_fd=directory)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or not _is_rid_of_leftovers(name, directory):
+                raise
+            os.rmdir(name, dir_fd=directory)
+
+
+def _is_rid_of_leftovers(name: str, above: int) -> bool:
+    """Remove leftovers from a directory; False, and nothing done, if there is anything else in it."""
+    directory = passed_through(name, above)
+    try:
+        with listable(directory) as descriptor:
+            names = os.listdir(descriptor)
+        if not all(each.startswith(TEMPORARY) for each in names):
+            return False
+        for each in names:
+            os.unlink(each, dir_fd=directory)
+        return True
+    finally:
+        os.close(directory)
 
 
 @contextmanager

@@ -142,6 +142,16 @@ def passed_through(path: str, start: int | None = None, *, makes_parents: bool =
     return directory
 
 
+@contextmanager
+def listable(directory: int) -> Generator[int]:
+    """Open a directory to be read of which one has what was opened to go through."""
+    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _entered(name: str, flags: int, above: int, *, is_made: bool) -> int:
     try:
         return os.open(name, flags, dir_fd=above)
@@ -335,29 +345,21 @@ def _sync_file_system(descriptor: int) -> None:
 
 def _sync_directory(directory: int) -> None:
     """Make the new name outlive a crash, too."""
-    with suppress(PermissionError), _listable(directory) as descriptor, _where_supported():
+    with suppress(PermissionError), listable(directory) as descriptor, _where_supported():
         os.fsync(descriptor)
 
 
 def _sweep(directory: int) -> None:
     """Remove what a write that was killed has left here."""
     oldest = time.time() - LEFTOVER_S
-    with suppress(OSError), _listable(directory) as descriptor, os.scandir(descriptor) as entries:
+    with suppress(OSError), listable(directory) as descriptor, os.scandir(descriptor) as entries:
         for _, entry in zip(range(MAX_SWEPT_NAMES), entries, strict=False):
             if entry.name.startswith(TEMPORARY) and _is_leftover(entry, oldest):
                 os.unlink(entry.name, dir_fd=directory)
 
 
-@contextmanager
-def _listable(directory: int) -> Generator[int]:
-    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _is_leftover(entry: "os.DirEntry[str]", oldest: float) -> bool:
     return (
-        entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime < oldest
+        not entry.is_dir(follow_symlinks=False)
+        and entry.stat(follow_symlinks=False).st_mtime < oldest
     )
