@@ -442,6 +442,7 @@ def test_a_prompt_that_cannot_be_sent_is_refused(start, blocks):
 # --- stopping ----------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_a_cancelled_turn_ends_as_cancelled_and_the_session_lives(start, home):
     agent = start("--model", home.script([LONG], [DONE]))
     agent.answers["session/request_permission"] = chosen("once")
@@ -506,6 +507,7 @@ def test_one_prompt_at_a_time(start, home):
     assert agent.end(first) == {"stopReason": "cancelled"}
 
 
+@prove
 @pytest.mark.parametrize(
     "how",
     prove_rest(["eof", "half a line", signal.SIGTERM, signal.SIGINT, signal.SIGKILL], keep=(-1,)),

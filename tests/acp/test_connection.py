@@ -106,6 +106,7 @@ async def test_the_answer_has_the_very_id(request_id):
         assert type(answer["id"]) is type(request_id)
 
 
+@prove
 async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on():
     async with connected(METHODS) as other:
         wait = {"jsonrpc": "2.0", "id": 1, "method": "wait"}
@@ -128,6 +129,7 @@ async def test_a_cancellation_that_follows_at_once_or_too_late_is_taken():
         assert (await other.ask("ping"))["result"] == {"said": "pong"}
 
 
+@prove
 async def test_a_slow_request_holds_up_nobody():
     async with connected(METHODS) as other:
         await other.write({"jsonrpc": "2.0", "id": 1, "method": "wait"})
@@ -182,6 +184,7 @@ async def test_a_message_with_too_many_values_never_becomes_objects():
         assert (await other.ask("ping"))["result"] == {"said": "pong"}
 
 
+@prove
 async def test_only_so_many_requests_are_answered_at_once():
     async with connected(METHODS) as other:
         await other.write(

@@ -19,6 +19,7 @@ def _unchecked(guests):
     guests.is_checked = False
 
 
+@prove
 async def test_one_that_ends_in_mid_turn_is_started_again_by_the_next_prompt(guests):
     script = {
         "prompts": {

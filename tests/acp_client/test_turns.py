@@ -419,6 +419,7 @@ async def test_what_a_terminal_writes_is_shown_once(guests, is_told_first, words
         assert (put_out(talk), talk.of(ToolEnded)[-1].detail) == ("hi\n", "")
 
 
+@prove
 async def test_a_terminal_that_is_named_again_and_again_is_shown_once(guests):
     terminal = {"terminalId": "terminal-1"}
     content = [{"type": "terminal", **terminal}] * 1_000
@@ -435,6 +436,7 @@ async def test_a_terminal_that_is_named_again_and_again_is_shown_once(guests):
         assert [each.detail for each in talk.of(ToolEnded)] == ["", "hi"]
 
 
+@prove
 async def test_what_a_call_has_put_out_is_shown_again_above_what_came_at_its_end(guests):
     def text(words):
         return [{"type": "content", "content": {"type": "text", "text": words}}]

@@ -74,7 +74,7 @@ def cases() -> list[tuple[str, str]]:
     return [(wire.name, name) for wire in WIRES.values() for name in wire.streams]
 
 
-@pytest.mark.parametrize("wire_name, name", prove_rest(cases(), keep=range(0, len(cases()), 32)))
+@pytest.mark.parametrize("wire_name, name", prove_rest(cases(), keep=range(0, len(cases()), 64)))
 async def test_an_answer_may_break_off_anywhere(wire_name, name):
     wire = WIRES[wire_name]
     for at, how in places(wire, name):

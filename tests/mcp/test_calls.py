@@ -115,6 +115,7 @@ async def test_calls_wait_for_edits_before_them_and_edits_for_calls(tmp_path):
     assert "return 2" in talk.told(1)
 
 
+@prove
 async def test_failures_are_told_and_the_turn_goes_on(tmp_path):
     names = ("fail", "refuse", "die", "echo")
     talk = await talk_with(

@@ -69,6 +69,7 @@ async def test_calls_beside_the_one_that_ends_a_server_are_told_too(place):
         assert "I have had enough" in mcp["bad"].log.text()
 
 
+@prove
 async def test_server_that_ends_at_once_fails_with_its_reason_and_can_be_restarted(
     place, monkeypatch
 ):
@@ -137,6 +138,7 @@ async def test_what_is_no_message_goes_to_the_log(place):
         assert "this is no message" in log
 
 
+@prove
 @pytest.mark.parametrize("where", prove_rest(["stdout", "endless", "deaf"], keep=(0,)))
 async def test_server_that_floods_its_output_is_ended(place, where, monkeypatch):
     monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 1 << 20)

@@ -783,12 +783,15 @@ def test_a_session_file_does_not_know_it(editor, tmp_path):
 
 @pytest.mark.parametrize(
     "enter_keys, leave_keys",
-    [
-        ("q:", ":quit<CR>"),
-        ("<F5>", "x"),
-        (":echo 1 | echo 2 | echo 3<CR>", "<CR>"),
-        (":call getchar()<CR>", "x"),
-    ],
+    prove_rest(
+        [
+            ("q:", ":quit<CR>"),
+            ("<F5>", "x"),
+            (":echo 1 | echo 2 | echo 3<CR>", "<CR>"),
+            (":call getchar()<CR>", "x"),
+        ],
+        keep=(0,),
+    ),
 )
 def test_what_neovim_is_busy_with_delays_it_and_does_not_lose_it(editor, enter_keys, leave_keys):
     screen = editor()

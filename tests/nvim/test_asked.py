@@ -111,6 +111,7 @@ def test_nothing_moves_and_the_focus_stays_where_it_is(proposed):
     assert "4 hunks to review in the file" in screen
 
 
+@prove
 def test_all_rejected_is_denied_with_the_reasons(proposed):
     child, path = proposed(is_open=True)
     decide(child, path, *[(1, False)] * 4, reason="no capitals")
@@ -546,6 +547,7 @@ EDITS = [{"old": f"line {n}\n", "new": f"NEW {n}\n"} for n in range(2, 40, 4)]
 FORTY = "".join(f"line {n}\n" for n in range(1, 41))
 
 
+@prove
 @pytest.mark.parametrize("seed", prove_rest(range(12), keep=(0,)))
 def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(proposed, seed):
     rng = random.Random(seed)

@@ -175,6 +175,7 @@ def test_q_closes_an_answer_where_it_stands_and_records_a_macro_elsewhere(start)
     assert child.lua("return vim.fn.maparg('q', 'n')") == ""
 
 
+@prove
 def test_an_answer_is_stopped_at_once_and_what_came_stays(start, server):
     server.answer(Reply(message_start(), begin_block(), delta(text="Half of it\n"), STALL))
     child = start("lines")
@@ -540,6 +541,7 @@ def committing(start, project):
     return child
 
 
+@prove
 def test_commit_writes_the_message_of_what_is_staged(committing, server):
     child = committing
     server.answer(Reply(message_start(), text("feat: sleep\n\nIt was too fast."), done()))

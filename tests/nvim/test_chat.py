@@ -263,6 +263,7 @@ chunk_delay_ms = 5
 """
 
 
+@prove
 def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(scripted):
     child = scripted(LONG)
     child.command("AgentChat")
@@ -544,6 +545,7 @@ def test_words_inside_other_commands_are_left_alone(child):
     assert child.lua("return vim.g.clear") == 1
 
 
+@prove
 def test_clear_begins_a_new_session_and_keeps_the_old_one_on_disk(child):
     child.command("AgentChat")
     for turn in (1, 2):

@@ -433,6 +433,7 @@ def test_in_plan_mode_nothing_is_renamed_and_no_server_is_asked(coding, project)
     assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 
+@prove
 def test_the_person_is_asked_about_all_of_it_at_once(coding, project):
     agent = coding(
         TEXTS,

@@ -40,6 +40,7 @@ def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(sc
     assert "idle" in prompt_winbar(screen)
 
 
+@prove
 def test_while_a_connection_is_counted_down_the_turn_is_not_counted_up(screen):
     prompt = {"id": "p1", "text": "go"}
     screen.send(changed("connected"), {"type": "turn_started", "prompt": prompt})
@@ -96,6 +97,7 @@ def test_an_address_opens_a_session_there(screen):
     assert opened == "ssh://box/work/app"
 
 
+@prove
 def test_a_session_behind_a_container_is_talked_to_from_neovim(start_agent, elsewhere):  # noqa: F811
     child = start_agent(setup={}, columns=110, lines=40)
     child.command(f"AgentChat {elsewhere.address()}")

@@ -1,6 +1,6 @@
 """Files that another agent has us read and write: what is typed and not saved counts, and is never written over."""
 
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.test_guests import start_guest, typed
 
 __all__ = ["start_guest"]
@@ -10,6 +10,7 @@ def call(method, **params):
     return {"call": {"method": f"fs/{method}_text_file", "params": params}}
 
 
+@prove
 def test_unsaved_text_is_read_and_merged_and_undone_in_one_step(start_guest, project):
     path = project / "a.txt"
     path.write_text("one\ntwo\nthree\nfour\nfive\n")

@@ -32,6 +32,7 @@ def typed(child, text):
     child.feed(f"<Esc>i{text}<Esc><CR>")
 
 
+@prove
 def test_a_turn_of_another_agent_is_drawn_as_one_of_ours(start_guest):
     diff = {"type": "diff", "path": "$CWD/a.py", "oldText": "one\n", "newText": "two\n"}
     steps = [

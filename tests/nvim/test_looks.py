@@ -27,6 +27,7 @@ def turn(number, text="Done."):
 ENDED = {"type": "turn_ended", "stop_reason": "end_turn"}
 
 
+@prove
 def test_what_is_at_work_is_told_with_seconds_from_the_first_one_on(screen):
     screen.send(*turn(1))
     assert " s" not in screen.screen_text().partition("ask streaming")[2].split("\n")[0]
@@ -37,6 +38,7 @@ def test_what_is_at_work_is_told_with_seconds_from_the_first_one_on(screen):
     assert " 2 s" not in screen.screen_text().partition("ask idle")[2].split("\n")[0]
 
 
+@prove
 @pytest.mark.parametrize("icons, sign", [("unicode", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"), ("ascii", "-\\|/")])
 def test_a_spinner_turns_beside_the_seconds(start_screen, icons, sign):
     screen = start_screen()

@@ -336,6 +336,7 @@ def test_new_files_are_found(start_claude, project):
 # --- other sessions, pages, names --------------------------------------------------------------------------------------
 
 
+@prove
 def test_the_last_answer_of_another_session_goes_along(start_claude, server):
     server.answer(
         Reply(message_start(), text("Birds are fast."), done()),
@@ -498,6 +499,7 @@ def images_told(message):
     return [block["source"] for block in message["content"] if block["type"] == "image"]
 
 
+@prove
 def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path):
     shot = tmp_path / "a shot.png"
     shot.write_bytes(png(1500, 1000))

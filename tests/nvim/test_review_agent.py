@@ -325,6 +325,7 @@ def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
     assert closed.lua("return { vim.fn.bufname(), vim.fn.line('.') }") == ["app.py", 2]
 
 
+@prove
 @pytest.mark.parametrize("is_open", prove_rest([True, False], keep=(-1,)))
 def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start_agent, is_open):
     closed.command("edit app.py")

@@ -63,6 +63,7 @@ def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     assert any("\\ea accepts · \\ed discards · \\er refines" in line for line in child.screen())
 
 
+@prove
 def test_a_preview_that_reaches_the_end_of_its_window_is_drawn_to_its_end(start_editor):
     answer = "".join(f"x = {n}\n" for n in range(13)) + "y = 'all of it'"
     step = {"text": answer, "chunk_chars": 6, "chunk_delay_ms": 20}

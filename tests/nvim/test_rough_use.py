@@ -42,6 +42,7 @@ def interrupt(child):
     child.lua("vim.api.nvim_feedkeys('\\3', 'nt', false)")
 
 
+@prove
 @pytest.mark.parametrize("after_ms", prove_rest([0, 15, 30, 60], keep=(0,)))
 def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
     child = scripted(SLOW)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.test_agent_acts import DONE, bash, reply
 
 from sanderling.changes.journal import turns_of
@@ -14,6 +14,7 @@ def journal_of(agent) -> Path | None:
     return found[0] if found else None
 
 
+@prove
 def test_a_file_that_is_saved_while_a_command_runs_is_not_taken_for_its_work(start_agent, project):
     (project / "mine.txt").write_text("old\n")
     wait = "while ! [ -e go ]; do sleep 0.02; done; touch made"

@@ -3,6 +3,7 @@
 import re
 from xml.etree import ElementTree as ET
 
+from tests.conftest import prove
 from tests.screens.__main__ import picture
 from tests.screens.grid import Grid
 from tests.screens.states import STATES
@@ -18,6 +19,7 @@ def shown(svg):
     return ["".join(parts) for _, parts in sorted(rows.items())]
 
 
+@prove
 def test_a_picture_has_the_text_of_the_screen_in_its_colors(tmp_path):
     svg = picture(BY_NAME["answer"], tmp_path / "home")
     assert any("A proposal" in row for row in shown(svg))

@@ -141,6 +141,7 @@ def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     wait_until(lambda: "drips end" in chat.screen_text())
 
 
+@prove
 def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
     say(chat, "long", 1)
     chat.feed("ihalf a thought<Esc><C-w>kgg/Thinking<CR>zo:setlocal nowrap<CR>60Gzt3j2l")

@@ -27,6 +27,7 @@ def wait_until_ready(agent, marker):
     agent.wait_for_turns(1)
 
 
+@prove
 def test_tool_of_a_server_asks_runs_and_its_result_is_told(start_agent, project, tmp_path):
     call = use("mcp__bad__write", words=str(project / "made"))
     slow = reply(say("Hello."), use("bash", command="sleep 1"))

@@ -1,7 +1,7 @@
 """The prompts that wait: below the transcript, and as a text that can be edited."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.test_tools_screen import TURN_STARTED, delta, prompt_winbar
 
 
@@ -236,6 +236,7 @@ def test_without_any_it_says_so(screen):
     assert "No prompts are waiting." in screen.messages()
 
 
+@prove
 def test_a_prompt_that_waits_is_changed_before_it_is_sent(start_agent):
     busy = {"step": [{"text": "Working"}, {"delay_ms": 1500}, {"text": " done."}]}
     agent = start_agent(busy, {"step": [{"text": "Second."}]})

@@ -41,6 +41,7 @@ def server(elsewhere):
     it.stop()
 
 
+@prove
 async def test_a_turn_goes_on_while_the_connection_is_cut_and_is_shown_once(elsewhere, server):
     elsewhere.answer(STREAM)
     server.start()
@@ -102,6 +103,7 @@ async def test_a_question_that_was_open_is_asked_again_and_the_tool_runs_once(el
     assert (elsewhere.project / "runs").read_text() == "ran\n"
 
 
+@prove
 async def test_what_is_said_before_it_is_known_that_the_prompt_arrived_is_shown(elsewhere, server):
     """That it was accepted got lost with the connection: what was said meanwhile comes first on the next one."""
     elsewhere.answer({"text": WORDS})

@@ -103,6 +103,7 @@ async def test_server_with_rights_of_its_own_shares_no_place_with_commands(place
     assert await anyio.Path(private).read_text() == "token\n"  # as what commands keep in HOME
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest(MOUNTED, keep=(0,)))
 async def test_no_command_reaches_what_a_server_listens_on(place, level):
     listen = "python3 -m http.server --bind 127.0.0.1 8765 >/dev/null 2>&1 & sleep 0.1"

@@ -113,6 +113,7 @@ def spoken(told: list[dict[str, Any]], kind: str) -> str:
     return "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == kind)
 
 
+@prove
 async def test_cuts_lose_nothing_and_repeat_nothing(serve, home):
     await cut(serve, home, 8, random.randrange(1 << 30))
 

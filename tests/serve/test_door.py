@@ -63,6 +63,7 @@ async def test_a_page_in_a_browser_is_let_in_where_that_was_allowed(serve):
     assert await status_of(server, url=server.url.replace("/acp", "/other")) == 404
 
 
+@prove
 def test_the_token_is_the_persons_alone_and_stays(serve, home):
     server = serve()
     path = home.state / "serve-token"

@@ -23,6 +23,7 @@ ASKED = [[{"text": "I look."}, bash(1, "echo once >> ran; echo made")], [{"text"
 SLOW = [[{"text": "one two three four five six", "chunk_chars": 4, "chunk_delay_ms": 100}]]
 
 
+@prove
 async def test_a_client_is_told_what_there_is_and_is_answered(serve, home):
     server = serve()
     async with server.connect() as socket:
@@ -44,6 +45,7 @@ async def test_a_client_is_told_what_there_is_and_is_answered(serve, home):
         await client.close()
 
 
+@prove
 async def test_a_prompt_that_is_sent_again_runs_once(serve, home):
     server = serve("--model", home.script(*ASKED))
     async with attached(server) as client:
@@ -232,6 +234,7 @@ async def test_a_slow_reader_is_held_up_alone_and_told_all_in_the_end(serve, hom
 OURS_ALONE = {"_meta": {"sanderling": {"resume": True}}}
 
 
+@prove
 async def test_the_socket_of_a_person_is_theirs_alone_and_is_taken_away(serve, home):
     path = home.folder / "socket"
     server = serve(listen=f"unix:{path}")
@@ -268,6 +271,7 @@ async def test_a_server_that_ends_leaves_the_socket_of_the_next_one_alone(serve,
         assert await client.new(home)
 
 
+@prove
 async def test_two_that_load_at_once_have_one_and_the_same_session(serve, home):
     server = serve()
     async with attached(server) as client:

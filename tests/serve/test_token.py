@@ -35,6 +35,7 @@ def test_the_keychain_keeps_the_token_of_a_server_until_it_is_removed(serve, els
     assert "There is no token for" in elsewhere.run(*ask).stderr
 
 
+@prove
 def test_a_token_in_a_file_that_others_can_read_is_not_sent(serve, elsewhere, tmp_path):
     server = serve()
     file = tmp_path / "token"

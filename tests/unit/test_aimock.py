@@ -44,6 +44,7 @@ from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.choice import make_provider
 from sanderling.providers.http.transport import receive_head
 from sanderling.providers.retries import Backoff
+from sanderling.sandbox.sandbox import Sandbox
 from sanderling.session.history import for_another_model
 from sanderling.session.session import Session
 
@@ -201,6 +202,7 @@ class Talk:
         self.session = Session.open(self.settings.session_dir, "s1", str(project))
 
     async def say(self, *prompts: str) -> list[Message]:
+        await Sandbox.probe()  # what is known first is no news among tool results, which aimock would match
         conversation = Conversation(
             Parts(
                 self.session,
@@ -245,6 +247,7 @@ def talk(wire: Wire, aimock: Aimock, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return Talk(wire, aimock.url, tmp_path)
 
 
+@prove
 async def test_two_turns_with_thinking_become_a_history_that_it_takes_back(aimock, wire, talk):
     history = await talk.say("Good morning.", "And now?")
     assert talk.of(ErrorOccurred) == []

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 
 from sanderling.sandbox.inside.ignoring import Rules, is_ignored
 
@@ -91,6 +91,7 @@ def test_what_is_ignored_is_what_git_ignores(tmp_path, plain_environment, seed):
     assert listed(tmp_path, rules) == {os.fsdecode(name) for name in output.split(b"\0") if name}
 
 
+@prove
 @pytest.mark.parametrize(
     "text",
     [

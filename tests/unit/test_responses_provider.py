@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.api_rules import responses as rules
+from tests.conftest import prove_rest
 from tests.loopback import HANG_UP, HTML, RESET, STALL, Reply, Status, Step, Wait
 from tests.wires import responses as wire
 from tests.wires.servers import ResponsesServer, told
@@ -246,18 +247,20 @@ async def test_answer_that_comes_byte_by_byte_is_the_same(server, connect):
 
 @pytest.mark.parametrize(
     "steps, kind",
-    [
-        ((BEGINNING, Wait(0.05), RESET), "cut"),
-        ((BEGINNING, Wait(0.05), HANG_UP), "cut"),
-        ((BEGINNING, STALL), "stalled"),
-        ((STALL,), "stalled"),
-        ((wire.begin(), wire.error("server_error")), "server"),
-        ((wire.begin(), wire.failed("server_is_overloaded")), "overloaded"),
-        ((wire.begin(), wire.failed("rate_limit_exceeded")), "rate_limited"),
-        ((b"data: no json\n\n",), "malformed"),
-        ((wire.event("response.output_text.delta", delta=7),), "malformed"),
-        ((wire.event("response.output_item.done", item=7),), "malformed"),
-    ],
+    prove_rest(
+        [
+            ((BEGINNING, Wait(0.05), RESET), "cut"),
+            ((BEGINNING, Wait(0.05), HANG_UP), "cut"),
+            ((BEGINNING, STALL), "stalled"),
+            ((STALL,), "stalled"),
+            ((wire.begin(), wire.error("server_error")), "server"),
+            ((wire.begin(), wire.failed("server_is_overloaded")), "overloaded"),
+            ((wire.begin(), wire.failed("rate_limit_exceeded")), "rate_limited"),
+            ((b"data: no json\n\n",), "malformed"),
+            ((wire.event("response.output_text.delta", delta=7),), "malformed"),
+            ((wire.event("response.output_item.done", item=7),), "malformed"),
+        ]
+    ),
 )
 async def test_answer_that_breaks_off_is_asked_for_again(server, connect, steps, kind):
     server.answer(Reply(*steps))

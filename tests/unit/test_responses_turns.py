@@ -12,7 +12,7 @@ import anyio
 import pytest
 from tests.cached_api import text, thought, use
 from tests.cached_responses import CachedResponses
-from tests.conftest import happens, policy_of
+from tests.conftest import happens, policy_of, prove
 from tests.loopback import HANG_UP, Reply, Wait
 from tests.wires import responses as wire
 from tests.wires.servers import ResponsesServer
@@ -187,6 +187,7 @@ async def test_thought_that_is_cut_off_by_the_person_leaves_a_history_that_is_ta
     assert (said["content"].startswith("Good"), "id" in said) == (True, False)
 
 
+@prove
 def test_print_mode_asks_it_uses_a_tool_and_tells_the_cost(tmp_path):
     project, config = tmp_path / "project", tmp_path / "config" / "sanderling"
     (project / ".git").mkdir(parents=True)

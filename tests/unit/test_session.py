@@ -402,7 +402,7 @@ def _replace(log: Path) -> None:
 TAKEN_AWAY = [Path.unlink, _remove_all, _move_all, _move_all_and_make_anew, _replace]
 
 
-@pytest.mark.parametrize("take_away", TAKEN_AWAY)
+@pytest.mark.parametrize("take_away", prove_rest(TAKEN_AWAY, is_one=True))
 def test_log_that_is_taken_away_is_written_anew_with_the_next_record(tmp_path, take_away):
     session = Session.open(tmp_path / "state" / "sessions", "s1", "/src")
     say_everything(session)
