@@ -13,8 +13,9 @@ CHOSEN_NVIM := $(if $(filter command,$(origin NVIM)),$(NVIM))
 # Bytecode is kept: pytest takes longer to compile the tests than to collect them, and each of its processes would.
 PYTEST = export SANDERLING_NVIM="$(if $(filter /%,$(CHOSEN_NVIM)),,$(if $(findstring /,$(CHOSEN_NVIM)),$$PWD/))$(CHOSEN_NVIM)"; \
 	cd "$(ROOT)" && PYTHONDONTWRITEBYTECODE= "$(BIN)/python" -m pytest
-# Tests wait for a third of their time.
+# Tests wait for a third of their time, those that only `make prove` runs for longer.
 PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+PARALLEL_PROVE = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist worksteal
 ATTACKS := tests/sandbox/test_escapes.py
 
 LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
@@ -40,7 +41,7 @@ prove: development peers ## run every test; ARGS='-k cancel' chooses, NVIM=PATH 
 ifdef ARGS
 	$(PYTEST) $(ARGS)
 else # the attacks alone: a fork bomb counts whatever else the same user runs
-	$(PYTEST) $(PARALLEL) --ignore $(ATTACKS); failed=$$?; \
+	$(PYTEST) $(PARALLEL_PROVE) --ignore $(ATTACKS); failed=$$?; \
 	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS) && exit $$failed
 endif
 

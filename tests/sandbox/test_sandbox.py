@@ -1222,9 +1222,9 @@ def test_bubblewrap_that_cannot_build_the_root_says_why():
 COME_AND_GO = """
     umask 077
     mount --bind "$1" /etc
-    while mkdir "/etc/$((n += 1))"; do rmdir "/etc/$n"; done &
+    while mkdir "/etc/$((n += 1))"; do sleep "$5"; rmdir "/etc/$n"; done &
     for _ in 1 2 3 4 5 6; do
-        "$2" -m sanderling sandbox exec --level full --project "$3" -- true || status=1
+        "$2" -m sanderling sandbox exec --level "$4" --project "$3" -- true || status=1
     done
     kill $!
     exit $status
@@ -1233,7 +1233,8 @@ COME_AND_GO = """
 
 @prove
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's own files are hidden in /etc")
-def test_private_files_of_the_system_that_come_and_go_are_no_obstacle(place):
+@pytest.mark.parametrize("level, pause_s", [("full", "0"), ("full-bwrap", "0.1")])
+def test_private_files_of_the_system_that_come_and_go_are_no_obstacle(place, level, pause_s):
     if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no mount namespace here")
     etc = place.base / "etc"  # for this test alone: the sandboxes of others look there, too
@@ -1248,6 +1249,8 @@ def test_private_files_of_the_system_that_come_and_go_are_no_obstacle(place):
         etc,
         sys.executable,
         place.project,
+        level,
+        pause_s,
     ]
     done = subprocess.run(script, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

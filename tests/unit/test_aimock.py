@@ -202,7 +202,9 @@ class Talk:
         self.session = Session.open(self.settings.session_dir, "s1", str(project))
 
     async def say(self, *prompts: str) -> list[Message]:
-        await Sandbox.probe()  # what is known first is no news among tool results, which aimock would match
+        await (
+            Sandbox.probe()
+        )  # what is known first is no news among tool results, which aimock would match
         conversation = Conversation(
             Parts(
                 self.session,

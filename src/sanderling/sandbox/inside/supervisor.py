@@ -41,6 +41,11 @@ from sanderling.sandbox.policy import Level, Limits, SandboxPolicy, check_identi
 from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
 
 LAST_LOOK_S = 60
+VIEW_TRIES = 5
+
+
+class VanishedError(SandboxError):
+    """What was to be hidden was gone before it was: whoever looks again does not find it."""
 
 
 def main(channel: int) -> NoReturn:
@@ -110,7 +115,14 @@ class Supervisor:
     ) -> None:
         """Start a zygote that serves `channel`; what keeps it from starting is said there."""
         try:
-            self._start_zygote(number, level, policy, channel)
+            for left in reversed(range(VIEW_TRIES)):
+                try:
+                    self._start_zygote(number, level, policy, channel)
+                except VanishedError:
+                    if not left:
+                        raise
+                else:
+                    return
         except (OSError, SandboxError) as error:
             wire.send(channel, ("refused", str(error)))
 
@@ -135,7 +147,9 @@ class Supervisor:
                 with bubblewrap.start_zygote(view, channel, there) as stderr:
                     there.close()
                     if not self._has_entered(here, whose):
-                        raise bubblewrap.complaint_in(stderr)
+                        complaint = bubblewrap.complaint_in(stderr)
+                        gone = view.layout.has_vanished
+                        raise VanishedError(str(complaint)) if gone else complaint
                 return
             if os.fork() == 0:
                 here.close()

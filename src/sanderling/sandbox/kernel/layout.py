@@ -68,6 +68,11 @@ class Layout(NamedTuple):
     links: Sequence[tuple[str, str]] = ()
     binds: Sequence[Bind] = ()
 
+    @property
+    def has_vanished(self) -> bool:
+        """Say whether a target that may vanish is gone."""
+        return any(bind.may_vanish and not os.path.lexists(bind.target) for bind in self.binds)
+
     def private_places(self, bind: Bind) -> Iterator[tuple[str, str]]:
         """Find where the target is made in private directories: each of them, by its path outside, and the path in it."""
         for directory in self.binds:
