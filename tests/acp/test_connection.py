@@ -375,3 +375,12 @@ async def test_each_message_is_a_line_of_the_log_that_only_the_person_can_read(t
     assert lines[2]["text"] == "no json"
     assert all(line["at"].startswith("20") for line in lines)
     assert log.path.name[:10] == lines[0]["at"][:10]
+
+
+async def test_what_is_said_after_the_end_is_not_logged_as_sent(tmp_path: Path):
+    log = WireLog(tmp_path / "logs")
+    async with connected(METHODS, wire_log=log) as other:
+        await other.ask("ping")
+    other.connection.notify("late", EMPTY)
+    log.close()
+    assert "late" not in log.path.read_text()

@@ -151,6 +151,7 @@ class Connection:
                 with anyio.move_on_after(self._grace_s):
                     await self._answer_all()
                     await self._outbox.drain()
+                self._outbox.close()  # what is said from here on is not sent, nor logged as if it were
                 tasks.cancel_scope.cancel()
         finally:
             self._end()
