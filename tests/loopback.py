@@ -405,6 +405,12 @@ class LoopbackServer:
         self._loop.close()
 
     async def _close(self) -> None:
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening)
+        for _ in range(
+            2
+        ):  # who was just accepted is not closed by a server that has closed before they had a transport
+            await asyncio.sleep(0)
         self._server.close()
         for connection in list(self.connections):
             connection.transport.abort()
