@@ -407,9 +407,8 @@ class LoopbackServer:
     async def _close(self) -> None:
         for listening in self._server.sockets:
             self._loop.remove_reader(listening)
-        for _ in range(
-            2
-        ):  # who was just accepted is not closed by a server that has closed before they had a transport
+        # A server that has closed gives nobody a transport any more, and leaves open whoever it has just accepted.
+        for _ in range(2):
             await asyncio.sleep(0)
         self._server.close()
         for connection in list(self.connections):

@@ -45,7 +45,7 @@ VIEW_TRIES = 5
 
 
 class VanishedError(SandboxError):
-    """What was to be hidden was gone before it was: whoever looks again does not find it."""
+    """A file that was to be hidden was gone by then: whoever looks again does not find it."""
 
 
 def main(channel: int) -> NoReturn:
