@@ -25,7 +25,7 @@ from sanderling.sandbox.inside.writing import TEMPORARY
 from sanderling.session.log import changes_dir
 from sanderling.session.session import Session
 from tests.chaos.undoing_host import Act
-from tests.conftest import ROOT, prove, prove_rest
+from tests.conftest import ROOT, prove
 from tests.unit import test_restorer
 
 EDITED = [f"edited{number}" for number in range(6)]
@@ -157,9 +157,9 @@ class Story:
         assert self.told() == [each.id for each in records if isinstance(each, Restoring)]
 
 
+@prove
 @pytest.mark.parametrize(
-    "seed, rounds, is_confined",
-    prove_rest([(1, 1, False), (2, 12, False), (3, 12, False), (4, 6, True)], keep=()),
+    "seed, rounds, is_confined", [(1, 1, False), (2, 12, False), (3, 12, False), (4, 6, True)]
 )
 def test_undoing_may_be_killed_at_any_moment(hosts, tmp_path, seed, rounds, is_confined):
     story = Story(hosts, tmp_path, seed, is_confined=is_confined)
