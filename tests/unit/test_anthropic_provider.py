@@ -294,6 +294,35 @@ async def test_key_travels_where_the_api_and_proxies_of_earlier_versions_look(se
     assert names == ["authorization", "x-api-key"]
 
 
+async def test_what_the_sdk_sends_twice_alike_is_sent_the_same_without_it(
+    server, connect, monkeypatch
+):
+    provider = connect()
+    kind = "text/event-stream\r\nset-cookie: a=b"
+    server.answer(Reply(*loopback.hello().steps, content_type=kind))
+    for _ in range(2):
+        await ask(provider)
+    monkeypatch.setattr(provider._client, "post", None)
+    for _ in range(2):
+        assert said(await ask(provider))
+    first, *_, last = (prompt.headers for prompt in server.prompts)
+    assert last == first | {"cookie": "a=b"}
+    server.answer(Status(307, headers={"location": f"{server.url}/v1/messages"}), Status(401))
+    assert [(await fail(provider))[0].kind for _ in range(2)] == ["invalid_request", "auth"]
+    assert len(server.prompts) == 6
+
+
+async def test_requests_of_a_key_that_changes_are_all_the_sdks(server, connect, monkeypatch):
+    provider = connect()
+    await provider.prepare()
+    monkeypatch.setattr(provider._client, "credentials", object())
+    for _ in range(3):
+        await ask(provider)
+    monkeypatch.setattr(provider._client, "post", None)
+    with pytest.raises(TypeError):
+        await ask(provider)
+
+
 @pytest.mark.parametrize("key", ["sk-secret\r", "sk-secret\n", " sk-secret", "sk-\u00e4secret"])
 async def test_mangled_key_is_refused_without_being_quoted(connect, monkeypatch, key):
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)

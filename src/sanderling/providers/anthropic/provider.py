@@ -11,7 +11,7 @@ from urllib.parse import quote
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.providers import ModelLimits, ModelRequest
-from sanderling.providers.anthropic.client import make_client, sdk_error
+from sanderling.providers.anthropic.client import NO_REDIRECTS, Asking, make_client, sdk_error
 from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
 from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.anthropic.sdk import load_sdk
@@ -25,11 +25,9 @@ from sanderling.providers.http.transport import RefusalError
 if TYPE_CHECKING:
     import anthropic
     import httpx2
-    from anthropic._types import RequestOptions
 
 MODELS_PER_PAGE = 1000  # the most that the API gives
 MAX_PAGES = 100
-NO_REDIRECTS: "RequestOptions" = {"follow_redirects": False}  # key and conversation would go along
 NO_KEY = "none"  # for a server that wants none: without one the SDK would send Claude's
 
 
@@ -37,6 +35,7 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
     def __init__(self, settings: Settings, endpoint: Endpoint = ANTHROPIC, model: str = "") -> None:
         super().__init__(settings, endpoint, model or settings.model)
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
+        self._asking: Asking | None = None
 
     @property
     def _is_claude(self) -> bool:
@@ -87,19 +86,9 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
         return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
 
     async def _post(self, client: "anthropic.AsyncAnthropic", body: bytes) -> "httpx2.Response":
-        import anthropic
-        import httpx2
-
-        # `messages.create` would copy and encode all of the history, in 15 ms after 200 rounds.
-        post: Any = client.post
-        return await post(
-            "/v1/messages",
-            cast_to=httpx2.Response,
-            options=NO_REDIRECTS,
-            content=body,
-            stream=True,
-            stream_cls=anthropic.AsyncStream[Any],
-        )
+        if not self._asking or self._asking.client is not client:
+            self._asking = Asking(client)
+        return await self._asking.post(body)
 
     async def _fetch(
         self, client: "anthropic.AsyncAnthropic", path: str, **query: object
