@@ -1,6 +1,7 @@
---- The folds of a transcript. They are manual ones, which live in a window: each window that begins to show the transcript gets
---- those that it lacks, and from then on they are the user's. Neovim gives a window that shows the transcript again the folds that
---- it had, as they were, and a new one those of the window that was left last: only what has come since is made.
+--- The folds of a transcript. They are manual ones, for a 'foldexpr' that is worked out late makes the view jump. They live in a
+--- window: each one that begins to show the transcript gets those that it lacks, and from then on they are the user's. Neovim gives
+--- a window that shows the transcript again the folds that it had, as they were, and a new one those of the window that was left
+--- last: only what has come since is made.
 local M = {}
 
 local api = vim.api

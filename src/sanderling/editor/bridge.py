@@ -93,7 +93,11 @@ async def _run(serve: Callable[[], Awaitable[None]]) -> None:
 
 
 def run_host(plugin_path: str) -> None:
-    """Serve the Neovim at the other end of stdin and stdout with the plugin at `plugin_path`, until it goes away."""
+    """
+    Serve the Neovim at the other end of stdin and stdout with the plugin at `plugin_path`, until it goes away.
+
+    Each child process must be given a stdin of its own: ours is that pipe.
+    """
     host: Any = pynvim.Host(pynvim.attach("stdio"))
     # Neovim has ended or was killed: the normal end of a host.
     with suppress(EOFError, ConnectionError):

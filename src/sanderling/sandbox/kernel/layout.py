@@ -310,7 +310,11 @@ def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bi
 
 
 def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
-    """Empty files and directories over what must not be seen, unless the person has granted exactly that."""
+    """
+    Empty files and directories over what must not be seen, unless the person has granted exactly that.
+
+    The file is a real one: git takes /dev/null for another type.
+    """
     granted = {*policy.read_paths, *policy.write_paths}
     secrets = set(_root_only("/etc")) if os.geteuid() == 0 else set[str]()
     no_file = _private_file(policy, "nothing", "")
