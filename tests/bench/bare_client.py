@@ -1,8 +1,8 @@
 """
 The least that reads an answer: the SDK alone.
 
-`python -m tests.bench.bare_client URL WORDS…` asks each of the words in turn and prints when it began, when the first event was
-there and when the last one was, in CLOCK_MONOTONIC. What the plugin takes is compared with it.
+`python -m tests.bench.bare_client URL WORDS…` asks each of the words in turn, without any each line that it reads, and prints when it
+began, when the first event was there and when the last one was, in CLOCK_MONOTONIC. What the plugin takes is compared with it.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ async def ask(client: anthropic.AsyncAnthropic, words: str) -> tuple[float, floa
 
 async def main(url: str, *prompts: str) -> None:
     client = anthropic.AsyncAnthropic(base_url=url, api_key="bench", max_retries=0)
-    for words in prompts:
-        print(*await ask(client, words), flush=True)
+    for words in prompts or sys.stdin:
+        print(*await ask(client, words.strip()), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -312,25 +312,25 @@ class Bench:
             nvim.answer_to(words, answer_id)
             yield nvim
 
-    def bare_client(self, count: int, deltas: int) -> tuple[list[float], list[float], list[float]]:
+    @contextmanager
+    def bare_client(self) -> Generator[Callable[[int], tuple[float, float, float]]]:
         """
-        What the bare SDK takes in one process: the seconds to the server, to the first event, to the last.
+        The bare SDK, warm, in a process of its own.
 
-        A first answer, which is not among them, has warmed it up.
+        It asks for an answer of so many deltas, and returns the seconds to the server, to the first event, to the last.
         """
-        answers = [self.server.words("stream", size, 0) for size in (3, *[deltas] * count)]
         argv = [sys.executable, "-m", "tests.bench.bare_client", self.server.url]
-        run = subprocess.run(
-            [*argv, *(words for _, words in answers)],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        figures = []
-        for (answer_id, _), line in zip(answers, run.stdout.splitlines(), strict=True):
-            begin, first, last = map(float, line.split())
-            at = self.server.report(answer_id)["at"]
-            figures.append((at - begin, first - begin, last - begin))
-        to_wire, to_first, to_last = zip(*figures[1:], strict=True)
-        return list(to_wire), list(to_first), list(to_last)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+            assert process.stdin
+            assert process.stdout
+            asked, told = process.stdin, process.stdout
+
+            def ask(deltas: int) -> tuple[float, float, float]:
+                answer_id, words = self.server.words("stream", deltas, 0)
+                print(words, file=asked, flush=True)
+                begin, first, last = map(float, told.readline().split())
+                return self.server.report(answer_id)["at"] - begin, first - begin, last - begin
+
+            ask(3)
+            yield ask

@@ -134,7 +134,8 @@ def flood(bench: Bench) -> Iterator[Row]:
             end = f"end{answer_id:06}"
             echoes += type_until(nvim, lambda end=end: end in nvim.screen_seen.seen)
             nvim.wait_until_idle()
-    _, _, bare = bench.bare_client(len(walls), FLOOD)
+    with bench.bare_client() as ask_bare:
+        bare = [ask_bare(FLOOD)[-1] for _ in walls]
     yield median_row(f"{FLOOD:,} deltas at once: wall", walls, "s")
     yield median_row(f"{FLOOD:,} deltas at once: wall of a bare SDK client", bare, "s")
     ratio = statistics.median(walls) / statistics.median(bare)

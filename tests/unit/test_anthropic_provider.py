@@ -312,7 +312,7 @@ async def test_what_the_sdk_sends_twice_alike_is_sent_the_same_without_it(
     assert len(server.prompts) == 6
 
 
-async def test_requests_of_a_key_that_changes_are_all_the_sdks(server, connect, monkeypatch):
+async def test_requests_of_a_key_that_changes_are_all_the_sdks(connect, monkeypatch):
     provider = connect()
     await provider.prepare()
     monkeypatch.setattr(provider._client, "credentials", object())

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import accumulate, islice
 
-from sanderling.editing.draft import Draft
+from sanderling.editing.draft import Draft, NotFoundError
 from sanderling.editing.lines import indent_of, line_start, lines_of, occurrences
-from sanderling.errors import ToolError
 
 MAX_SHOWN_LINES = 12
 MAX_SHOWN_CHARS = 160  # of a line
@@ -30,10 +29,6 @@ _LOOKALIKES = {
 }
 _BLANKS = " \t\u00a0\u2002\u2003\u2009\u200a\u200b\u202f\u3000\ufeff"
 _NUMBERED = r" *+\d++ *+[\t│]"
-
-
-class NotFoundError(ToolError):
-    """The text to be replaced is not there."""
 
 
 def not_found(draft: Draft, old: str, path: str, why: str = "") -> NotFoundError:

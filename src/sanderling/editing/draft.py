@@ -17,6 +17,10 @@ from sanderling.editing.text import UNREADABLE, FileText, readable
 from sanderling.errors import ToolError
 
 
+class NotFoundError(ToolError):
+    """The text to be replaced is not there."""
+
+
 class _Splice(NamedTuple):
     """Characters `start` to `end` of a draft, with its newlines `first_newline` to `last_newline`, become `new`."""
 

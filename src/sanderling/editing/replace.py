@@ -11,9 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.editing.alike import alike
-from sanderling.editing.closest import NotFoundError
-from sanderling.editing.draft import Draft
+from sanderling.editing.draft import Draft, NotFoundError
 from sanderling.editing.lines import MAX_LISTED_LINES, listed, occurrences
 from sanderling.editing.text import CR, FileText, decode, readable
 from sanderling.errors import ToolError
@@ -91,6 +89,8 @@ def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
     if not starts:
         start = draft.text.find(old)
         if start < 0:
+            from sanderling.editing.alike import alike  # for models that do not copy exactly
+
             start, old, new, note = alike(draft, old, new, path)
             notes.append(note)
         elif draft.text.find(old, start + 1) >= 0:
