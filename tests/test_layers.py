@@ -156,6 +156,16 @@ def test_a_face_knows_an_agent_and_how_to_open_one_and_nothing_behind_it():
 BARE = re.compile(r"(What|Whether|Where|Of|As|How|Why|Who|Which|The same|Those|It|Its|They)\b")
 
 
+def test_whether_a_ground_confines_is_asked_where_it_is_judged_and_where_a_shell_starts():
+    asking = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if "ground.is_confined" in path.read_text()
+        and path.relative_to(PACKAGE).parts[0] != "sandbox"
+    }
+    assert asking == {"permissions/gate.py", "commands/shell.py"}
+
+
 def test_a_docstring_begins_with_the_name_of_its_thing():
     """That of a constant or a field, and a comment, too."""
     found = [

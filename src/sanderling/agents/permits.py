@@ -81,7 +81,7 @@ class Permits:
 
         Whoever has asked tells by `allowed` if the answer was yes.
         """
-        is_confined = self._is_confined() and self._workspace.sandbox.ground.is_confined
+        is_confined = self._workspace.sandbox.confines(is_confined=self._is_confined())
         effects = self._effects(call, is_confined=is_confined)
         decisions = [self.gate.judge(each, is_confined=is_confined) for each in effects]
         for action in ("deny", "ask"):

@@ -168,7 +168,7 @@ async def _started(
     links = {**home.links, **paths.links}
     links = {path: real for path, real in links.items() if not is_in_any(path, shown)}
     watch = await to_thread.run_sync(HomeWatch, home.paths)
-    is_confined = declared.is_confined and sandbox.ground.is_confined  # when it is started
+    is_confined = sandbox.confines(is_confined=declared.is_confined)
     variables = declared.variables(is_confined=is_confined)
     log.hide(variables.values())
     terms = sandbox.terms

@@ -155,7 +155,7 @@ class Gate:
         rules = (*self._own_rules, *stored.rules, *self._session_rules[conditions])
         unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
         seen = msgspec.structs.replace(effect, exported=unseen)
-        decision = self._decide(seen, rules, is_confined=request.ground.is_confined)
+        decision = self._decide(seen, rules, conditions)
         if decision.action == "deny":
             raise ForbiddenError(decision.reason)
         grant = _needed(request)
@@ -164,7 +164,8 @@ class Gate:
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed or is_answered or (conditions, effect, grant) in self._session_effects:
             return permit
-        parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(request))
+        link = self._link(effect) if conditions.is_off else ""
+        parts = (decision.reason, exports_told(unseen), _leaving(grant), link)
         while True:
             try:
                 async with self._in_order:  # of the calls, however long a look takes
@@ -188,18 +189,18 @@ class Gate:
         conditions = Conditions(self.mode, not is_confined)
         session = self._session_rules[conditions]
         rules = (*self._own_rules, *self._store.load().rules, *session)
-        return self._decide(effect, rules, is_confined=is_confined)
+        return self._decide(effect, rules, conditions)
 
-    def _decide(self, effect: Effect, rules: Sequence[Rule], *, is_confined: bool) -> "Decision":
+    def _decide(self, effect: Effect, rules: Sequence[Rule], conditions: Conditions) -> "Decision":
         from sanderling.permissions.decide import decide
 
         workspace = self._workspace
         return decide(
             effect,
-            self.mode,
+            conditions.mode,
             rules,
             project=workspace.project,
-            is_confined=is_confined,
+            is_confined=not conditions.is_off,
             write_paths=workspace.sandbox.admissions.write_paths,
             disk=workspace.disk,
         )
@@ -236,13 +237,12 @@ class Gate:
             removed = await removals_told(request.effect, workspace)
         return msgspec.structs.replace(preview, note=preview.note or removed)
 
-    def _link(self, request: UseRequest) -> str:
+    def _link(self, effect: Effect) -> str:
         """The sentence on where a link leads that nothing confines."""
-        workspace, effect = self._workspace, request.effect
-        is_led_away = effect.path and not workspace.is_inside(effect.path)
-        target = workspace.disk.real_path(effect.path)
-        is_shown = not request.ground.is_confined and is_led_away and target != effect.path
-        return f"It leads to {target}." if is_shown else ""
+        if not effect.path or self._workspace.is_inside(effect.path):
+            return ""
+        target = self._workspace.disk.real_path(effect.path)
+        return f"It leads to {target}." if target != effect.path else ""
 
     def _question(self, request: UseRequest, preview: Preview) -> ApprovalRequested:
         effect = request.effect

@@ -79,6 +79,10 @@ class SessionSandbox:
         """Say whether what starts now may change the project."""
         return not self.ground.is_confined or self.admissions.is_writable
 
+    def confines(self, *, is_confined: bool) -> bool:
+        """Say whether the kernel holds what starts now, of which the person has written down whether it `is_confined`."""
+        return is_confined and self.ground.is_confined
+
     def is_weaker_than(self, ground: Ground) -> bool:
         """Say whether what starts now is confined no more, though on `ground` it would have been."""
         return ground.is_confined and not self.ground.is_confined
