@@ -1,5 +1,6 @@
 """The real provider and the real SDK against a server on this machine that sends whatever a network can."""
 
+import base64
 import json
 import logging
 import resource
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import httpx2
 import pytest
 from tests import loopback
 from tests.conftest import happens, prove, prove_rest
@@ -310,6 +312,61 @@ async def test_what_the_sdk_sends_twice_alike_is_sent_the_same_without_it(
     server.answer(Status(307, headers={"location": f"{server.url}/v1/messages"}), Status(401))
     assert [(await fail(provider))[0].kind for _ in range(2)] == ["invalid_request", "auth"]
     assert len(server.prompts) == 6
+
+
+async def test_what_goes_without_the_sdk_has_its_cookie_its_terms_and_its_words_for_what_fails(
+    server, connect, monkeypatch
+):
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "Cookie: sso=abc")
+    provider = connect()
+    await provider.prepare()
+    seen: list[object] = []
+
+    async def note(request: httpx2.Request) -> None:
+        if len(seen) < 2:
+            request.extensions["sni_hostname"] = "of the SDK's"
+        seen.append(dict(request.extensions))
+
+    provider._client._client.event_hooks["request"].append(note)
+    for _ in range(3):
+        await ask(provider)
+    assert [prompt.headers["cookie"] for prompt in server.prompts] == ["sso=abc"] * 3
+    assert seen[0] == seen[2]
+    await provider._client.close()
+    error, _ = await fail(provider)
+    assert (error.kind, error.is_temporary) == ("network", True)
+
+
+async def test_broken_tls_is_a_failure_of_the_connection(connect):
+    provider = connect()
+    await provider.prepare()
+    broken = ssl.SSLError(1, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC]")
+    broken.reason = "DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
+    assert isinstance(broken, provider._errors())
+    kinds = [provider._explain(broken, is_streaming=it).kind for it in (False, True)]
+    assert kinds == ["network", "cut"]
+
+
+async def test_secrets_that_a_server_repeats_are_not_shown(server, connect, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Gateway: Token gateway-secret")
+    basic = base64.b64encode(b"user:pass-word").decode()
+    told = f"gateway-secret, pass-word, {basic}"
+    server.answer(Status(401, message=f"You sent {told}."))
+    error, _ = await fail(connect(base_url=server.url.replace("//", "//user:pass-word@")))
+    assert "You sent [the key], [the key], [the key] " in error.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["u:pass-word@h", "ftp://u:pass-word@h", "http://u:p/pass-word@h", "http://u:p#pass-word@h"],
+)
+async def test_password_in_an_address_that_is_none_is_not_shown(connect, monkeypatch, address):
+    error, _ = await fail(connect(base_url=address))
+    assert "is no address of an API" in error.message
+    assert "pass-word" not in error.message
+    monkeypatch.setenv("https_proxy", "http://u:pass-word/@h:1")
+    error, _ = await fail(connect())
+    assert "pass-word" not in error.message
 
 
 async def test_requests_of_a_key_that_changes_are_all_the_sdks(connect, monkeypatch):

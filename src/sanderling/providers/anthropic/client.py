@@ -36,20 +36,35 @@ class Asking:
         self.client = client
         self._url: httpx2.URL | None = None
         self._headers: list[tuple[bytes, bytes]] = []
+        self._extensions: dict[str, Any] = {}  # timeouts, and a name for TLS
+        has_cookie = "cookie" in {name.lower() for name in client.default_headers}
+        self._of_one_request = _OF_ONE_REQUEST[: 1 if has_cookie else 2]
 
     async def post(self, body: bytes) -> "httpx2.Response":
         """Ask for an answer; only its head is read."""
         http: httpx2.AsyncClient | None = getattr(self.client, "_client", None)
         if self._url and http:
-            request = http.build_request("POST", self._url, headers=self._headers, content=body)
-            return await http.send(request, stream=True, follow_redirects=False)
+            return await self._post_by(http, self._url, body)
         response = await self._post_by_sdk(body)
         sent = response.request
-        headers = [each for each in sent.headers.raw if each[0].lower() not in _OF_ONE_REQUEST]
+        headers = [each for each in sent.headers.raw if each[0].lower() not in self._of_one_request]
         if headers == self._headers and self.client.credentials is None:
-            self._url = sent.url
+            self._url, self._extensions = sent.url, sent.extensions
         self._headers = headers
         return response
+
+    async def _post_by(
+        self, http: "httpx2.AsyncClient", url: "httpx2.URL", body: bytes
+    ) -> "httpx2.Response":
+        import anthropic
+
+        request = http.build_request(
+            "POST", url, headers=self._headers, content=body, extensions=self._extensions
+        )
+        try:
+            return await http.send(request, stream=True, follow_redirects=False)
+        except Exception as error:  # whatever it is, as the SDK does
+            raise anthropic.APIConnectionError(request=request) from error
 
     async def _post_by_sdk(self, body: bytes) -> "httpx2.Response":
         import anthropic
@@ -127,8 +142,19 @@ def _connected(
 
 def _custom_headers() -> set[str]:
     """The names of those that the SDK adds to each request, whoever it is for."""
-    lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines()
-    return {line.partition(":")[0].strip() for line in lines if ":" in line}
+    return {name for name, _ in _told_headers()}
+
+
+def _told_headers() -> list[tuple[str, str]]:
+    """Names and values of `ANTHROPIC_CUSTOM_HEADERS`, as the SDK reads them."""
+    lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
+    told = (line.partition(":") for line in lines if ":" in line)
+    return [(name.strip(), value.strip()) for name, _, value in told]
+
+
+def custom_secrets() -> list[str]:
+    """The words in the values of the headers that the SDK adds, each of which may be a secret."""
+    return [word for _, value in _told_headers() for word in value.split()]
 
 
 def _proxy_headers(base_url: str, key: str) -> dict[str, str]:

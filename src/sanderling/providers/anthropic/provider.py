@@ -11,7 +11,13 @@ from urllib.parse import quote
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.providers import ModelLimits, ModelRequest
-from sanderling.providers.anthropic.client import NO_REDIRECTS, Asking, make_client, sdk_error
+from sanderling.providers.anthropic.client import (
+    NO_REDIRECTS,
+    Asking,
+    custom_secrets,
+    make_client,
+    sdk_error,
+)
 from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
 from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.anthropic.sdk import load_sdk
@@ -19,7 +25,7 @@ from sanderling.providers.endpoint import ANTHROPIC, Endpoint
 from sanderling.providers.http.errors import no_key
 from sanderling.providers.http.models import is_name
 from sanderling.providers.http.provider import Decoder, Event, HttpProvider
-from sanderling.providers.http.setup import header_secrets, header_values
+from sanderling.providers.http.setup import header_secrets, header_values, url_secrets
 from sanderling.providers.http.transport import RefusalError
 
 if TYPE_CHECKING:
@@ -65,7 +71,8 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
         await client.close()
 
     def _keys(self, client: "anthropic.AsyncAnthropic") -> tuple[str | None, ...]:
-        return client.api_key, client.auth_token, *header_secrets(self.endpoint)
+        told = (*header_secrets(self.endpoint), *url_secrets(client.base_url), *custom_secrets())
+        return client.api_key, client.auth_token, *told
 
     def _host(self, client: "anthropic.AsyncAnthropic") -> str:
         return client.base_url.netloc.decode()
@@ -120,7 +127,7 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
         return tuple(models)
 
     def _errors(self) -> tuple[type[Exception], ...]:
-        return (sdk_error(), TypeError, *super()._errors())
+        return (sdk_error(), TypeError, UnicodeError, *super()._errors())
 
     def _explain_cause(self, error: Exception) -> ProviderError | BaseException:
         import anthropic

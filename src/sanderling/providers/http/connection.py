@@ -4,6 +4,7 @@ The connection to an endpoint: a client that is made in a thread when it is need
 What fails becomes one sentence with a remedy, without the key.
 """
 
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -97,7 +98,7 @@ class Connection(ABC, Generic[Client]):
 
     def _errors(self) -> tuple[type[Exception], ...]:
         """The errors of the libraries that this wire uses, all of which `_explain` takes."""
-        return (RefusalError, *transport_errors())
+        return (RefusalError, ssl.SSLError, *transport_errors())
 
     # --- the client ----------------------------------------------------------------------------------------------------
 

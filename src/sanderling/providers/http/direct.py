@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sanderling.providers import ModelLimits
 from sanderling.providers.http.models import decode_models
 from sanderling.providers.http.provider import Event, HttpProvider
-from sanderling.providers.http.setup import header_secrets, header_values, make_client
+from sanderling.providers.http.setup import header_secrets, header_values, make_client, url_secrets
 from sanderling.providers.http.transport import with_error_events
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
         await client.aclose()
 
     def _keys(self, client: "httpx2.AsyncClient") -> tuple[str | None, ...]:
-        del client
-        return self._secrets
+        return *self._secrets, *url_secrets(client.base_url)
 
     def _host(self, client: "httpx2.AsyncClient") -> str:
         return client.base_url.netloc.decode()

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -85,6 +86,12 @@ def header_secrets(endpoint: Endpoint) -> tuple[str, ...]:
     return tuple(os.environ.get(name, "") for name in names)
 
 
+def url_secrets(url: "httpx2.URL") -> tuple[str, ...]:
+    """The password that stands in `url`, and what is sent of it."""
+    told = f"{url.username}:{url.password}"
+    return (url.password, b64encode(told.encode()).decode()) if url.password else ()
+
+
 def explain_setup(error: Exception) -> ProviderError:
     match error:
         case ImportError():
@@ -113,7 +120,8 @@ def check_address(name: str, url: str) -> None:
     with suppress(ValueError):  # which the client tells
         parts = urlsplit(url)
         if problem := _wrong_in(parts):
-            shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+            _, at, place = url.rpartition("@")
+            shown = f"…@{place}" if at else url
             raise ProviderError(
                 "network",
                 f"{name} is no address of an API: {problem} ('{shown[:200]}').",
@@ -127,11 +135,15 @@ def _wrong_in(parts: SplitResult) -> str:
         return "it does not begin with https:// or http://"
     if not parts.hostname:
         return "it names no host"
+    return "" if _has_port(parts) else "a port is a number from 1 to 65535"
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Say whether the port is one, or left out. Python's own words for one that is none quote it: a password, if a slash is in that."""
     try:
-        has_port = parts.port != 0
+        return parts.port != 0
     except ValueError:
-        has_port = False
-    return "" if has_port else "a port is a number from 1 to 65535"
+        return False
 
 
 def check_proxies() -> None:
@@ -144,7 +156,7 @@ def check_proxies() -> None:
     from urllib.request import getproxies  # the client has loaded it
 
     for scheme, url in getproxies().items():
-        if scheme in ("http", "https", "all") and urlsplit(url).port == 0:
+        if scheme in ("http", "https", "all") and not _has_port(urlsplit(url)):
             raise ValueError("Port out of range 1-65535")
 
 

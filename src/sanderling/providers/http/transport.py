@@ -163,7 +163,7 @@ def explain_transport(
 ) -> ProviderError:
     import httpx2
 
-    if is_streaming and isinstance(error, httpx2.TransportError):
+    if is_streaming and isinstance(error, (httpx2.TransportError, ssl.SSLError)):
         return ProviderError(
             "cut",
             f"The connection broke in the middle of the answer ({words}).",
