@@ -171,9 +171,13 @@ def test_what_does_not_fit_brings_the_form_back_with_the_reason(screen):
     assert lines(screen)[2].split() == ["Name", "*", "Ada"]
 
 
-def test_a_form_goes_with_its_question(screen):
+@pytest.mark.parametrize("end", ["settled", "closed"])
+def test_a_form_goes_with_its_question(screen, end):
     open_form(screen)
-    screen.send(settled())
+    if end == "settled":
+        screen.send(settled())
+    else:
+        screen.lua("require('sanderling').close()")
     wait_until(lambda: "For everything" not in screen.screen_text())
 
 

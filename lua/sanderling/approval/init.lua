@@ -47,7 +47,7 @@ for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'l
   bus.subscribe(type, function(session_id, event, before)
     anywhere.update()
     float.update()
-    for _, q in ipairs(before and before.questions or {}) do
+    for _, q in ipairs(before.questions) do
       if event.id == nil or event.id == q.event.id then
         form.settle(q.event.id)
         bus.announce('AgentApprovalSettled', {

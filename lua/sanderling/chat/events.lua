@@ -66,7 +66,7 @@ function bus.deliver(session_id, events, seq)
     if self.is_fresh then
       self:draw_hint() -- the last line is another one now
     end
-    bus.tell(session_id, { type = 'local_drawn' })
+    bus.tell(session_id, { type = 'local_drawn' }, self.state)
     if seq then
       host.drawn(session_id, seq)
     end

@@ -94,6 +94,7 @@ function Session:close()
   self:put_back_prompts(vim.list_extend(states.prompts_waiting(before), before.unconfirmed))
   self:end_commands(before.commands, 'Stopped.')
   host.close(self.id)
+  bus.tell(self.id, { type = 'local_closed' }, before)
   drafts.drop(self.id)
   bus.announce('AgentSessionClosed', { session_id = self.id })
 end

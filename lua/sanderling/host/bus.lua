@@ -50,7 +50,7 @@ end
 --- Tell those that have subscribed.
 ---@param session_id string
 ---@param event table
----@param before? sanderling.session.state.State
+---@param before? sanderling.session.state.State nil of what is about no session
 function M.tell(session_id, event, before)
   for _, fn in ipairs(subscribers[event.type] or {}) do
     log.guarded(fn, session_id, event, before)

@@ -360,7 +360,6 @@ end
 function M.close(session_id)
   forget(session_id)
   sessions[session_id], agents[session_id], shown[session_id] = nil, nil, nil
-  bus.tell(session_id, { type = 'local_closed' })
 end
 
 -- Sessions that are opened from now on take the options as they have become.
