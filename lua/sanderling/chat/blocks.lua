@@ -18,7 +18,7 @@ local words = require('sanderling.ui.words')
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.chat.blocks.Block?
 local function block_here(session)
-  local first, last, info = browse.code_here(session.transcript)
+  local first, last, info = browse.code_here(session)
   if not first or not last then
     return message.tell('No fenced block under the cursor.')
   end

@@ -32,19 +32,19 @@ local function go_to_row(rows, step)
 end
 
 --- Go to the header before or after the cursor.
----@param transcript sanderling.transcript.Transcript
+---@param session sanderling.chat.session.Session
 ---@param step -1|1
-function M.go_to_message(transcript, step)
-  go_to_row(transcript.headers, step)
+function M.go_to_message(session, step)
+  go_to_row(session.transcript.headers, step)
 end
 
 --- Go to the tool call before or after the cursor.
----@param transcript sanderling.transcript.Transcript
+---@param session sanderling.chat.session.Session
 ---@param step -1|1
-function M.go_to_tool(transcript, step)
+function M.go_to_tool(session, step)
   local rows = vim.tbl_map(function(block)
     return block.first
-  end, transcript.tool_blocks)
+  end, session.transcript.tool_blocks)
   table.sort(rows)
   go_to_row(rows, step)
 end
@@ -64,12 +64,12 @@ local function select_rows(first, last)
 end
 
 --- The rows of the message under the cursor.
----@param transcript sanderling.transcript.Transcript
+---@param session sanderling.chat.session.Session
 ---@return integer header
 ---@return integer last without the blank lines at its end
-local function message_here(transcript)
+local function message_here(session)
   local row, header, after = vim.fn.line('.') - 1, 0, vim.fn.line('$')
-  for _, each in ipairs(transcript.headers) do
+  for _, each in ipairs(session.transcript.headers) do
     if each <= row then
       header = each
     else
@@ -84,10 +84,10 @@ local function message_here(transcript)
 end
 
 --- Select the message under the cursor; `is_inner`: without its header.
----@param transcript sanderling.transcript.Transcript
+---@param session sanderling.chat.session.Session
 ---@param is_inner boolean
-function M.select_message(transcript, is_inner)
-  local header, last = message_here(transcript)
+function M.select_message(session, is_inner)
+  local header, last = message_here(session)
   local first = is_inner and header + 1 or header
   while is_inner and first < last and vim.fn.getline(first + 1):find('^%s*$') do
     first = first + 1
@@ -96,12 +96,12 @@ function M.select_message(transcript, is_inner)
 end
 
 --- The fenced block under the cursor.
----@param transcript sanderling.transcript.Transcript
+---@param session sanderling.chat.session.Session
 ---@return integer? first row of its first fence
 ---@return integer? last row of its last one
 ---@return string? info behind the first
-function M.code_here(transcript)
-  local row, header, last = vim.fn.line('.') - 1, message_here(transcript)
+function M.code_here(session)
+  local row, header, last = vim.fn.line('.') - 1, message_here(session)
   local first, fence, info
   for each, line in ipairs(api.nvim_buf_get_lines(0, header, last + 1, false)) do
     local here, before = header + each - 1, fence
@@ -115,10 +115,10 @@ function M.code_here(transcript)
 end
 
 --- Select the fenced block under the cursor; `is_inner`: without its fences.
----@param transcript sanderling.transcript.Transcript
+---@param session sanderling.chat.session.Session
 ---@param is_inner boolean
-function M.select_code(transcript, is_inner)
-  local first, last = M.code_here(transcript)
+function M.select_code(session, is_inner)
+  local first, last = M.code_here(session)
   if not first or not last then
     return select_rows(1, 0)
   end

@@ -2,6 +2,7 @@
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
+local approval = lazy('sanderling.approval')
 local blocks = lazy('sanderling.chat.blocks')
 local browse = lazy('sanderling.chat.browse')
 local config = require('sanderling.config')
@@ -277,55 +278,95 @@ local function open_here(session)
   end
 end
 
+---@alias sanderling.chat.Action fun(session: sanderling.chat.session.Session, lhs?: string)
+
+---@param fn fun(session: sanderling.chat.session.Session, argument: any)
+---@param argument any
+---@return sanderling.chat.Action
+local function with(fn, argument)
+  return function(session)
+    fn(session, argument)
+  end
+end
+
+--- Do what a key is for; where completion shows its menu, the key belongs to that.
+---@param run sanderling.chat.Action
+---@return sanderling.chat.Action
+local function unless_selecting(run)
+  return function(session, lhs)
+    if lhs and vim.fn.pumvisible() == 1 then
+      api.nvim_feedkeys(vim.keycode(lhs), 'ni', false)
+    else
+      run(session)
+    end
+  end
+end
+
+local function hide()
+  tabs.hide()
+end
+
 ---@param session sanderling.chat.session.Session
----@return sanderling.chat.keys.Actions
+---@param is_steering boolean
+local function send(session, is_steering)
+  session:send_prompt(is_steering)
+end
+
+---@param session sanderling.chat.session.Session
+---@param step -1|1
+local function recall(session, step)
+  session.prompt:recall_or_move(step)
+end
+
+---@param direction -1|1
+local function switch(_, direction)
+  M.switch(direction * vim.v.count1)
+end
+
+---@type table<string, sanderling.chat.Action> by the options of the keys
+local ACTIONS = {
+  next_session = with(switch, 1),
+  previous_session = with(switch, -1),
+  waiting = M.queue,
+  approvals = approval.focus,
+  hide = hide,
+  hide_prompt = hide,
+  stop = stop_or_interrupt,
+  next_message = with(browse.go_to_message, 1),
+  previous_message = with(browse.go_to_message, -1),
+  next_tool = with(browse.go_to_tool, 1),
+  previous_tool = with(browse.go_to_tool, -1),
+  select_message = with(browse.select_message, true),
+  select_whole_message = with(browse.select_message, false),
+  select_code = with(browse.select_code, true),
+  select_whole_code = with(browse.select_code, false),
+  yank_code = blocks.yank,
+  open_code = blocks.open,
+  apply_code = blocks.apply,
+  write = go_to_prompt,
+  open = open_here,
+  go_to_file = go_to_file,
+  inspect = browse.inspect,
+  send_normal = with(send, false),
+  send_insert = with(send, false),
+  steer = with(send, true),
+  mode = unless_selecting(cycle_mode),
+  scroll_up = unless_selecting(with(tabs.scroll, -1)),
+  scroll_down = unless_selecting(with(tabs.scroll, 1)),
+  go_to_end = unless_selecting(tabs.go_to_end),
+  history_previous = with(recall, -1),
+  history_next = with(recall, 1),
+  mention_pasted = function(session)
+    session.prompt:mention_pasted()
+  end,
+}
+
 function open.actions_of(session)
-  ---@param fn fun(session: sanderling.chat.session.Session, ...)
-  local function with_session(fn)
-    return function(...)
-      fn(session, ...)
+  return vim.tbl_map(function(action)
+    return function(lhs)
+      action(session, lhs)
     end
-  end
-  ---@param fn fun(transcript: sanderling.transcript.Transcript, ...)
-  local function with_transcript(fn)
-    return function(...)
-      fn(session.transcript, ...)
-    end
-  end
-  return {
-    hide = function()
-      tabs.hide()
-    end,
-    stop_or_interrupt = with_session(stop_or_interrupt),
-    send = function()
-      session:send_prompt(false)
-    end,
-    steer = function()
-      session:send_prompt(true)
-    end,
-    queue = M.queue,
-    switch = M.switch,
-    cycle_mode = with_session(cycle_mode),
-    go_to_file = with_session(go_to_file),
-    open = with_session(open_here),
-    inspect = with_session(browse.inspect),
-    write = with_session(go_to_prompt),
-    scroll = with_session(tabs.scroll),
-    go_to_end = with_session(tabs.go_to_end),
-    go_to_message = with_transcript(browse.go_to_message),
-    go_to_tool = with_transcript(browse.go_to_tool),
-    select_message = with_transcript(browse.select_message),
-    yank_code = with_session(blocks.yank),
-    open_code = with_session(blocks.open),
-    apply_code = with_session(blocks.apply),
-    select_code = with_transcript(browse.select_code),
-    recall = function(step)
-      session.prompt:recall_or_move(step)
-    end,
-    mention_pasted = function()
-      session.prompt:mention_pasted()
-    end,
-  }
+  end, ACTIONS)
 end
 
 install.on_ready = M.reopen

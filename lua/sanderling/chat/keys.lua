@@ -1,55 +1,14 @@
 --- The keys of the chat's windows, and what their command line knows besides. Nothing outside these buffers changes.
 local api = vim.api
-local lazy = require('sanderling.ui.lazy')
-
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local message = require('sanderling.ui.message')
-local review = lazy('sanderling.approval')
 
 local M = {}
 
 local DESC = 'Agent: '
 local INTERRUPT = '\3'
 local ns = api.nvim_create_namespace('sanderling_interrupt')
-
---- The actions of a person in the chat's windows.
----@class (exact) sanderling.chat.keys.Actions
----@field hide fun()
----@field stop_or_interrupt fun()
----@field send fun()
----@field steer fun() tell the model in the middle of its turn
----@field queue fun() show the prompts that wait
----@field switch fun(step: integer) to another session that is open
----@field cycle_mode fun()
----@field go_to_file fun()
----@field open fun() the closed fold, or else the file
----@field inspect fun()
----@field write fun() go to the prompt, in insert mode
----@field go_to_message fun(step: -1|1)
----@field go_to_tool fun(step: -1|1)
----@field select_message fun(is_inner: boolean)
----@field select_code fun(is_inner: boolean)
----@field yank_code fun()
----@field open_code fun()
----@field apply_code fun()
----@field recall fun(step: -1|1) through the prompts that were sent
----@field mention_pasted fun() put a mention in the place of lines of an open file
----@field scroll fun(step: -1|1) turn the pages of the transcript
----@field go_to_end fun() of the transcript
-
---- Do what a key is for; where completion shows its menu, the key belongs to that.
----@param run fun()
----@return fun(lhs?: string)
-local function unless_selecting(run)
-  return function(lhs)
-    if lhs and vim.fn.pumvisible() == 1 then
-      api.nvim_feedkeys(vim.keycode(lhs), 'ni', false)
-    else
-      run()
-    end
-  end
-end
 
 --- The place where an interrupt has ended writing, and the command that begins it again.
 ---@type { buf: integer, mark: integer, start: string }?
@@ -117,67 +76,14 @@ local function run_in_spite_of_drawing(key, typed)
   feed_write_again()
 end
 
----@param fn fun(...)
----@param argument any
----@return fun()
-local function with(fn, argument)
-  return function()
-    fn(argument)
-  end
-end
-
----@param actions sanderling.chat.keys.Actions
----@return table<string, fun(lhs?: string)> by the options of the keys
-local function by_option(actions)
-  local function to_session(direction)
-    return function()
-      actions.switch(direction * vim.v.count1)
-    end
-  end
-  return {
-    next_session = to_session(1),
-    previous_session = to_session(-1),
-    waiting = with(actions.queue),
-    approvals = with(review.focus),
-    hide = with(actions.hide),
-    hide_prompt = with(actions.hide),
-    stop = with(actions.stop_or_interrupt),
-    next_message = with(actions.go_to_message, 1),
-    previous_message = with(actions.go_to_message, -1),
-    next_tool = with(actions.go_to_tool, 1),
-    previous_tool = with(actions.go_to_tool, -1),
-    select_message = with(actions.select_message, true),
-    select_whole_message = with(actions.select_message, false),
-    select_code = with(actions.select_code, true),
-    select_whole_code = with(actions.select_code, false),
-    yank_code = with(actions.yank_code),
-    open_code = with(actions.open_code),
-    apply_code = with(actions.apply_code),
-    write = with(actions.write),
-    open = with(actions.open),
-    go_to_file = with(actions.go_to_file),
-    inspect = with(actions.inspect),
-    send_normal = with(actions.send),
-    send_insert = with(actions.send),
-    steer = with(actions.steer),
-    mode = unless_selecting(actions.cycle_mode),
-    scroll_up = unless_selecting(with(actions.scroll, -1)),
-    scroll_down = unless_selecting(with(actions.scroll, 1)),
-    go_to_end = unless_selecting(actions.go_to_end),
-    history_previous = with(actions.recall, -1),
-    history_next = with(actions.recall, 1),
-    mention_pasted = with(actions.mention_pasted),
-  }
-end
-
 ---@param transcript integer buffer
 ---@param prompt? integer buffer
----@param actions sanderling.chat.keys.Actions
+---@param actions table<string, fun(lhs?: string)> by the options of the keys
 function M.set(transcript, prompt, actions)
   vim.on_key(run_in_spite_of_drawing, ns)
   for place, buf in pairs({ transcript = transcript, prompt = prompt }) do
     files.guard(buf, actions.go_to_file)
-    float.set_keys(buf, place, by_option(actions))
+    float.set_keys(buf, place, actions)
   end
 end
 

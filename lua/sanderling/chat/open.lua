@@ -68,7 +68,7 @@ local function watch(session)
   end)
 end
 
----@type fun(session: sanderling.chat.session.Session): sanderling.chat.keys.Actions
+---@type fun(session: sanderling.chat.session.Session): table<string, fun(lhs?: string)> by the options of the keys
 M.actions_of = nil
 
 --- Make the buffers of `session` a chat's. Without a prompt there is none: only the keys of a transcript are set.
