@@ -3,10 +3,10 @@ local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
 local approval = lazy('sanderling.approval')
-local blocks = lazy('sanderling.chat.blocks')
 local browse = lazy('sanderling.chat.browse')
 local config = require('sanderling.config')
 local context = lazy('sanderling.prompt.context')
+local fences = lazy('sanderling.chat.fences')
 local files = require('sanderling.ui.files')
 local install = require('sanderling.host.install')
 local layout = require('sanderling.chat.layout')
@@ -209,7 +209,7 @@ local function offer_no_sandbox()
   }, function(choice)
     if choice == choices[1] and live.find(id) == session then
       live.set_current(session)
-      M.show({ focus = false }) -- under a banner
+      M.show({ focus = false }) -- which says from now on that the sandbox is off
       session:act({ type = 'set_sandbox', is_on = false })
     end
   end)
@@ -340,9 +340,9 @@ local ACTIONS = {
   select_whole_message = with(browse.select_message, false),
   select_code = with(browse.select_code, true),
   select_whole_code = with(browse.select_code, false),
-  yank_code = blocks.yank,
-  open_code = blocks.open,
-  apply_code = blocks.apply,
+  yank_code = fences.yank,
+  open_code = fences.open,
+  apply_code = fences.apply,
   write = go_to_prompt,
   open = open_here,
   go_to_file = go_to_file,

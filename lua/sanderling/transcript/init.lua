@@ -105,7 +105,7 @@ function M.new(buf, on_defect)
   end)
   self.markdown = markdown.new(buf)
   if transcripts[buf] then
-    transcripts[buf].queue:clear() -- it is the transcript before that they belong to
+    transcripts[buf].queue:clear() -- what waits there is about the text that has just gone
     transcripts[buf]:end_countdown()
   end
   transcripts[buf] = self

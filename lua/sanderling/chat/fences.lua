@@ -10,13 +10,13 @@ local regions = lazy('sanderling.rewrite.region')
 local rewrite = lazy('sanderling.rewrite')
 local words = require('sanderling.ui.words')
 
----@class (exact) sanderling.chat.blocks.Block
+---@class (exact) sanderling.chat.fences.Block
 ---@field lines string[]
 ---@field info string behind its first fence: the language
 
 --- The block under the cursor; says so when there is none.
 ---@param session sanderling.chat.session.Session
----@return sanderling.chat.blocks.Block?
+---@return sanderling.chat.fences.Block?
 local function block_here(session)
   local first, last, info = browse.code_here(session)
   if not first or not last then
