@@ -4,9 +4,9 @@ local M = {}
 
 local lazy = require('sanderling.ui.lazy')
 
+local actions = lazy('sanderling.verbs.actions')
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
-local commands = lazy('sanderling.commands')
 local guess = lazy('sanderling.config.guess')
 local keys = require('sanderling.chat.keys')
 local live = require('sanderling.session.live')
@@ -94,7 +94,7 @@ function M.run(name, cmd)
   local verb, args = by_name[name], cmd and cmd.args or ''
   local bang = cmd ~= nil and cmd.bang
   if verb.on_session then
-    return commands.call(name, bang and verb.undo or args)
+    return actions.call(name, bang and verb.undo or args)
   end
   local range = cmd and cmd.range > 0 and { cmd.line1, cmd.line2 } or nil
   verb.run({ args = args, bang = bang, range = range })

@@ -3,9 +3,9 @@
 --- plugin/sanderling.lua and the lists in the help from it.
 local lazy = require('sanderling.ui.lazy')
 
+local actions = lazy('sanderling.verbs.actions')
 local calls = require('sanderling.verbs.calls')
 local chat = require('sanderling.chat')
-local commands = lazy('sanderling.commands')
 local config = require('sanderling.config')
 local config_file = lazy('sanderling.screens.config_file')
 local health = lazy('sanderling.health')
@@ -31,7 +31,7 @@ local with_args, with_session = calls.with_args, calls.with_session
 ---@param type string
 local function showing_report(type)
   return function(call)
-    commands.show_report(call.session, type)
+    actions.show_report(call.session, type)
   end
 end
 
@@ -66,7 +66,7 @@ return {
     desc = 'show these commands',
     forms = 'ex slash',
     run = function(call)
-      commands.show_help(call.session and call.session.id or live.current_id())
+      actions.show_help(call.session and call.session.id or live.current_id())
     end,
   },
   { name = 'new', desc = 'open a session beside this one', forms = 'ex slash', run = chat.new },
@@ -128,7 +128,7 @@ return {
     words = always({ 'undo' }),
     on_session = true,
     only_looks = true,
-    run = commands.compact,
+    run = actions.compact,
   },
   calls.on_turn('undo', 'take back what the agent has changed in its last turn', rewind),
   calls.on_turn('redo', 'do again what was undone last', rewind),
@@ -138,12 +138,12 @@ return {
     desc = 'choose the model',
     forms = 'ex slash',
     args = '? name',
-    words = commands.models_of,
-    complete = commands.complete_model,
+    words = actions.models_of,
+    complete = actions.complete_model,
     bang = 'ask all providers for their models',
     undo = 'all',
     on_session = true,
-    run = commands.set_or_choose_model,
+    run = actions.set_or_choose_model,
   },
   guests.option,
   {
@@ -151,8 +151,8 @@ return {
     desc = 'try what a provider can do',
     forms = 'ex',
     args = '? provider',
-    complete = commands.complete_provider,
-    run = with_args(commands.test_provider),
+    complete = actions.complete_provider,
+    run = with_args(actions.test_provider),
   },
   {
     name = 'mode',
@@ -380,7 +380,7 @@ return {
     args = '? topic',
     complete = 'help',
     run = function(call)
-      commands.open_help(unless_empty(call.args) or 'sanderling')
+      actions.open_help(unless_empty(call.args) or 'sanderling')
     end,
   },
 }

@@ -1,4 +1,4 @@
---- Actions of verbs that no module below has.
+--- The actions of verbs that no module of another folder has.
 local M = {}
 
 local api = vim.api
