@@ -7,7 +7,7 @@ local files = require('sanderling.ui.files')
 local find = require('sanderling.editing.find')
 local scratch = require('sanderling.ui.scratch')
 local undo = require('sanderling.editing.undo')
-local windows = require('sanderling.editing.views')
+local views = require('sanderling.editing.views')
 
 local MAX_LOADED_BYTES = 16 * 1024 * 1024 -- by itself, or twice what was held: 64 MB stop Neovim for 3 s, 1 GB takes 7 GB of memory
 local MAX_RELOADED_LINES = 1000000 -- Neovim takes minutes for the old ones of a few millions
@@ -35,7 +35,7 @@ function M.run_hooks(buf, event)
   if vim.fn.exists('#' .. event) == 0 then
     return
   end
-  local views, name, earlier = windows.save(buf), M.shown_name(buf), vim.v.errmsg
+  local saved, name, earlier = views.save(buf), M.shown_name(buf), vim.v.errmsg
   vim.v.errmsg = ''
   M.are_hooks_running = true
   local ok, err = pcall(api.nvim_buf_call, buf, function()
@@ -48,7 +48,7 @@ function M.run_hooks(buf, event)
     busy.notify(('%s of %s: %s'):format(event, name, problem))
   end
   if api.nvim_buf_is_loaded(buf) then
-    windows.restore(buf, views)
+    views.restore(buf, saved)
   end
 end
 
@@ -193,14 +193,14 @@ local function reload_if_changed(buf)
   if not vim.bo[buf].modified and is_left_alone(buf) then
     return
   end
-  local views, is_only_stamp
+  local saved, is_only_stamp
   local take_back = answer_for_user(buf, function(reason)
     if reason == 'conflict' then
       note_conflict(buf, KEPT)
     elseif reason == 'changed' and find.is_plugins('BufReadCmd', buf) then
       note_conflict(buf, READ_BY_PLUGIN)
     elseif reason == 'changed' then
-      views = windows.save(buf)
+      saved = views.save(buf)
       return 'reload'
     end
     is_only_stamp = reason == 'time' or reason == 'mode'
@@ -218,9 +218,9 @@ local function reload_if_changed(buf)
   end
   if is_only_stamp then
     M.adopt_file(buf)
-  elseif views and api.nvim_buf_is_loaded(buf) then
+  elseif saved and api.nvim_buf_is_loaded(buf) then
     undo.end_block(buf)
-    windows.restore(buf, views)
+    views.restore(buf, saved)
     vim.b[buf].sanderling_differs_on_disk = nil
   end
 end

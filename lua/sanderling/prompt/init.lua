@@ -2,11 +2,11 @@
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
+local completion = require('sanderling.prompt.completion')
 local noting = lazy('sanderling.prompt.noting')
 local pasted = lazy('sanderling.prompt.pasted')
 local placeholder = require('sanderling.prompt.placeholder')
 local prompt_history = lazy('sanderling.prompt.history')
-local slash_menu = require('sanderling.prompt.completion')
 local words = require('sanderling.ui.words')
 
 local M = {}
@@ -28,7 +28,7 @@ Prompt.__index = Prompt
 ---@param state? fun(): sanderling.session.state.State of the session whose chat it is in
 ---@return sanderling.prompt.Prompt
 function M.new(buf, state)
-  slash_menu.attach(buf)
+  completion.attach(buf)
   api.nvim_buf_attach(buf, false, {
     on_lines = function(_, _, _, first, last, new_last)
       if new_last > last then

@@ -9,7 +9,7 @@ local api = vim.api
 local answers = require('sanderling.approval.answers')
 local bus = require('sanderling.host.bus')
 local busy = require('sanderling.editing.busy')
-local describing = require('sanderling.editing.find')
+local find = require('sanderling.editing.find')
 local float = require('sanderling.approval.float')
 local history = require('sanderling.review.history')
 local following = require('sanderling.review.following')
@@ -188,7 +188,7 @@ function M.open(path, device, inode, where, tool_use_id)
   if not buf or proposals.by_buf[buf] then
     return false
   end
-  return describing.describe(buf, path)
+  return find.describe(buf, path)
 end
 
 ---@param buf integer
