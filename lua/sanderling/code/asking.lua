@@ -3,6 +3,8 @@
 --- Nothing is waited for without an end: a server that has died is noticed, and one that is silent has as long as the question has.
 local M = {}
 
+local now_ms = require('sanderling.ui.now_ms')
+
 local LIMIT_MS = 7000 -- of all that one question asks; Python waits for 10 s
 local LOOK_MS = 50 -- between two looks, at whether the server still lives, for instance
 
@@ -11,11 +13,6 @@ local LOOK_MS = 50 -- between two looks, at whether the server still lives, for 
 
 ---@type table<thread, number> when the questions that run have to be answered
 local ends = {}
-
----@return number
-local function now_ms()
-  return vim.uv.hrtime() / 1e6
-end
 
 --- End the question with a sentence for the model.
 ---@param words string

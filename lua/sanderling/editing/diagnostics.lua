@@ -15,6 +15,7 @@ local api = vim.api
 local config = require('sanderling.config')
 local door = require('sanderling.host.door')
 local known = require('sanderling.editing.known')
+local now_ms = require('sanderling.ui.now_ms')
 local reported = require('sanderling.editing.reported')
 local reviews = require('sanderling.editing.reviews')
 local undo = require('sanderling.editing.undo')
@@ -52,11 +53,6 @@ local has_spoken = {}
 
 ---@type table<integer, true> clients that were waited for and did not
 local is_mute = {}
-
----@return number
-local function now_ms()
-  return vim.uv.hrtime() / 1e6
-end
 
 -- what is said --------------------------------------------------------------------------------------------------------
 

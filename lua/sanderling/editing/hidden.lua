@@ -7,6 +7,7 @@ local M = {}
 
 local api = vim.api
 local files = require('sanderling.ui.files')
+local now_ms = require('sanderling.ui.now_ms')
 local scratch = require('sanderling.ui.scratch')
 
 local MAX_BYTES = 2 * 1024 * 1024
@@ -25,11 +26,6 @@ local group = api.nvim_create_augroup('sanderling_hidden', {})
 
 ---@type table<integer, sanderling.editing.hidden.File> by buffer
 local loaded = {}
-
----@return number
-local function now_ms()
-  return vim.uv.hrtime() / 1e6
-end
 
 ---@param path string
 ---@return string

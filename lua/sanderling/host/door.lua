@@ -3,8 +3,8 @@
 local M = {}
 
 local locked = require('sanderling.ui.locked')
+local now_ms = require('sanderling.ui.now_ms')
 
-local NS_PER_MS = 1e6
 local IS_TWICE = 'The question has its answer.'
 
 ---@class (exact) sanderling.host.door.Call
@@ -40,7 +40,7 @@ end
 ---@return fun(call: sanderling.host.door.Call, name: string, ...: any): sanderling.host.door.Answer
 function M.serve(questions)
   return function(call, name, ...)
-    if vim.uv.hrtime() / NS_PER_MS > call.deadline_ms then
+    if now_ms() > call.deadline_ms then
       return { is_late = true }
     end
     local question = questions[name]

@@ -6,6 +6,7 @@ local M = {}
 
 local bit = require('bit')
 local git = require('sanderling.ui.git')
+local now_ms = require('sanderling.ui.now_ms')
 
 local SLICE_MS, PAUSE_MS = 3, 1 -- of taking files in
 local BUDGET_MS = 4 -- of a search
@@ -44,10 +45,6 @@ local function mask_of(text)
     mask = bit.bor(mask, BITS[text:byte(i)])
   end
   return mask
-end
-
-local function now_ms()
-  return vim.uv.hrtime() / 1e6
 end
 
 ---@return sanderling.prompt.tracked.Index
