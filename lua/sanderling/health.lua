@@ -2,6 +2,7 @@
 local config = require('sanderling.config')
 local host = require('sanderling.host')
 local log = require('sanderling.host.log')
+local schema = require('sanderling.config.schema')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
@@ -207,7 +208,7 @@ local function sandbox_advice(layers)
 end
 
 --- The levels, the strongest first.
-local LEVELS = { 'full', 'full-bwrap', 'namespaces', 'landlock', 'none' }
+local LEVELS = vim.list_extend(vim.list_slice(schema.choices('sandbox.min_level')), { 'none' })
 
 ---@param level string
 local function rank(level)

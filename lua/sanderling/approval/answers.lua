@@ -147,7 +147,7 @@ end
 function M.approve(choice)
   vim.validate('choice', choice, function(value)
     return value == nil or vim.list_contains(M.choices(), value)
-  end, "'once', 'session' or 'always'")
+  end, words.one_of(M.choices(), "'"))
   local q = question_to_answer()
   if q then
     M.allow(choice or 'once', q)

@@ -103,15 +103,23 @@ end
 
 -- what is allowed -----------------------------------------------------------------------------------------------------
 
+--- Fail if `word` is none of `known`.
+---@param name string
+---@param word string
+---@param known string[]
+local function validate_word(name, word, known)
+  vim.validate(name, word, function(value)
+    return vim.list_contains(known, value)
+  end, words.one_of(known, "'"))
+end
+
 ---@param mode? string
 ---@return string? mode the one that is in force, when none is given
 function M.net(mode)
   if mode == nil then
     return live.state_of(live.current_id()).sandbox.network
   end
-  vim.validate('mode', mode, function(value)
-    return vim.list_contains(sandbox.NETWORK_MODES, value)
-  end, "'off', 'proxy' or 'on'")
+  validate_word('mode', mode, sandbox.NETWORK_MODES)
   open.current_session():act({ type = 'set_network', mode = mode })
 end
 
@@ -150,9 +158,7 @@ function M.mode(mode)
   if mode == nil then
     return live.state_of(live.current_id()).mode
   end
-  vim.validate('mode', mode, function(value)
-    return vim.list_contains(config.MODES, value)
-  end, "'ask', 'auto' or 'plan'")
+  validate_word('mode', mode, config.MODES)
   local sent = { type = 'local_mode_wanted', mode = mode }
   open.current_session():act({ type = 'set_mode', mode = mode }, sent)
 end
@@ -217,9 +223,9 @@ end
 
 ---@param action? string
 function M.sandbox(action)
-  vim.validate('action', action, function(value)
-    return value == nil or vim.list_contains(sandbox.ACTIONS, value)
-  end, "'status', 'off' or 'on'")
+  if action ~= nil then
+    validate_word('action', action, sandbox.ACTIONS)
+  end
   if action == 'off' then
     offer_no_sandbox()
   elseif action == 'on' then

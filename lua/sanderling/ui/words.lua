@@ -157,14 +157,24 @@ function M.beginning_with(list, lead)
   end, list)
 end
 
+--- The words `known` as a choice: `ask, auto or plan`.
+---@param known string[] two at least
+---@param quote? string around each
+---@return string
+function M.one_of(known, quote)
+  local quoted = vim.tbl_map(function(word)
+    return (quote or '') .. word .. (quote or '')
+  end, known)
+  return ('%s or %s'):format(table.concat(quoted, ', ', 1, #quoted - 1), quoted[#quoted])
+end
+
 --- A word that is none of `known`: `/mode: ask, auto or plan, not 'autoo'.`
 ---@param command string that does not take it
 ---@param known string[] two at least
 ---@param word string
 ---@return string
 function M.not_one_of(command, known, word)
-  local list = table.concat(known, ', ', 1, #known - 1)
-  return ("%s: %s or %s, not '%s'."):format(command, list, known[#known], word)
+  return ("%s: %s, not '%s'."):format(command, M.one_of(known), word)
 end
 
 --- `text` in lines of at most `cells`, as far as its words allow.
