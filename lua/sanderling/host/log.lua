@@ -1,7 +1,10 @@
 --- The log of what has gone wrong: the last lines of the host's stderr, and defects of the screen. :checkhealth shows them.
 local M = {}
 
+local message = require('sanderling.ui.message')
+
 local MAX_LINES = 200
+local has_told = false
 
 ---@type string[]
 M.lines = {}
@@ -18,12 +21,13 @@ end
 ---@param err string
 function M.note_defect(err)
   M.keep(err)
-  vim.schedule(function()
-    vim.notify_once(
-      'Sanderling: something went wrong here; :AgentHealth shows it',
-      vim.log.levels.ERROR
-    )
-  end)
+  if not has_told then
+    has_told = true
+    vim.schedule(function()
+      local text = 'Sanderling: something went wrong here; :AgentHealth shows it'
+      message.tell(text, vim.log.levels.ERROR)
+    end)
+  end
 end
 
 --- Call `fn`; an error in it is a defect.

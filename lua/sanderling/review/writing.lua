@@ -8,6 +8,7 @@ local M = {}
 local api = vim.api
 local lifting = require('sanderling.review.lifting')
 local log = require('sanderling.host.log')
+local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
 
 local GROUP = 'sanderling_proposals' -- editing/find.lua knows it, too
@@ -84,8 +85,7 @@ local function write(args)
     M.guard(buf)
   end
   if not ok then
-    local text = tostring(err):gsub('^.-(E%d+:)', '%1')
-    api.nvim_echo({ { text, 'ErrorMsg' } }, true, {})
+    message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
   end
 end
 
