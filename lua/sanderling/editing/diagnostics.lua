@@ -170,7 +170,7 @@ end)
 
 on({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, function(event)
   local buf = event.buf
-  local is_typed = not undo.untouched_change(buf) and not reviews.is_as_proposed(buf)
+  local is_typed = not undo.untouched_change(buf) and not reviews.now.is_as_proposed(buf)
   if is_typed and next(clients_of(buf)) then
     typed_at[buf] = now_ms()
     for _, watch in pairs(watches) do
@@ -219,7 +219,7 @@ local function begin_watch(buf, id)
     end
   end
   -- A proposal that stands there does not change the text any more: nothing new is said.
-  local is_told = watch.edits[buf] and reviews.is_as_proposed(buf)
+  local is_told = watch.edits[buf] and reviews.now.is_as_proposed(buf)
   watch.edits[buf] = is_told and watch.edits[buf] or { reports = 0, pulling = 0 }
   return true
 end

@@ -149,7 +149,7 @@ function M.describe(buf, path)
     )
   end
   local options = vim.bo[buf]
-  local lines, is_modified = reviews.own_text(buf)
+  local lines, is_modified = reviews.now.own_text(buf)
   if not lines then
     lines = M.is_empty(buf) and {} or api.nvim_buf_get_lines(buf, 0, -1, true)
     is_modified = options.modified

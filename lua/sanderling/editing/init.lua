@@ -104,13 +104,13 @@ local function change(buf, tick, replacements, tool_use_id)
       error(words:format(disk.shown_name(buf), value and option or 'no' .. option), 0)
     end
   end
-  local parts = reviews.accepted(buf, replacements, tool_use_id)
+  local parts = reviews.now.accepted(buf, replacements, tool_use_id)
   if parts then
     undo.remember_change(buf, tool_use_id)
     listeners.tell(api.nvim_buf_get_name(buf), buf, tool_use_id, parts)
     return true
   end
-  return reviews.aside(buf, function()
+  return reviews.now.aside(buf, function()
     return make_change(buf, replacements, tool_use_id)
   end)
 end
@@ -127,7 +127,7 @@ local function before_write(buf, path)
   if api.nvim_buf_is_loaded(buf) and not undo.is_under_hands(buf, NOT_NORMAL) then
     local last = undo.untouched_change(buf)
     undo.in_block(buf, last ~= nil, function()
-      reviews.aside(buf, function()
+      reviews.now.aside(buf, function()
         disk.run_hooks(buf, 'BufWritePre')
       end)
     end)
@@ -147,7 +147,7 @@ M.answer = door.serve({
   find = { answer = find_buffer },
   open = {
     answer = function(...)
-      return reviews.open(...)
+      return reviews.loaded().open(...)
     end,
   },
   again = { answer = look_again },
@@ -223,7 +223,7 @@ function M.files_changed(paths, tool_use_id)
     if is_meant and find.is_file_buffer(buf) then
       busy.when_possible(buf, function()
         local function read()
-          reviews.reading(buf, disk.refresh)
+          reviews.now.reading(buf, disk.refresh)
         end
         if tool_use_id and not vim.bo[buf].modified then
           listeners.changing(buf, tool_use_id, read)

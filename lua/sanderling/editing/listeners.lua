@@ -3,6 +3,7 @@ local M = {}
 
 local bus = require('sanderling.host.bus')
 local log = require('sanderling.host.log')
+local reviews = require('sanderling.editing.reviews')
 
 ---@class (exact) sanderling.editing.ChangedLines
 ---@field first_line integer as the text is now, from 1
@@ -27,14 +28,6 @@ function M.on_change(fn)
   listeners[#listeners + 1] = fn
 end
 
---- Takes note of what `fn` changes in a buffer for a tool use; given by the review of changes, which the first one loads.
----@type fun(buf: integer, tool_use_id: string, fn: fun())?
-M.review = nil
-
---- Does the same for what is changed back: hunks go with what they were about.
----@type fun(buf: integer, fn: fun())?
-M.restore = nil
-
 ---@type table<string, true> the tool uses whose changes the person has seen before
 local allowed = {}
 
@@ -50,30 +43,17 @@ function M.is_allowed(tool_use_id)
   return allowed[tool_use_id] or false
 end
 
-local function load_review()
-  if not M.review then
-    bus.tell('', { type = 'local_changing' })
-  end
-end
-
 --- Change a buffer for a tool use, which `fn` does.
 ---@param buf integer
 ---@param tool_use_id string
 ---@param fn fun()
 function M.changing(buf, tool_use_id, fn)
   if vim.startswith(tool_use_id, RESTORING) then
-    if M.restore then
-      M.restore(buf, fn)
-    else
-      fn()
-    end
-    return
-  end
-  load_review()
-  if M.review and not allowed[tool_use_id] then
-    M.review(buf, tool_use_id, fn)
-  else
+    reviews.now.restoring(buf, fn)
+  elseif allowed[tool_use_id] then
     fn()
+  else
+    reviews.loaded().changing(buf, tool_use_id, fn)
   end
 end
 
@@ -103,7 +83,7 @@ function M.tell(path, buf, tool_use_id, parts)
   if #parts == 0 then
     return
   end
-  load_review()
+  reviews.loaded() -- it is among the listeners
   local hunks, shift = {}, 0
   for i, part in ipairs(parts) do
     local first = part.row + shift + 1

@@ -45,15 +45,6 @@ listeners.on_change(function(changed)
   end
 end)
 
-function listeners.review(buf, tool_use_id, fn)
-  local source = source_of(tool_use_id)
-  draw.keeping_views(buf, function()
-    hunks.changing(buf, source, fn)
-  end)
-end
-
-listeners.restore = hunks.restoring
-
 --- Have the model told what was rejected, of each session what it changed. A question's answer tells of what was proposed.
 hunks.on_decision(function(list, is_kept, reason)
   local by_session = {} ---@type table<string, sanderling.RejectedHunk[]>
@@ -107,11 +98,20 @@ bus.subscribe('changes_unreviewed', function(session_id, event)
   closed.take_over(session_id, event.files)
 end)
 
-reviews.open = asked.open
-reviews.own_text = asked.own_text
-reviews.is_as_proposed = proposals.is_as_proposed
-reviews.accepted = asked.accepted
-reviews.aside = asked.aside
-reviews.reading = asked.reading
+reviews.register({
+  open = asked.open,
+  own_text = asked.own_text,
+  is_as_proposed = proposals.is_as_proposed,
+  accepted = asked.accepted,
+  aside = asked.aside,
+  reading = asked.reading,
+  changing = function(buf, tool_use_id, fn)
+    local source = source_of(tool_use_id)
+    draw.keeping_views(buf, function()
+      hunks.changing(buf, source, fn)
+    end)
+  end,
+  restoring = hunks.restoring,
+})
 
 return M
