@@ -190,7 +190,7 @@ class ServedFiles:
 
     async def _write(self, request: UseRequest, permit: Permit) -> None:
         workspace = self._workspace.granted(permit.grant)
-        self._permits.check_ground(request)
+        request.check_ground(workspace)
         context = Context(
             workspace,
             request.tool_use_id,

@@ -32,7 +32,6 @@ MAX_REMEMBERED = 64
 MAX_ASKING = 32
 MAX_NAME_CHARS = 24
 TOO_MANY = "Not done: too much of what you have asked for waits for the person already."
-SWITCHED = "Not done: it was judged with the sandbox, which the person has switched off meanwhile."
 
 
 class Verdict(NamedTuple):
@@ -192,16 +191,6 @@ class Permits:
             return await self.gate.permit(request, is_answered=is_answered)
         finally:
             self._asking -= 1
-
-    def check_ground(self, request: UseRequest) -> None:
-        """
-        Return if what was judged still holds.
-
-        Raises:
-            ToolError: it was judged with the sandbox, which is off now.
-        """
-        if self._workspace.sandbox.is_weaker_than(request.ground):
-            raise ToolError(SWITCHED)
 
     @property
     def _conditions(self) -> tuple[object, ...]:

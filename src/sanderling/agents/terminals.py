@@ -174,7 +174,7 @@ class Terminals:
         )
         request = self._permits.request(bash, BashInput(command=line), effect=effect)
         permit = await self._permits.of_run(request)
-        self._permits.check_ground(request)
+        request.check_ground(self._workspace)
         self._require_room()  # others may have been started while the person was asked
         started = await self._workspace.shell.start(line, permit.grant, state)
         limit = DEFAULT_BYTES if output_bytes is None else max(0, min(output_bytes, MAX_BYTES))

@@ -34,7 +34,6 @@ WARN_AT, PAUSE_AT = 3, 5
 MAX_TITLE_CHARS = 200
 INTERRUPTED = "Interrupted by the person."
 DENIED_WITH_ANOTHER = "Not run: the person denied another tool use of the same message."
-SWITCHED = "Not run: it was judged with the sandbox, which the person has switched off meanwhile. Ask for it again."
 NOTHING = Effect("", "none")
 
 
@@ -259,21 +258,21 @@ class ToolUses:
         tool_use_id, workspace = request.tool_use_id, self._workspace
         try:
             async with self._limiter, workspace.sandbox.ground.lending(permit.grant):
-                self._check_confinement(request)
+                request.check_ground(workspace)
                 self._session.append(LoggedToolStart(tool_use_id))
                 if request.effect.kind not in ("none", "read"):  # what only looks may run twice
                     await self._session.log.synced()
-                    self._check_confinement(request)  # the disk may have taken a while
+                    request.check_ground(workspace)  # the disk may have taken a while
                 context = Context(
                     workspace.granted(permit.grant),
                     tool_use_id,
                     lambda text: show(ToolOutput(tool_use_id, text)),
-                    request.shell,
-                    permit.may_read,
-                    permit.overruled,
-                    permit.accepted,
-                    permit.is_seen,
-                    self._uses[0].asked.id if len(self._uses) > 1 else "",
+                    shell=request.shell,
+                    may_read=permit.may_read,
+                    overruled=permit.overruled,
+                    accepted=permit.accepted,
+                    is_seen=permit.is_seen,
+                    together=self._uses[0].asked.id if len(self._uses) > 1 else "",
                 )
                 async with self._journaled(request):
                     outcome = await request.tool.run(request.args, context)
@@ -295,10 +294,6 @@ class ToolUses:
         if not is_command or not workspace.sandbox.can_write:
             return nullcontext()
         return workspace.changes.during(workspace.ground, request.tool_use_id)
-
-    def _check_confinement(self, request: UseRequest) -> None:
-        if self._workspace.sandbox.is_weaker_than(request.ground):
-            raise ToolError(SWITCHED)
 
     async def _ask(self, request: UseRequest) -> Permit:
         if request.tool.is_elsewhere:

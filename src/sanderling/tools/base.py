@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from sanderling.tools.workspace import Workspace
 
 
+SWITCHED = "Not run: it was judged with the sandbox, which the person has switched off meanwhile. Ask for it again."
+
+
 class Context(msgspec.Struct, frozen=True):
     """
     The surroundings in which a tool use runs. `show` draws output in the chat while the tool still runs.
@@ -148,6 +151,16 @@ class UseRequest(msgspec.Struct, frozen=True):
     shell: "ShellState"
     ground: "Ground"
     is_of_several: bool = False
+
+    def check_ground(self, workspace: "Workspace") -> None:
+        """
+        Return if what was judged still holds.
+
+        Raises:
+            ToolError: it was judged with the sandbox, which is off now.
+        """
+        if workspace.sandbox.is_weaker_than(self.ground):
+            raise ToolError(SWITCHED)
 
     async def preview(self, workspace: "Workspace") -> Preview:
         """
