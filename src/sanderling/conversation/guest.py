@@ -52,6 +52,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.remote.refusals import RefusedError
+from sanderling.session.kept_agent import KeptAgent, keep_agent, kept_agent
 from sanderling.text import visible_prose
 
 SESSION_CAPABILITIES = ClientSessionCapabilities(
@@ -125,7 +126,7 @@ class Guest:
         self._process: AgentProcess | None = None
         self._told: set[str] = set()
         self._told_title = ""
-        self.session_id = _kept_session(parts)
+        self.session_id = kept_agent(parts.session).session
 
     def make_link(self) -> Link:
         return Link(self, self.parts.tasks.start)
@@ -198,8 +199,8 @@ class Guest:
 
     def keep(self) -> None:
         """Have the log know with which agent, and with which session of its own, this one goes on."""
-        of, name = self.parts.session.id, self.declared.name
-        self.parts.session.keep_state("agent", {"name": name, "session": self.session_id, "of": of})
+        session = self.parts.session
+        keep_agent(session, KeptAgent(self.declared.name, self.session_id, session.id))
 
     def options_changed(self) -> None:
         options = self.link.options.shown()
@@ -302,12 +303,6 @@ class Guest:
 
     async def log_in(self, methods: Sequence[AuthMethod]) -> str:
         return await self._asking.login(methods, self.cwd)
-
-
-def _kept_session(parts: Parts) -> str:
-    """The guest's own id of the session; that of another of ours, of which this one is a fork, is not this one's."""
-    kept: dict[str, Any] = parts.session.state("agent") or {}
-    return str(kept.get("session", "")) if kept.get("of") == parts.session.id else ""
 
 
 def _shown(guest: Guest, path: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -26,6 +26,7 @@ from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.session.kept_agent import kept_agent
 from sanderling.session.session import Session
 from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
@@ -270,8 +271,8 @@ class _Opening(NamedTuple):
         return name if is_address(name) else ""
 
     def _agent_name(self) -> str:
-        kept: dict[str, Any] = self.session.state("agent") or {}
-        return str(kept.get("name", "")) or ("" if self.session.is_resumed else self.wishes.agent)
+        wished = "" if self.session.is_resumed else self.wishes.agent
+        return kept_agent(self.session).name or wished
 
     def _agent(self, settings: Settings) -> "DeclaredAgent | None":
         """

@@ -35,6 +35,7 @@ from sanderling.providers.endpoint import is_local
 from sanderling.remote.address import Address
 from sanderling.remote.carrying import INSTALL, carried
 from sanderling.remote.refusals import RefusedError
+from sanderling.session.kept_agent import KeptAgent, KeptPosition, keep_agent, kept_agent
 from sanderling.text import visible
 
 ELICITATION = "elicitation/create"
@@ -91,13 +92,10 @@ class RemoteGuest(Guest):
         )
 
     def make_link(self) -> LastingLink:
-        kept: dict[str, Any] = self.parts.session.state("agent") or {}
-        seen: dict[str, Any] = kept.get("seen") or {}
-        position = Position("")
-        if kept.get("of") == self.parts.session.id:
-            position = Position(str(seen.get("life", "")), int(seen.get("seq", 0)))
-            self.left_turn = str(kept.get("turn", ""))
-            self.is_told_whole = bool(kept.get("whole"))
+        kept = kept_agent(self.parts.session)
+        seen = kept.seen or KeptPosition()
+        self.left_turn, self.is_told_whole = kept.turn or "", bool(kept.whole)
+        position = Position(seen.life, seen.seq or 0)
         self.lasting = LastingLink(self, self.parts.tasks.start, position)
         return self.lasting
 
@@ -195,10 +193,10 @@ class RemoteGuest(Guest):
 
     def keep(self, turn: str = "", *, is_beginning: bool = False) -> None:
         """Have the log know how far what it tells has come, and in which `turn` that is, if in one, or at its beginning."""
-        of, seen = self.parts.session.id, self.lasting.shown
-        kept = {"name": self.declared.name, "session": self.session_id, "of": of, "turn": turn}
-        kept |= {"whole": True} if is_beginning else {}
-        self.parts.session.keep_state("agent", kept | {"seen": msgspec.to_builtins(seen)})
+        session, name = self.parts.session, self.declared.name
+        seen = msgspec.convert(msgspec.to_builtins(self.lasting.shown), KeptPosition)
+        whole = is_beginning or msgspec.UNSET
+        keep_agent(session, KeptAgent(name, self.session_id, session.id, turn, whole, seen))
 
     def connection_changed(self, event: ConnectionChanged) -> None:
         self.parts.emit(event)

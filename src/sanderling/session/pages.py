@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -33,6 +32,7 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 from sanderling.protocol.restoring import ConversationRewound
+from sanderling.session.kept_agent import kept_agent
 from sanderling.session.records import (
     LoggedClearing,
     LoggedCommand,
@@ -64,9 +64,8 @@ class Pages:
         # Parts that no page has shown.
         self._earlier = bisect_left(session.log.page_offsets, self._end)
         self._next_id = 0
-        kept: dict[str, Any] = session.state("agent") or {}
         # The last turn before the end goes on: elsewhere, or on the page behind.
-        self._goes_on = bool(kept.get("of") == session.id and kept.get("turn"))
+        self._goes_on = bool(kept_agent(session).turn)
 
     def take(self) -> HistoryShown:
         """
