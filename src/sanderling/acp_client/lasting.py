@@ -45,6 +45,9 @@ CUT = "The connection has ended, and the agent there with it: the turn was inter
 GO_ON = "What it had done until then is in its session: ask it to go on."
 
 
+def _nothing() -> None: ...
+
+
 class LastingPlace(Place, Protocol):
     """The place of a session that lives elsewhere."""
 
@@ -67,12 +70,8 @@ class LastingPlace(Place, Protocol):
         """Take back its questions: they cannot be answered any more, and are asked again."""
         ...
 
-    def accepted(self, prompt_id: str) -> None:
-        """The prompt stands in the log there."""
-        ...
-
-    def told_from_beginning(self, prompt_id: str) -> None:
-        """All that follows is of the turn of the prompt, from its beginning."""
+    def told_from_beginning(self) -> None:
+        """All that follows is of the turn of now, from its beginning."""
         ...
 
 
@@ -90,6 +89,7 @@ class LastingLink(Link):
         self._is_to_stop = False
         self._prompt_id = ""
         self._is_accepted = self._was_stopped = False
+        self._on_accepted = _nothing
         self._again = anyio.Event()
 
     # --- what is asked of it -------------------------------------------------------------------------------------------------
@@ -98,37 +98,42 @@ class LastingLink(Link):
         self,
         prompt_id: str,
         blocks: Sequence[ContentBlock],
+        on_accepted: Callable[[], None],
         *,
         is_known: bool = False,
         notes: tuple[str, ...] = (),
     ) -> Answer:
         """
-        Ask it, however many connections that takes; the place is told when the prompt was accepted, unless that `is_known`.
+        Ask it, however many connections that takes. `notes` go along for the model.
 
-        `notes` go along for the model.
+        `on_accepted` is called once or more, when the prompt stands in the log there; if it `is_known`, it does.
 
         Raises:
             ProviderError: it refuses, it cannot be had, or what was under way there has ended with a connection.
         """
         self._was_stopped = is_cut = False
         self._prompt_id, self._is_accepted = prompt_id, is_known
-        while True:
-            await self.ready()
-            live = self._live
-            if live is None:  # it has ended meanwhile
-                await anyio.lowlevel.checkpoint()
-                continue
-            try:
-                answer = await self._deliver(live, prompt_id, blocks, notes)
-            except ClosedError:
-                is_cut = True
-                continue
-            except RpcError as error:
-                raise failure(self._place.name, error) from error
-            was_lost = is_cut and not self._is_continued and answer.stop_reason == "cancelled"
-            if was_lost and not self._was_stopped:
-                raise ProviderError("cut", CUT, GO_ON)
-            return answer
+        self._on_accepted = on_accepted
+        try:
+            while True:
+                await self.ready()
+                live = self._live
+                if live is None:  # it has ended meanwhile
+                    await anyio.lowlevel.checkpoint()
+                    continue
+                try:
+                    answer = await self._deliver(live, prompt_id, blocks, notes)
+                except ClosedError:
+                    is_cut = True
+                    continue
+                except RpcError as error:
+                    raise failure(self._place.name, error) from error
+                was_lost = is_cut and not self._is_continued and answer.stop_reason == "cancelled"
+                if was_lost and not self._was_stopped:
+                    raise ProviderError("cut", CUT, GO_ON)
+                return answer
+        finally:
+            self._on_accepted = _nothing
 
     async def _deliver(
         self,
@@ -276,7 +281,7 @@ class LastingLink(Link):
         told = decoded(params, PromptAccepted)
         if told.prompt_id == self._prompt_id:
             self._is_accepted = True
-        self._lasting.accepted(told.prompt_id)
+            self._on_accepted()
 
     def _take_update(self, params: msgspec.Raw) -> None:
         if self._is_replaying and self._prompt_id and _is_prompt(params, self._prompt_id):
@@ -290,7 +295,8 @@ class LastingLink(Link):
 
     async def _show(self, params: msgspec.Raw) -> None:
         if self._prompt_id and _is_prompt(params, self._prompt_id):
-            self._lasting.told_from_beginning(self._prompt_id)
+            self._on_accepted()  # which was told, too, but maybe on a connection that was cut
+            self._lasting.told_from_beginning()
         await super()._show(params)
         position = _position_of(params)
         self.shown = position if position.seq else self.shown

@@ -1,23 +1,20 @@
 """A guest in the place of a provider: the parts of a session ask it for its name and its window, and never for an answer."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 
 from sanderling.errors import ProviderError
 from sanderling.providers import ModelLimits, ModelRequest, StreamItem
 
 
 class GuestProvider:
-    """Stands for the guest `name`, which `prepare` gets ready and `aclose` ends."""
+    """Stands for the guest `name`, which its conversation gets ready and ends."""
 
     def __init__(self, name: str) -> None:
         self.model = name
         self.limits: ModelLimits | None = ModelLimits()
         self.is_ready = True
-        self.on_prepare: Callable[[], Awaitable[None]] | None = None
 
-    async def prepare(self) -> None:
-        if self.on_prepare:
-            await self.on_prepare()
+    async def prepare(self) -> None: ...
 
     async def aclose(self) -> None: ...
 

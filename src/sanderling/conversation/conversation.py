@@ -74,8 +74,8 @@ class Conversation:
     """
     One session's turns and commands: an `Agent`.
 
-    If it `is_eager`, what is needed soon is made ready ahead. `mode` is for this time, whatever the session remembers;
-    `resources` are given back at the end.
+    If it `is_eager`, what is needed soon is made ready ahead. `mode` is for this time, whatever the session remembers; `guest` is
+    the agent that answers, if it is not ours; `resources` are given back at the end.
     """
 
     def __init__(
@@ -85,10 +85,11 @@ class Conversation:
         *,
         is_eager: bool = True,
         mode: Mode | None = None,
+        guest: str = "",
     ) -> None:
         self.parts = parts
         self._undoer, self._reviews = Undoer(parts), Reviews(parts.workspace, parts.emit)
-        self.views = Views(parts, self._undoer, self._reviews)
+        self.views = Views(parts, self._undoer, self._reviews, guest)
         self.controls = Controls(parts, self._reviews, self.declare_servers)
         self._is_eager = is_eager
         self._resources = resources or AsyncExitStack()

@@ -44,9 +44,7 @@ class GuestConversation(Conversation):
     ) -> None:
         self.guest = self.make_guest(parts, declared, provider)
         parts.servers.commands = lambda: self.guest.commands  # pyright: ignore[reportAttributeAccessIssue]
-        provider.on_prepare = self.guest.get_ready
-        super().__init__(parts, resources, is_eager=is_eager, mode=mode)
-        self.views.guest = declared.name
+        super().__init__(parts, resources, is_eager=is_eager, mode=mode, guest=declared.name)
 
     def make_guest(self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider) -> Guest:
         return Guest(parts, declared, provider)

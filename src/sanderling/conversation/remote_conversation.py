@@ -54,12 +54,11 @@ class RemoteConversation(GuestConversation):
         declared = DeclaredAgent(address.text, address.title, ())
         super().__init__(parts, declared, provider, resources, is_eager=is_eager)
         resources.push_async_callback(self.guest.aclose)
-        self.guest.on_begun = self._go_on
 
     def make_guest(
         self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider
     ) -> RemoteGuest:
-        return RemoteGuest(parts, self._address, declared, provider)
+        return RemoteGuest(parts, self._address, declared, provider, self._go_on)
 
     def begin_sandbox(self) -> None:
         """Nothing runs here."""

@@ -55,16 +55,20 @@ class _Sandbox(msgspec.Struct, frozen=True):
 
 
 class RemoteGuest(Guest):
-    """The agent at `address`. `on_accepted` is called with the id of each prompt that stands in the log there."""
+    """The agent at `address`. `on_begun` is called when its session is open again."""
 
     lasting: LastingLink
 
     def __init__(
-        self, parts: Parts, address: Address, declared: DeclaredAgent, provider: GuestProvider
+        self,
+        parts: Parts,
+        address: Address,
+        declared: DeclaredAgent,
+        provider: GuestProvider,
+        on_begun: Callable[[], None],
     ) -> None:
         self.address = address
-        self.on_accepted: Callable[[str], None] = lambda _: None
-        self.on_begun: Callable[[], None] = lambda: None
+        self._on_begun = on_begun
         self.may_show = anyio.Event()
         """Set while what comes may be shown: not before the turn that it belongs to has begun."""
         self.may_show.set()
@@ -179,7 +183,7 @@ class RemoteGuest(Guest):
     def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
         super().session_begun(session_id, is_new=is_new, why=why)
         if not is_new:
-            self.on_begun()
+            self._on_begun()
 
     def told(self, meta: Mapping[str, Any]) -> None:
         said = meta.get(OURS)
@@ -205,11 +209,7 @@ class RemoteGuest(Guest):
         self.stop_asking()
         self._lending.stop()
 
-    def accepted(self, prompt_id: str) -> None:
-        self.on_accepted(prompt_id)
-
-    def told_from_beginning(self, prompt_id: str) -> None:
-        self.on_accepted(prompt_id)  # which was told, too, but maybe on a connection that was cut
+    def told_from_beginning(self) -> None:
         self.telling.begin_again()
 
     # --- what it tells -----------------------------------------------------------------------------------------------------

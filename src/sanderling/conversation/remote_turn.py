@@ -6,6 +6,7 @@ end and begin meanwhile.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import anyio
 
@@ -56,7 +57,6 @@ class RemoteTurn:
         """Have `prompt` answered. However that ends, the next turn can go on."""
         stop_reason: StopReason = "cancelled"
         error: ProviderError | None = None
-        self._guest.on_accepted = lambda prompt_id: self._take_acceptance(prompt, prompt_id)
         with self._scope, self._parts.sandbox.keeper.kept_open():
             async with anyio.create_task_group() as tasks:
                 for task in (self._parts.memory.sync, self._keep_up, self._stop_when_asked):
@@ -67,7 +67,6 @@ class RemoteTurn:
                 except ProviderError as problem:
                     stop_reason, error = "error", problem
                 tasks.cancel_scope.cancel()
-        self._guest.on_accepted = lambda _: None
         if self._asked_to_stop.is_set():
             stop_reason, error = "cancelled", None
         if self._is_left:
@@ -93,7 +92,11 @@ class RemoteTurn:
             self._begin(prompt)
         notes = () if self._is_known else guest.tools.notes_with(prompt, guest.lasting.seen.life)
         answer = await guest.lasting.deliver(
-            prompt.id, _blocks(prompt), is_known=self._is_known, notes=notes
+            prompt.id,
+            _blocks(prompt),
+            partial(self._begin, prompt),
+            is_known=self._is_known,
+            notes=notes,
         )
         self._begin(prompt)
         if answer.usage:
@@ -106,10 +109,6 @@ class RemoteTurn:
         if not self._has_begun:
             self._is_listed = True
             self._parts.waiting.put_back(prompt)
-
-    def _take_acceptance(self, prompt: Prompt, prompt_id: str) -> None:
-        if prompt_id == prompt.id:
-            self._begin(prompt)
 
     def _begin(self, prompt: Prompt) -> None:
         """Begin the turn here, once: the prompt is in both logs."""

@@ -48,13 +48,13 @@ WATCH_PAUSE_S = 0.01
 
 
 class Views:
-    """The views of one session."""
+    """The views of one session. `guest` is the name of the agent that answers, if it is not ours."""
 
-    def __init__(self, parts: Parts, undoer: Undoer, reviews: Reviews) -> None:
+    def __init__(self, parts: Parts, undoer: Undoer, reviews: Reviews, guest: str) -> None:
         self._parts = parts
         self._undoer = undoer
         self._reviews = reviews
-        self.guest = ""  # the name of the agent that answers, if it is not ours
+        self.guest = guest
         self._watched: dict[str, anyio.CancelScope] = {}
         self._pages: Pages | None = None
         self._paging = anyio.Lock()
