@@ -10,6 +10,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Literal
 
+import anyio
+
 from sanderling.acp import updates
 from sanderling.acp_client.calls import Call, Ending, Told, text_of
 from sanderling.protocol.events import (
@@ -33,6 +35,7 @@ from sanderling.session.records import LoggedPartial, LoggedToolEnd, LoggedToolS
 from sanderling.session.session import Session
 
 UNTIL_SHOWN_S = 0.15  # that a call may take to say what it is about
+TICK_S = 0.1
 MAX_CALLS = 5_000  # in one turn
 
 
@@ -308,10 +311,12 @@ class Telling:
 
     # --- the log -----------------------------------------------------------------------------------------------------------
 
-    def tick(self) -> None:
-        """Do what time brings: call it every tenth of a second."""
-        self._start_waiting(monotonic())
-        self.log_what_grows()
+    async def keep_up(self) -> None:
+        """Do what time brings, as long as a turn goes on."""
+        while True:
+            await anyio.sleep(TICK_S)
+            self._start_waiting(monotonic())
+            self.log_what_grows()
 
     async def end_turn(self, how: Literal["", "stopped"]) -> None:
         """The turn is over: what goes on is stopped, or has had no end, and all is in the log."""

@@ -20,7 +20,6 @@ from sanderling.protocol.messages import ImageBlock, Message, Prompt, StopReason
 from sanderling.session.records import LoggedTurnEnd
 
 GRACE_S = 5.0  # for a guest that was asked to stop
-TICK_S = 0.1
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
     "max_tokens": "max_tokens",
@@ -53,7 +52,7 @@ class GuestTurn:
         with self._scope, self._parts.sandbox.keeper.kept_open():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._parts.memory.sync)
-                tasks.start_soon(self._keep_up)
+                tasks.start_soon(self._guest.telling.keep_up)
                 tasks.start_soon(self._stop_when_asked)
                 try:
                     stop_reason = await self._answer(prompt, blocks)
@@ -112,11 +111,6 @@ class GuestTurn:
         self._guest.link.cancel()
         await anyio.sleep(GRACE_S)
         self._scope.cancel()
-
-    async def _keep_up(self) -> None:
-        while True:
-            await anyio.sleep(TICK_S)
-            self._guest.telling.tick()
 
     async def _end(self, stop_reason: StopReason, error_message: str) -> None:
         parts, guest = self._parts, self._guest

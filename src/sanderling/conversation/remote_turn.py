@@ -11,7 +11,7 @@ from functools import partial
 import anyio
 
 from sanderling.acp.content import ContentBlock
-from sanderling.conversation.guest_turn import STOP_REASONS, TICK_S, blocks_of
+from sanderling.conversation.guest_turn import STOP_REASONS, blocks_of
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.remote_guest import RemoteGuest
 from sanderling.errors import ProviderError
@@ -59,7 +59,11 @@ class RemoteTurn:
         error: ProviderError | None = None
         with self._scope, self._parts.sandbox.keeper.kept_open():
             async with anyio.create_task_group() as tasks:
-                for task in (self._parts.memory.sync, self._keep_up, self._stop_when_asked):
+                for task in (
+                    self._parts.memory.sync,
+                    self._guest.telling.keep_up,
+                    self._stop_when_asked,
+                ):
                     tasks.start_soon(task)
                 tasks.start_soon(self._list_soon, prompt)
                 try:
@@ -155,11 +159,6 @@ class RemoteTurn:
         await anyio.sleep(GRACE_S)
         self._parts.emit(Notice("warning", STILL_STOPPING.format(name=self._guest.name)))
         self._scope.cancel()
-
-    async def _keep_up(self) -> None:
-        while True:
-            await anyio.sleep(TICK_S)
-            self._guest.telling.tick()
 
     async def _end(self, prompt: Prompt, stop_reason: StopReason, error_message: str) -> None:
         parts, guest = self._parts, self._guest
