@@ -1,0 +1,61 @@
+"""Each action has been decided about in each kind of conversation: what one does in its own way or refuses, and what it passes on."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+
+from sanderling.conversation.clients_tools import ClientsConversation
+from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.guest_conversation import GuestConversation
+from sanderling.conversation.remote_conversation import RemoteConversation
+from sanderling.conversation.views import Views
+from sanderling.protocol.actions import Action
+
+ALL = {kind.__name__ for kind in get_args(Action)}
+NOBODYS = {"OpenSession"}  # a face has done it before there is a conversation
+WORDS = {  # what is said and shown: queue and log are here in every session
+    *("SubmitPrompt", "SteerTurn", "EditWaiting", "ReleaseWaiting", "CancelTurn", "CloseSession"),
+    *("SetTitle", "ShowEarlier", "AnswerApproval"),
+}
+PASSED_ON = {
+    # Its process, the files and the sandbox are of here.
+    GuestConversation: {
+        *("RetryNow", "UndoTurn", "RedoTurn", "TrustFiles", "RunCommand", "WatchJob", "StopJob"),
+        *("SetNetwork", "SetSandbox", "SetMode", "RejectChanges", "NoteReviewed", "NoteSaved"),
+        "ControlToolServer",
+    },
+    # The first are done or refused as with any guest. Jobs, tool servers and changes of here there are none.
+    RemoteConversation: {
+        *("SetModel", "SetGuestOption", "Compact", "UndoCompaction", "NoteUsage"),
+        *("WatchJob", "StopJob", "ControlToolServer", "NoteReviewed"),
+    },
+    # The model is asked here. Jobs, tool servers and changes of here there are none.
+    ClientsConversation: {
+        *("RetryNow", "SetModel", "Compact", "UndoCompaction", "NoteUsage"),
+        *("WatchJob", "StopJob", "ControlToolServer"),
+        *("RejectChanges", "NoteReviewed", "NoteSaved", "SetGuestOption"),
+    },
+}
+
+
+def named_in(method: Callable[..., Any]) -> set[str]:
+    """The classes that the cases of a method name."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
+    patterns = (each.cls for each in ast.walk(tree) if isinstance(each, ast.MatchClass))
+    return {pattern.id for pattern in patterns if isinstance(pattern, ast.Name)}
+
+
+@pytest.mark.parametrize("kind", PASSED_ON)
+def test_each_action_is_done_refused_or_passed_on_as_somebody_has_decided(kind):
+    named, passed_on = named_in(kind.act), PASSED_ON[kind] | WORDS | NOBODYS
+    assert named & passed_on == set()
+    assert named | passed_on == ALL
+
+
+def test_each_action_that_is_passed_on_has_somebody_who_does_it():
+    done = named_in(Conversation.act) | named_in(Views.show)
+    assert done | NOBODYS | {"SetGuestOption"} == ALL  # which has a meaning with a guest alone
