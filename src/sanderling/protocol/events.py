@@ -298,10 +298,11 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     `path` is the file that it is about. `is_of_several`: to deny it denies other tool uses of the same message. A guest asks in its
     own words: `options` are the answers that it knows.
 
-    It is about the use of `tool`, about a change of a file, whose `proposal` is reviewed in the editor's buffer ("write"), about a grant for what the sandbox refused to it, about unsaved changes that it would go over
-    ("overlap"), or about a limit that the turn has reached, of which `tool` is the name then. Of a tool server, which `tool` names
-    then, it is whether it may start ("server"), what it wants to know ("form", with its `fields`), or a page that it wants the
-    person to visit ("link"): `subject` is the address.
+    The `kind` says what it is about: the use of `tool` ("use"), a change of a file, whose `proposal` is reviewed in the editor's
+    buffer ("write"), a grant for what the sandbox refused to it ("grant"), unsaved changes that it would go over ("overlap"), or a
+    limit that the turn has reached, of which `tool` is the name then ("limit"). Of a tool server, which `tool` names then, it is
+    whether it may start ("server"), what it wants to know ("form", with its `fields`), or a page that it wants the person to visit
+    ("link"): `subject` is the address.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """
 A session: one conversation, in memory and on disk.
 
-What changes a session is a record. `append` writes it to the log and applies it; to read the log back is to apply what it holds.
+What changes a session is a record. `append` applies it and writes it to the log; to read the log back is to apply what it holds.
 (Of an answer that streams, the conversation appends a piece each quarter of a second.) A turn without its `turn_ended` was
 interrupted; reading the log back says so and keeps what the model had said.
 """
@@ -136,11 +136,12 @@ class Session:
     # --- records -------------------------------------------------------------------------------------------------------
 
     def append(self, record: Record) -> None:
-        self.apply(record)
+        """Have the session and its log hold `record`; nobody can act on it in between."""
+        self.apply(record)  # first: a log that was cut is written anew from what the session holds
         self.log.write(record)
 
     def apply(self, record: Record) -> None:
-        """Take up what `record` says, which the log has already."""
+        """Take up what `record` says, in memory alone."""
         match record:
             case LoggedMessage():
                 self._apply_message(record)
