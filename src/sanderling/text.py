@@ -2,7 +2,8 @@
 
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 # Control characters, marks of direction, letters without width or shape, tags and selectors, in which whole sentences have been
 # smuggled past the person who looked.
@@ -53,6 +54,17 @@ def _numbers(found: re.Match[str]) -> str:
 def printable(text: str) -> str:
     """`text` with U+FFFD for halves of surrogate pairs: those are no text in any encoding, and cannot be sent or written."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def with_printable(value: Any) -> Any:
+    """`value`, plain data, with its strings made `printable`, but for the keys."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {key: with_printable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [with_printable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def fence_around(text: str) -> str:

@@ -17,7 +17,7 @@ from sanderling.acp.errors import (
     RpcError,
 )
 from sanderling.json_lines import has_more_values
-from sanderling.text import printable
+from sanderling.text import with_printable
 
 MAX_VALUES = 200_000
 NOTHING = msgspec.Raw(b"{}")
@@ -182,16 +182,4 @@ def _line(message: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError:  # a file that is no UTF-8, quoted
-        return msgspec.json.encode(_printable(msgspec.to_builtins(message))) + b"\n"
-
-
-def _printable(value: Any) -> Any:
-    match value:
-        case str():
-            return printable(value)
-        case dict():
-            return {key: _printable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-        case list():
-            return [_printable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case _:
-            return value
+        return msgspec.json.encode(with_printable(msgspec.to_builtins(message))) + b"\n"

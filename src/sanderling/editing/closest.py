@@ -8,6 +8,7 @@ from itertools import accumulate, islice
 
 from sanderling.editing.draft import Draft, NotFoundError
 from sanderling.editing.lines import indent_of, line_start, lines_of, occurrences
+from sanderling.text import number
 
 MAX_SHOWN_LINES = 12
 MAX_SHOWN_CHARS = 160  # of a line
@@ -258,4 +259,4 @@ def _visible(line: str, like: str) -> str:
 def _mark(character: str) -> str:
     if character == "\t":
         return "→"
-    return character if character.isprintable() else f"<U+{ord(character):04X}>"
+    return character if character.isprintable() else number(character)

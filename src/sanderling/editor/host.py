@@ -39,7 +39,7 @@ from sanderling.protocol.actions import (
 from sanderling.protocol.messages import Usage
 from sanderling.protocol.requests import RenameSession, Request, SessionRequest
 from sanderling.protocol.rewriting import Rewrite
-from sanderling.text import printable
+from sanderling.text import with_printable
 
 MAX_LOG_BYTES = 1_000_000
 EXIT_DEFECT = 70  # sysexits.h: an internal software error
@@ -69,7 +69,7 @@ class EditorHost:
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take what Neovim was given in setup(), for sessions opened from now on; the first time, start to serve."""
-        given = _printable(options)
+        given = with_printable(options)
         try:
             layers = Layers(
                 state_dir=given["state_dir"],
@@ -88,11 +88,11 @@ class EditorHost:
             self.bridge.start(self.serve, self._end)
 
     def act(self, session_id: str, action: Mapping[str, Any]) -> None:
-        self._inbox.send_nowait((session_id, msgspec.convert(_printable(action), Action)))
+        self._inbox.send_nowait((session_id, msgspec.convert(with_printable(action), Action)))
 
     def request(self, request_id: int, request: Mapping[str, Any]) -> None:
         """Answer `request`: Neovim is told under the same id."""
-        self._inbox.send_nowait((request_id, msgspec.convert(_printable(request), Request)))
+        self._inbox.send_nowait((request_id, msgspec.convert(with_printable(request), Request)))
 
     def _note_usage(self, session_id: str, model: str, usage: Usage) -> None:
         """Have what a request beside the sessions has used count in the one that it belongs to, if that is open."""
@@ -248,14 +248,3 @@ def start_log(log_file: str) -> None:
     package_log.setLevel(logging.INFO)
     if problem:
         log.warning("the log goes to stderr: %s", problem)
-
-
-def _printable(value: Any) -> Any:
-    """`value` with its strings made printable: what is not UTF-8 in Neovim comes as halves of surrogate pairs."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, Mapping):
-        return {key: _printable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list | tuple):
-        return [_printable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
