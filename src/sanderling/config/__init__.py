@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from sanderling.errors import ConfigError
+from sanderling.protocol.modes import ConfiningLevel
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 
@@ -17,8 +18,7 @@ KeyPath = tuple[str | int, ...]
 """The keys that lead to a value, as a file of settings has them; items of a list by their number, from 0."""
 
 Table = dict[str, Any]
-Level = Literal["full", "full-bwrap", "namespaces", "landlock"]
-LEVELS: tuple[Level, ...] = get_args(Level)  # the strongest first
+LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest first
 
 GROUPS = ("sandbox", "mcp", "tools")
 """The tables of a file whose keys are fields of `Settings` with the table's name before theirs."""
@@ -126,9 +126,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="where commands of another editor's session run: 'editor' is outside of any sandbox"
         ),
     ] = "sandbox"
-    sandbox_min_level: Annotated[Level, Meta(description="below it commands are refused")] = (
-        "landlock"
-    )
+    sandbox_min_level: Annotated[
+        ConfiningLevel, Meta(description="below it commands are refused")
+    ] = "landlock"
     sandbox_hosts: Annotated[
         tuple[HostText, ...], Meta(description="that commands reach when the network is 'proxy'")
     ] = ()

@@ -14,9 +14,10 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from sanderling.config import FIELDS, Layer, Level, Settings, Table, dotted, key_of
+from sanderling.config import FIELDS, Layer, Settings, Table, dotted, key_of
 from sanderling.config.file import Mistake, file_type, parse, placed, refusal
 from sanderling.errors import ConfigError
+from sanderling.protocol.modes import ConfiningLevel
 
 PROJECT_FILE = ".sanderling.toml"
 _SCRIPT = "script:"
@@ -40,7 +41,7 @@ KINDS: Mapping[str, Any] = {
     "permissions": tuple[Table, ...],
     "tools_disabled": tuple[str, ...],
     "mcp_servers": dict[str, ProjectServer],
-    "sandbox_min_level": Level,
+    "sandbox_min_level": ConfiningLevel,
 }
 """The fields of `Settings` that a project may set."""
 

@@ -9,6 +9,7 @@ import anyio
 from sanderling.errors import SandboxError
 from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_in_any, real_path
+from sanderling.protocol.modes import Level, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.ground import LOCAL_DISK, existing
@@ -16,8 +17,6 @@ from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.policy import (
     NO_GRANT,
     Grant,
-    Level,
-    NetworkMode,
     ProjectAccess,
     SandboxPolicy,
     changed_paths,

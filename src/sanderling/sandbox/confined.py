@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.admissions import Admissions, policy_of_now
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import Files
@@ -12,7 +13,7 @@ from sanderling.sandbox.gaps import missing_at
 from sanderling.sandbox.ground import LOCAL_DISK, Disk, Facts
 from sanderling.sandbox.keeper import Keeper
 from sanderling.sandbox.place import ProjectPlace
-from sanderling.sandbox.policy import NO_GRANT, Grant, NetworkMode
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import STDOUT, Process
 
 

@@ -6,13 +6,14 @@ from weakref import WeakKeyDictionary
 
 from sanderling.config import Settings
 from sanderling.paths import real_path, state_directory
+from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.admissions import Admissions
 from sanderling.sandbox.confined import Confined
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.ground import Facts, Ground, Serving
 from sanderling.sandbox.keeper import Keeper
 from sanderling.sandbox.place import ProjectPlace
-from sanderling.sandbox.policy import NO_GRANT, Grant, NetworkMode, ProjectAccess, SandboxPolicy
+from sanderling.sandbox.policy import NO_GRANT, Grant, ProjectAccess, SandboxPolicy
 from sanderling.sandbox.report import ProjectReplaced
 from sanderling.sandbox.sandbox import SandboxEvent
 from sanderling.sandbox.unconfined import Unconfined

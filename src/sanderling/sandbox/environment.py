@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 
+from sanderling.protocol.modes import Level
 from sanderling.sandbox.kernel.programs import search_path
-from sanderling.sandbox.policy import Level, SandboxPolicy, private_home
+from sanderling.sandbox.policy import SandboxPolicy, private_home
 
 ENVIRONMENT = (
     r"PATH|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLORTERM|EDITOR|VISUAL|COLUMNS|LINES"

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from sanderling.sandbox.policy import Level
+    from sanderling.protocol.modes import Level
     from sanderling.sandbox.report import Report
 
 
@@ -184,21 +184,6 @@ NETWORK_ON: "dict[Level, tuple[Gap, ...]]" = {
     "landlock": _OPEN_NETWORK,
 }
 """The gaps that an open network adds to those of the level."""
-
-RESIDUAL = (
-    "What a command writes into the project runs outside of the sandbox when you run it: tests, Makefiles, package scripts, a rebase that it left unfinished; when you commit: what a hook runs beyond the files that it names, the scripts of package.json for instance; and when you only open a file: a language server or a linter in your editor runs build scripts (build.rs), macros, plugins and settings that are code (eslint.config.js).",
-    "A command can read all of the project, its history included, and the system's programs and settings.",
-    "With the network on, or to a host that the proxy lets through, it can send what it reads.",
-    "What no mount can protect, a name that is not there yet, is taken away by the guard within about a millisecond of its appearing; a program that reads it in between finds it.",
-    "A new repository whose settings run something is found within about a second, in large projects within ten times as long as a look at the project takes; what asks git about it in between runs them.",
-    "When you change a repository's settings outside while commands run, one of them can write to the new file for about a millisecond, and what it wrote counts as yours.",
-    "A command with the network on can hand a connection to one that runs without.",
-    "If the sandbox's own processes are killed before they have looked a last time, what a command left in the project stays.",
-    "A tool server starts in the project: one that loads code or settings from there (node_modules, .npmrc) can be led by whoever wrote them to misuse the paths, hosts and variables that were declared for it.",
-    "As root, files below /usr and /opt that only root may read can be read.",
-    "The kernel is shared: a hole in it is a hole in the sandbox.",
-)
-"""Gaps that every level has."""
 
 
 def gaps_at(

@@ -21,11 +21,12 @@ import anyio
 from anyio import to_thread
 
 from sanderling.errors import SandboxError
+from sanderling.protocol.modes import Level
 from sanderling.sandbox.admissions import Admissions
 from sanderling.sandbox.file_workers import FileWorkers
 from sanderling.sandbox.kernel.layout import remove_temporary_directories
 from sanderling.sandbox.place import Directory, ProjectPlace
-from sanderling.sandbox.policy import NO_GRANT, Level
+from sanderling.sandbox.policy import NO_GRANT
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
 
 if TYPE_CHECKING:

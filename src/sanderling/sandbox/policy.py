@@ -6,10 +6,8 @@ from typing import Literal, NamedTuple, get_args
 
 from sanderling.errors import SandboxError
 from sanderling.paths import is_within, real_path
-from sanderling.protocol.modes import NetworkMode
+from sanderling.protocol.modes import Level, NetworkMode
 
-Level = Literal["full", "full-bwrap", "namespaces", "landlock", "none"]
-"""The level to which the kernel enforces it, strongest first; `gaps.py` has what each one lacks."""
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 ProjectAccess = Literal["rw", "ro"]

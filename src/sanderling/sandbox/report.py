@@ -2,7 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-from sanderling.sandbox.policy import LEVELS, Level
+from sanderling.protocol.modes import Level
+from sanderling.sandbox.policy import LEVELS
 
 ROUTINE_SHARE = 10
 """At most one part in so many of the time goes into audits that nobody waits for."""

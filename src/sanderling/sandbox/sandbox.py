@@ -18,6 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sanderling.errors import SandboxError
+from sanderling.protocol.modes import Level, NetworkMode
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import (
     SupervisorChannel,
@@ -33,14 +34,7 @@ from sanderling.sandbox.gitconfig import write_gitconfig
 from sanderling.sandbox.kernel.programs import programs_of
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.serving import HostNetwork
-from sanderling.sandbox.policy import (
-    LEVELS,
-    PROXY_PORT,
-    Level,
-    NetworkMode,
-    SandboxPolicy,
-    resolve_policy,
-)
+from sanderling.sandbox.policy import LEVELS, PROXY_PORT, SandboxPolicy, resolve_policy
 from sanderling.sandbox.processes import DEVNULL, PIPE, STDOUT, Process, stream_in, stream_out
 from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, GuardEvent, Report
 from sanderling.sandbox.views import View, Views

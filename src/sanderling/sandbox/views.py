@@ -9,9 +9,10 @@ from weakref import WeakSet
 import anyio
 
 from sanderling.errors import SandboxError
+from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
-from sanderling.sandbox.policy import Level, SandboxPolicy
+from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.processes import Process
 
 

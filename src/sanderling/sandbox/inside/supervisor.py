@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
+from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.guard import protection, repositories, sentinels, settings
 from sanderling.sandbox.guard.git_program import TrustedGit
@@ -37,7 +38,7 @@ from sanderling.sandbox.kernel.layout import (
     unmounted_layout,
 )
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
-from sanderling.sandbox.policy import Level, Limits, SandboxPolicy, check_identities
+from sanderling.sandbox.policy import Limits, SandboxPolicy, check_identities
 from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
 
 LAST_LOOK_S = 60

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
+from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside import init
 from sanderling.sandbox.inside.init import Confinement
@@ -23,7 +24,7 @@ from sanderling.sandbox.kernel import namespaces, seccomp
 from sanderling.sandbox.kernel.landlock import Ruleset
 from sanderling.sandbox.kernel.layout import Access, Layout
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
-from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Level, Limits
+from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Limits
 
 PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namespace
 RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
