@@ -7,7 +7,7 @@ its own, waits until the server is ready, and is told why when it is not. What g
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
 import msgspec
@@ -21,6 +21,7 @@ from sanderling.mcp.problems import LoginNeededError, ServerError, lasting, why
 from sanderling.mcp.remote import RemoteTool
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.servers import McpServer
+from sanderling.protocol.events import ToolServerState
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -40,9 +41,6 @@ SETTLED_S = 60.0  # who was ready for so long begins anew with its failures
 T = TypeVar("T")
 OpenTransport = Callable[[ServerLog], "AbstractAsyncContextManager[TransportStreams]"]
 
-State = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
-"""`waiting`: it is started in a moment, when nothing else is to be done. `stopped`: by the person, or by the settings."""
-
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +51,7 @@ class Status(msgspec.Struct, frozen=True):
     `is_lasting`: that changes only when a person changes something; `needs_login`: when they log in.
     """
 
-    state: State
+    state: ToolServerState
     why: str = ""
     is_lasting: bool = False
     needs_login: bool = False

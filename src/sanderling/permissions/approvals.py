@@ -1,18 +1,16 @@
 """Questions to the person: each waits for its answer, without a limit, and beside it the editor stays free."""
 
 from collections.abc import Callable
-from typing import Literal
 from uuid import uuid4
 
 import anyio
 import msgspec
 
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested, ApprovalSettled, Event, Notice
+from sanderling.protocol.events import ApprovalRequested, ApprovalSettled, Event, Limit, Notice
 from sanderling.protocol.messages import Prompt
 from sanderling.text import visible
 
-Limit = Literal["again", "calls", "budget", "tokens", "retry"]
 FORMS = ("form", "link")
 """The kinds of questions that can be left without a yes or no; of any other, "cancel" is a no."""
 

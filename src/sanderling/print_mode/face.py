@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.json_lines import for_terminal
-from sanderling.print_mode.result import Result, ResultBuilder
+from sanderling.print_mode.result import LIFTED, Result, ResultBuilder
 from sanderling.print_mode.streams import Stdout, say
 from sanderling.protocol.actions import Action, AnswerApproval, CloseSession
 from sanderling.protocol.events import (
@@ -36,8 +36,6 @@ NOBODY = (
     " be done{remedy}."
 )
 ALLOW_IT = "until Neovim has asked you about it, and you have answered `always`"
-REMEDIES_TO_GO_ON = {"calls": "--max-turns N", "budget": "budget_usd in config.toml"}
-"""For the questions whether the turn may go on."""
 STOP_WORDS = {
     "refusal": "the model refused to answer",
     "context_full": "the conversation has filled the model's context window",
@@ -134,7 +132,7 @@ class PrintFace:
     def _remedy(self, question: ApprovalRequested) -> str:
         """The flag that would have answered yes."""
         if question.kind == "limit":
-            return REMEDIES_TO_GO_ON.get(question.tool, "")
+            return LIFTED[question.tool] if question.tool in LIFTED else ""  # noqa: SIM401 - this narrows
         flags: list[str] = []
         if question.rule:
             flags.append(f"--allow {shlex.quote(question.rule.removeprefix('allow '))}")

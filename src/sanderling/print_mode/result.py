@@ -9,6 +9,7 @@ from sanderling.protocol.events import (
     BlockEnded,
     ErrorOccurred,
     Event,
+    Limit,
     TextDelta,
     ThinkingDelta,
     ToolEnded,
@@ -20,8 +21,8 @@ from sanderling.protocol.messages import StopReason, Usage
 from sanderling.text import printable
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED = 0, 1, 2, 3
-LIFTED = ("calls", "budget")
-"""The limits for which a flag or a setting would have said yes: at the others the turn is given up, and nothing was denied."""
+LIFTED: dict[Limit, str] = {"calls": "--max-turns N", "budget": "budget_usd in config.toml"}
+"""The limits that a flag or a setting lifts, and which: at the others the turn is given up, and nothing was denied."""
 DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
 
 

@@ -288,6 +288,10 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     changed: tuple[ChangedLines, ...] = ()
 
 
+Limit = Literal["again", "calls", "budget", "tokens", "retry"]
+"""The limits that a turn reaches: the same use made again and again, calls, money, the answer's length, attempts to ask."""
+
+
 class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, omit_defaults=True):
     """
     A person is to say whether something may be done; whatever waits for it waits without a limit.
@@ -300,7 +304,7 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
 
     The `kind` says what it is about: the use of `tool` ("use"), a change of a file, whose `proposal` is reviewed in the editor's
     buffer ("write"), a grant for what the sandbox refused to it ("grant"), unsaved changes that it would go over ("overlap"), or a
-    limit that the turn has reached, of which `tool` is the name then ("limit"). Of a tool server, which `tool` names then, it is
+    `Limit` that the turn has reached, of which `tool` is the name then ("limit"). Of a tool server, which `tool` names then, it is
     whether it may start ("server"), what it wants to know ("form", with its `fields`), or a page that it wants the person to visit
     ("link"): `subject` is the address.
     """
@@ -362,6 +366,7 @@ class JobOutput(msgspec.Struct, tag="job_output", frozen=True):
 
 
 ToolServerState = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
+"""`waiting`: it is started in a moment, when nothing else is to be done. `stopped`: by the person, or by the settings."""
 
 
 class ToolServer(msgspec.Struct, frozen=True, omit_defaults=True):
