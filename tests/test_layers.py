@@ -19,7 +19,7 @@ LAYERS = (
     {"text", "paths", "hosts"},
     {"json_lines"},
     {"errors"},
-    {"protocol", "acp"},
+    {"protocol", "acp", "streams"},
     {"config"},
     {"models"},
     {"sandbox", "editing", "session", "providers", "project"},

@@ -2,6 +2,7 @@
 The errors that have a reader, by who acts on each.
 
 SanderlingError
+├── UsageError       the command line asks for what cannot be; nothing starts
 ├── ConfigError      the user's settings are wrong; nothing starts
 ├── SessionError     a session's log cannot be read; that session does not open
 ├── SandboxError     the kernel cannot enforce what was asked; nothing runs
@@ -35,6 +36,10 @@ TEMPORARY = frozenset(
 
 class SanderlingError(Exception):
     """Anything that Sanderling itself reports. `str(error)` is one sentence for a person."""
+
+
+class UsageError(SanderlingError):
+    """The command line asks for something that cannot be."""
 
 
 class ConfigError(SanderlingError):

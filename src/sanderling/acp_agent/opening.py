@@ -15,10 +15,9 @@ from sanderling.acp_agent.tasks import Tasks
 from sanderling.acp_agent.terminals import ClientTerminals
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
-from sanderling.print_mode.inputs import new_session_id
 from sanderling.session.log import SessionInUseError, header_of, log_path, whole_lines
 from sanderling.session.log import opened as opened_log
-from sanderling.session.records import is_session_id
+from sanderling.session.records import is_session_id, new_session_id
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from sanderling.acp.connection import Connection
 from sanderling.acp.wire_log import VARIABLE, WireLog
 from sanderling.acp_agent.stdio import Stdin, Stdout, keep_to_messages
 from sanderling.config import Layer
-from sanderling.config.layers import Layers
+from sanderling.config.layers import Layers, own_layers
 from sanderling.protocol.remedies import CLIENT, use
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
@@ -109,8 +109,6 @@ async def collect_later() -> None:
 
 def own_layers_with(model: str) -> Layers:
     """The settings of the person's own file, and of the command line the model of new sessions, if it names one."""
-    from sanderling.print_mode.inputs import own_layers
-
     layers = own_layers()
     return (
         replace(layers, command_line=Layer("the command line", {"model": model}))

@@ -17,10 +17,10 @@ from typing import Any
 import anyio
 
 import sanderling
-from sanderling.config import DEFAULT_MODEL, Settings
+from sanderling.config import DEFAULT_MODEL, Settings, state_dir
+from sanderling.config.layers import own_settings
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.json_lines import for_terminal
-from sanderling.print_mode.inputs import own_settings, state_dir
 from sanderling.providers.choice import DEFAULT, credentials, make_provider
 
 EXIT_USAGE = 2

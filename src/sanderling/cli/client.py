@@ -22,11 +22,10 @@ from msgspec.structs import replace
 
 from sanderling.agents.declared import agent_names
 from sanderling.config import Layer, make_private
-from sanderling.config.layers import Layers
+from sanderling.config.layers import Layers, own_layers
 from sanderling.conversation.opening import Wishes, open_conversation
-from sanderling.errors import ConfigError, SanderlingError
-from sanderling.print_mode.inputs import UsageError, new_session_id, own_layers, project_root
-from sanderling.print_mode.streams import Stdout, as_said, open_missing_streams, say
+from sanderling.errors import ConfigError, SanderlingError, UsageError
+from sanderling.project.root import project_root
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, CloseSession, SubmitPrompt
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.connections import ConnectionChanged
@@ -45,6 +44,8 @@ from sanderling.protocol.events import (
 from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
 from sanderling.remote.address import is_address, parse_address
+from sanderling.session.records import new_session_id
+from sanderling.streams import Stdout, as_said, open_missing_streams, say
 from sanderling.text import printable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from sanderling.config import Layer, Table, config_dir
+from sanderling.config import Layer, Table, config_dir, state_dir
 from sanderling.config.file import (
     Mistake,
     file_type,
@@ -33,7 +33,7 @@ from sanderling.conversation.configuration import KINDS, mistakes_in
 from sanderling.errors import SanderlingError
 from sanderling.json_lines import for_terminal
 from sanderling.models.known import FILE as MODELS_FILE
-from sanderling.print_mode.inputs import project_root, state_dir
+from sanderling.project.root import project_root
 from sanderling.project.trust.settings import with_project
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.requests import TrustFile

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from getpass import getpass
 from typing import Any
 
+from sanderling.config.layers import own_settings
 from sanderling.errors import ConfigError
-from sanderling.print_mode.inputs import own_settings
 from sanderling.providers.choice import credentials
 from sanderling.providers.credentials import Credentials, CredentialsError
 from sanderling.remote.address import is_address, parse_address

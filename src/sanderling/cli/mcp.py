@@ -19,6 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.config import Settings
+from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.json_lines import for_terminal
@@ -29,7 +30,7 @@ from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer, load_servers
 from sanderling.mcp.source import McpSource
 from sanderling.mcp.tool_servers import log_in_at, place_of
-from sanderling.print_mode.inputs import own_layers, project_root
+from sanderling.project.root import project_root
 from sanderling.project.trust.settings import with_project
 from sanderling.project.trust.trust import MCP_FILE, Trust
 from sanderling.protocol.actions import AnswerApproval

@@ -5,9 +5,10 @@ import sys
 from datetime import datetime
 from typing import Any
 
-from sanderling.errors import ConfigError
+from sanderling.config.layers import own_settings
+from sanderling.errors import ConfigError, UsageError
 from sanderling.json_lines import for_terminal
-from sanderling.print_mode.inputs import UsageError, own_settings, project_root
+from sanderling.project.root import project_root
 from sanderling.session import store
 from sanderling.text import visible
 

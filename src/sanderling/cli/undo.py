@@ -8,15 +8,11 @@ import anyio
 
 from sanderling.cli import COMMANDS
 from sanderling.config import make_private
+from sanderling.config.layers import own_layers
 from sanderling.conversation.opening import Wishes, open_conversation
-from sanderling.errors import ConfigError, SanderlingError
+from sanderling.errors import ConfigError, SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
-from sanderling.print_mode.inputs import (
-    UsageError,
-    newest_session,
-    own_layers,
-    project_root,
-)
+from sanderling.project.root import project_root
 from sanderling.protocol.actions import RedoTurn, UndoTurn
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import Event, Notice
@@ -24,6 +20,7 @@ from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, Turn
 from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import is_session_id
+from sanderling.session.store import newest_session
 from sanderling.text import visible
 from sanderling.tools.paths import escaped
 
@@ -58,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     except SessionInUseError as error:
         sys.stderr.write(f"sanderling: {error}: {IN_USE}\n")
         return EXIT_LEFT
-    except (SanderlingError, UsageError) as error:
+    except SanderlingError as error:
         sys.stderr.write(f"sanderling: {error}\n")
         return EXIT_USAGE if isinstance(error, ConfigError | UsageError) else EXIT_LEFT
 

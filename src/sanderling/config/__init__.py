@@ -198,3 +198,12 @@ def config_dir(environment: Mapping[str, str] = os.environ) -> str:
         except RuntimeError as error:
             raise ConfigError("there is no home directory: set HOME") from error
     return str(base / "sanderling")
+
+
+def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
+    """The directory of sessions, rules and trust: Neovim's, so that each face has the same ones."""
+    try:
+        state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise ConfigError("there is no home directory: set HOME") from error
+    return Path(state, environment.get("NVIM_APPNAME") or "nvim", "sanderling")

@@ -1,5 +1,6 @@
 """The layers of settings, put upon each other: the person's file, a trusted project's, `setup()` in Neovim, the command line."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, cast
@@ -7,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table
+from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table, state_dir
 from sanderling.config.expansion import variables_in
 from sanderling.config.file import Place, fields_of, read_user_file
 from sanderling.errors import ConfigError
@@ -95,6 +96,26 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
             "project_mcp_servers": theirs,
         }
         return replace(msgspec.convert(fields, Settings), layers=layers)
+
+
+def own_layers(environment: Mapping[str, str] = os.environ) -> Layers:
+    """
+    The settings of the person's own file; where it says nothing, the editor's defaults.
+
+    Raises:
+        ConfigError: naming what is wrong, with file and line.
+    """
+    return Layers(state_dir=str(state_dir(environment)), file=read_user_file(environment))
+
+
+def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """
+    The settings of the person's own file, for what is about no project.
+
+    Raises:
+        ConfigError: as `own_layers`.
+    """
+    return own_layers(environment).settings()
 
 
 def check_script(settings: Settings) -> None:

@@ -9,7 +9,6 @@ import msgspec
 
 from sanderling.json_lines import for_terminal
 from sanderling.print_mode.result import LIFTED, Result, ResultBuilder
-from sanderling.print_mode.streams import Stdout, say
 from sanderling.protocol.actions import Action, AnswerApproval, CloseSession
 from sanderling.protocol.events import (
     AccessDenied,
@@ -27,6 +26,7 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.modes import Mode
+from sanderling.streams import Stdout, say
 from sanderling.text import duration
 
 STREAM_VERSION = 1

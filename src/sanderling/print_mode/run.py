@@ -15,33 +15,26 @@ import anyio
 from anyio import to_thread
 
 from sanderling.config import make_private
+from sanderling.config.layers import own_layers
 from sanderling.conversation.opening import Wishes, open_conversation
-from sanderling.errors import ConfigError, ProviderError, SanderlingError
+from sanderling.errors import ConfigError, ProviderError, SanderlingError, UsageError
 from sanderling.mcp import CONNECT_S
 from sanderling.print_mode.face import PrintFace
-from sanderling.print_mode.inputs import (
-    UsageError,
-    new_session_id,
-    newest_session,
-    own_layers,
-    project_root,
-    read_prompt,
-    rules_of,
-    with_flags,
-)
+from sanderling.print_mode.inputs import read_prompt, rules_of, with_flags
 from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
-from sanderling.print_mode.streams import (
+from sanderling.project.root import project_root
+from sanderling.protocol.actions import SetModel, SubmitPrompt
+from sanderling.protocol.events import Event
+from sanderling.protocol.remedies import SHELL, UNKEPT, use
+from sanderling.providers import Provider
+from sanderling.session.records import is_session_id, new_session_id
+from sanderling.streams import (
     InputError,
     Stdout,
     open_missing_streams,
     say,
     stopping_signals,
 )
-from sanderling.protocol.actions import SetModel, SubmitPrompt
-from sanderling.protocol.events import Event
-from sanderling.protocol.remedies import SHELL, UNKEPT, use
-from sanderling.providers import Provider
-from sanderling.session.records import is_session_id
 
 if TYPE_CHECKING:
     from sanderling.providers.recording import Recording
@@ -147,6 +140,8 @@ class _Run:
         # Empty where a script's variable is: no reason to begin anew.
         session_id: str | None = self._arguments.resume
         if self._arguments.is_continued:
+            from sanderling.session.store import newest_session  # a new session needs none of it
+
             session_id = newest_session(session_dir, self._project)
         if session_id is None:
             return new_session_id()

@@ -13,16 +13,15 @@ import anyio
 import sanderling
 from sanderling.acp_agent.options import LEVELS
 from sanderling.acp_agent.run import collect_later, own_layers_with
-from sanderling.config import make_private
+from sanderling.config import make_private, state_dir
 from sanderling.errors import ConfigError, SanderlingError
-from sanderling.print_mode.inputs import state_dir
-from sanderling.print_mode.streams import open_missing_streams, say, stopping_signals
 from sanderling.protocol.remedies import CLIENT, use
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.serve.house import House, ToolsOf
 from sanderling.serve.place import DEFAULT, Place, listening, place_of
 from sanderling.serve.server import Door, close_server, open_server
 from sanderling.serve.token import own_token
+from sanderling.streams import open_missing_streams, say, stopping_signals
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
 LAST_WORDS_S = 5.0  # for sessions that end

@@ -4,6 +4,7 @@ The records of a session's log (`doc/sanderling.txt`, section sanderling-session
 A field that is added keeps the version; what old readers would get wrong raises it.
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -38,6 +39,11 @@ _SESSION_ID = r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}"
 def is_session_id(text: str) -> bool:
     """Say whether a session can be called `text`: it is the name of a file, on every system."""
     return bool(re.fullmatch(_SESSION_ID, text))
+
+
+def new_session_id() -> str:
+    """The moment, and what tells apart those of the same second, of which a script may start many."""
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(4).hex()}"  # noqa: DTZ005 - the person's own time
 
 
 def now() -> datetime:

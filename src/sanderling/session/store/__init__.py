@@ -2,6 +2,14 @@
 
 from sanderling.session.store.export import export_markdown, write_export
 from sanderling.session.store.keeping import delete, fork, rename
-from sanderling.session.store.listing import list_sessions
+from sanderling.session.store.listing import list_sessions, newest_session
 
-__all__ = ("delete", "export_markdown", "fork", "list_sessions", "rename", "write_export")
+__all__ = (
+    "delete",
+    "export_markdown",
+    "fork",
+    "list_sessions",
+    "newest_session",
+    "rename",
+    "write_export",
+)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from sanderling.errors import UsageError
 from sanderling.paths import open_plain
 from sanderling.protocol.messages import TextBlock
 from sanderling.protocol.requests import SessionInfo
@@ -51,6 +52,18 @@ def list_sessions(
     ]
     infos.sort(key=lambda info: info.changed_at, reverse=True)
     return infos
+
+
+def newest_session(session_dir: Path, project: str) -> str:
+    """
+    The id of the project's session that was changed last.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if sessions := list_sessions(session_dir, project, ""):
+        return sessions[0].id
+    raise UsageError(f"there is no session of {project} to continue")
 
 
 def _locked_inodes() -> set[int]:
