@@ -152,7 +152,7 @@ class AskedPrompts:
         return self.now.prompt_id in {each.id for each in queued}
 
     def give_back(self, prompts: Sequence[Prompt]) -> None:
-        """These were not sent; the end that follows is that of the one that was asked, if it is among them."""
+        """Note that `prompts` come back unsent. If the one that was asked is among them, the end that follows is its own."""
         if self.now and self.now.prompt_id in {each.id for each in prompts}:
             self.now.has_begun = True
 

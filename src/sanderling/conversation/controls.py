@@ -46,7 +46,8 @@ class Controls:
             text = f"What was started before can still write the project: {', '.join(jobs)}."
             self._parts.warn(text)
 
-    def note(self, action: RejectChanges | NoteReviewed | NoteUsage) -> None:
+    def note_done(self, action: RejectChanges | NoteReviewed | NoteUsage) -> None:
+        """Note what was done on the screen: changes taken back there or reviewed, tokens that an edit in place has used."""
         match action:
             case RejectChanges():
                 self._parts.notes.add_rejected(action)

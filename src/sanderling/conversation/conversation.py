@@ -127,7 +127,7 @@ class Conversation:
             case AnswerApproval():
                 parts.approvals.answer(action)
             case RejectChanges() | NoteReviewed() | NoteUsage():
-                controls.note(action)
+                controls.note_done(action)
             case NoteSaved(path):
                 parts.workspace.changes.saved(path)
             case Compact(focus):
@@ -190,7 +190,7 @@ class Conversation:
         """Get the provider ready; what goes wrong is told by the turn that needs it."""
         with suppress(ProviderError):
             await self.parts.provider.prepare()
-        if not self._turn:  # which begins with them when its request is out
+        if not self._turn:  # a turn starts the tool servers itself, once its request is out
             self.parts.servers.begin()
 
     # --- turns ---------------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Conversation:
         if mentions_session(prompt):
             session_dir = self.parts.settings.session_dir
             prompt = await to_thread.run_sync(with_sessions, prompt, session_dir)
-        if prompt.sent:  # which is what it waited with
+        if prompt.sent:  # it was expanded before it waited
             return prompt
         try:
             asked = self.parts.project.expand(prompt)

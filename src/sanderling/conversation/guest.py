@@ -166,7 +166,7 @@ class Guest:
             await self.parts.workspace.changes.get_ready(self.parts.sandbox)
 
     async def renew(self) -> None:
-        """End it, if its login was renewed outside since it began: it has the one of before."""
+        """End it, if its login was renewed outside since it began: it still has the old one."""
         if self.link.is_ready and self._process and self._process.has_old_login:
             await self.link.ended()
 

@@ -19,7 +19,8 @@ def with_sessions(prompt: Prompt, session_dir: Path) -> Prompt:
     Raises:
         ConfigError: one is not there, or nothing was answered in it.
     """
-    there = {selection.path for selection in prompt.selections}  # it has waited with them
+    # A prompt that waited may have some already.
+    there = {selection.path for selection in prompt.selections}
     found = dict.fromkeys(re.findall(_MENTION, prompt.text))
     ids = [each for each in found if f"@session:{each}" not in there][:MAX_MENTIONS]
     if not ids:

@@ -147,7 +147,7 @@ class Notes:
     def after_summary(self) -> list[str]:
         """All that the model has to know again when a summary stands for what was said."""
         self.forget()
-        self._mode = "ask"  # which is what goes without saying
+        self._mode = "ask"  # the mode that no note tells of, as in a new session
         notes = [*self._news([], is_prompt=True), self._changes(), self._jobs()]
         return [note for note in notes if note]
 

@@ -47,32 +47,37 @@ def _alone(provider: Provider, _project: str) -> Provider:
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """
-    The wishes of a face for a conversation. `mode` is for this time, whatever the session remembers.
-
-    `is_shown`: what the session begins or goes on with is emitted while it opens, `has_history` with what was said last; and the
-    demo model gets a project of its own. `wrap` has the last word on the provider for a project. `log_dir` is where the log is, if not
-    with the other sessions', and `face` what a new one says of where it began. The first request waits `patience_s` at most for the
-    tool servers of which a rule allows something. With `elsewhere` the sandbox is off, and commands run there. `agent` is the guest
-    that answers in a new session; one that is resumed knows its own. `way` leads to models through somebody who has the keys. With `tools` nothing is done here: they are the client's.
-    """
+    """The wishes of a face for a conversation."""
 
     mode: Mode | None = None
+    """The mode for this time, whatever the session remembers."""
     network: NetworkMode = "off"
     rules: tuple[Rule, ...] = ()
+    """Rules for this time, after those of the settings."""
     editor: Editor | None = None
     code: "LanguageServers | None" = None
     is_eager: bool = True
+    """Make ready ahead what is needed soon."""
     is_shown: bool = False
+    """Emit what the session begins or goes on with, while it opens; and give the demo model a project of its own."""
     has_history: bool = False
+    """Emit what was said last, too."""
     wrap: Callable[[Provider, str], Provider] = _alone
+    """The last word on the provider for a project."""
     log_dir: Path | None = None
+    """The directory of the log, if that is not with the other sessions'."""
     face: str = ""
+    """The name that a new session keeps of where it began."""
     patience_s: float = GRACE_S
+    """The time for which the first request waits at most for the tool servers of which a rule allows something."""
     agent: str = ""
+    """The guest that answers in a new session; one that is resumed knows its own."""
     elsewhere: "Elsewhere | None" = None
+    """The place where commands run, without the sandbox."""
     way: "Way | None" = None
+    """The way to models through somebody who has the keys."""
     tools: "ClientsTools | None" = None
+    """The tools of the client's, in the place of ours: then nothing is done here."""
 
 
 class Opened(NamedTuple):

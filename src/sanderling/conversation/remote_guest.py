@@ -158,7 +158,7 @@ class RemoteGuest(Guest):
     async def aclose(self) -> None:
         await self._lending.aclose()
 
-    def verdict(self, wanted: ToolCall) -> Verdict:  # noqa: ARG002 - the rules of there were asked there
+    def verdict(self, wanted: ToolCall) -> Verdict:  # noqa: ARG002 - the agent's side has asked its own rules
         return Verdict("ask")
 
     def check(self, answer: InitializeResponse) -> None:
