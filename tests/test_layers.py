@@ -19,7 +19,7 @@ LAYERS = (
     {"text", "paths", "hosts"},
     {"json_lines"},
     {"errors"},
-    {"protocol", "acp", "streams"},
+    {"protocol", "acp", "terminal"},
     {"config"},
     {"models"},
     {"sandbox", "editing", "session", "providers", "project"},

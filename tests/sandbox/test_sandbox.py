@@ -1233,7 +1233,7 @@ COME_AND_GO = """
 
 @prove
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's own files are hidden in /etc")
-@pytest.mark.parametrize("level, pause_s", [("full", "0"), ("full-bwrap", "0.1")])
+@pytest.mark.parametrize("level, pause_s", [("full", "0"), ("full-bwrap", "0.3")])
 def test_private_files_of_the_system_that_come_and_go_are_no_obstacle(place, level, pause_s):
     if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no mount namespace here")

@@ -42,7 +42,7 @@ from sanderling.protocol.messages import Message, TextBlock
 from sanderling.session.records import new_session_id
 from sanderling.session.session import Session
 from sanderling.session.store import list_sessions
-from sanderling.streams import STDIN_WAIT_S, say
+from sanderling.terminal.streams import STDIN_WAIT_S, say
 
 GOLDEN = ROOT / "tests" / "golden"
 DEADLINE_S = 60
@@ -979,7 +979,7 @@ def test_closed_streams_are_no_files_of_ours(shell):
 def test_streams_that_were_closed_lead_nowhere_and_open_ones_need_no_null_device(tmp_path):
     code = (
         "import os, sys\n"
-        "from sanderling import streams\n"
+        "from sanderling.terminal import streams\n"
         "os.devnull = sys.argv[1]\n"
         "for fd in map(int, sys.argv[2]): os.close(fd)\n"
         "streams.open_missing_streams()\n"

@@ -636,12 +636,12 @@ def test_a_server_that_falls_silent_is_not_waited_for(server, monkeypatch):
     ], keep=(0,7,11,19)),
 )  # fmt: skip
 def test_hostile_html_is_converted_within_bounds(server, body):
-    began = time.monotonic()
+    began = time.process_time()  # other processes may have the machine
     found = page(server, answer(body, "text/html"))
     assert len(found.text.encode()) <= MAX_PAGE_BYTES
     assert len(found.title) <= 200
     assert msgspec.json.decode(msgspec.json.encode(found), type=WebPage) == found
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @prove

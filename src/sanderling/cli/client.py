@@ -45,7 +45,7 @@ from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
 from sanderling.remote.address import is_address, parse_address
 from sanderling.session.records import new_session_id
-from sanderling.streams import Stdout, as_said, open_missing_streams, say
+from sanderling.terminal.streams import Stdout, as_said, open_missing_streams, say
 from sanderling.text import printable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130

@@ -6,7 +6,7 @@ from typing import Any
 from sanderling.cli.client import EXIT_USAGE, HELP, talk
 from sanderling.errors import ConfigError
 from sanderling.remote.address import ssh_address, via_address
-from sanderling.streams import say
+from sanderling.terminal.streams import say
 from sanderling.text import printable
 
 

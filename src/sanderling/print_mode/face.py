@@ -26,7 +26,7 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.modes import Mode
-from sanderling.streams import Stdout, say
+from sanderling.terminal.streams import Stdout, say
 from sanderling.text import duration
 
 STREAM_VERSION = 1

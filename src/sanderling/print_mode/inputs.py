@@ -10,7 +10,7 @@ from sanderling.config.layers import Layers
 from sanderling.errors import UsageError
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.protocol.messages import Prompt, Selection
-from sanderling.streams import read_stdin
+from sanderling.terminal.streams import read_stdin
 from sanderling.text import printable
 
 ACTIONS = ("allow", "ask", "deny")

@@ -28,7 +28,7 @@ from sanderling.protocol.events import Event
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
 from sanderling.providers import Provider
 from sanderling.session.records import is_session_id, new_session_id
-from sanderling.streams import (
+from sanderling.terminal.streams import (
     InputError,
     Stdout,
     open_missing_streams,

@@ -21,7 +21,7 @@ from sanderling.serve.house import House, ToolsOf
 from sanderling.serve.place import DEFAULT, Place, listening, place_of
 from sanderling.serve.server import Door, close_server, open_server
 from sanderling.serve.token import own_token
-from sanderling.streams import open_missing_streams, say, stopping_signals
+from sanderling.terminal.streams import open_missing_streams, say, stopping_signals
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
 LAST_WORDS_S = 5.0  # for sessions that end

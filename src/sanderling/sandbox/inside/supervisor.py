@@ -42,7 +42,7 @@ from sanderling.sandbox.policy import Limits, SandboxPolicy, check_identities
 from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
 
 LAST_LOOK_S = 60
-VIEW_TRIES = 5
+VANISHING_S = 5.0  # for files that come and go while the view is looked at
 
 
 class VanishedError(SandboxError):
@@ -116,14 +116,13 @@ class Supervisor:
     ) -> None:
         """Start a zygote that serves `channel`; what keeps it from starting is said there."""
         try:
-            for left in reversed(range(VIEW_TRIES)):
+            end = time.monotonic() + VANISHING_S
+            while True:
                 try:
-                    self._start_zygote(number, level, policy, channel)
+                    return self._start_zygote(number, level, policy, channel)
                 except VanishedError:
-                    if not left:
+                    if time.monotonic() > end:
                         raise
-                else:
-                    return
         except (OSError, SandboxError) as error:
             wire.send(channel, ("refused", str(error)))
 
