@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from anthropic._types import RequestOptions
 
 NO_REDIRECTS: "RequestOptions" = {"follow_redirects": False}  # key and conversation would go along
-_OF_ONE_REQUEST = (b"content-length", b"cookie")
 
 
 class Asking:
@@ -37,8 +36,9 @@ class Asking:
         self._url: httpx2.URL | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._extensions: dict[str, Any] = {}  # timeouts, and a name for TLS
-        has_cookie = "cookie" in {name.lower() for name in client.default_headers}
-        self._of_one_request = _OF_ONE_REQUEST[: 1 if has_cookie else 2]
+        self._of_one_request = {b"content-length"}
+        if "cookie" not in {name.lower() for name in client.default_headers}:
+            self._of_one_request.add(b"cookie")  # the server's: the person has set none
 
     async def post(self, body: bytes) -> "httpx2.Response":
         """Ask for an answer; only its head is read."""
