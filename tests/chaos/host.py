@@ -7,6 +7,7 @@ its process id, and when that has ended its exit status.
 
 import asyncio
 import gc
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -28,7 +29,6 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt
 from sanderling.providers.anthropic.provider import AnthropicProvider
-from sanderling.providers.anthropic.sdk import load_sdk
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
 
@@ -103,7 +103,7 @@ async def serve(run: Run) -> None:
 
 
 def main() -> None:
-    load_sdk()  # once, not in each process
+    importlib.import_module("httpx2")  # once, not in each process
     gc.freeze()
     for line in sys.stdin.buffer:
         run = msgspec.json.decode(line, type=Run)

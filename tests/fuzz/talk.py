@@ -40,8 +40,8 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import Message, Prompt, TextBlock
 from sanderling.providers import ModelLimits, Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
-from sanderling.providers.anthropic.sdk import load_sdk
 from sanderling.providers.choice import make_provider
+from sanderling.providers.http.setup import make_client
 from sanderling.providers.retries import Backoff
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.sandbox import Sandbox
@@ -187,13 +187,8 @@ async def in_process_api(
     if wire is not ANTHROPIC:
         yield api, lambda settings: in_process(settings, api)
         return
-    load_sdk()
-    import anthropic
-
-    async with httpx2.AsyncClient(transport=api) as http:
-        client = anthropic.AsyncAnthropic(
-            api_key="sk-ant-test", base_url="http://api.test", http_client=http, max_retries=0
-        )
+    async with make_client("http://api.test", {"authorization": "Bearer sk-ant-test"}) as client:
+        client._transport = api
         yield api, lambda settings: InProcessProvider(settings, client)
 
 
@@ -203,12 +198,12 @@ def in_process(settings: Settings, api: InProcessApi) -> Provider:
     provider: Any = choice._provider
     connect = provider._make_client
 
-    def make_client() -> httpx2.AsyncClient:
+    def connected() -> httpx2.AsyncClient:
         client = connect()
         client._transport = api
         return client
 
-    provider._make_client = make_client
+    provider._make_client = connected
     provider.last_words_s = IDLE_TIMEOUT_S
     return choice
 

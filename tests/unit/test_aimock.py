@@ -42,7 +42,6 @@ from sanderling.protocol.messages import (
 from sanderling.providers import ModelRequest, Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.choice import make_provider
-from sanderling.providers.http.transport import receive_head
 from sanderling.providers.retries import Backoff
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.session.history import for_another_model
@@ -185,9 +184,9 @@ class Claude(AnthropicProvider):
     """The real one, whose requests pass by `EnabledThinking`."""
 
     def _make_client(self) -> Any:
-        hooks = {"response": [receive_head]}
-        client = httpx2.AsyncClient(transport=EnabledThinking(), event_hooks=hooks)
-        return super()._make_client().with_options(http_client=client)
+        client = super()._make_client()
+        client._transport = EnabledThinking()
+        return client
 
 
 class Talk:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
-import httpx2
 import pytest
 from tests import loopback
 from tests.conftest import happens, prove, prove_rest
@@ -32,6 +31,7 @@ from tests.loopback import (
     Verbatim,
     Wait,
 )
+from tests.profiles import write_profile
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
@@ -95,7 +95,7 @@ async def connect(server: LoopbackServer, tmp_path: Path) -> AsyncIterator[Conne
     yield make
     for provider in providers:
         if provider._client:
-            await provider._client.close()
+            await provider._client.aclose()
 
 
 async def ask(provider: AnthropicProvider, history: list[Message] = HISTORY) -> list[StreamItem]:
@@ -296,45 +296,26 @@ async def test_key_travels_where_the_api_and_proxies_of_earlier_versions_look(se
     assert names == ["authorization", "x-api-key"]
 
 
-async def test_what_the_sdk_sends_twice_alike_is_sent_the_same_without_it(
-    server, connect, monkeypatch
-):
-    provider = connect()
+async def test_cookies_are_the_servers_unless_the_person_has_one(server, connect, monkeypatch):
     kind = "text/event-stream\r\nset-cookie: a=b"
-    server.answer(Reply(*loopback.hello().steps, content_type=kind))
-    for _ in range(2):
-        await ask(provider)
-    monkeypatch.setattr(provider._client, "post", None)
-    for _ in range(2):
-        assert said(await ask(provider))
-    first, *_, last = (prompt.headers for prompt in server.prompts)
-    assert last == first | {"cookie": "a=b"}
-    server.answer(Status(307, headers={"location": f"{server.url}/v1/messages"}), Status(401))
-    assert [(await fail(provider))[0].kind for _ in range(2)] == ["invalid_request", "auth"]
-    assert len(server.prompts) == 6
+    hello = Reply(*loopback.hello().steps, content_type=kind)
+    for custom, cookies in (("", [None, "a=b"]), ("Cookie: sso=abc", ["sso=abc"] * 2)):
+        monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", custom)
+        server.answer(hello)
+        provider = connect()
+        for _ in cookies:
+            assert said(await ask(provider))
+        asked = server.prompts[-len(cookies) :]
+        assert [prompt.headers.get("cookie") for prompt in asked] == cookies
 
 
-async def test_what_goes_without_the_sdk_has_its_cookie_its_terms_and_its_words_for_what_fails(
+async def test_header_of_the_persons_goes_before_ours_however_it_is_spelt(
     server, connect, monkeypatch
 ):
-    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "Cookie: sso=abc")
-    provider = connect()
-    await provider.prepare()
-    seen: list[object] = []
-
-    async def note(request: httpx2.Request) -> None:
-        if len(seen) < 2:
-            request.extensions["sni_hostname"] = "of the SDK's"
-        seen.append(dict(request.extensions))
-
-    provider._client._client.event_hooks["request"].append(note)
-    for _ in range(3):
-        await ask(provider)
-    assert [prompt.headers["cookie"] for prompt in server.prompts] == ["sso=abc"] * 3
-    assert seen[0] == seen[2]
-    await provider._client.close()
-    error, _ = await fail(provider)
-    assert (error.kind, error.is_temporary) == ("network", True)
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "AUTHORIZATION: Basic x\nAnthropic-Beta: y")
+    await ask(connect())
+    told = server.prompts[0].headers
+    assert (told["authorization"], told["anthropic-beta"]) == ("Basic x", "y")
 
 
 async def test_broken_tls_is_a_failure_of_the_connection(connect):
@@ -369,15 +350,51 @@ async def test_password_in_an_address_that_is_none_is_not_shown(connect, monkeyp
     assert "pass-word" not in error.message
 
 
-async def test_requests_of_a_key_that_changes_are_all_the_sdks(connect, monkeypatch):
+@pytest.fixture
+def profile(monkeypatch, tmp_path) -> Path:
+    """Write a profile, in the place of a key: the directory where it stands."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    for name, value in write_profile(tmp_path, "token-of-profile").items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "anthropic"
+
+
+@pytest.mark.usefixtures("profile")
+async def test_profile_of_the_sdk_stands_in_the_place_of_a_key(server, connect):
     provider = connect()
-    await provider.prepare()
-    monkeypatch.setattr(provider._client, "credentials", object())
-    for _ in range(3):
-        await ask(provider)
-    monkeypatch.setattr(provider._client, "post", None)
-    with pytest.raises(TypeError):
-        await ask(provider)
+    for _ in range(2):
+        assert said(await ask(provider))
+    for headers in (prompt.headers for prompt in server.prompts):
+        assert headers["authorization"] == "Bearer token-of-profile"
+        assert headers["anthropic-workspace-id"] == "w1"
+        assert "oauth" in headers["anthropic-beta"]
+        assert "x-api-key" not in headers
+    assert await provider.list_models()
+
+
+async def test_refused_token_of_a_profile_is_not_shown_and_is_read_again(server, connect, profile):
+    provider = connect()
+    await ask(provider)
+    server.answer(Status(401, message="You sent token-of-profile."), loopback.hello())
+    error, _ = await fail(provider)
+    assert (error.kind, "[the key]" in error.message) == ("auth", True)
+    write_profile(profile.parent, "another-token")
+    assert said(await ask(provider))
+    assert server.prompts[-1].headers["authorization"] == "Bearer another-token"
+
+
+async def test_profile_without_its_token_says_what_is_missing(connect, profile):
+    (profile / "credentials" / "default.json").unlink()
+    error, _ = await fail(connect())
+    assert (error.kind, error.is_temporary) == ("auth", False)
+    assert f"Credentials file not found at {profile}" in error.message
+
+
+async def test_profile_that_cannot_be_read_is_told(connect, profile):
+    (profile / "configs" / "default.json").write_text("no JSON")
+    error, _ = await fail(connect())
+    assert (error.kind, error.is_temporary) == ("network", False)
+    assert "is not valid JSON" in error.message
 
 
 @pytest.mark.parametrize("key", ["sk-secret\r", "sk-secret\n", " sk-secret", "sk-\u00e4secret"])

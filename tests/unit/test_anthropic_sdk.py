@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from types import ModuleType
 import pytest
 from tests.conftest import prove
 from tests.loopback import LoopbackServer, Reply, Status, done, message_start, text, tool_use
+from tests.profiles import write_profile
 
 from sanderling.providers.stand_ins import StandIns
 
@@ -76,13 +78,18 @@ def answers():
     return (whole, *REFUSALS, whole)
 
 
-def run_python(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+KEYED = {"ANTHROPIC_API_KEY": "sk-test"}
+
+
+def run_python(
+    *arguments: str, path: str = "", access: Mapping[str, str] = KEYED
+) -> subprocess.CompletedProcess[str]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")
     }
     return subprocess.run(
         [sys.executable, "-c", *arguments],
-        env=environment | {"ANTHROPIC_API_KEY": "sk-test", "NO_PROXY": "*", "PYTHONPATH": path},
+        env=environment | access | {"NO_PROXY": "*", "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=60,
@@ -90,11 +97,11 @@ def run_python(*arguments: str, path: str = "") -> subprocess.CompletedProcess[s
     )
 
 
-def talk(how: str) -> tuple[str, str, list[tuple[object, ...]]]:
+def talk(how: str, access: Mapping[str, str]) -> tuple[str, str, list[tuple[object, ...]]]:
     """What is printed and logged, and what has gone over the wire."""
     with LoopbackServer() as server:
         server.answer(*answers())
-        done = run_python(TALK, server.url, how, str(len(answers())))
+        done = run_python(TALK, server.url, how, str(len(answers())), access=access)
         wire = [
             (each.method, each.path, sorted(each.headers.items()), each.body)
             for each in server.requests
@@ -102,10 +109,51 @@ def talk(how: str) -> tuple[str, str, list[tuple[object, ...]]]:
         return done.stdout.replace(server.url, "URL"), done.stderr, wire
 
 
+BY_THE_SDK = """
+import anthropic, sys
+sent = {"role": "user", "content": [{"type": "text", "text": "Hello."}]}
+client = anthropic.Anthropic(max_retries=0, base_url=sys.argv[1])
+for _ in client.messages.create(model="claude-test", max_tokens=9, messages=[sent], stream=True):
+    pass
+print([model.id for model in client.models.list()])
+"""
+CUSTOM = {"ANTHROPIC_CUSTOM_HEADERS": "X-Gateway: a b\nAuthorization: Basic c"}
+ITS_OWN = ("user-agent", "accept-encoding", "content-length", "x-api-key")
+
+
 @prove
-def test_requests_answers_and_refusals_are_those_of_the_whole_sdk():
-    said, logged, wire = talk("in part")
-    said_by_whole, _, wire_of_whole = talk("whole")
+@pytest.mark.parametrize(
+    "access", [KEYED, {"ANTHROPIC_AUTH_TOKEN": "token"}, KEYED | CUSTOM], ids=list("ktc")
+)
+def test_requests_with_a_key_have_what_the_sdk_sends(access):
+    sent: list[list[dict[str, object]]] = []
+    for code, *arguments in ((TALK, "without", "1"), (BY_THE_SDK,)):
+        with LoopbackServer() as server:
+            server.answer(*answers())
+            run_python(code, server.url, *arguments, access=access)
+            sent.append(
+                [
+                    {"path": (each.method, each.path.partition("?")[0])}
+                    | {
+                        name: value.replace(server.url.partition("//")[2], "HOST")
+                        for name, value in each.headers.items()
+                        if name not in ITS_OWN and not name.startswith("x-stainless-")
+                    }
+                    for each in server.requests[:2]
+                ]
+            )
+    ours, theirs = sent
+    assert len(ours) == 2
+    assert ours[0] == theirs[0]
+    assert ours[1] == theirs[1] | {"content-type": "application/json"}
+    assert ours[0]["anthropic-version"]
+
+
+@prove
+def test_requests_answers_and_refusals_are_those_of_the_whole_sdk(tmp_path):
+    access = write_profile(tmp_path, "token-of-profile")
+    said, logged, wire = talk("in part", access)
+    said_by_whole, _, wire_of_whole = talk("whole", access)
     assert said == said_by_whole
     assert "Good " in said
     assert len(said.splitlines()) == len(answers()) + 2

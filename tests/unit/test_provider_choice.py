@@ -189,7 +189,8 @@ def test_other_endpoint_of_claudes_wire_gets_nothing_of_claudes(settings, monkey
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:2")
     endpoint = load_endpoint("here", {"here": HERE})
     client = AnthropicProvider(settings(), endpoint, "m")._make_client()
-    assert (client.api_key, client.base_url.port) == ("none", 1)
+    assert client.base_url.port == 1
+    assert "sk-ant-claude" not in str(client.headers.raw)
     assert ANTHROPIC.account.is_set()
 
 

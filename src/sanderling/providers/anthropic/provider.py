@@ -1,81 +1,104 @@
-"""
-Claude, and whoever speaks the same wire, through the `anthropic` SDK.
+"""Claude, and whoever speaks the same wire."""
 
-The SDK knows keys, headers and connections. The request's bytes and what the answer means are ours: `request`, `reply`.
-"""
-
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.providers import ModelLimits, ModelRequest
-from sanderling.providers.anthropic.client import (
-    NO_REDIRECTS,
-    Asking,
-    custom_secrets,
-    make_client,
-    sdk_error,
+from sanderling.providers.anthropic.profile import (
+    Profile,
+    explain_profile,
+    profile_errors,
+    use_profile,
 )
 from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
 from sanderling.providers.anthropic.request import RequestEncoder
-from sanderling.providers.anthropic.sdk import load_sdk
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint
+from sanderling.providers.http.direct import DirectProvider
 from sanderling.providers.http.errors import no_key
 from sanderling.providers.http.models import is_name
-from sanderling.providers.http.provider import Decoder, Event, HttpProvider
-from sanderling.providers.http.setup import header_secrets, header_values, url_secrets
-from sanderling.providers.http.transport import RefusalError
+from sanderling.providers.http.provider import Decoder
+from sanderling.providers.http.setup import check_address
 
 if TYPE_CHECKING:
-    import anthropic
     import httpx2
 
+BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2026-10-21"  # the one whose answers `reply` reads
+OF_ONE_REQUEST = ("content-length", "transfer-encoding")
+AUTHORIZED_BY = ("authorization", "x-api-key")
 MODELS_PER_PAGE = 1000  # the most that the API gives
 MAX_PAGES = 100
-NO_KEY = "none"  # for a server that wants none: without one the SDK would send Claude's
 
 
-class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
+class AnthropicProvider(DirectProvider):
+    path = "/v1/messages"
+
     def __init__(self, settings: Settings, endpoint: Endpoint = ANTHROPIC, model: str = "") -> None:
         super().__init__(settings, endpoint, model or settings.model)
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
-        self._asking: Asking | None = None
+        self._profile: Profile | None = None
+
+    # --- the way to the API --------------------------------------------------------------------------------------------
 
     @property
     def _is_claude(self) -> bool:
+        """Say whether this is for Claude: what the environment has for that goes to no other API of this wire."""
         return self.endpoint.name == ANTHROPIC.name
 
-    def _load(self) -> None:
-        load_sdk()
+    @property
+    def _told_url(self) -> str:
+        """The address that the person names; empty: none."""
+        if not self._is_claude:
+            return self.endpoint.base_url
+        named = self.endpoint.base_url or self._settings.base_url
+        return named or os.environ.get("ANTHROPIC_BASE_URL", "")
 
-    def _make_client(self) -> "anthropic.AsyncAnthropic":
-        endpoint = self.endpoint
-        key = self._read_key()
-        if self._is_claude and self._key.variable == "ANTHROPIC_AUTH_TOKEN":
-            key = ""  # the SDK reads it, as what it is
-        base_url = endpoint.base_url or (self._settings.base_url if self._is_claude else "")
-        return make_client(
-            base_url,
-            key if self._is_claude else key or NO_KEY,
-            header_values(endpoint),
-            is_claude=self._is_claude,
-        )
+    @property
+    def _base_url(self) -> str:
+        return self._told_url or BASE_URL
+
+    def _make_client(self) -> "httpx2.AsyncClient":
+        if self._is_claude and not (self.endpoint.base_url or self._settings.base_url):
+            check_address("ANTHROPIC_BASE_URL", self._base_url)
+        client, self._profile = super()._make_client(), None
+        if self._is_claude and not any(name in client.headers for name in AUTHORIZED_BY):
+            self._profile = use_profile(client, self._told_url or None)
+            if not self._profile:
+                raise no_key(self.endpoint.account)
+        return client
+
+    @property
+    def is_ready(self) -> bool:
+        return super().is_ready and not (self._profile and self._profile.is_refused)
 
     def _read_key(self) -> str:
-        """For Claude the SDK may find something else in the place of a key: a profile."""
+        """For Claude there may be something else in the place of a key: a profile."""
         return self._key.read() if self._is_claude else super()._read_key()
 
-    async def _close_client(self, client: "anthropic.AsyncAnthropic") -> None:
-        await client.close()
+    def _headers(self, key: str) -> dict[str, str]:
+        headers = super()._headers(key)
+        headers |= {"accept": "application/json", "anthropic-version": API_VERSION}
+        if key and self._told_url:
+            headers["x-api-key"] = key  # proxies made for earlier versions of the API read that
+        if self._is_claude:
+            headers |= custom_headers()
+        return headers
 
-    def _keys(self, client: "anthropic.AsyncAnthropic") -> tuple[str | None, ...]:
-        told = (*header_secrets(self.endpoint), *url_secrets(client.base_url), *custom_secrets())
-        return client.api_key, client.auth_token, *told
+    def _keys(self, client: "httpx2.AsyncClient") -> tuple[str | None, ...]:
+        told = " ".join(custom_headers().values()).split() if self._is_claude else ()
+        return *super()._keys(client), *told, self._profile and self._profile.token
 
-    def _host(self, client: "anthropic.AsyncAnthropic") -> str:
-        return client.base_url.netloc.decode()
+    def _errors(self) -> tuple[type[Exception], ...]:
+        return (*super()._errors(), *(profile_errors() if self._profile else ()))
+
+    def _explain_cause(self, error: Exception) -> ProviderError | BaseException:
+        is_profiles = self._profile and isinstance(error, profile_errors())
+        return explain_profile(error) if is_profiles else super()._explain_cause(error)
+
+    # --- the wire ------------------------------------------------------------------------------------------------------
 
     def _encode(self, request: ModelRequest, model: str) -> bytes:
         quirks = self.endpoint.quirks_of(model)
@@ -92,25 +115,7 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
         keeps_unsigned = self.endpoint.quirks_of(model).replay_reasoning != "never"
         return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
 
-    async def _post(self, client: "anthropic.AsyncAnthropic", body: bytes) -> "httpx2.Response":
-        if not self._asking or self._asking.client is not client:
-            self._asking = Asking(client)
-        return await self._asking.post(body)
-
-    async def _fetch(
-        self, client: "anthropic.AsyncAnthropic", path: str, **query: object
-    ) -> "httpx2.Response":
-        import httpx2
-
-        return await client.get(
-            path, cast_to=httpx2.Response, options={"params": query, **NO_REDIRECTS}
-        )
-
-    def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:
-        import anthropic
-
-        events: Any = anthropic.AsyncStream.raw_events(response)
-        return events
+    # --- models --------------------------------------------------------------------------------------------------------
 
     async def fetch_limits(self) -> ModelLimits:
         return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))
@@ -126,17 +131,10 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
             after = {"after_id": page.last_id}
         return tuple(models)
 
-    def _errors(self) -> tuple[type[Exception], ...]:
-        return (sdk_error(), TypeError, UnicodeError, *super()._errors())
 
-    def _explain_cause(self, error: Exception) -> ProviderError | BaseException:
-        import anthropic
-
-        if isinstance(error, (anthropic.CredentialsError, TypeError)):
-            if self._key.is_found:
-                raise error  # not about the key: a defect of ours
-            return no_key(self.endpoint.account)
-        cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-        if isinstance(cause, anthropic.APIStatusError):
-            return RefusalError(cause.response)
-        return cause or error
+def custom_headers() -> dict[str, str]:
+    """The headers of `ANTHROPIC_CUSTOM_HEADERS`, one in each line, by name in lower case."""
+    lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
+    pairs = (line.partition(":") for line in lines if ":" in line)
+    told = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return {name: value for name, value in told.items() if name not in OF_ONE_REQUEST}

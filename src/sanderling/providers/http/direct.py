@@ -37,14 +37,20 @@ class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
     def _load(self) -> None:
         import httpx2  # noqa: F401 # pyright: ignore[reportUnusedImport]
 
+    @property
+    def _base_url(self) -> str:
+        return self.endpoint.base_url
+
     def _make_client(self) -> "httpx2.AsyncClient":
         self._load()
-        key, told = self._read_key(), header_values(self.endpoint)
+        key = self._read_key()
         self._secrets = (key, *header_secrets(self.endpoint))
+        return make_client(self._base_url, self._headers(key) | header_values(self.endpoint))
+
+    def _headers(self, key: str) -> dict[str, str]:
+        """The headers of each request, by name in lower case; those of the endpoint's table go before them."""
         headers = {"content-type": "application/json", "accept": self.content_type}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        return make_client(self.endpoint.base_url, headers | told)
+        return headers | {"authorization": f"Bearer {key}"} if key else headers
 
     async def _close_client(self, client: "httpx2.AsyncClient") -> None:
         await client.aclose()
