@@ -44,7 +44,7 @@ CORNERS = {
     "mcp_types": {"mcp/"},
     "landlock": {"sandbox/kernel/landlock.py"},
     "h11": {"sandbox/network/proxy.py"},
-    "httpcore2": {"tools/inside/fetcher.py", "mcp/http.py"},
+    "httpcore2": {"tools/inside/fetcher.py", "mcp/http.py", "providers/http/trust.py"},
     "html_to_markdown": {"tools/inside/page.py"},
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},

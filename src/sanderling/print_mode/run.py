@@ -16,7 +16,6 @@ from anyio import to_thread
 
 from sanderling.config import make_private
 from sanderling.config.layers import own_layers
-from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, UsageError
 from sanderling.mcp import CONNECT_S
 from sanderling.print_mode.face import PrintFace
@@ -27,6 +26,7 @@ from sanderling.protocol.actions import SetModel, SubmitPrompt
 from sanderling.protocol.events import Event
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
 from sanderling.providers import Provider
+from sanderling.providers.choice import load_ahead
 from sanderling.session.records import is_session_id, new_session_id
 from sanderling.terminal.streams import (
     InputError,
@@ -112,6 +112,9 @@ class _Run:
         layers = with_flags(own_layers(), arguments)
         own = layers.settings()
         make_private(own)
+        load_ahead(own)
+        from sanderling.conversation.opening import Wishes, open_conversation  # meanwhile
+
         self._project = project_root(arguments.project)
         self._session_id = self._find_session(own.session_dir)
         wishes = Wishes(

@@ -6,6 +6,7 @@ other that of the first provider with a key. Who is not asked is not even import
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,6 +161,15 @@ def _make_scripted(name: str, model: str, settings: Settings, sample: str) -> Pr
         return ScriptedProvider(load_demo(sample), "demo")
     path = model.removeprefix(SCRIPT_PREFIX) if model.startswith(SCRIPT_PREFIX) else settings.script
     return ScriptedProvider(load_script(Path(path).expanduser()), model)
+
+
+def load_ahead(settings: Settings) -> None:
+    """Load what the chosen provider asks with, and have what takes no interpreter be done beside all that is loaded next."""
+    with suppress(ConfigError, ImportError, MemoryError):  # which whoever makes it is told
+        if choose(settings) not in SCRIPTED:
+            from sanderling.providers.http.trust import begin_reading
+
+            begin_reading()
 
 
 # --- who it is ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from sanderling.protocol.remedies import remedies
 from sanderling.providers.credentials import is_mangled
 from sanderling.providers.endpoint import Endpoint, is_local
 from sanderling.providers.http.transport import receive_head, words_of
+from sanderling.providers.http.trust import read_certificates, told_variables
 from sanderling.providers.http.unpacking import ACCEPTED
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def make_client(base_url: str, headers: dict[str, str]) -> "httpx2.AsyncClient":
     verify: ssl.SSLContext | bool = False
     try:
         check_proxies()
-        # Takes a tenth of a start, and nothing here needs it; yet what is wrong with what the environment names is told wherever it is seen.
-        if not (is_here and base_url.startswith("http:")) or _certificate_variables():
-            verify = httpx2.create_ssl_context()
+        # Nobody here needs any; but what is wrong with those that the environment names is told, wherever one asks.
+        if not (is_here and base_url.startswith("http:")) or told_variables():
+            verify = read_certificates()
         return httpx2.AsyncClient(
             base_url=base_url,
             headers={"user-agent": f"sanderling/{__version__}"}
@@ -165,12 +166,7 @@ def check_proxies() -> None:
 
 
 def _certificate_variables() -> str:
-    """Variables that name certificates, and their values, for a sentence that goes on; empty if there are none."""
-    told = [
-        f"{name}={os.environ[name]}"
-        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-        if os.environ.get(name)
-    ]
+    told = [f"{name}={value}" for name, value in told_variables().items()]
     return ", ".join([*told, ""]) if len(told) > 1 else f"{told[0]}: " if told else ""
 
 
