@@ -7,7 +7,7 @@ edits of one file for each other. Everything else runs at the same time. On the 
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from hashlib import blake2b
 
@@ -260,9 +260,6 @@ class ToolUses:
             async with self._limiter, workspace.sandbox.ground.lending(permit.grant):
                 request.check_ground(workspace)
                 self._session.append(LoggedToolStart(tool_use_id))
-                if request.effect.kind not in ("none", "read"):  # what only looks may run twice
-                    await self._session.log.synced()
-                    request.check_ground(workspace)  # the disk may have taken a while
                 context = Context(
                     workspace.granted(permit.grant),
                     tool_use_id,
@@ -274,7 +271,13 @@ class ToolUses:
                     is_seen=permit.is_seen,
                     together=self._uses[0].asked.id if len(self._uses) > 1 else "",
                 )
-                async with self._journaled(request):
+                async with AsyncExitStack() as running:
+                    # The disk takes as long as the look at the project.
+                    async with anyio.create_task_group() as beginning:
+                        if request.effect.kind not in ("none", "read"):  # else it may run twice
+                            beginning.start_soon(self._session.log.synced)
+                        await running.enter_async_context(self._journaled(request))
+                    request.check_ground(workspace)  # both may have taken a while
                     outcome = await request.tool.run(request.args, context)
             if request.effect.kind in ("run", "call") and workspace.editor:
                 await workspace.editor.files_changed(())
