@@ -11,7 +11,7 @@ from tests.bench.shared import Bench, BenchNvim, Row, median_row, short
 from tests.conftest import ROOT, wait_until
 
 PING_EVERY_S = 0.005
-IMPORT_S = 4.0  # the SDK is loaded by then
+IMPORT_S = 4.0  # all is loaded by then
 SETTLED_S = 0.5
 READ_S = 0.03  # an answer is highlighted by then; nobody asks the next thing sooner
 NOTE_FIRST_TEXT = """
@@ -128,7 +128,7 @@ def first_request(
 
 
 def _longest_stall(bench: Bench) -> float:
-    """The slowest ping to the host while it loads the SDK; the first, which waits for the host to start, does not count."""
+    """The slowest ping to the host while it loads what it asks with; the first, which waits for the host to start, does not count."""
     with bench.nvim() as nvim:
         nvim.open_prompt()
         nvim.host_pid()

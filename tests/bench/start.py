@@ -64,11 +64,11 @@ def memory(bench: Bench) -> Iterator[Row]:
     with bench.nvim({}) as nvim:
         nvim.open_prompt()
         nvim.wait_for_text("demo model")
-        before_sdk = rss_mb(nvim.host_pid())
+        before = rss_mb(nvim.host_pid())
     with bench.warm_nvim() as nvim:
-        with_sdk = rss_mb(nvim.host_pid())
-    yield Row("host's memory before the SDK", before_sdk, "MB", 45)
-    yield Row("host's memory with the SDK", with_sdk, "MB", 60)
+        with_client = rss_mb(nvim.host_pid())
+    yield Row("host's memory before there is a client", before, "MB", 45)
+    yield Row("host's memory with one", with_client, "MB", 60)
     yield from _after_conversations(bench)
 
 
