@@ -21,7 +21,7 @@ from sanderling.providers import BlockDone, ModelRequest, StreamItem
 from sanderling.providers.chat.reply import ChatDecoder
 from sanderling.providers.chat.request import ChatEncoder
 from sanderling.providers.endpoint import load_endpoint
-from sanderling.providers.http.direct import events_of
+from sanderling.providers.http.provider import events_of
 from sanderling.session.history import Ran, continued
 
 STREAMS = Path(__file__).parent.parent / "golden" / "streams" / "chat"

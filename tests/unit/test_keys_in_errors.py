@@ -4,6 +4,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -14,6 +15,7 @@ from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
 from sanderling.providers.choice import make_at
 from sanderling.providers.endpoint import load_endpoint
+from sanderling.providers.http.provider import HttpProvider
 
 KEY, TOKEN = "secret-key-123456789", "header-token-abcdefgh"
 WIRES = ("anthropic", "chat", "responses", "ollama")
@@ -61,6 +63,23 @@ HOW = {
 }
 
 
+def make(server: http.server.ThreadingHTTPServer, tmp_path: Path, wire: str) -> HttpProvider:
+    table = {
+        "wire": wire,
+        "base_url": f"http://127.0.0.1:{server.server_port}",
+        "api_key": "$THE_KEY",
+        "headers": {"x-token": "Bearer $THE_TOKEN"},
+    }
+    return make_at(load_endpoint("here", {"here": table}), "m", Settings(str(tmp_path)))
+
+
+async def ask(provider: HttpProvider) -> str:
+    """All that the error says."""
+    with anyio.fail_after(20), pytest.raises(ProviderError) as caught:
+        await anext(provider.stream(REQUEST))
+    return f"{caught.value} {caught.value.message} {caught.value.remedy}"
+
+
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("wire", WIRES)
 async def test_error_has_no_secret_that_the_server_was_sent(
@@ -75,16 +94,22 @@ async def test_error_has_no_secret_that_the_server_was_sent(
         {name: value.replace("{type}", content_type) for name, value in headers.items()},
         body,
     )
-    table = {
-        "wire": wire,
-        "base_url": f"http://127.0.0.1:{server.server_port}",
-        "api_key": "$THE_KEY",
-        "headers": {"x-token": "Bearer $THE_TOKEN"},
-    }
-    provider = make_at(load_endpoint("here", {"here": table}), "m", Settings(str(tmp_path)))
-    with anyio.fail_after(20), pytest.raises(ProviderError) as caught:
-        await anext(provider.stream(REQUEST))
+    provider = make(server, tmp_path, wire)
+    told = await ask(provider)
     await provider.aclose()
-    told = f"{caught.value} {caught.value.message} {caught.value.remedy}"
     assert KEY not in told
     assert TOKEN not in told
+
+
+async def test_error_has_no_key_that_was_sent_before_the_one_of_now(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("THE_TOKEN", TOKEN)
+    monkeypatch.setenv("THE_KEY", KEY)
+    server.how = (400, {}, refusal(f"{KEY} %s"))
+    provider = make(server, tmp_path, "anthropic")
+    assert KEY not in await ask(provider)
+    monkeypatch.setenv("THE_KEY", f"{KEY}-1")
+    provider._key_version = -1
+    told = await ask(provider)
+    await provider.aclose()
+    assert KEY not in told
+    assert "[the key]-1" not in told

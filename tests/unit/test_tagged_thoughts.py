@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from sanderling.providers.chat.tags import TaggedThoughts
-from sanderling.providers.http.direct import events_of
+from sanderling.providers.http.provider import events_of
 
 ANSWERS = {
     "<think>\nHm </b> </thin> x\n</think>\n\nYes </think> `<think>`": [

@@ -88,7 +88,7 @@ class Lending:
         self._notify = notify
         self._spawn = spawn
         self._open: dict[str, _Open] = {}
-        self._providers: dict[str, HttpProvider[Any]] = {}
+        self._providers: dict[str, HttpProvider] = {}
 
     def methods(self) -> Mapping[str, Method]:
         return {ASK: Method(self._ask)}
@@ -128,7 +128,7 @@ class Lending:
             raise RpcError(INTERNAL_ERROR, problem.message, _told(problem))
         return it.head
 
-    def _provider(self, name: str) -> "HttpProvider[Any]":
+    def _provider(self, name: str) -> "HttpProvider":
         """
         The provider `name` of the settings here.
 
@@ -145,7 +145,7 @@ class Lending:
         return self._providers[name]
 
     async def _pass_on(
-        self, it: _Open, number: str, provider: "HttpProvider[Any]", asked: Asked
+        self, it: _Open, number: str, provider: "HttpProvider", asked: Asked
     ) -> None:
         last = HttpData(id=number, is_last=True)
         try:

@@ -8,7 +8,7 @@ other that of the first provider with a key. Who is not asked is not even import
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.errors import ConfigError
@@ -128,7 +128,7 @@ def _make(name: str, model: str, settings: Settings, sample: str, way: "Way | No
     return provider
 
 
-def make_at(endpoint: Endpoint, model: str, settings: Settings) -> "HttpProvider[Any]":
+def make_at(endpoint: Endpoint, model: str, settings: Settings) -> "HttpProvider":
     """
     Make a provider that asks `endpoint` for `model`.
 

@@ -16,20 +16,24 @@ if TYPE_CHECKING:
 
 
 class Profile:
-    """The profile that a client asks with. Once its token `is_refused`, the file that it comes from is worth another look."""
+    """
+    The profile that a client asks with, whose tokens become some of `secrets`.
 
-    def __init__(self) -> None:
-        self.token = ""
+    Once one `is_refused`, the file that it comes from is worth another look.
+    """
+
+    def __init__(self, secrets: set[str]) -> None:
+        self._secrets = secrets
         self.is_refused = False
 
     async def take_request(self, request: "httpx2.Request") -> None:
-        self.token = request.headers.get("authorization", "").rpartition(" ")[2]
+        self._secrets.add(request.headers.get("authorization", "").rpartition(" ")[2])
 
     async def take_response(self, response: "httpx2.Response") -> None:
         self.is_refused = response.status_code == HTTPStatus.UNAUTHORIZED
 
 
-def use_profile(client: "httpx2.AsyncClient", base_url: str | None) -> Profile | None:
+def use_profile(client: "httpx2.AsyncClient", base_url: str, secrets: set[str]) -> Profile | None:
     """
     Have `client` ask with the profile that the SDK finds; None if there is none. `base_url` is the person's, and goes before a profile's.
 
@@ -40,7 +44,7 @@ def use_profile(client: "httpx2.AsyncClient", base_url: str | None) -> Profile |
     import anthropic
 
     try:
-        sdk = anthropic.AsyncAnthropic(base_url=base_url, http_client=client)
+        sdk = anthropic.AsyncAnthropic(base_url=base_url or None, http_client=client)
     except (OSError, ValueError, anthropic.AnthropicError) as error:
         raise explain_setup(error) from error
     if sdk.custom_auth is None:
@@ -49,10 +53,9 @@ def use_profile(client: "httpx2.AsyncClient", base_url: str | None) -> Profile |
     for name, value in sdk.default_headers.items():
         if isinstance(value, str):
             client.headers.setdefault(name, value)
-    profile, hooks = Profile(), client.event_hooks
+    profile, hooks = Profile(secrets), client.event_hooks
     hooks["request"].append(profile.take_request)
     hooks["response"].insert(0, profile.take_response)  # the next one raises what is refused
-    client.event_hooks = hooks
     return profile
 
 

@@ -16,10 +16,9 @@ from sanderling.providers.anthropic.profile import (
 from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
 from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint
-from sanderling.providers.http.direct import DirectProvider
 from sanderling.providers.http.errors import no_key
 from sanderling.providers.http.models import is_name
-from sanderling.providers.http.provider import Decoder
+from sanderling.providers.http.provider import Decoder, HttpProvider
 from sanderling.providers.http.setup import check_address
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ MODELS_PER_PAGE = 1000  # the most that the API gives
 MAX_PAGES = 100
 
 
-class AnthropicProvider(DirectProvider):
+class AnthropicProvider(HttpProvider):
     path = "/v1/messages"
 
     def __init__(self, settings: Settings, endpoint: Endpoint = ANTHROPIC, model: str = "") -> None:
@@ -65,7 +64,7 @@ class AnthropicProvider(DirectProvider):
             check_address("ANTHROPIC_BASE_URL", self._base_url)
         client, self._profile = super()._make_client(), None
         if self._is_claude and not any(name in client.headers for name in AUTHORIZED_BY):
-            self._profile = use_profile(client, self._told_url or None)
+            self._profile = use_profile(client, self._told_url, self._secrets)
             if not self._profile:
                 raise no_key(self.endpoint.account)
         return client
@@ -84,19 +83,20 @@ class AnthropicProvider(DirectProvider):
         if key and self._told_url:
             headers["x-api-key"] = key  # proxies made for earlier versions of the API read that
         if self._is_claude:
-            headers |= custom_headers()
+            custom = custom_headers()
+            self._secrets.update(" ".join(custom.values()).split())
+            headers |= custom
         return headers
 
-    def _keys(self, client: "httpx2.AsyncClient") -> tuple[str | None, ...]:
-        told = " ".join(custom_headers().values()).split() if self._is_claude else ()
-        return *super()._keys(client), *told, self._profile and self._profile.token
+    # --- failures ------------------------------------------------------------------------------------------------------
 
     def _errors(self) -> tuple[type[Exception], ...]:
         return (*super()._errors(), *(profile_errors() if self._profile else ()))
 
-    def _explain_cause(self, error: Exception) -> ProviderError | BaseException:
-        is_profiles = self._profile and isinstance(error, profile_errors())
-        return explain_profile(error) if is_profiles else super()._explain_cause(error)
+    def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
+        if self._profile and isinstance(error, profile_errors()):
+            return explain_profile(error)
+        return super()._explain(error, is_streaming=is_streaming)
 
     # --- the wire ------------------------------------------------------------------------------------------------------
 

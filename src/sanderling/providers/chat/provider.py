@@ -5,11 +5,10 @@ from sanderling.providers import ModelRequest
 from sanderling.providers.chat.reply import ChatDecoder
 from sanderling.providers.chat.request import ChatEncoder
 from sanderling.providers.endpoint import Endpoint
-from sanderling.providers.http.direct import DirectProvider
-from sanderling.providers.http.provider import Decoder
+from sanderling.providers.http.provider import Decoder, HttpProvider
 
 
-class ChatProvider(DirectProvider):
+class ChatProvider(HttpProvider):
     path = "/chat/completions"
     last_words_s = 2.0  # usage comes after the reason to stop, from most
 

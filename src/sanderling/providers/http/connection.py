@@ -5,12 +5,12 @@ What fails becomes one sentence with a remedy, without the key.
 """
 
 import ssl
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
-from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 
@@ -26,7 +26,13 @@ from sanderling.providers.http.errors import (
     retry_after_s,
 )
 from sanderling.providers.http.keys import Key, without_keys
-from sanderling.providers.http.setup import in_thread
+from sanderling.providers.http.setup import (
+    header_secrets,
+    header_values,
+    in_thread,
+    make_client,
+    url_secrets,
+)
 from sanderling.providers.http.transport import (
     RefusalError,
     explain_transport,
@@ -40,18 +46,14 @@ if TYPE_CHECKING:
 
     from sanderling.providers.http.way import Way
 
-Client = TypeVar("Client")
-
 FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
-class Connection(ABC, Generic[Client]):
-    """
-    The connection to `endpoint`.
+class Connection:
+    """The connection to `endpoint`."""
 
-    `Client` is what its wire sends requests with.
-    """
-
+    content_type: ClassVar[str] = "text/event-stream"
+    """The type of an answer's body."""
     start_it: ClassVar[str] = "Start the server that answers there, or check base_url."
     """Sentence, of a server on this machine that cannot be reached."""
 
@@ -62,43 +64,11 @@ class Connection(ABC, Generic[Client]):
         self.way: Way | None = None
         """The way through somebody else who has the key, if there is one: then none is needed here."""
         self._is_loaded = False
-        self._client: Client | None = None
-        self._in_use: list[Client] = []  # once for each request
+        self._client: httpx2.AsyncClient | None = None
+        self._in_use: list[httpx2.AsyncClient] = []  # once for each request
+        self._secrets: set[str] = set()  # that were sent, by whichever client
         self._loading = anyio.Lock(fast_acquire=True)
         self._key_version: int | None = None
-
-    # --- what a wire says ----------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _load(self) -> None:
-        """Import what a request needs. In a thread."""
-
-    @abstractmethod
-    def _make_client(self) -> Client:
-        """
-        Make the client, with the key of the moment (`_read_key`). In a thread.
-
-        Raises:
-            ProviderError: there is no key, or the settings or the environment make it impossible.
-        """
-
-    @abstractmethod
-    async def _close_client(self, client: Client) -> None: ...
-
-    @abstractmethod
-    def _keys(self, client: Client) -> tuple[str | None, ...]:
-        """The secrets that `client` sends."""
-
-    @abstractmethod
-    def _host(self, client: Client) -> str: ...
-
-    def _explain_cause(self, error: Exception) -> ProviderError | BaseException:
-        """`error` in words, or the one that the wire's own library has put it into."""
-        return error
-
-    def _errors(self) -> tuple[type[Exception], ...]:
-        """The errors of the libraries that this wire uses, all of which `_explain` takes."""
-        return (RefusalError, ssl.SSLError, *transport_errors())
 
     # --- the client ----------------------------------------------------------------------------------------------------
 
@@ -111,16 +81,15 @@ class Connection(ABC, Generic[Client]):
     async def prepare(self) -> None:
         """A key in the keychain is read with the first request, not before: that may ask the person to unlock it."""
         async with self._loading:
-            if self.way:
-                await self._load_for_way()
-            elif self._key.costs_nothing:
-                await self._connect()
+            if self.way or not self._key.costs_nothing:
+                await self._load()
             else:
-                await in_thread(self._load)
+                await self._connect()
 
-    async def _load_for_way(self) -> None:
+    async def _load(self) -> None:
+        """Import what a request needs."""
         if not self._is_loaded:
-            await in_thread(self._load)
+            await in_thread(partial(import_module, "httpx2"))
             self._is_loaded = True
 
     async def _connect(self) -> None:
@@ -128,23 +97,24 @@ class Connection(ABC, Generic[Client]):
         if not self.is_ready:
             before, self._client = self._client, None
             if before and before not in self._in_use:
-                await self._close_client(before)
+                await before.aclose()
             version = self._key.version
             self._client = await in_thread(self._make_client)
+            self._secrets.update(url_secrets(self._client.base_url))
             self._key_version = version
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
         if client:
-            await self._close_client(client)
+            await client.aclose()
 
     async def _get_ready(self) -> None:
         if not self.is_ready:
             async with self._loading:
-                await (self._load_for_way() if self.way else self._connect())
+                await (self._load() if self.way else self._connect())
 
     @asynccontextmanager
-    async def _using_client(self) -> AsyncGenerator[Client | None]:
+    async def _using_client(self) -> AsyncGenerator["httpx2.AsyncClient | None"]:
         """
         Use the client of the moment in this context: it is not closed before, whoever logs in meanwhile.
 
@@ -168,7 +138,27 @@ class Connection(ABC, Generic[Client]):
             self._in_use.remove(client)
             if client is not self._client and client not in self._in_use:
                 with anyio.CancelScope(shield=True):
-                    await self._close_client(client)
+                    await client.aclose()
+
+    def _make_client(self) -> "httpx2.AsyncClient":
+        """
+        Make the client, with the key of the moment. In a thread.
+
+        Raises:
+            ProviderError: there is no key, or the settings or the environment make it impossible.
+        """
+        key = self._read_key()
+        self._secrets.update((key, *header_secrets(self.endpoint)))
+        return make_client(self._base_url, self._headers(key) | header_values(self.endpoint))
+
+    @property
+    def _base_url(self) -> str:
+        return self.endpoint.base_url
+
+    def _headers(self, key: str) -> dict[str, str]:
+        """The headers of each request, by name in lower case; those of the endpoint's table go before them."""
+        headers = {"content-type": "application/json", "accept": self.content_type}
+        return headers | {"authorization": f"Bearer {key}"} if key else headers
 
     def _read_key(self) -> str:
         """
@@ -184,26 +174,26 @@ class Connection(ABC, Generic[Client]):
 
     # --- failures ------------------------------------------------------------------------------------------------------
 
+    def _errors(self) -> tuple[type[Exception], ...]:
+        """The errors of a request, all of which `_explain` takes."""
+        return (RefusalError, ssl.SSLError, *transport_errors())
+
     def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
-        cause = self._explain_cause(error)
-        if isinstance(cause, ProviderError):
-            return cause
-        if isinstance(cause, RefusalError):
-            return self._explain_refusal(cause.response)
+        if isinstance(error, RefusalError):
+            return self._explain_refusal(error.response)
         import httpx2
 
-        host = self._host(self._client) if self._client else "the API"
-        words = self._without_key(words_of(cause))
-        told = explain_transport(cause, words, host, is_streaming=is_streaming)
-        is_absent = told.is_temporary and isinstance(cause, httpx2.ConnectError)
+        host = self._client.base_url.netloc.decode() if self._client else "the API"
+        words = self._without_key(words_of(error))
+        told = explain_transport(error, words, host, is_streaming=is_streaming)
+        is_absent = told.is_temporary and isinstance(error, httpx2.ConnectError)
         if is_absent and is_local(self.endpoint.base_url):
             # Nobody listens there, and waiting starts no server.
             told.remedy, told.is_temporary = self.start_it, False
         return told
 
     def _without_key(self, words: str) -> str:
-        clients = (*self._in_use, *filter(None, (self._client,)))
-        return without_keys(words, chain.from_iterable(map(self._keys, clients)))
+        return without_keys(words, sorted(self._secrets, key=len, reverse=True))
 
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         """The error that `response` tells of: whatever a proxy has made of it, as text, and without the key."""

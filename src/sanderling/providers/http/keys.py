@@ -63,9 +63,9 @@ class Key:
         return key
 
 
-def without_keys(words: str, keys: Iterable[str | None]) -> str:
+def without_keys(words: str, keys: Iterable[str]) -> str:
     """`words` without `keys`, which a server may repeat that was sent them."""
     for key in keys:
-        if key and len(key) >= MIN_KEY_CHARS:
+        if len(key) >= MIN_KEY_CHARS:
             words = words.replace(key, "[the key]")
     return _KEY.sub("[a key]", words)

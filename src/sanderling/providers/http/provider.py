@@ -7,7 +7,7 @@ items. This is the rest: an answer that is bounded, watched and read to its end.
 
 import logging
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property
@@ -24,19 +24,21 @@ from sanderling.protocol.messages import StopReason
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import decode_refusal
-from sanderling.providers.http.connection import Client, Connection
+from sanderling.providers.http.connection import Connection
 from sanderling.providers.http.errors import (
     MAX_DETAIL_CHARS,
     explain_status,
     is_known,
     malformed,
 )
+from sanderling.providers.http.models import decode_models
 from sanderling.providers.http.transport import (
     RefusalError,
     check_place,
     receive_head,
     transport_errors,
     watched,
+    with_error_events,
 )
 from sanderling.providers.idle import IdleWatch
 
@@ -50,7 +52,6 @@ UNSEEN_S = 0.008  # how long the next words may wait while more of them can be r
 BEHIND_S = 0.01  # a prompt that goes at the same time goes first
 DRAIN_S = 0.5  # for the end of an answer that is over, whose connection can be used again
 MAX_TOLD_BYTES = 16 << 20  # beside an answer
-EVENTS = "text/event-stream"
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,15 @@ class Event(Protocol):
 
     @property
     def event(self) -> str | None: ...
+
+
+def events_of(response: "httpx2.Response") -> AsyncIterator[Event]:
+    """The server-sent events of an answer; a line `error: …`, as some servers send, is one of that name."""
+    import httpx2
+
+    response.encoding = "utf-8"  # as all events are, whatever the head says
+    response.stream = with_error_events(response.stream)
+    return aiter(httpx2.EventSource(response, max_event_size=None))  # lines are bounded
 
 
 class Decoder(Protocol):
@@ -93,10 +103,15 @@ class Decoder(Protocol):
         ...
 
 
-class HttpProvider(Connection[Client]):
-    """A provider that asks `endpoint` for `model`."""
+class HttpProvider(Connection, ABC):
+    """
+    A provider that asks `endpoint` for `model`. Its wire says `path`, `_encode` and `_decoder`.
 
-    content_type: ClassVar[str] = EVENTS
+    The answer is a stream of server-sent events, unless `_events` and `content_type` say otherwise; limits are those of the list of models.
+    """
+
+    path: ClassVar[str]
+    """The path at which an answer is asked for, below the endpoint's address."""
     last_words_s: ClassVar[float] = DRAIN_S
     """The time to wait, once the model has said all, for what the server tells besides."""
 
@@ -122,21 +137,23 @@ class HttpProvider(Connection[Client]):
     @abstractmethod
     def _decoder(self, model: str) -> Decoder: ...
 
-    @abstractmethod
-    async def _post(self, client: Client, body: bytes) -> "httpx2.Response":
-        """Ask for an answer; only its head is read."""
+    def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:
+        return events_of(response)
 
-    @abstractmethod
-    async def _fetch(self, client: Client, path: str, **query: object) -> "httpx2.Response": ...
+    async def _fetch(
+        self, client: "httpx2.AsyncClient", path: str, **query: object
+    ) -> "httpx2.Response":
+        return await client.get(path, params={name: str(value) for name, value in query.items()})
 
-    @abstractmethod
-    def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]: ...
+    async def fetch_limits(self) -> ModelLimits:
+        model = self.model
+        return (await self._models()).get(model, ModelLimits())
 
-    @abstractmethod
-    async def fetch_limits(self) -> ModelLimits: ...
+    async def list_models(self) -> tuple[str, ...]:
+        return tuple(await self._models())
 
-    @abstractmethod
-    async def list_models(self) -> tuple[str, ...]: ...
+    async def _models(self) -> dict[str, ModelLimits]:
+        return decode_models(await self._get("/models"))
 
     # --- the model -----------------------------------------------------------------------------------------------------
 
@@ -250,13 +267,13 @@ class HttpProvider(Connection[Client]):
 
     # --- a way through somebody else -----------------------------------------------------------------------------------
 
-    async def _posted(self, client: Client | None, body: bytes) -> "httpx2.Response":
-        if client is not None:
-            return await self._post(client, body)
-        return await self._asked(body=body.decode())
+    async def _posted(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
+        if client is None:
+            return await self._asked(body=body.decode())
+        return await client.send(client.build_request("POST", self.path, content=body), stream=True)
 
     async def _fetched(
-        self, client: Client | None, path: str, **query: object
+        self, client: "httpx2.AsyncClient | None", path: str, **query: object
     ) -> "httpx2.Response":
         if client is not None:
             return await self._fetch(client, path, **query)
@@ -291,10 +308,7 @@ class HttpProvider(Connection[Client]):
             except RefusalError as refusal:
                 response = refusal.response
             except self._errors() as error:
-                cause = self._explain_cause(error)
-                if not isinstance(cause, RefusalError):
-                    raise self._explain(error, is_streaming=False) from error
-                response = cause.response
+                raise self._explain(error, is_streaming=False) from error
             try:
                 yield response
             except self._errors() as error:
@@ -304,7 +318,7 @@ class HttpProvider(Connection[Client]):
 
     # --- an answer -----------------------------------------------------------------------------------------------------
 
-    async def _send(self, client: Client | None, body: bytes) -> "httpx2.Response":
+    async def _send(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
         """The answer, once its head is there. Its body may be waited for no longer than any other."""
         with self._watch.wait():
             response = await self._posted(client, body)

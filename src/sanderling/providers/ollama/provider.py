@@ -15,9 +15,8 @@ from sanderling.protocol.remedies import remedies
 from sanderling.providers import ModelLimits, ModelRequest
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import decode_refusal
-from sanderling.providers.http.direct import DirectProvider
 from sanderling.providers.http.errors import retry_after_s
-from sanderling.providers.http.provider import Event
+from sanderling.providers.http.provider import Event, HttpProvider
 from sanderling.providers.ollama.errors import MissingModelError, explain
 from sanderling.providers.ollama.reply import Lines, OllamaDecoder, Shown, decode_show, decode_tags
 from sanderling.providers.ollama.request import Ask, OllamaEncoder
@@ -37,7 +36,7 @@ class _Line:
         self.data = data
 
 
-class OllamaProvider(DirectProvider):
+class OllamaProvider(HttpProvider):
     path = "/api/chat"
     content_type = "application/x-ndjson"
     start_it = "Start it with `ollama serve`, or check base_url."

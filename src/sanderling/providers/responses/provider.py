@@ -9,7 +9,7 @@ from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.providers import ModelRequest, StreamItem
 from sanderling.providers.endpoint import Endpoint
-from sanderling.providers.http.direct import DirectProvider
+from sanderling.providers.http.provider import HttpProvider
 from sanderling.providers.responses.reply import ResponsesDecoder
 from sanderling.providers.responses.request import ResponsesEncoder
 
@@ -19,7 +19,7 @@ _UNSEALED = re.compile(r"encrypted (content|reasoning)|'rs_\w+'", re.IGNORECASE)
 log = logging.getLogger(__name__)
 
 
-class ResponsesProvider(DirectProvider):
+class ResponsesProvider(HttpProvider):
     path = "/responses"
 
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
