@@ -393,7 +393,7 @@ async def test_profile_without_its_token_says_what_is_missing(connect, profile):
 async def test_profile_that_cannot_be_read_is_told(connect, profile):
     (profile / "configs" / "default.json").write_text("no JSON")
     error, _ = await fail(connect())
-    assert (error.kind, error.is_temporary) == ("network", False)
+    assert (error.kind, error.is_temporary) == ("auth", False)
     assert "is not valid JSON" in error.message
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from sanderling.errors import ProviderError
 from sanderling.providers.anthropic.sdk import load_sdk
-from sanderling.providers.http.setup import explain_setup
 
 if TYPE_CHECKING:
     import httpx2
@@ -46,7 +45,7 @@ def use_profile(client: "httpx2.AsyncClient", base_url: str, secrets: set[str]) 
     try:
         sdk = anthropic.AsyncAnthropic(base_url=base_url or None, http_client=client)
     except (OSError, ValueError, anthropic.AnthropicError) as error:
-        raise explain_setup(error) from error
+        raise explain_profile(error) from error
     if sdk.custom_auth is None:
         return None
     client.base_url, client.auth = sdk.base_url, sdk.custom_auth
@@ -67,6 +66,6 @@ def profile_errors() -> tuple[type[Exception], ...]:
 
 
 def explain_profile(error: Exception) -> ProviderError:
-    """`error`, one of `profile_errors`; the SDK's words say what to do."""
+    """`error` as the SDK's words tell it, which say what to do."""
     remedy = "Log in there again, or set ANTHROPIC_API_KEY."
     return ProviderError("auth", f"The profile gives no token ({error}).", remedy)

@@ -61,7 +61,7 @@ def make_client(base_url: str, headers: dict[str, str]) -> "httpx2.AsyncClient":
             event_hooks={"response": [receive_head]},
         )
     except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
-        raise explain_setup(error) from error
+        raise _explain_setup(error) from error
 
 
 def header_values(endpoint: Endpoint) -> dict[str, str]:
@@ -97,7 +97,7 @@ def url_secrets(url: "httpx2.URL") -> tuple[str, ...]:
     return (url.password, b64encode(told.encode()).decode()) if url.password else ()
 
 
-def explain_setup(error: Exception) -> ProviderError:
+def _explain_setup(error: Exception) -> ProviderError:
     match error:
         case ImportError():
             message = "The environment names a SOCKS proxy, for which a Python package is missing."
