@@ -28,10 +28,6 @@ class Key:
         return self._credentials.version()
 
     @property
-    def is_found(self) -> bool:
-        return self.is_kept or bool(self.variable)
-
-    @property
     def costs_nothing(self) -> bool:
         """To read it asks no keychain, which might ask the person."""
         return self.account.is_set() or not self._credentials.is_known()
