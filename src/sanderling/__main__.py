@@ -20,9 +20,9 @@ EXIT_INTERRUPTED, EXIT_UNREAD = 130, 141
 
 
 def main() -> NoReturn:
-    """Run the command and leave at once: the interpreter would take 0.3 s to take the SDK down."""
+    """Run the command and leave at once: the interpreter would take 0.1 s to take down what is loaded."""
     sanderling.forget_empty_home()
-    gc.disable()  # until what lives as long as the process is loaded, as the SDK is
+    gc.disable()  # until what lives as long as the process is loaded
     try:
         exit_status = run(sys.argv[1:])
     except KeyboardInterrupt:  # before there is something to stop

@@ -1,7 +1,7 @@
 """
 A conversation with an API in this very process, which can be cut, stalled or stopped wherever it is; and what must hold afterwards.
 
-Everything is real (conversation, tools, log, provider, SDK) but the socket: `InProcessApi` hands the bytes of an answer to the HTTP
+Everything is real (conversation, tools, log, provider) but the socket: `InProcessApi` hands the bytes of an answer to the HTTP
 client, and judges each request.
 """
 

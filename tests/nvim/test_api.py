@@ -1,4 +1,4 @@
-"""A real API on the other end: the SDK, HTTP, and a loopback server that speaks the wire format."""
+"""A real API on the other end: HTTP, and a loopback server that speaks the wire format."""
 
 import re
 
@@ -53,7 +53,7 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
 
 
 @prove
-def test_a_prompt_sent_while_the_sdk_loads_is_answered_and_the_winbar_says_starting(
+def test_a_prompt_sent_while_the_client_loads_is_answered_and_the_winbar_says_starting(
     start_nvim, server
 ):
     server.answer(Reply(message_start(), text("Here."), done()))

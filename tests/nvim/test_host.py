@@ -105,7 +105,7 @@ def test_the_host_is_gone_when_neovim_is(scripted, way):
 
 
 @prove
-def test_the_host_is_gone_when_neovim_is_killed_while_the_sdk_loads(start_nvim):
+def test_the_host_is_gone_when_neovim_is_killed_while_the_client_loads(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
     child.command("AgentChat")
     host = child.host_pid()

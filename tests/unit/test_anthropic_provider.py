@@ -1,4 +1,4 @@
-"""The real provider and the real SDK against a server on this machine that sends whatever a network can."""
+"""The real provider against a server on this machine that sends whatever a network can."""
 
 import base64
 import json

@@ -28,7 +28,7 @@ def main() -> None:
     except BaseException:
         logging.getLogger("sanderling").exception("the host ends")
     finally:
-        # Whatever happened: a thread that still imports the SDK must not keep the process.
+        # Whatever happened: a thread that still imports must not keep the process.
         os._exit(exit_code)
 
 

@@ -97,7 +97,7 @@ class AnswerRestarted(msgspec.Struct, tag="answer_restarted", frozen=True):
 
 
 class ProviderStarting(msgspec.Struct, tag="provider_starting", frozen=True):
-    """The model's SDK is still loading; the request goes out as soon as it is there."""
+    """The client that asks the model is still loading; the request goes out as soon as it is there."""
 
 
 class ThinkingDelta(msgspec.Struct, tag="thinking_delta", frozen=True):

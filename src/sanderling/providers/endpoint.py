@@ -83,7 +83,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     wire: Wire
-    base_url: str = ""  # empty: the SDK's
+    base_url: str = ""  # empty: the setting's, or Claude's own
     variables: tuple[str, ...]
     is_keyed: bool = True
     model: str = ""
@@ -120,7 +120,7 @@ class ProviderTable(msgspec.Struct, frozen=True, kw_only=True):
 # Not among the presets: whoever asks Claude need not read those.
 _ANTHROPIC: dict[str, Any] = {
     "wire": "anthropic",
-    "base_url": "",  # the SDK's, or the setting's
+    "base_url": "",  # the setting's, the environment's, or BASE_URL of its provider
     "api_key": ["$ANTHROPIC_API_KEY", "$ANTHROPIC_AUTH_TOKEN"],
     "quirks": {
         "cache": "anthropic",

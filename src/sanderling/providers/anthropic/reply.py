@@ -1,8 +1,8 @@
 """
 The API's answers: events of a stream, models.
 
-What the SDK leaves loose is decided here: what the answer is made of is decoded strictly, and a stream without its `message_stop`
-has no end. What is only told beside it, counts and reasons, is unknown where it cannot be read: the answer is paid for.
+What the answer is made of is decoded strictly, and a stream without its `message_stop` has no end. What is only told beside it,
+counts and reasons, is unknown where it cannot be read: the answer is paid for.
 Wire format: https://docs.anthropic.com/en/api/messages-streaming
 """
 
