@@ -296,6 +296,14 @@ async def test_key_travels_where_the_api_and_proxies_of_earlier_versions_look(se
     assert names == ["authorization", "x-api-key"]
 
 
+async def test_bearer_token_is_sent_as_no_key(server, connect, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token-of-mine")
+    await ask(connect())
+    told = server.prompts[0].headers
+    assert (told["authorization"], told.get("x-api-key")) == ("Bearer token-of-mine", None)
+
+
 async def test_cookies_are_the_servers_unless_the_person_has_one(server, connect, monkeypatch):
     kind = "text/event-stream\r\nset-cookie: a=b"
     hello = Reply(*loopback.hello().steps, content_type=kind)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"  # the one whose answers `reply` reads
 OF_ONE_REQUEST = ("content-length", "transfer-encoding")
+BEARER = "ANTHROPIC_AUTH_TOKEN"  # no key, for no header of keys
 AUTHORIZED_BY = ("authorization", "x-api-key")
 MODELS_PER_PAGE = 1000  # the most that the API gives
 MAX_PAGES = 100
@@ -80,7 +81,8 @@ class AnthropicProvider(HttpProvider):
     def _headers(self, key: str) -> dict[str, str]:
         headers = super()._headers(key)
         headers |= {"accept": "application/json", "anthropic-version": API_VERSION}
-        if key and self._told_url:
+        is_bearer = self._is_claude and self._key.variable == BEARER
+        if key and self._told_url and not is_bearer:
             headers["x-api-key"] = key  # proxies made for earlier versions of the API read that
         if self._is_claude:
             custom = custom_headers()
