@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 
 _beginning = Lock()
-_read: "dict[tuple[str, ...], Future[ssl.SSLContext]]" = {}
+_read: "dict[tuple[tuple[str, str], ...], Future[ssl.SSLContext]]" = {}
 
 
 def told_variables() -> dict[str, str]:
@@ -33,9 +33,9 @@ def begin_reading() -> "Future[ssl.SSLContext]":
     import httpcore2  # noqa: F401  # pyright: ignore[reportUnusedImport]
     import httpx2  # both here: threads that import at the same time hold each other up
 
-    named = tuple(os.environ.get(name, "") for name in VARIABLES)
+    told = tuple(told_variables().items())
     with _beginning:
-        if named not in _read:
+        if told not in _read:
             reading: Future[ssl.SSLContext] = Future()
 
             def read() -> None:
@@ -43,12 +43,12 @@ def begin_reading() -> "Future[ssl.SSLContext]":
                     reading.set_result(httpx2.create_ssl_context())
                 except BaseException as error:  # noqa: BLE001  whoever waits gets it
                     with _beginning:
-                        del _read[named]  # it may be mended until the next time
+                        del _read[told]  # it may be mended until the next time
                     reading.set_exception(error)
 
             Thread(target=read, name="certificates", daemon=True).start()
-            _read[named] = reading
-        return _read[named]
+            _read[told] = reading
+        return _read[told]
 
 
 def read_certificates() -> "ssl.SSLContext":
