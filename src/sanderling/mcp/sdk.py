@@ -32,7 +32,6 @@ _LOGGERS = ("mcp", "client")
 _loading = threading.Lock()
 _may_load = threading.Event()
 _may_load.set()
-log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -53,16 +52,8 @@ def load_sdk() -> None:
         if "mcp.client.client" in sys.modules:
             return
         stand_ins = StandIns([_SERVERS])
-        stand_ins.begin()
         try:
-            _import_in_steps()
-        # Whatever another version wants of what is not there.
-        except Exception as problem:
-            stand_ins.end()
-            for name in [name for name in sys.modules.copy() if name.partition(".")[0] == "mcp"]:
-                del sys.modules[name]
-            _import_in_steps()  # what fails here, too, is its caller's to tell
-            log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)
+            stand_ins.load("mcp", _import_in_steps)
         finally:
             stand_ins.end()
         gc.freeze()

@@ -1,11 +1,14 @@
 """Stand-ins: modules without code in the place of the parts of a library that nobody here uses, so that these are not loaded."""
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 
 def _empty_class(name: str, _module: str) -> type:
@@ -29,6 +32,19 @@ class StandIns(MetaPathFinder, Loader):
     @property
     def are_there(self) -> bool:
         return self in sys.meta_path
+
+    def load(self, package: str, import_it: Callable[[], object]) -> None:
+        """Have `import_it` load the library `package` without those modules; a version that needs them is loaded whole."""
+        self.begin()
+        try:
+            import_it()
+        # Whatever another version wants of what is not there.
+        except Exception as problem:
+            self.end()
+            for name in [name for name in sys.modules.copy() if name.partition(".")[0] == package]:
+                del sys.modules[name]
+            import_it()  # what fails here, too, is its caller's to tell
+            log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)
 
     def begin(self) -> None:
         sys.meta_path.insert(0, self)

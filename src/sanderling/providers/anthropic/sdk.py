@@ -12,6 +12,7 @@ import importlib
 import logging
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 from sanderling.providers.stand_ins import StandIns
@@ -37,28 +38,16 @@ log = logging.getLogger(__name__)
 def load_sdk() -> None:
     """Import the SDK: in a thread, never on the loop."""
     with _loading:
-        if "anthropic" not in sys.modules:
-            _import_sdk()
-
-
-def _import_sdk() -> None:
-    # Collecting garbage meanwhile would hold up the loop, and so would later collections, for objects that live as long as the
-    # process.
-    gc.disable()
-    try:
-        _stand_ins.begin()
+        if "anthropic" in sys.modules:
+            return
+        # Collecting garbage meanwhile would hold up the loop, and so would later collections, for objects that live as long as
+        # the process.
+        gc.disable()
         try:
-            importlib.import_module("anthropic")
-        # Whatever another version makes of classes that are not the real ones.
-        except Exception as problem:
-            _stand_ins.end()
-            for name in [name for name in sys.modules.copy() if name.startswith("anthropic.")]:
-                del sys.modules[name]
-            importlib.import_module("anthropic")  # what fails here, too, is its caller's to tell
-            log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)
-    finally:
-        gc.enable()
-    gc.freeze()
+            _stand_ins.load("anthropic", partial(importlib.import_module, "anthropic"))
+        finally:
+            gc.enable()
+        gc.freeze()
 
 
 class _Unloaded(type):
