@@ -109,6 +109,15 @@ def talk(how: str, access: Mapping[str, str]) -> tuple[str, str, list[tuple[obje
         return done.stdout.replace(server.url, "URL"), done.stderr, wire
 
 
+def test_who_asks_claude_with_a_key_loads_no_sdk():
+    loaded = "\nprint({'anthropic', 'pydantic'} & set(sys.modules))"
+    with LoopbackServer() as server:
+        server.answer(*answers())
+        asked = run_python(TALK + loaded, server.url, "without", "1")
+    assert "Good " in asked.stdout
+    assert asked.stdout.splitlines()[-1] == "set()"
+
+
 BY_THE_SDK = """
 import anthropic, sys
 sent = {"role": "user", "content": [{"type": "text", "text": "Hello."}]}
