@@ -550,6 +550,16 @@ def test_what_stands_unsent_where_nothing_was_said_comes_back_in_the_next_sessio
 
 
 @prove
+def test_what_was_typed_just_before_neovim_was_left_is_kept(start_nvim):
+    child = start_nvim()
+    child.command("AgentChat")
+    wait_until(lambda: child.events("AgentSessionOpened"))
+    child.feed("ilast words<Esc>:qa!<CR>")
+    wait_until(lambda: child.rpc.process.poll() is not None)
+    assert "last words" in drafts(child)[0].read_text()
+
+
+@prove
 def test_what_may_hold_a_key_is_kept_in_no_draft(child):
     child.command("AgentChat")
     child.feed("iwords")

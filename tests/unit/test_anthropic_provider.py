@@ -1,5 +1,6 @@
 """The real provider against a server on this machine that sends whatever a network can."""
 
+import asyncio
 import base64
 import json
 import logging
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import httpx2
 import pytest
 from tests import loopback
 from tests.conftest import happens, prove, prove_rest
@@ -56,6 +58,7 @@ from sanderling.providers import (
 )
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.http import setup
+from sanderling.providers.http.transport import words_of
 
 KEY = "sk-ant-this-is-secret"
 HISTORY = [Message("user", (TextBlock("Good morning."),))]
@@ -334,6 +337,13 @@ async def test_broken_tls_is_a_failure_of_the_connection(connect):
     assert isinstance(broken, provider._errors())
     kinds = [provider._explain(broken, is_streaming=it).kind for it in (False, True)]
     assert kinds == ["network", "cut"]
+
+
+def test_words_of_a_failure_are_not_those_of_what_was_cancelled_for_it():
+    failure = httpx2.ConnectTimeout("")
+    failure.__cause__ = TimeoutError()
+    failure.__cause__.__context__ = asyncio.CancelledError("Cancelled via cancel scope 7f52")
+    assert words_of(failure) == "ConnectTimeout"
 
 
 async def test_secrets_that_a_server_repeats_are_not_shown(server, connect, monkeypatch):

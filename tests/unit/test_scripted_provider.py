@@ -8,7 +8,14 @@ import msgspec
 import pytest
 
 from sanderling.errors import ConfigError, ProviderError
-from sanderling.protocol.messages import Message, TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.protocol.messages import (
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
 from sanderling.providers import (
     BlockDone,
     ModelRequest,
@@ -80,6 +87,15 @@ async def test_replies_come_in_order_and_one_with_when_answers_exactly_its_promp
 async def test_reply_that_repeats_answers_everything_after_it():
     provider = scripted(answer({"text": "once"}), answer({"text": "ever"}, repeat=True))
     assert [await said(provider) for _ in range(4)] == ["once", "ever", "ever", "ever"]
+
+
+async def test_reply_to_a_tool_use_answers_it_each_time():
+    provider = scripted(answer({"text": "done"}, after="d"))
+    for tool_use_id in ("d", "d_2", "d_17"):  # as an id is called that was there before
+        history = [Message("user", (ToolResult(tool_use_id, "", is_error=False),))]
+        request = ModelRequest("", history)
+        pieces = [item async for item in provider.stream(request) if isinstance(item, TextPiece)]
+        assert pieces == [TextPiece("done")]
 
 
 async def test_script_without_more_replies_says_so():

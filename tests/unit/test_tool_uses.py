@@ -903,6 +903,15 @@ async def test_command_that_is_granted_something_runs_again_where_it_ran_first(t
     assert talk.told().startswith(f"{talk.project}/sub\nmy notes\n")
 
 
+async def test_grant_is_asked_for_where_the_command_ran(tmp_path, outside):
+    talk = Talk(tmp_path, uses(bash("cd sub")), uses(bash(f"cat {outside}")), mode="auto")
+    (talk.project / "sub").mkdir(parents=True)
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        talk.answer(question, "deny")
+    assert question.cwd == f"{talk.project}/sub"
+
+
 @prove
 @pytest.mark.parametrize("is_on", [True, False])
 async def test_what_a_command_has_exported_without_being_asked_about_asks_before_it_decides(

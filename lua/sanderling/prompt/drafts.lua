@@ -43,6 +43,13 @@ local function write(session_id)
   end
 end
 
+vim.api.nvim_create_autocmd('VimLeavePre', {
+  group = vim.api.nvim_create_augroup('sanderling_drafts', {}),
+  callback = function()
+    vim.iter(vim.tbl_keys(due)):each(write)
+  end,
+})
+
 --- There is nothing unsent in the session any more.
 ---@param session_id string
 function M.drop(session_id)

@@ -169,7 +169,7 @@ class _Opening(NamedTuple):
         sample = ""
         # The demo model must not pass for an answer where nobody looks.
         fallback = "demo" if wishes.is_shown else DEFAULT
-        if wishes.is_shown and choose(settings) == "demo":
+        if choose(settings, fallback=fallback) == "demo":
             from sanderling.providers.scripted import copy_sample
 
             sample = copy_sample(self.resources)
@@ -305,6 +305,7 @@ def _tell_of_demo(conversation: Conversation) -> None:
     settings = conversation.parts.settings
     if conversation.views.guest:
         return
-    is_without_key = settings.provider == "auto" and choose(settings) == "demo"
+    is_chosen = settings.provider != "auto" or settings.model == "demo"
+    is_without_key = not is_chosen and choose(settings) == "demo"
     if is_without_key and not conversation.parts.session.is_resumed:
         conversation.parts.emit(Notice("info", NO_KEY_NOTICE.format(remedy=remedies().key)))

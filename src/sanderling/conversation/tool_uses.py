@@ -188,7 +188,7 @@ class ToolUses:
         if not (outcome.is_error and denials):
             return outcome
         more, reasons = await self._gate.offers.offer(
-            use.title, use.asked.id, use.tool.name, denials
+            use.title, use.asked.id, use.tool.name, denials, request.effect.cwd
         )
         if more != NO_GRANT:
             permit = permit._replace(grant=permit.grant.and_also(more))

@@ -51,10 +51,10 @@ class Offers:
         self._on_granted()
 
     async def offer(
-        self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
+        self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial], cwd: str = ""
     ) -> Offered:
         """
-        Ask what of it the person lets in: for reading, writing and the network apart.
+        Ask what of it the person lets in: for reading, writing and the network apart. It was done in `cwd`, else in the project.
 
         Each thing is offered once in a session, and never what is protected.
         """
@@ -80,7 +80,7 @@ class Offers:
                     visible(title),
                     visible(subject),
                     OFFER,
-                    self._workspace.project,
+                    cwd or self._workspace.project,
                     ("once", "session"),
                     kind="grant",
                 )

@@ -6,6 +6,7 @@ one answer in order. The prompt `ping` is always answered with one piece, `pong`
 """
 
 import itertools
+import re
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
@@ -92,6 +93,8 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reply: tuple[ScriptedReply, ...]
 
 
+_AGAIN = re.compile(r"_\d+$")
+"""The end of an id that another tool use of the history had before."""
 PONG = ScriptedReply(step=(Step(text="pong"),), when="ping")
 
 
@@ -185,8 +188,10 @@ class ScriptedProvider:
         yield ReplyDone(reply.stop_reason)
 
     def _reply_to(self, history: Sequence[Message]) -> ScriptedReply:
-        if answer := self._by_tool_use.get(_last_tool_use(history)):
-            return answer
+        tool_use_id = _last_tool_use(history)
+        for each in (tool_use_id, _AGAIN.sub("", tool_use_id)):
+            if answer := self._by_tool_use.get(each):
+                return answer
         words = _last_words(history)
         if words in self._by_prompt:
             return self._by_prompt[words]

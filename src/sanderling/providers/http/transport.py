@@ -211,7 +211,8 @@ def _speaks_otherwise(error: BaseException, words: str, host: str) -> ProviderEr
 
 def words_of(error: BaseException) -> str:
     """The error's own words, else those of what it comes from."""
-    told = [words for cause in causes_of(error) if (words := str(cause))]
+    causes = (cause for cause in causes_of(error) if isinstance(cause, Exception))
+    told = [words for cause in causes if (words := str(cause))]
     return told[0] if told else type(error).__name__
 
 
