@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -287,19 +286,6 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _certificates_are_read_once() -> Iterator[None]:
-    """Have this process read the system's certificates once for each place that is named: it takes as long as most of a test."""
-    import httpx2
-
-    read = cache(lambda *_: make())
-    make = httpx2.create_ssl_context
-    with pytest.MonkeyPatch.context() as patch:
-        places = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-        patch.setattr(httpx2, "create_ssl_context", lambda: read(*map(os.environ.get, places)))
-        yield
 
 
 @pytest.fixture

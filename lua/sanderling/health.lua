@@ -159,6 +159,8 @@ local function check_model(report, options)
     vim.health.ok('an API key is in the environment')
   elseif vim.uv.fs_stat(in_state_dir(KEYCHAIN_MARKER)) then
     vim.health.ok('an API key is in the keychain')
+  elseif report.has_profile then
+    vim.health.ok('the environment names a profile in the place of an API key')
   elseif provider == 'auto' then
     vim.health.warn('there is no API key, so the demo model answers', KEY_ADVICE)
   elseif provider == 'anthropic' then

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import resource
 import socket
 import ssl
@@ -57,7 +58,8 @@ from sanderling.providers import (
     UsageReport,
 )
 from sanderling.providers.anthropic.provider import AnthropicProvider
-from sanderling.providers.http import setup
+from sanderling.providers.choice import choose
+from sanderling.providers.http import setup, trust
 from sanderling.providers.http.transport import words_of
 
 KEY = "sk-ant-this-is-secret"
@@ -323,10 +325,15 @@ async def test_cookies_are_the_servers_unless_the_person_has_one(server, connect
 async def test_header_of_the_persons_goes_before_ours_however_it_is_spelt(
     server, connect, monkeypatch
 ):
-    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "AUTHORIZATION: Basic x\nAnthropic-Beta: y")
+    monkeypatch.setenv(
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "AUTHORIZATION: Basic x\nAnthropic-Beta: y\nX-Team: Jürgen\nContent-Length: 3",
+    )
     await ask(connect())
     told = server.prompts[0].headers
     assert (told["authorization"], told["anthropic-beta"]) == ("Basic x", "y")
+    assert told["x-team"].encode("latin-1").decode() == "Jürgen"
+    assert told["content-length"] == str(len(server.prompts[0].body))
 
 
 async def test_broken_tls_is_a_failure_of_the_connection(connect):
@@ -396,9 +403,15 @@ async def test_refused_token_of_a_profile_is_not_shown_and_is_read_again(server,
     server.answer(Status(401, message="You sent token-of-profile."), loopback.hello())
     error, _ = await fail(provider)
     assert (error.kind, "[the key]" in error.message) == ("auth", True)
+    assert "what has made the profile" in error.remedy
     write_profile(profile.parent, "another-token")
     assert said(await ask(provider))
     assert server.prompts[-1].headers["authorization"] == "Bearer another-token"
+
+
+@pytest.mark.usefixtures("profile")
+def test_profile_that_the_environment_names_counts_as_a_key(tmp_path):
+    assert choose(Settings(str(tmp_path))) == "anthropic"
 
 
 async def test_profile_without_its_token_says_what_is_missing(connect, profile):
@@ -406,6 +419,87 @@ async def test_profile_without_its_token_says_what_is_missing(connect, profile):
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("auth", False)
     assert f"Credentials file not found at {profile}" in error.message
+
+
+BROKEN_PROFILES = {
+    "no JSON": {"configs": "no JSON"},
+    "too deep": {"configs": "[" * 100_000},
+    "no address": {
+        "configs": '{"authentication": {"type": "user_oauth"}, "base_url": "https://[::1"}'
+    },
+    "too deep a token": {"credentials": "[" * 100_000},
+    "no time": {"credentials": '{"access_token": "token-of-it", "expires_at": 1e400}'},
+    "no ASCII": {"credentials": '{"access_token": "t\\ud83dken", "expires_at": 4000000000}'},
+}
+
+
+@pytest.mark.parametrize("files", BROKEN_PROFILES.values(), ids=BROKEN_PROFILES)
+async def test_whatever_is_wrong_with_a_profile_is_told(connect, profile, files):
+    for part, text in files.items():
+        (profile / part / "default.json").write_text(text)
+    provider = connect(base_url="")
+    for _ in range(2):
+        error, _ = await fail(provider)
+        assert (error.kind, error.is_temporary) == ("auth", False)
+        assert "The profile gives no token" in error.message
+
+
+async def test_profile_may_hold_letters_of_any_language(server, connect, profile):
+    told = {"authentication": {"type": "user_oauth"}, "workspace_id": "w\u00f6rk"}
+    (profile / "configs" / "default.json").write_text(json.dumps(told))
+    assert said(await ask(connect()))
+    assert server.prompts[0].headers["anthropic-workspace-id"]
+
+
+async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, profile):
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    told = {
+        "authentication": {"type": "user_oauth", "client_id": "c"},
+        "base_url": f"http://127.0.0.1:{port}",
+    }
+    (profile / "configs" / "default.json").write_text(json.dumps(told))
+    old = {"access_token": "token-of-it", "refresh_token": "refresh-it", "expires_at": 1000}
+    (profile / "credentials" / "default.json").write_text(json.dumps(old))
+    error, _ = await fail(connect())
+    assert (error.kind, error.is_temporary) == ("network", True)
+    assert "The token of the profile cannot be had just now" in error.message
+
+
+async def test_nobody_waits_for_a_token_who_has_stopped(connect, profile):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        told = {
+            "authentication": {"type": "user_oauth", "client_id": "c"},
+            "base_url": f"http://127.0.0.1:{port}",
+        }
+        (profile / "configs" / "default.json").write_text(json.dumps(told))
+        old = {"access_token": "token-of-it", "refresh_token": "refresh-it", "expires_at": 1000}
+        (profile / "credentials" / "default.json").write_text(json.dumps(old))
+        provider = connect()
+        began = time.monotonic()
+        with anyio.move_on_after(1):
+            await ask(provider)
+        assert time.monotonic() - began < DEADLINE_S
+
+
+async def test_content_type_that_is_told_twice_is_one(server, connect):
+    kind = "text/event-stream, text/event-stream"
+    server.answer(Reply(*loopback.hello().steps, content_type=kind))
+    assert said(await ask(connect()))
+
+
+def test_certificates_that_have_changed_are_read_again(monkeypatch, tmp_path, certificate):
+    path = tmp_path / "certificates.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    with pytest.raises(OSError, match="No such file"):
+        trust.read_certificates()
+    path.write_bytes(certificate.read_bytes())
+    first = trust.read_certificates()
+    assert trust.read_certificates() is first
+    os.utime(path, (1, 1))
+    trust.begin_reading()
+    assert trust.read_certificates() is not first
 
 
 async def test_profile_that_cannot_be_read_is_told(connect, profile):

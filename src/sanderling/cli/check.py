@@ -21,7 +21,7 @@ from sanderling.config import DEFAULT_MODEL, Settings, state_dir
 from sanderling.config.layers import own_settings
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.json_lines import for_terminal
-from sanderling.providers.choice import DEFAULT, credentials, make_provider
+from sanderling.providers.choice import DEFAULT, credentials, make_provider, names_profile
 
 EXIT_USAGE = 2
 WIDE = 1_000  # columns of what is no terminal
@@ -87,6 +87,7 @@ def describe_installation() -> dict[str, Any]:
         "packages": {name: _version(name) for name in PACKAGES},
         "has_api_key": kept.account.is_set(),
         "has_login": kept.is_known(),
+        "has_profile": names_profile(),
     }
 
 

@@ -28,6 +28,7 @@ from sanderling.mcp.place import Place
 from sanderling.mcp.problems import LastingError, ServerError, why
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.http.transport import causes_of, words_of
+from sanderling.providers.http.trust import read_certificates
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -78,7 +79,7 @@ class _Transport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
         # The transport has no parameter for it.
         self._inner._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            ssl_context=httpx2.create_ssl_context(), network_backend=_Judged(place)
+            ssl_context=read_certificates(), network_backend=_Judged(place)
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

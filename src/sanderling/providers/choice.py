@@ -5,6 +5,7 @@ The provider that answers: who it is by the settings, and by each model that is 
 other that of the first provider with a key. Who is not asked is not even imported.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 SCRIPT_PREFIX = "script:"
 SCRIPTED = ("demo", "scripted")  # they need no key, and answer by any name
 DEFAULT = ANTHROPIC.name  # says what to do where there is no key
+PROFILE_VARIABLES = ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID")
 _PLAIN = ("auto", DEFAULT, *SCRIPTED)  # whose models have no colon: what has one names a provider
 
 
@@ -275,7 +277,13 @@ def at_hand(settings: Settings) -> Iterator[Endpoint]:
 
 def _has_key(endpoint: Endpoint, settings: Settings) -> bool:
     account = endpoint.account
-    return account.is_set() or Credentials(settings.state_dir, account).is_known()
+    is_found = account.is_set() or Credentials(settings.state_dir, account).is_known()
+    return is_found or (endpoint is ANTHROPIC and names_profile())
+
+
+def names_profile() -> bool:
+    """Say whether the environment names what stands in the place of a key for Claude; `anthropic.profile` uses it."""
+    return any(map(os.environ.get, PROFILE_VARIABLES))
 
 
 def _names(settings: Settings) -> tuple[str, ...]:

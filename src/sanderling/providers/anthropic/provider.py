@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sanderling.config import Settings
-from sanderling.errors import ProviderError
 from sanderling.providers import ModelLimits, ModelRequest
 from sanderling.providers.anthropic.profile import (
+    LOG_IN,
     Profile,
-    explain_profile,
-    profile_errors,
     use_profile,
 )
 from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"  # the one whose answers `reply` reads
-OF_ONE_REQUEST = ("content-length", "transfer-encoding")
 BEARER = "ANTHROPIC_AUTH_TOKEN"  # no key, for no header of keys
 AUTHORIZED_BY = ("authorization", "x-api-key")
 MODELS_PER_PAGE = 1000  # the most that the API gives
@@ -35,6 +32,7 @@ MAX_PAGES = 100
 
 class AnthropicProvider(HttpProvider):
     path = "/v1/messages"
+    is_strict = True
 
     def __init__(self, settings: Settings, endpoint: Endpoint = ANTHROPIC, model: str = "") -> None:
         super().__init__(settings, endpoint, model or settings.model)
@@ -51,9 +49,7 @@ class AnthropicProvider(HttpProvider):
     @property
     def _told_url(self) -> str:
         """The address that the person names; empty: none."""
-        if not self._is_claude:
-            return self.endpoint.base_url
-        named = self.endpoint.base_url or self._settings.base_url
+        named = self.endpoint.base_url or (self._settings.base_url if self._is_claude else "")
         return named or os.environ.get("ANTHROPIC_BASE_URL", "")
 
     @property
@@ -61,10 +57,12 @@ class AnthropicProvider(HttpProvider):
         return self._told_url or BASE_URL
 
     def _make_client(self) -> "httpx2.AsyncClient":
-        if self._is_claude and not (self.endpoint.base_url or self._settings.base_url):
-            check_address("ANTHROPIC_BASE_URL", self._base_url)
+        if self._is_claude:
+            is_set = bool(self.endpoint.base_url or self._settings.base_url)
+            name = "base_url" if is_set else "ANTHROPIC_BASE_URL"
+            check_address(name, self._base_url, example=BASE_URL)
         client, self._profile = super()._make_client(), None
-        if self._is_claude and not any(name in client.headers for name in AUTHORIZED_BY):
+        if self._is_claude and not any(map(client.headers.get, AUTHORIZED_BY)):
             self._profile = use_profile(client, self._told_url, self._secrets)
             if not self._profile:
                 raise no_key(self.endpoint.account)
@@ -90,15 +88,9 @@ class AnthropicProvider(HttpProvider):
             headers |= custom
         return headers
 
-    # --- failures ------------------------------------------------------------------------------------------------------
-
-    def _errors(self) -> tuple[type[Exception], ...]:
-        return (*super()._errors(), *(profile_errors() if self._profile else ()))
-
-    def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
-        if self._profile and isinstance(error, profile_errors()):
-            return explain_profile(error)
-        return super()._explain(error, is_streaming=is_streaming)
+    @property
+    def _key_remedy(self) -> str:
+        return LOG_IN if self._profile else super()._key_remedy
 
     # --- the wire ------------------------------------------------------------------------------------------------------
 
@@ -137,6 +129,5 @@ class AnthropicProvider(HttpProvider):
 def custom_headers() -> dict[str, str]:
     """The headers of `ANTHROPIC_CUSTOM_HEADERS`, one in each line, by name in lower case."""
     lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
-    pairs = (line.partition(":") for line in lines if ":" in line)
-    told = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    return {name: value for name, value in told.items() if name not in OF_ONE_REQUEST}
+    told = (line.partition(":") for line in lines if ":" in line)
+    return {name.strip().lower(): value.strip() for name, _, value in told}

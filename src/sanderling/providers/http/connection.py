@@ -54,6 +54,8 @@ class Connection:
 
     content_type: ClassVar[str] = "text/event-stream"
     """The type of an answer's body."""
+    is_strict: ClassVar[bool] = False
+    """Certificates that the environment names must be some also where none are needed."""
     start_it: ClassVar[str] = "Start the server that answers there, or check base_url."
     """Sentence, of a server on this machine that cannot be reached."""
 
@@ -149,7 +151,8 @@ class Connection:
         """
         key = self._read_key()
         self._secrets.update((key, *header_secrets(self.endpoint)))
-        return make_client(self._base_url, self._headers(key) | header_values(self.endpoint))
+        headers = self._headers(key) | header_values(self.endpoint)
+        return make_client(self._base_url, headers, is_strict=self.is_strict)
 
     @property
     def _base_url(self) -> str:

@@ -71,6 +71,7 @@ def events_of(response: "httpx2.Response") -> AsyncIterator[Event]:
     import httpx2
 
     response.encoding = "utf-8"  # as all events are, whatever the head says
+    response.headers["content-type"] = "text/event-stream"  # which may be told twice, for instance
     response.stream = with_error_events(response.stream)
     return aiter(httpx2.EventSource(response, max_event_size=None))  # lines are bounded
 

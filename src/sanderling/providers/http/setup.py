@@ -26,14 +26,19 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT_S = 10.0
+OF_ONE_BODY = ("content-length", "transfer-encoding")
 KEEP_S = 60.0  # a connection that nobody uses; tools may run for a while
 
 T = TypeVar("T")
 
 
-def make_client(base_url: str, headers: dict[str, str]) -> "httpx2.AsyncClient":
+def make_client(
+    base_url: str, headers: dict[str, str], *, is_strict: bool = False
+) -> "httpx2.AsyncClient":
     """
-    Make a client that asks `base_url`, and sends `headers` with each request.
+    Make a client that asks `base_url`, and sends `headers` with each request, by name in lower case.
+
+    If it `is_strict`, certificates that the environment names must be some also where none are needed.
 
     Raises:
         ProviderError: the address, a proxy or the certificates make it impossible.
@@ -45,14 +50,10 @@ def make_client(base_url: str, headers: dict[str, str]) -> "httpx2.AsyncClient":
     verify: ssl.SSLContext | bool = False
     try:
         check_proxies()
-        # Nobody here needs any; but what is wrong with those that the environment names is told, wherever one asks.
-        if not (is_here and base_url.startswith("http:")) or told_variables():
+        if not (is_here and base_url.startswith("http:")) or (is_strict and told_variables()):
             verify = read_certificates()
-        return httpx2.AsyncClient(
+        client = httpx2.AsyncClient(
             base_url=base_url,
-            headers={"user-agent": f"sanderling/{__version__}"}
-            | headers
-            | {"accept-encoding": ACCEPTED},
             timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),  # silence is IdleWatch's
             limits=httpx2.Limits(keepalive_expiry=KEEP_S),
             verify=verify,
@@ -60,8 +61,14 @@ def make_client(base_url: str, headers: dict[str, str]) -> "httpx2.AsyncClient":
             follow_redirects=False,  # key and conversation would go along
             event_hooks={"response": [receive_head]},
         )
+        told = {name: value for name, value in headers.items() if name not in OF_ONE_BODY}
+        own = {"user-agent": f"sanderling/{__version__}"}
+        sent = own | told | {"accept-encoding": ACCEPTED}
+        client.headers.update(httpx2.Headers(sent, encoding="utf-8"))
+        client.headers.encoding = "utf-8"
     except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
         raise _explain_setup(error) from error
+    return client
 
 
 def header_values(endpoint: Endpoint) -> dict[str, str]:
@@ -115,9 +122,9 @@ def _explain_setup(error: Exception) -> ProviderError:
     return ProviderError("network", message, remedy, is_temporary=False)
 
 
-def check_address(name: str, url: str) -> None:
+def check_address(name: str, url: str, example: str = "https://api.example.com/v1") -> None:
     """
-    Refuse what cannot be the address of an API; `name` is the setting or variable that has it.
+    Refuse what cannot be the address of an API; `name` is the setting or variable that has it, `example` one that can be.
 
     Raises:
         ProviderError: without the password that may stand in it.
@@ -130,7 +137,7 @@ def check_address(name: str, url: str) -> None:
             raise ProviderError(
                 "network",
                 f"{name} is no address of an API: {problem} ('{shown[:200]}').",
-                "An address is 'https://api.example.com/v1', for instance.",
+                f"An address is '{example}', for instance.",
                 is_temporary=False,
             )
 

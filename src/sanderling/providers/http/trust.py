@@ -5,17 +5,15 @@ That takes a tenth of a start, and no interpreter: who begins early has it besid
 """
 
 import os
+import ssl
+from _thread import start_new_thread
 from concurrent.futures import Future
-from threading import Lock, Thread
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import ssl
+from pathlib import Path
 
 VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+READ_S = 30.0
 
-_beginning = Lock()
-_read: "dict[tuple[tuple[str, str], ...], Future[ssl.SSLContext]]" = {}
+_read: dict[object, Future[ssl.SSLContext]] = {}
 
 
 def told_variables() -> dict[str, str]:
@@ -23,7 +21,7 @@ def told_variables() -> dict[str, str]:
     return {name: told for name in VARIABLES if (told := os.environ.get(name))}
 
 
-def begin_reading() -> "Future[ssl.SSLContext]":
+def begin_reading() -> None:
     """
     Have the certificates be read in a thread, unless they are, or have been.
 
@@ -31,31 +29,50 @@ def begin_reading() -> "Future[ssl.SSLContext]":
         ImportError, RuntimeError: what reads them cannot be loaded, or there is no thread to be had.
     """
     import httpcore2  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    import httpx2  # both here: threads that import at the same time hold each other up
+    import httpx2  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-    told = tuple(told_variables().items())
-    with _beginning:
-        if told not in _read:
-            reading: Future[ssl.SSLContext] = Future()
-
-            def read() -> None:
-                try:
-                    reading.set_result(httpx2.create_ssl_context())
-                except BaseException as error:  # noqa: BLE001  whoever waits gets it
-                    with _beginning:
-                        del _read[told]  # it may be mended until the next time
-                    reading.set_exception(error)
-
-            Thread(target=read, name="certificates", daemon=True).start()
-            _read[told] = reading
-        return _read[told]
+    # Both are loaded here: threads that import at the same time hold each other up.
+    place, mine = _place(), Future[ssl.SSLContext]()
+    if _read.setdefault(place, mine) is mine:
+        try:
+            # A `Thread` would wait for its own start, for ever if there is no memory for it.
+            start_new_thread(_fill, (place, mine))
+        except RuntimeError:
+            del _read[place]
+            raise
 
 
-def read_certificates() -> "ssl.SSLContext":
+def read_certificates() -> ssl.SSLContext:
     """
     Return what is trusted, read by now. Blocks.
 
     Raises:
-        ImportError, OSError, RuntimeError, ValueError: they cannot be read.
+        ImportError, MemoryError, OSError, ValueError: they cannot be read.
     """
-    return begin_reading().result()
+    place, mine = _place(), Future[ssl.SSLContext]()
+    reading = _read.setdefault(place, mine)
+    if reading is mine:
+        _fill(place, mine)
+    return reading.result(READ_S)
+
+
+def _place() -> object:
+    """The files that are named, as they are now."""
+    return tuple((told, _changed_at(told)) for told in told_variables().values())
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except (OSError, ValueError):
+        return 0
+
+
+def _fill(place: object, reading: Future[ssl.SSLContext]) -> None:
+    try:
+        import httpx2
+
+        reading.set_result(httpx2.create_ssl_context())
+    except BaseException as error:  # noqa: BLE001  whoever waits gets it
+        del _read[place]  # it may be mended until the next time
+        reading.set_exception(error)
