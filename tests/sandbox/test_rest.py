@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from sanderling.errors import SandboxError
@@ -59,6 +60,25 @@ async def test_idle_session_has_no_processes_and_what_commands_left_on_the_disk_
         assert place.sentinels() == []
         assert await said(session, "cat /tmp/left ~/left") == "a\nb\n"
     assert place.temporary_directories() == []
+
+
+async def test_who_waits_for_a_sandbox_when_the_session_ends_is_told(place):
+    told: list[str] = []
+
+    async def want(session: SessionSandbox) -> None:
+        with anyio.CancelScope(shield=True):  # as what has begun and comes to its end does
+            try:
+                await session.ground.files()
+            except SandboxError as error:
+                told.append(str(error))
+
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            async with session_of(place) as session:
+                tasks.start_soon(want, session)
+                await anyio.lowlevel.checkpoint()
+            tasks.start_soon(want, session)
+    assert told == ["The session is over."] * 2
 
 
 @prove

@@ -14,7 +14,7 @@ import anyio.to_thread
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.sandbox.processes import Process
+from sanderling.sandbox.processes import Process, close
 
 if TYPE_CHECKING:
     from sanderling.sandbox.inside.naming import Sight
@@ -202,9 +202,7 @@ class Files:
         self.close()
 
     def close(self) -> None:
-        if self._channel.fileno() >= 0:
-            anyio.notify_closing(self._channel)
-        self._channel.close()
+        close(self._channel.detach())
         self._process.close()
 
     async def _change(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sanderling.sandbox.report import Report
 
 REST_AFTER_S = 300.0
+OVER = "The session is over."
 REMOVE_S = 5.0  # what is left by then, the next session of the project removes
 
 
@@ -62,6 +63,7 @@ class Keeper:
         self._opened_at: Directory | None = None  # where the project was when the sandbox opened
         self._is_wanted = anyio.Event()
         self._is_decided = anyio.Event()
+        self._is_over = False
         self._is_kept_open = False
         self._private: object = None  # what the private directories were when it opened
         self._needed_at = -math.inf  # the last time, since it is open
@@ -91,8 +93,15 @@ class Keeper:
         try:
             while True:
                 await self._is_wanted.wait()
-                await self._hold_open()
+                is_decided = self._is_decided
+                try:
+                    await self._hold_open(is_decided)
+                finally:
+                    is_decided.set()
         finally:
+            # For whoever still waits, and cannot be cancelled.
+            self._is_over = True
+            self._is_decided.set()
             if self._admissions.policy.tmp_dir:  # still there, if it rests or has rested
                 with anyio.move_on_after(REMOVE_S, shield=True):
                     await to_thread.run_sync(
@@ -101,9 +110,10 @@ class Keeper:
                         abandon_on_cancel=True,
                     )
 
-    async def _hold_open(self) -> None:
-        # When this one comes to its end, the next may be waited for already.
-        is_decided, is_wanted = self._is_decided, self._is_wanted
+    async def _hold_open(self, is_decided: anyio.Event) -> None:
+        is_wanted = (
+            self._is_wanted
+        )  # when this one comes to its end, the next may be waited for already
         self._opened_at = self._place.now()
         try:
             async with Sandbox.open(
@@ -132,7 +142,6 @@ class Keeper:
             self.problem = str(error)
         if self._is_wanted is is_wanted:
             self._let_go()
-        is_decided.set()
 
     async def _catch_up(self, sandbox: Sandbox) -> None:
         """Put in force what has changed while it opened, before anything is started in it."""
@@ -185,6 +194,8 @@ class Keeper:
 
     async def _decided(self) -> None:
         """Return when it is open, or that was tried."""
+        if self._is_over:
+            return
         if self.sandbox is None and not self._is_wanted.is_set():
             self._is_decided = anyio.Event()
             self._is_wanted.set()
@@ -201,7 +212,7 @@ class Keeper:
             await self._decided()
             if self.sandbox is None:
                 self._on_change()
-                raise SandboxError(self.problem)
+                raise SandboxError(OVER if self._is_over else self.problem)
             self._need()
             if self._place.now() == self._opened_at:
                 return self.sandbox  # else it went while the sandbox opened

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from asyncio import get_running_loop
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
@@ -36,7 +37,7 @@ class PipeReader(ByteReceiveStream):
         self.close()
 
     def close(self) -> None:
-        self._descriptor = _close(self._descriptor)
+        self._descriptor = close(self._descriptor)
 
 
 class PipeWriter(ByteSendStream):
@@ -61,7 +62,7 @@ class PipeWriter(ByteSendStream):
         self.close()
 
     def close(self) -> None:
-        self._descriptor = _close(self._descriptor)
+        self._descriptor = close(self._descriptor)
 
 
 class Process:
@@ -176,8 +177,14 @@ def _given(kind: int, theirs: ExitStack) -> int:
     return descriptor
 
 
-def _close(descriptor: int) -> int:
+def close(descriptor: int) -> int:
+    """
+    Close what somebody may wait for, who is told first; return -1, the number of what is closed, and do nothing with that.
+
+    When anyio's waiter wakes, it takes away what waits for its number. If a new descriptor had that by then, whoever waits for the
+    new one would wait for ever.
+    """
     if descriptor >= 0:
         anyio.notify_closing(descriptor)
-        os.close(descriptor)
+        get_running_loop().call_soon(os.close, descriptor)  # behind the one who wakes
     return -1

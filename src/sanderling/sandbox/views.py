@@ -13,7 +13,7 @@ from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.processes import Process
+from sanderling.sandbox.processes import Process, close
 
 
 class View:
@@ -87,7 +87,7 @@ class View:
         try:
             wire.send(self.channel, ("signal", key, int(number)))
         except BlockingIOError:  # a zygote that does not listen must not keep anything alive
-            self.channel.close()
+            close(self.channel.detach())
         except OSError:
             pass  # it is gone, and the command with it
 
@@ -191,8 +191,7 @@ class Views:
         """Start nothing in `view` any more; what runs there goes on, with its mounts."""
         self._views = {key: other for key, other in self._views.items() if other is not view}
         self._left = [other for other in (*self._left, view) if other.runs_commands]
-        anyio.notify_closing(view.channel)
-        view.channel.close()
+        close(view.channel.detach())
 
     @property
     def runs_commands(self) -> bool:
@@ -213,7 +212,7 @@ class Views:
 
     def close(self) -> None:
         for view in self._views.values():
-            view.channel.close()
+            close(view.channel.detach())
 
 
 def _view_key(policy: SandboxPolicy) -> object:
