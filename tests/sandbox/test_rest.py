@@ -11,7 +11,7 @@ import pytest
 from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.keeper import REST_AFTER_S
-from sanderling.sandbox.policy import Grant
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import happens, prove
@@ -79,6 +79,20 @@ async def test_who_waits_for_a_sandbox_when_the_session_ends_is_told(place):
                 await anyio.lowlevel.checkpoint()
             tasks.start_soon(want, session)
     assert told == ["The session is over."] * 2
+
+
+async def test_file_worker_that_starts_while_all_are_closed_is_closed_too(place):
+    async with session_of(place) as session:
+        sandbox, workers = await session.keeper.opened(), session.keeper.workers
+        workers.close()
+        async with anyio.create_task_group() as tasks:
+            starting = tasks.start_soon(workers.of, sandbox, NO_GRANT)
+            await anyio.lowlevel.checkpoint()
+            workers.close()
+        files = await starting
+        assert files.has_ended
+        with pytest.raises(SandboxError, match="ended"):
+            await files.list(str(place.project))
 
 
 @prove

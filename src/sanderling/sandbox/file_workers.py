@@ -12,6 +12,7 @@ class FileWorkers:
     def __init__(self) -> None:
         self._files: dict[Grant, tuple[Files, object]] = {}  # each with what it was opened for
         self._opening = anyio.Lock()
+        self._is_closed = anyio.Event()  # anew each time
 
     async def of(self, sandbox: Sandbox, grant: Grant) -> Files:
         """
@@ -20,6 +21,7 @@ class FileWorkers:
         Raises:
             SandboxError: the worker cannot be started.
         """
+        is_closed = self._is_closed
         async with self._opening:
             policy = policy_of_now(sandbox, grant) or sandbox.policy
             paths = (policy.read_paths, policy.write_paths, policy.identities)
@@ -29,7 +31,10 @@ class FileWorkers:
                 await files.retire()
                 files = None
             files = files or await sandbox.open_files(policy)
-            self._files[grant] = (files, wanted)
+            if is_closed.is_set():  # with its sandbox, as who asks it is told
+                files.close()
+            else:
+                self._files[grant] = (files, wanted)
             return files
 
     async def retire(self, grant: Grant) -> None:
@@ -41,3 +46,5 @@ class FileWorkers:
         for files, _ in self._files.values():
             files.close()
         self._files.clear()
+        self._is_closed.set()
+        self._is_closed = anyio.Event()
