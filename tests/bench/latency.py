@@ -50,14 +50,15 @@ def warm(bench: Bench) -> Iterator[Row]:
     to_wire, to_screen, bare_to_wire, bare_to_first, _ = zip(*rounds, strict=True)
     yield median_row("warm: <CR> → request on the wire", to_wire, "ms", 4)
     yield median_row("warm: <CR> → text on the screen", to_screen, "ms", 6.5)
-    for what, ours, bare in (
-        ("request on the wire", to_wire, bare_to_wire),
-        ("text on the screen / first event", to_screen, bare_to_first),
+    # Less than 4 and 6.5 ms where the bare client takes 1.5 and 2.2 ms, as it does when the machine is at its best.
+    for what, ours, bare, target in (
+        ("request on the wire", to_wire, bare_to_wire, 2.5),
+        ("text on the screen / first event", to_screen, bare_to_first, 2.9),
     ):
         of_bare = 1000 * statistics.median(bare)
         ratio = statistics.median(ours) / of_bare
         yield Row(
-            f"warm: {what}, of a bare SDK client's", ratio, "times", 2, f"{short(of_bare)} ms"
+            f"warm: {what}, of a bare SDK client's", ratio, "times", target, f"{short(of_bare)} ms"
         )
 
 
