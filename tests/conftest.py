@@ -3,6 +3,7 @@
 import gc
 import ipaddress
 import os
+import select
 import shutil
 import signal
 import socket
@@ -10,12 +11,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import anyio
 import hypothesis
 import pytest
 
+from sanderling.changes.journal import Journal
 from sanderling.config import Settings
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import SandboxPolicy
@@ -279,6 +281,13 @@ class ChildNvim:
         self.rpc.close()
 
 
+def is_readable(file: IO[bytes], deadline_s: float) -> bool:
+    """Wait until there is something to read; `select` would take no descriptor above 1,023."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(1000 * deadline_s))
+
+
 def is_alive(pid: int) -> bool:
     """False for a process that is gone or merely waits to be reaped."""
     try:
@@ -286,6 +295,22 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@pytest.fixture(autouse=True)
+def _journals_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close what a test has left open: after some thousand tests `select` takes no more descriptors."""
+    made: list[Journal] = []
+    begin = Journal.__init__
+
+    def noted(self: Journal, *args: Any, **named: Any) -> None:
+        made.append(self)
+        begin(self, *args, **named)
+
+    monkeypatch.setattr(Journal, "__init__", noted)
+    yield
+    for journal in made:
+        journal.close()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import os
 import pickle
 import random
 import re
-import select
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.conftest import find_neovim, prove, wait_until
+from tests.conftest import find_neovim, is_readable, prove, wait_until
 from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.editing.text import decode
@@ -107,7 +106,7 @@ class Desk:
 
     def end(self, deadline_s: float = 20.0) -> str:
         """What the model is told of the use that ends next."""
-        assert select.select([self.process.stdout], [], [], deadline_s)[0], "no answer"
+        assert is_readable(self.process.stdout, deadline_s), "no answer"
         _, result = pickle.loads(base64.b64decode(self.process.stdout.readline()))
         if isinstance(result, Exception):
             raise result

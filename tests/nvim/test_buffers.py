@@ -5,7 +5,6 @@ import codecs
 import os
 import pickle
 import random
-import select
 import subprocess
 import sys
 import textwrap
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import is_readable, prove, prove_rest, wait_until
 
 from sanderling.editing.lines import Hunk
 from sanderling.errors import ToolError
@@ -1319,7 +1318,7 @@ class PythonSide:
         self.process.stdin.flush()
 
     def receive(self, deadline_s=15.0):
-        assert select.select([self.process.stdout], [], [], deadline_s)[0], "no answer"
+        assert is_readable(self.process.stdout, deadline_s), "no answer"
         result = pickle.loads(base64.b64decode(self.process.stdout.readline()))
         if isinstance(result, Exception):
             raise result
