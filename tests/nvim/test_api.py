@@ -372,7 +372,7 @@ def test_the_key_is_in_no_log(claude, server, tmp_path):
 
 @prove
 def test_the_answer_is_shown_as_it_streams_with_its_speed(claude, server):
-    words = [step for n in range(40) for step in (text(f"word{n} "), Wait(0.02))]
+    words = [step for n in range(40) for step in (text(f"word{n} "), Wait(0.1))]
     server.answer(Reply(message_start(), *words, done()))
     claude.submit("hi")
     wait_until(lambda: "word3 " in claude.transcript_text())
