@@ -47,6 +47,15 @@ def test_without_a_key_the_chat_says_that_the_demo_model_answers(child):
     assert "the demo model answers" in child.screen_text()
 
 
+@prove
+def test_demo_model_that_was_chosen_says_nothing_of_a_missing_key(child):
+    child.setup(model="demo")
+    child.command("AgentChat")
+    child.feed("iping<C-s>")
+    child.wait_for_turns()
+    assert NOTICE not in child.transcript_text()
+
+
 @pytest.mark.parametrize(
     "keys", prove_rest(["iping<Esc><CR>", "iping<C-s>", "iping<Esc><C-s>"], keep=(0,))
 )

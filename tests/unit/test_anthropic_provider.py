@@ -451,9 +451,8 @@ async def test_profile_may_hold_letters_of_any_language(server, connect, profile
     assert server.prompts[0].headers["anthropic-workspace-id"]
 
 
-async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, profile):
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
+def expire(profile: Path, port: int) -> None:
+    """Let the token of `profile` be over, and a new one be had at `port` of this machine."""
     told = {
         "authentication": {"type": "user_oauth", "client_id": "c"},
         "base_url": f"http://127.0.0.1:{port}",
@@ -461,6 +460,12 @@ async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, pro
     (profile / "configs" / "default.json").write_text(json.dumps(told))
     old = {"access_token": "token-of-it", "refresh_token": "refresh-it", "expires_at": 1000}
     (profile / "credentials" / "default.json").write_text(json.dumps(old))
+
+
+async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, profile):
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    expire(profile, port)
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("network", True)
     assert "The token of the profile cannot be had just now" in error.message
@@ -468,18 +473,12 @@ async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, pro
 
 async def test_nobody_waits_for_a_token_who_has_stopped(connect, profile):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        told = {
-            "authentication": {"type": "user_oauth", "client_id": "c"},
-            "base_url": f"http://127.0.0.1:{port}",
-        }
-        (profile / "configs" / "default.json").write_text(json.dumps(told))
-        old = {"access_token": "token-of-it", "refresh_token": "refresh-it", "expires_at": 1000}
-        (profile / "credentials" / "default.json").write_text(json.dumps(old))
+        expire(profile, silent.getsockname()[1])
         provider = connect()
         began = time.monotonic()
-        with anyio.move_on_after(1):
+        with anyio.move_on_after(1) as stopping:
             await ask(provider)
+        assert stopping.cancelled_caught
         assert time.monotonic() - began < DEADLINE_S
 
 

@@ -193,6 +193,14 @@ def test_empty_answer_is_told_on_standard_error(shell, answer):
 
 
 @prove
+def test_tour_of_the_demo_model_has_its_project_in_a_shell_too(shell):
+    done = shell.run("-p", "tour", "--model", "demo", "--mode", "auto", "--output-format", "json")
+    assert "That is the tour" in done.stdout
+    [project] = set(re.findall(r"/\S*?tour-\w+/greeter", done.stdout))
+    assert not Path(project).exists(), "it goes with its session"
+
+
+@prove
 def test_model_demo_is_the_demo_model(shell):
     done = shell.run("-p", "ping", "--model", "demo")
     assert (done.returncode, done.stdout, done.stderr) == (0, "pong\n", "")

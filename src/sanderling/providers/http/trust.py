@@ -33,12 +33,12 @@ def begin_reading() -> None:
 
     # Both are loaded here: threads that import at the same time hold each other up.
     place, mine = _place(), Future[ssl.SSLContext]()
-    if _read.setdefault(place, mine) is mine:
+    if _reading(place, mine) is mine:
         try:
             # A `Thread` would wait for its own start, for ever if there is no memory for it.
             start_new_thread(_fill, (place, mine))
         except RuntimeError:
-            del _read[place]
+            _read.pop(place, None)
             raise
 
 
@@ -50,15 +50,22 @@ def read_certificates() -> ssl.SSLContext:
         ImportError, MemoryError, OSError, ValueError: they cannot be read.
     """
     place, mine = _place(), Future[ssl.SSLContext]()
-    reading = _read.setdefault(place, mine)
+    reading = _reading(place, mine)
     if reading is mine:
         _fill(place, mine)
     return reading.result(READ_S)
 
 
+def _reading(place: object, mine: Future[ssl.SSLContext]) -> Future[ssl.SSLContext]:
+    """The reading of `place` that there is, else `mine`. Of another place none is kept: a log of TLS keys changes all the time."""
+    if place not in _read:
+        _read.clear()
+    return _read.setdefault(place, mine)
+
+
 def _place() -> object:
     """The files that are named, as they are now."""
-    return tuple((told, _changed_at(told)) for told in told_variables().values())
+    return tuple((*named, _changed_at(named[1])) for named in told_variables().items())
 
 
 def _changed_at(path: str) -> int:
@@ -74,5 +81,5 @@ def _fill(place: object, reading: Future[ssl.SSLContext]) -> None:
 
         reading.set_result(httpx2.create_ssl_context())
     except BaseException as error:  # noqa: BLE001  whoever waits gets it
-        del _read[place]  # it may be mended until the next time
+        _read.pop(place, None)  # it may be mended until the next time
         reading.set_exception(error)
