@@ -98,6 +98,12 @@ async def test_reply_to_a_tool_use_answers_it_each_time():
         assert pieces == [TextPiece("done")]
 
 
+async def test_demo_model_without_a_project_for_its_tour_says_so():
+    provider = ScriptedProvider(load_demo(""))
+    assert "this session has not" in await said(provider, "tour")
+    assert "this session has not" not in await said(provider, "hello")
+
+
 async def test_script_without_more_replies_says_so():
     provider = scripted(answer({"text": "only"}))
     await ask(provider)
@@ -133,7 +139,7 @@ async def test_usage_is_estimated_when_the_script_has_none():
 
 def hurried_demo() -> ScriptedProvider:
     """The demo without its pauses."""
-    script = msgspec.to_builtins(load_demo())
+    script = msgspec.to_builtins(load_demo("sample"))
     for reply in script["reply"]:
         for step in reply["step"]:
             step["delay_ms"] = step["chunk_delay_ms"] = 0

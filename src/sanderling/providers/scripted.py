@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from sanderling.errors import ConfigError, ErrorKind, ProviderError
 from sanderling.protocol.messages import (
@@ -95,6 +96,15 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _AGAIN = re.compile(r"_\d+$")
 """The end of an id that another tool use of the history had before."""
+NO_TOUR = ScriptedReply(
+    step=(
+        Step(
+            text="The tour works on a project of its own, which this session has not, for it began with another model."
+            ' Begin one with me: `model = "demo"` in the configuration, or `sanderling -p --model demo tour` in a shell.'
+        ),
+    ),
+    when="tour",
+)
 PONG = ScriptedReply(step=(Step(text="pong"),), when="ping")
 
 
@@ -120,10 +130,11 @@ def load_script(path: Path) -> Script:
     return script
 
 
-def load_demo(sample: str = "sample") -> Script:
-    """The demo model's script; its tour works on the project in the directory `sample`."""
+def load_demo(sample: str) -> Script:
+    """The demo model's script; its tour works on the project in the directory `sample`. Without one there is no tour."""
     text = Path(__file__).with_name("demo.toml").read_text(encoding="utf-8")
-    return msgspec.convert(_tables(text.replace("{sample}", sample)), Script)
+    script = msgspec.convert(_tables(text.replace("{sample}", sample)), Script)
+    return script if sample else replace(script, reply=(*script.reply, NO_TOUR))
 
 
 def _tables(text: str) -> dict[str, Any]:
