@@ -25,10 +25,13 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.messages import Prompt
+from sanderling.sandbox.policy import TOO_WIDE
 from tests.acp.schema import check_wire
 
 AGENT = Path(__file__).with_name("agent.py")
 DEADLINE_S = 20.0
+OF_PYTHON = [sys.prefix, *{sys.base_prefix} - TOO_WIDE]
+"""The paths that this interpreter needs; /usr, where it is the system's, is shown to all."""
 
 
 class Talk:
@@ -109,8 +112,7 @@ class Guests:
         self.script_path.write_text(json.dumps(script))
         here = self.script_path.parent
         command = [sys.executable, str(here / "agent.py"), str(self.script_path)]
-        paths = [str(here), str(Path(sys.executable).parent.parent), sys.base_prefix]
-        return {"command": command, "paths": paths, "title": "Mine", **more}
+        return {"command": command, "paths": [str(here), *OF_PYTHON], "title": "Mine", **more}
 
     @asynccontextmanager
     async def talk(self, script, session_id="s1", agent="mine", **more) -> AsyncIterator[Talk]:

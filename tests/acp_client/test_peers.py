@@ -15,12 +15,12 @@ from sanderling.protocol.events import (
     ToolOutput,
     TurnStarted,
 )
+from tests.acp_client.conftest import OF_PYTHON
 from tests.agents.adapters_api import ModelApi
 from tests.agents.test_real import NODE, SDK_AGENT, UNPROXIED, program
 from tests.conftest import prove
 
 pytestmark = pytest.mark.anyio
-OF_PYTHON = [str(Path(sys.executable).parent.parent), sys.base_prefix]
 
 
 @prove

@@ -70,10 +70,10 @@ async def _bare(argv: list[str], folder: str, rounds: int) -> tuple[list[float],
 
 async def _ours(argv: list[str], folder: str, rounds: int) -> tuple[list[float], float, float]:
     from sanderling.protocol.events import TextDelta, TurnEnded
-    from tests.acp_client.conftest import Guests
+    from tests.acp_client.conftest import OF_PYTHON, Guests
 
     guests = Guests(Path(folder), Path(folder, "state"))
-    paths = [str(AGENT.parent), argv[-1], str(Path(sys.executable).parent.parent), sys.base_prefix]
+    paths = [str(AGENT.parent), argv[-1], *OF_PYTHON]
     async with AsyncExitStack() as stack:
         began = time.monotonic()
         talk = await stack.enter_async_context(
