@@ -410,6 +410,21 @@ async def test_state_survives_a_log(desk, tmp_path):
         assert "· cwd: sub]" in told
 
 
+@pytest.mark.parametrize(
+    "line",
+    prove_rest(["", "LC_ALL=C", "LC_ALL=C.UTF-8", "set -o posix", "set -fu; IFS=A"], keep=(0,)),
+)
+async def test_each_byte_carries_over_whatever_the_shell_is_set_to(desk, line):
+    each = bytes(range(1, 256))
+    escaped = "".join(f"\\{byte:03o}" for byte in each)
+    told = await desk.say(f"{line}\nexport A=$'{escaped}' B=\"$'\\n'\\\\1\" C; readonly A")
+    assert "· exported: A, B" in told
+    told = await desk.say('printf %s "$A" | od -An -v -tx1; printf %s "$B|${C-unset}"')
+    *dump, last = told.rpartition("\n[")[0].splitlines()
+    assert bytes.fromhex("".join(dump)) == each
+    assert last == "$'\\n'\\1|unset"
+
+
 @prove
 async def test_bytes_that_are_no_text_carry_over_but_not_into_the_log(desk):
     await desk.say("export BYTES=$'caf\\xe9' TEXT=1; mkdir $'d\\xff'; cd $'d\\xff'")

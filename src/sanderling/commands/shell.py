@@ -72,10 +72,9 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _BEGIN = """\
 _sanderling_file=$SANDERLING_FILE _sanderling_state=$SANDERLING_STATE _sanderling_command=$SANDERLING_COMMAND; \
 unset SANDERLING_FILE SANDERLING_STATE SANDERLING_COMMAND; """
-_DUMP_IN_BASH = r"""_sanderling_dump() { local IFS=$' \t\n' _sanderling_name; \
-builtin printf .cwd=; builtin pwd; builtin printf '\0.oldpwd=%s\0.lost=%s\0' "${OLDPWD-}" "${_sanderling_lost-}"; \
-for _sanderling_name in $(builtin compgen -e); do \
-builtin printf '%s=%s\0' "$_sanderling_name" "${!_sanderling_name-}"; done; builtin printf '.end=\0'; }; """
+_DUMP_IN_BASH = r"""_sanderling_dump() { \
+builtin printf .cwd=; builtin pwd; builtin printf '\0.oldpwd=%s\0.lost=%s\0.exported=' "${OLDPWD-}" "${_sanderling_lost-}"; \
+builtin export -p; builtin printf '\0.end=\0'; }; """
 _DUMP_IN_SH = r"""_sanderling_dump() { \
 printf .cwd=; pwd; printf '\0.oldpwd=%s\0.lost=%s\0' "${OLDPWD-}" "${_sanderling_lost-}"; \
 command -p env -0; printf '.end=\0'; }; """
@@ -87,6 +86,15 @@ eval "$_sanderling_command"
 { _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"
 """
 _CONTINUATION = "\\\n"
+# A line of `export -p`, of a shell in POSIX mode too. Bash quotes with $'' what cannot be printed, and in double quotes escapes
+# nothing but these themselves, `$`, the backquote and the backslash.
+_EXPORTED = re.compile(
+    rb"^(?:declare -\w+|export) (?P<name>\w+)="
+    rb"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|\$'(?P<ansi>(?:[^'\\]|\\.)*)')$""",
+    re.MULTILINE | re.DOTALL,
+)
+_ESCAPED = re.compile(rb"\\(?:([0-7]{3})|(.))", re.DOTALL)
+_LETTERS = bytes.maketrans(b"abEfnrtv", b"\a\b\x1b\f\n\r\t\v")
 # Looking must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
 # which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
 # do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
@@ -393,11 +401,25 @@ def _reports(data: bytes) -> list[dict[str, str]]:
     """Every report in `data` that is whole."""
     reports: list[dict[str, str]] = []
     for part in data.split(b".end=\0")[:-1]:
-        entries = (entry.partition("=") for entry in os.fsdecode(part).split("\0"))
-        report = {name: value for name, _, value in entries}
+        entries = (entry.partition(b"=") for entry in part.split(b"\0"))
+        report = {os.fsdecode(name): value for name, _, value in entries}
+        report |= _exported(report.pop(".exported", b""))
         if report.keys() >= {".cwd", ".oldpwd", ".lost"} and len(report[".cwd"]) <= MAX_PATH_CHARS:
-            reports.append(report)
+            reports.append({name: os.fsdecode(value) for name, value in report.items()})
     return reports
+
+
+def _exported(listing: bytes) -> dict[str, bytes]:
+    """The variables in the output of bash's `export -p`, but for arrays, which no command is given."""
+    return {
+        line["name"].decode(): _ESCAPED.sub(_unescaped, line["double"] or line["ansi"] or b"")
+        for line in _EXPORTED.finditer(listing)
+    }
+
+
+def _unescaped(escaped: re.Match[bytes]) -> bytes:
+    octal, letter = escaped.groups()
+    return bytes([int(octal, 8) & 0xFF]) if octal else letter.translate(_LETTERS)
 
 
 def _bounded(
