@@ -33,6 +33,7 @@ class Looks:
     def __init__(self, root: str) -> None:
         self.root = root
         self._token = os.urandom(8).hex()
+        self._has_unjudged = True
 
     async def look(self, files: Files) -> tuple[bool, list[Seen]]:
         """
@@ -41,7 +42,7 @@ class Looks:
         Raises:
             OSError: E2BIG, there is too much; ETIME, it takes too long; ESTALE, the root is another directory.
         """
-        is_first, found = await files.ask("scan", self.root, self._token)
+        is_first, self._has_unjudged, found = await files.ask("scan", self.root, self._token)
         return is_first, [
             Seen(path, before and Row(*before), after and Row(*after), *more)
             for path, before, after, *more in found
@@ -49,7 +50,10 @@ class Looks:
 
     async def unclean(self, files: Files) -> list[tuple[str, Row]]:
         """The files that have changed since this was asked last, unless git has what they hold."""
+        if not self._has_unjudged:
+            return []
         found = await files.ask("unclean", self.root, self._token)
+        self._has_unjudged = False
         return [(path, Row(*row)) for path, row in found]
 
     async def judged(self, files: Files, paths: Sequence[str]) -> None:

@@ -25,9 +25,9 @@ Copy = tuple[str, tuple[int, ...], bytes, int, bytes]
 """A path, its row, and of a file the digest and size of its bytes, and the bytes, compressed; of a link, where it leads."""
 
 
-def scan(root: str, token: str) -> tuple[bool, list[tuple[object, ...]]]:
+def scan(root: str, token: str) -> tuple[bool, bool, list[tuple[object, ...]]]:
     """
-    Return whether this is the first look of `token`, and what has changed since the last one.
+    Return whether this is the first look of `token`, whether `unclean` has something to tell, and what has changed since the last one.
 
     Raises:
         OSError: there is nothing to be looked at, or too much: E2BIG, ETIME.
@@ -42,10 +42,14 @@ def scan(root: str, token: str) -> tuple[bool, list[tuple[object, ...]]]:
         tree.close()
         raise
     _keep(token, tree)
-    return is_first, [
-        (path, before and tuple(before), after and tuple(after), *rest)
-        for path, before, after, *rest in changes
-    ]
+    return (
+        is_first,
+        tree.has_unjudged,
+        [
+            (path, before and tuple(before), after and tuple(after), *rest)
+            for path, before, after, *rest in changes
+        ],
+    )
 
 
 def _keep(token: str, tree: Tree) -> None:

@@ -147,6 +147,11 @@ class Tree:
                     found.append((below, row))
         return found
 
+    @property
+    def has_unjudged(self) -> bool:
+        """Say whether files have changed since `unclean` was asked last."""
+        return any(self._unjudged.values())
+
     def judged(self, paths: Iterable[str]) -> None:
         """Take note that the bytes of these files are known."""
         for path in paths:
