@@ -533,7 +533,8 @@ async def test_proxy_with_a_port_that_is_none_is_told_at_once(connect, monkeypat
     assert "proxy variables" in error.remedy
 
 
-async def test_log_of_tls_keys_that_cannot_be_written_is_named(connect, monkeypatch):
+async def test_log_of_tls_keys_that_cannot_be_written_is_named(connect, certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))  # else there is no such log
     monkeypatch.setenv("SSLKEYLOGFILE", "/nowhere/keys")
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("network", False)
