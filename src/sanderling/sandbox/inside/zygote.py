@@ -2,8 +2,9 @@
 A zygote: one view of the machine, in which commands start.
 
 It has done once what costs time (namespaces, the root directory, the Landlock rules, the seccomp program), so that a command
-costs one small fork, made ahead of it, and one `posix_spawn`. `unshare(CLONE_NEWPID)` puts the next fork into a pid namespace of
-its own; `setns` to ours undoes that for the fork after it.
+costs one small fork, made ahead of it, and one `posix_spawn`. That fork is made when the command before has ended, or has gone on
+for a moment: it would take processors from one that has just started. `unshare(CLONE_NEWPID)` puts the next fork into a pid
+namespace of its own; `setns` to ours undoes that for the fork after it.
 """
 
 import gc
@@ -30,6 +31,7 @@ PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namesp
 RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
 OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
 MEMORY = ("/dev/shm", "/dev/mqueue")
+SPARE_AFTER_MS = 20
 LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 
 
@@ -139,13 +141,20 @@ class Zygote:
         self._spare = self._fork_init()
         self._poll.register(self.channel, select.POLLIN)
         while True:
-            for descriptor, _ in self._poll.poll():
+            happened = self._poll.poll(SPARE_AFTER_MS if self._lacks_spare else None)
+            if not happened:
+                self._spare = self._fork_init()
+            for descriptor, _ in happened:
                 if descriptor in self._running:
                     self._finish(descriptor)
                 elif received := wire.receive(self.channel):
                     self._handle(*received)
                 else:
                     self._end()
+
+    @property
+    def _lacks_spare(self) -> bool:
+        return self._spare is None and not self.view.is_for_one
 
     def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
         match message:
@@ -171,7 +180,7 @@ class Zygote:
         pidfd = os.pidfd_open(spare.pid)
         self._running[pidfd] = Running(key, spare.pid, status)
         self._poll.register(pidfd, select.POLLIN)
-        self._spare = None if self.view.is_for_one else self._fork_init()
+        self._spare = None
 
     def _handed_over(self, launch: wire.Message, descriptors: tuple[int, ...]) -> Spare:
         """The init that has the command now: the spare one, or if that was killed while it waited, another."""
@@ -208,6 +217,8 @@ class Zygote:
         if not self.view.can_nest:
             init.kill_tree(self._inits())
         os.close(ended.status)  # for the host this is the end of the whole tree
+        if self._lacks_spare:
+            self._spare = self._fork_init()
 
     def _inits(self) -> frozenset[int]:
         spare = {self._spare.pid} if self._spare else set[int]()
