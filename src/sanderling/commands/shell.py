@@ -88,12 +88,11 @@ eval "$_sanderling_command"
 _CONTINUATION = "\\\n"
 # A line of `export -p`, of a shell in POSIX mode too. Bash quotes with $'' what cannot be printed, and in double quotes escapes
 # nothing but these themselves, `$`, the backquote and the backslash.
-_EXPORTED = re.compile(
-    rb"^(?:declare -\w+|export) (?P<name>\w+)="
-    rb"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|\$'(?P<ansi>(?:[^'\\]|\\.)*)')$""",
-    re.MULTILINE | re.DOTALL,
+_EXPORTED = (
+    rb"(?ms)^(?:declare -\w+|export) (?P<name>\w+)="
+    rb"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|\$'(?P<ansi>(?:[^'\\]|\\.)*)')$"""
 )
-_ESCAPED = re.compile(rb"\\(?:([0-7]{3})|(.))", re.DOTALL)
+_ESCAPED = rb"(?s)\\(?:([0-7]{3})|(.))"
 _LETTERS = bytes.maketrans(b"abEfnrtv", b"\a\b\x1b\f\n\r\t\v")
 # Looking must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
 # which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
@@ -412,8 +411,8 @@ def _reports(data: bytes) -> list[dict[str, str]]:
 def _exported(listing: bytes) -> dict[str, bytes]:
     """The variables in the output of bash's `export -p`, but for arrays, which no command is given."""
     return {
-        line["name"].decode(): _ESCAPED.sub(_unescaped, line["double"] or line["ansi"] or b"")
-        for line in _EXPORTED.finditer(listing)
+        line["name"].decode(): re.sub(_ESCAPED, _unescaped, line["double"] or line["ansi"] or b"")
+        for line in re.finditer(_EXPORTED, listing)
     }
 
 
