@@ -15,6 +15,8 @@ from tests.conftest import happens, policy_of, prove, settings_of
 from tests.loopback import LoopbackServer, Reply, Until
 from tests.sandbox.test_sandbox import supervisors
 
+from sanderling.changes import commands
+from sanderling.changes.states import FileChange
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
@@ -24,6 +26,7 @@ from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.providers import Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.scripted import Script, ScriptedProvider
+from sanderling.sandbox.ground import Ground
 from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.session.session import Session
 
@@ -121,12 +124,38 @@ async def test_sandbox_is_open_before_the_model_that_takes_its_time_asks_for_a_t
 
 
 async def test_turn_that_needs_no_tool_leaves_no_processes(talk):
+    """Though the project was looked at while the model was thinking, as for a command."""
     chatting = talk([{"delay_ms": FOR_EVER_MS}])
     async with chatting.asked():
-        await happens(is_open)
+        await happens(lambda: chatting.conversation.parts.workspace.journal.scan._known)
+        assert is_open()
         chatting.conversation.cancel()
         await chatting.turns()
         await happens(lambda: not is_open())
+
+
+@prove
+async def test_project_that_takes_long_to_look_at_is_looked_at_once_for_turns_without_tools(
+    talk, monkeypatch
+):
+    monkeypatch.setattr(commands, "QUICK_S", 0)
+    chatting = talk(*[[{"delay_ms": FOR_EVER_MS}]] * 2)
+    parts, looks = chatting.conversation.parts, []
+    look = parts.workspace.changes.look
+
+    async def noted(ground: Ground) -> list[FileChange]:
+        looks.append(ground)
+        return await look(ground)
+
+    monkeypatch.setattr(parts.workspace.changes, "look", noted)
+    async with chatting.asked():
+        await happens(lambda: not parts.workspace.changes.is_quick)
+        chatting.conversation.cancel()
+        await happens(lambda: not is_open())
+        chatting.submit()
+        await happens(lambda: parts.sandbox.keeper.workers._files)
+        await anyio.sleep(4 * READY_AFTER_S)  # in which one that is quick would be looked at
+    assert len(looks) == 1
 
 
 async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to):

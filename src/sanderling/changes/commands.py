@@ -6,6 +6,7 @@ they save in the editor meanwhile, and what changes while a command of theirs ru
 that changes while only jobs run in the background. Another program of theirs that writes just then is taken for the command.
 """
 
+import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -16,7 +17,6 @@ from sanderling.changes.records import Changed, Changing, CommandBegun, CommandE
 from sanderling.changes.scan import CannotLookError, Difference
 from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError
-from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.ground import Ground
 from sanderling.text import printable
 
@@ -24,6 +24,7 @@ UNCOVERED = "What commands change in this project cannot be undone, because {rea
 MISSED = "What the last command has changed cannot be undone, because {reason}."
 NOT_RESTORABLE = "{paths} cannot be brought back to what {it} held: {why}."
 MAX_NAMED = 3
+QUICK_S = 0.2
 MAX_CHANGES = 100_000
 """The changes of one command that are noted: 30 MB in the journal."""
 SAVED = "you have saved it meanwhile"
@@ -53,11 +54,13 @@ class CommandChanges:
         self._had_persons = False
         self._saved: set[str] = set()
         self._refused = ""
+        self.is_quick = True
 
-    async def get_ready(self, sandbox: SessionSandbox) -> None:
-        """Look ahead of the first command: the first look takes longest."""
-        if sandbox.can_write:
-            await self.look(sandbox.ground)
+    async def look_ahead(self, ground: Ground) -> None:
+        """Look ahead of the first command: the first look takes longest. Afterwards `is_quick` says whether it took little time."""
+        began = time.monotonic()
+        await self.look(ground)
+        self.is_quick = time.monotonic() - began < QUICK_S
 
     @asynccontextmanager
     async def during(

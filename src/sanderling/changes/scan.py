@@ -189,6 +189,8 @@ class Scan:
         self, ground: Ground, files: Files, seen: Sequence[Seen]
     ) -> list[Difference]:
         news = [each for each in seen if not self._is_known(each)]
+        if not news:
+            return []
         objects = await self._objects(ground, news)
         copied = await self._copied(files, news)
 

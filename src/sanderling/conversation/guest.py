@@ -163,7 +163,7 @@ class Guest:
         """Start it ahead of the first prompt, and look at the project."""
         await self.link.ready()
         if self.parts.sandbox.can_write:
-            await self.parts.workspace.changes.get_ready(self.parts.sandbox)
+            await self.parts.workspace.changes.look_ahead(self.parts.sandbox.ground)
 
     async def renew(self) -> None:
         """End it, if its login was renewed outside since it began: it still has the old one."""

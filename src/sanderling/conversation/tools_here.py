@@ -166,7 +166,7 @@ class ToolsHere:
             async with telling:  # which comes to its end, also where the use is cancelled
                 with use.scope:
                     if parts.sandbox.can_write:
-                        await parts.workspace.changes.get_ready(parts.sandbox)
+                        await parts.workspace.changes.look_ahead(parts.sandbox.ground)
                     use_here = ToolUse(asked.id, asked.name, asked.input)
                     await tool_uses.run([use_here], {}, asking)
             [outcome] = tool_uses.outcomes() or [Outcome(content="", is_error=True)]

@@ -169,5 +169,8 @@ class Turn:
         tasks.start_soon(partial(to_thread.run_sync, parts.gate.get_ready, abandon_on_cancel=True))
         await parts.sandbox.get_ready()
         parts.servers.begin()
-        await parts.calls.tool_use_begun.wait()  # a turn without one does not use the sandbox
-        await parts.workspace.changes.get_ready(parts.sandbox)
+        changes = parts.workspace.changes
+        if not (self._is_eager and changes.is_quick):  # a turn may come to its end without a tool
+            await parts.calls.tool_use_begun.wait()
+        if parts.sandbox.can_write:
+            await changes.look_ahead(parts.sandbox.ahead)

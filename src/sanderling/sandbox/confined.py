@@ -18,15 +18,23 @@ from sanderling.sandbox.processes import STDOUT, Process
 
 
 class Confined:
-    """Commands and files that the kernel holds to what `admissions` let in."""
+    """Commands and files that the kernel holds to what `admissions` let in; files `is_ahead` of any need, if that is what they are for."""
 
     is_confined = True
     disk: Disk = LOCAL_DISK
 
-    def __init__(self, admissions: Admissions, place: ProjectPlace, keeper: Keeper) -> None:
+    def __init__(
+        self,
+        admissions: Admissions,
+        place: ProjectPlace,
+        keeper: Keeper,
+        *,
+        is_ahead: bool = False,
+    ) -> None:
         self._admissions = admissions
         self._place = place
         self._keeper = keeper
+        self._is_ahead = is_ahead
 
     @property
     def network(self) -> NetworkMode:
@@ -71,7 +79,7 @@ class Confined:
         return await sandbox.spawn_server(argv, env=env, policy=policy, on_denied=on_denied)
 
     async def files(self, grant: Grant = NO_GRANT) -> Files:
-        sandbox = await self._keeper.opened()
+        sandbox = await self._keeper.opened(is_ahead=self._is_ahead)
         self._admissions.take_back_what_changed()
         return await self._keeper.workers.of(sandbox, grant)
 

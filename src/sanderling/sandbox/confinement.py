@@ -54,6 +54,7 @@ class SessionSandbox:
         self.admissions = Admissions(policy, on_event, on_change)
         self.keeper = Keeper(self.admissions, self.place, on_event, on_change)
         self.confined = Confined(self.admissions, self.place, self.keeper)
+        self._ahead = Confined(self.admissions, self.place, self.keeper, is_ahead=True)
         self._unconfined = Unconfined(policy, self.keeper.look_at_project)
         self.ground: Ground = self.confined
         self._servers = WeakKeyDictionary[Serving, tuple[object, ...]]()
@@ -74,6 +75,11 @@ class SessionSandbox:
         if not is_on:
             self.keeper.rest_soon()
         self._on_change()
+
+    @property
+    def ahead(self) -> Ground:
+        """The ground of now, for files that nobody has asked for yet: a sandbox rests as if they had not been looked at."""
+        return self._ahead if self.ground is self.confined else self.ground
 
     @property
     def can_write(self) -> bool:

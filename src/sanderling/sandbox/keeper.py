@@ -201,19 +201,29 @@ class Keeper:
             self._is_wanted.set()
         await self._is_decided.wait()
 
-    async def opened(self) -> Sandbox:
+    async def opened(self, *, is_ahead: bool = False) -> Sandbox:
+        """
+        Return the sandbox, open. If that `is_ahead` of any need, it does not keep the sandbox from its rest.
+
+        Raises:
+            SandboxError: it cannot be opened, or there is no project.
+        """
         while True:
             self.look_at_project()
             if self.sandbox and _private_directories(self.sandbox) != self._private:
                 self._leave()
             if self.sandbox is None:
                 self._admissions.take_back_what_changed()  # or it would not open
-            self._need()
+            if not is_ahead:
+                self._need()
+            if self.sandbox and self._is_decided.is_set():
+                return self.sandbox
             await self._decided()
             if self.sandbox is None:
                 self._on_change()
                 raise SandboxError(OVER if self._is_over else self.problem)
-            self._need()
+            if not is_ahead:
+                self._need()
             if self._place.now() == self._opened_at:
                 return self.sandbox  # else it went while the sandbox opened
 

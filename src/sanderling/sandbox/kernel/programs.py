@@ -97,7 +97,7 @@ def search_path(value: str, policy: SandboxPolicy) -> str:
 
 def _holds_no_surprise(entry: str, policy: SandboxPolicy) -> bool:
     path, real = os.path.normpath(entry), os.path.realpath(entry)
-    if not os.path.isabs(entry) or os.path.realpath(path) != real:
+    if not os.path.isabs(entry) or (path != entry and os.path.realpath(path) != real):
         return False
     granted = (*policy.read_paths, *policy.write_paths)
     shown = (policy.project, *granted, *policy.programs)
