@@ -209,7 +209,7 @@ async def tell_each(
             (False, range(10)),
             # Few to a journal, of which each undoing reads all.
             *[(True, range(first, first + 25)) for first in range(100, 200, 25)],
-            *[(False, range(first, first + 25)) for first in range(1000, 2000, 25)],
+            *[(False, range(first, first + 25)) for first in range(1000, 1500, 25)],
         ],
         keep=(0,),
     ),
