@@ -657,6 +657,33 @@ async def test_command_runs_though_the_init_that_waited_for_it_was_killed(place,
 
 
 @prove
+async def test_command_for_which_there_is_no_room_is_told_and_what_runs_goes_on(place, marker):
+    if os.geteuid() or not shutil.which("nsenter"):
+        pytest.skip("takes root, to take a namespace's room away")
+
+    def allow(count: int) -> None:
+        limit = f"echo {count} >/proc/sys/user/max_pid_namespaces"
+        argv = ["nsenter", "--user", "--target", str(zygote), "sh", "-c", limit]
+        subprocess.run(argv, check=True)
+
+    async with place.open("full") as sandbox:
+        process = await start_daemons(sandbox, marker)
+        zygote = zygote_of(supervisors(os.getpid())[0])
+        await spare_of(zygote, marker)
+        allow(0)
+        assert await run(sandbox, "echo fine") == (0, "fine\n", "")
+        for _ in range(3):
+            with pytest.raises(SandboxError, match="One more process cannot be started: No space"):
+                await run(sandbox, "echo fine")
+        assert process.is_running
+        allow(100)
+        assert await run(sandbox, "echo fine") == (0, "fine\n", "")
+        await spare_of(zygote, marker)
+        assert process.is_running
+        process.close()
+
+
+@prove
 async def test_commands_that_wait_for_a_zygote_that_dies_start_in_the_next(place):
     async with place.open("full") as sandbox:
         await run(sandbox, "true")

@@ -13,7 +13,7 @@ import os
 import select
 import signal
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
@@ -143,7 +143,7 @@ class Zygote:
         while True:
             happened = self._poll.poll(SPARE_AFTER_MS if self._lacks_spare else None)
             if not happened:
-                self._spare = self._fork_init()
+                self._make_spare()
             for descriptor, _ in happened:
                 if descriptor in self._running:
                     self._finish(descriptor)
@@ -173,18 +173,22 @@ class Zygote:
                 raise SandboxError(f"A zygote knows no {message[0]!r}.")
 
     def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
-        spare = self._handed_over(launch, tuple(descriptors))
         *streams, status = descriptors
+        try:
+            pid = self._handed_over(launch, tuple(descriptors))
+        except OSError as error:  # what runs has taken all that there is of something
+            os.write(status, f"One more process cannot be started: {error.strerror}.".encode())
+            streams.append(status)
+        else:
+            pidfd = os.pidfd_open(pid)
+            self._running[pidfd] = Running(key, pid, status)
+            self._poll.register(pidfd, select.POLLIN)
         for descriptor in streams:
             os.close(descriptor)
-        pidfd = os.pidfd_open(spare.pid)
-        self._running[pidfd] = Running(key, spare.pid, status)
-        self._poll.register(pidfd, select.POLLIN)
-        self._spare = None
 
-    def _handed_over(self, launch: wire.Message, descriptors: tuple[int, ...]) -> Spare:
+    def _handed_over(self, launch: wire.Message, descriptors: tuple[int, ...]) -> int:
         """The init that has the command now: the spare one, or if that was killed while it waited, another."""
-        spare = self._spare or self._fork_init()
+        spare, self._spare = self._spare or self._fork_init(), None
         try:
             with spare.channel:
                 wire.send(spare.channel, launch, descriptors)
@@ -193,21 +197,35 @@ class Zygote:
             spare = self._fork_init()
             with spare.channel:
                 wire.send(spare.channel, launch, descriptors)
-        return spare
+        return spare.pid
+
+    def _make_spare(self) -> None:
+        with suppress(OSError):  # there may be room for it soon; else who needs it is told
+            self._spare = self._fork_init()
 
     def _fork_init(self) -> Spare:
         here, there = wire.socket_pair()
-        if self.view.can_nest:
-            namespaces.unshare(namespaces.CLONE_NEWPID)
-        ours = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self.channel.close()  # or the host would think that the zygote is there when only we are
-            init.run(there, self._confinement, ours)
-        if self.view.can_nest:
-            syscall("setns", self._own_pids, namespaces.CLONE_NEWPID)
-        there.close()
+        with there, ExitStack() as unless_forked:
+            unless_forked.enter_context(here)
+            ours = os.getpid()
+            if (pid := self._fork()) == 0:
+                self.channel.close()  # or the host would think that the zygote is there when only we are
+                init.run(there, self._confinement, ours)
+            unless_forked.pop_all()
         return Spare(pid, here)
+
+    def _fork(self) -> int:
+        """Fork, into a pid namespace of its own where that can be."""
+        if not self.view.can_nest:
+            return os.fork()
+        namespaces.unshare(namespaces.CLONE_NEWPID)
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid:  # in our process
+                syscall("setns", self._own_pids, namespaces.CLONE_NEWPID)
+        return pid
 
     def _finish(self, pidfd: int) -> None:
         ended = self._running.pop(pidfd)
@@ -218,7 +236,7 @@ class Zygote:
             init.kill_tree(self._inits())
         os.close(ended.status)  # for the host this is the end of the whole tree
         if self._lacks_spare:
-            self._spare = self._fork_init()
+            self._make_spare()
 
     def _inits(self) -> frozenset[int]:
         spare = {self._spare.pid} if self._spare else set[int]()
