@@ -477,7 +477,7 @@ def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed
     wait_for_turn(child)
     third = b"Line 8" if FORMATTER in before else b"LINE 8"
     assert path.read_bytes() == content.replace(b"line 2", b"LINE 2").replace(b"line 8", third)
-    assert not is_modified(child, path)
+    wait_until(lambda: not is_modified(child, path), "Neovim hears of the write")
     assert (b"format on save" in child.results()[0].encode()) == (FORMATTER in before)
 
 

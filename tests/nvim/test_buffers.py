@@ -797,6 +797,60 @@ def test_autosave_between_finds_everything_in_order(child, opened):
     assert_undisturbed(child)
 
 
+@pytest.mark.parametrize("typed", ["", "Gomore<Esc>"])
+def test_what_a_person_writes_while_we_do_asks_them_nothing(child, opened, typed):
+    """Between the moment in which the file is written and that in which Neovim hears of it."""
+    path = opened("a.txt")
+    child.command("autocmd BufWritePre *.txt let g:writes = v:true")
+    assert change(child, find(child, path), (1, 1, ["TWO"]))
+    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
+    replace_on_disk(path, encoded(buffer))
+    child.lua("vim.g.writes = false")
+    child.feed(f"{typed}:silent update<CR>")
+    wait_until(lambda: child.lua("return vim.g.writes"), "the person writes")
+    after_write(child, path, buffer)
+    wait_until(lambda: child.mode() == "n" and not is_modified(child), "it is written")
+    assert path.read_text() == "one\nTWO\nthree\nfour\n" + "more\n" * bool(typed)
+    assert_undisturbed(child)
+
+
+def test_question_of_an_autosave_that_came_while_we_wrote_is_answered(child, opened):
+    path = opened("a.txt")
+    assert change(child, find(child, path), (1, 1, ["TWO"]))
+    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
+    replace_on_disk(path, encoded(buffer))
+    child.command("autocmd User Save silent! update")
+    child.feed(":doautocmd User Save<CR>")
+    wait_until(lambda: child.mode() == "r?", "it is asked whether to overwrite it")
+    after_write(child, path, buffer)
+    wait_until(lambda: child.mode() == "n" and not is_modified(child), "it is written")
+    assert path.read_text() == "one\nTWO\nthree\nfour\n"
+    assert lines(child) == ["one", "TWO", "three", "four"]
+
+
+def test_question_about_a_file_that_somebody_else_has_changed_is_the_persons(child, opened):
+    path = opened("a.txt")
+    assert change(child, find(child, path), (1, 1, ["TWO"]))
+    buffer = ask(child, "before_write", find(child, path)["id"], path)["value"]
+    replace_on_disk(path, encoded(buffer))
+    status = path.stat()
+    replace_on_disk(path, b"somebody else\n")
+    child.command("autocmd User Save silent! update")
+    child.feed(":doautocmd User Save<CR>")
+    wait_until(lambda: child.mode() == "r?", "it is asked whether to overwrite it")
+    written = (*divmod(status.st_mtime_ns, 1_000_000_000), status.st_size, status.st_ino)
+    child.lua(
+        "require('sanderling.editing').after_write(...)", buffer["id"], buffer["tick"], written
+    )
+    time.sleep(0.2)
+    assert child.mode() == "r?"
+    child.feed("n")
+    wait_until(lambda: child.mode() == "r", "it is to be confirmed")
+    child.feed("<CR>")
+    wait_until(lambda: child.mode() == "n", "it is answered")
+    assert path.read_text() == "somebody else\n"
+
+
 def test_format_on_save_is_in_the_file_and_in_the_same_undo_block(child, opened):
     path = opened("a.txt", b"".join(b"line %d\n" % n for n in range(100)))
     child.command(r"autocmd BufWritePre *.txt silent! 1,3delete | %s/\s\+$//e | $put ='end'")

@@ -11,11 +11,14 @@ local views = require('sanderling.editing.views')
 
 local MAX_LOADED_BYTES = 16 * 1024 * 1024 -- by itself, or twice what was held: 64 MB stop Neovim for 3 s, 1 GB takes 7 GB of memory
 local MAX_RELOADED_LINES = 1000000 -- Neovim takes minutes for the old ones of a few millions
+local CHANGED = 'WARNING: The file has been changed since reading it!!!'
 local KEPT = 'your unsaved changes are kept'
 local READ_BY_PLUGIN = 'a plugin reads it: :e loads it'
 local TOO_LARGE = 'it is %d MB now, and is not loaded by itself: :e loads it'
 local OF_KERNEL = 'it leads to a file of the kernel, and is not loaded by itself'
 local WRITE_MS = 10000 -- from the hooks before a write until it is done
+local USERS_WRITE_WAITS_MS = 1000
+local CONFIRMED_MS = 20 -- from that answer until Neovim wants to know that it was read
 
 local group = api.nvim_create_augroup('sanderling_buffers', {})
 
@@ -72,17 +75,40 @@ end
 ---@type table<integer, fun()> by buffer that is being written: Neovim may ask about its file again
 local ask_again = {}
 
+--- Have a write of the person's wait for Python's: between that and its adoption Neovim would ask them whether to overwrite it.
+---@param buf integer
+---@return integer autocommand
+local function hold_users_write(buf)
+  return api.nvim_create_autocmd('BufWritePre', {
+    group = group,
+    buffer = buf,
+    nested = true, -- the adoption, which comes while this one waits, needs an autocommand
+    callback = function()
+      if not M.are_hooks_running then
+        vim.wait(USERS_WRITE_WAITS_MS, function()
+          return ask_again[buf] == nil
+        end, 5)
+      end
+    end,
+  })
+end
+
 --- Until it is written, the file of the buffer may change without a question.
 ---@param buf integer
 function M.expect_write(buf)
-  local take_back = ask_again[buf] or answer_for_user(buf, function()
+  M.stop_expecting(buf)
+  local ask = answer_for_user(buf, function()
     return ''
   end)
+  local held = hold_users_write(buf)
+  local function take_back()
+    ask()
+    pcall(api.nvim_del_autocmd, held)
+  end
   ask_again[buf] = take_back
   vim.defer_fn(function() -- nobody wrote
     if ask_again[buf] == take_back then
-      take_back()
-      ask_again[buf] = nil
+      M.stop_expecting(buf)
     end
   end, WRITE_MS)
 end
@@ -93,6 +119,31 @@ function M.stop_expecting(buf)
     ask_again[buf]()
     ask_again[buf] = nil
   end
+end
+
+--- Answer for the person if Neovim asks whether to overwrite the file of the buffer, which it does not know to be ours yet: no. An
+--- autosave can ask for that: what an autocommand writes runs no other one, which could have it wait.
+---@param buf integer
+function M.decline_overwriting(buf)
+  local is_asked = api.nvim_get_mode().mode == 'r?' and api.nvim_get_current_buf() == buf
+  if not is_asked or not vim.endswith(vim.fn.execute('messages'), vim.fn.gettext(CHANGED)) then
+    return
+  end
+  api.nvim_input('n')
+  local timer = assert(vim.uv.new_timer())
+  timer:start(
+    CONFIRMED_MS,
+    CONFIRMED_MS,
+    function() -- nothing that is scheduled runs while Neovim waits for a key
+      local mode = api.nvim_get_mode().mode
+      if mode ~= 'r?' then
+        timer:close()
+        if mode == 'r' then
+          api.nvim_input('<CR>')
+        end
+      end
+    end
+  )
 end
 
 --- Take the file as it is now for what was read and written: see "Writing" in init.lua.

@@ -174,6 +174,9 @@ end
 ---@param tick integer
 ---@param written sanderling.editing.Written
 function M.after_write(buf, tick, written)
+  if is_as_written(buf, written) then
+    disk.decline_overwriting(buf)
+  end
   busy.when_possible(buf, function()
     local last = undo.untouched_change(buf)
     if api.nvim_buf_get_changedtick(buf) == tick then
