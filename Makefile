@@ -15,7 +15,7 @@ PYTEST = export SANDERLING_NVIM="$(if $(filter /%,$(CHOSEN_NVIM)),,$(if $(findst
 	cd "$(ROOT)" && PYTHONDONTWRITEBYTECODE= "$(BIN)/python" -m pytest
 # Tests wait for a third of their time, those that only `make prove` runs for longer.
 PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
-PARALLEL_PROVE = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 3)) --dist worksteal
+PARALLEL_PROVE = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist worksteal
 ATTACKS := tests/sandbox/test_escapes.py
 
 LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
