@@ -105,7 +105,7 @@ def first_round(bench: Bench) -> Iterator[Row]:
             firsts.append(gaps[0])
             later += gaps[1:]
         what = f"{tool} on the wire → its result on the wire"
-        yield median_row(f"{what}: first round", firsts, "ms")
+        yield median_row(f"{what}: first round", firsts, "ms", 15)
         yield median_row(f"{what}: later rounds", later, "ms")
         more = statistics.median(firsts) - statistics.median(later)
         yield Row(f"{what}: first round, longer than later ones", more, "ms", 10)

@@ -31,7 +31,7 @@ PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namesp
 RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
 OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
 MEMORY = ("/dev/shm", "/dev/mqueue")
-SPARE_AFTER_MS = 20
+SPARE_AFTER_MS = 8
 LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 
 
