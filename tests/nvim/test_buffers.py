@@ -827,6 +827,18 @@ def test_question_of_an_autosave_that_came_while_we_wrote_is_answered(child, ope
     assert path.read_text() == "one\nTWO\nthree\nfour\n"
     assert lines(child) == ["one", "TWO", "three", "four"]
 
+    # The warning is the last message still when Neovim asks something else.
+    type_keys(child, "onew<Esc>")
+    ask(child, "before_write", buffer["id"], path)
+    child.feed(":confirm qa<CR>")
+    wait_until(lambda: child.mode() == "r?", "it is asked whether to save")
+    after_write(child, path, buffer)
+    time.sleep(0.2)
+    assert child.mode() == "r?"
+    child.feed("<Esc>")
+    wait_until(lambda: child.mode() == "n", "it is cancelled")
+    assert "new" in lines(child)
+
 
 def test_question_about_a_file_that_somebody_else_has_changed_is_the_persons(child, opened):
     path = opened("a.txt")

@@ -20,8 +20,11 @@ from tests.conftest import happens, prove, prove_rest
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
+from sanderling.changes.scan import Scan
 from sanderling.changes.states import FileChange, State
+from sanderling.changes.store import Store
 from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.files import UnconfinedFiles
 from sanderling.sandbox.inside.tree import Tree
 from sanderling.sandbox.policy import SandboxPolicy
 
@@ -632,3 +635,38 @@ def test_many_directories_that_name_the_same_index_take_no_more_room_than_one(pr
     assert sum(len(index.entries) for index in tree._indexes.values()) <= 250
     assert len(tree._indexes) == 10
     tree.close()
+
+
+class Unconfined:
+    """The ground of a scan, as far as that needs one."""
+
+    is_confined = False
+
+    async def files(self, _grant=None):
+        return UnconfinedFiles()
+
+
+async def test_look_that_is_cut_off_while_it_copies_leaves_the_rest_to_the_next(tmp_path):
+    path = tmp_path / "project/notes"
+    path.parent.mkdir()
+    path.write_text("first\n")
+    scan = Scan(str(path.parent), Store(tmp_path / "store", tmp_path), tmp_path / "copies")
+    ground = Unconfined()
+    await scan.look(ground, is_whole=False)
+    path.write_text("the person's\n")
+    copies = scan._looks.copies
+    with anyio.CancelScope() as turn:
+
+        async def cut_off(*asked):
+            turn.cancel()
+            return await copies(*asked)
+
+        scan._looks.copies = cut_off
+        await scan.look(ground, is_whole=False)
+    assert turn.cancelled_caught
+    scan._looks.copies = copies
+    await scan.look(ground, is_whole=False)
+    path.write_text("the command's\n")
+    [change] = await scan.look(ground)
+    assert change.before.lost == ""
+    assert change.before.size == len("the person's\n")

@@ -74,6 +74,8 @@ end
 
 ---@type table<integer, fun()> by buffer that is being written: Neovim may ask about its file again
 local ask_again = {}
+---@type table<integer, string> by buffer: what Neovim had told when it began to be written
+local told_before = {}
 
 --- Have a write of the person's wait for Python's: between that and its adoption Neovim would ask them whether to overwrite it.
 ---@param buf integer
@@ -97,6 +99,7 @@ end
 ---@param buf integer
 function M.expect_write(buf)
   M.stop_expecting(buf)
+  told_before[buf] = vim.fn.execute('messages')
   local ask = answer_for_user(buf, function()
     return ''
   end)
@@ -126,9 +129,11 @@ end
 ---@param buf integer
 function M.decline_overwriting(buf)
   local is_asked = api.nvim_get_mode().mode == 'r?' and api.nvim_get_current_buf() == buf
-  if not is_asked or not vim.endswith(vim.fn.execute('messages'), vim.fn.gettext(CHANGED)) then
-    return
+  local told = is_asked and vim.fn.execute('messages') or ''
+  if told == told_before[buf] or not vim.endswith(told, vim.fn.gettext(CHANGED)) then
+    return -- it is not asked, or about something else: an older warning may be the last one
   end
+  told_before[buf] = told
   api.nvim_input('n')
   local timer = assert(vim.uv.new_timer())
   timer:start(

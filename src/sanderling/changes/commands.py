@@ -59,8 +59,10 @@ class CommandChanges:
     async def look_ahead(self, ground: Ground) -> None:
         """Look ahead of the first command: the first look takes longest. Afterwards `is_quick` says whether it took little time."""
         began = time.monotonic()
-        await self.look(ground)
-        self.is_quick = time.monotonic() - began < QUICK_S
+        try:
+            await self.look(ground)
+        finally:
+            self.is_quick = time.monotonic() - began < QUICK_S
 
     @asynccontextmanager
     async def during(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import anyio
 from anyio import to_thread
 
 from sanderling.changes.git import as_file, read_objects
@@ -114,6 +115,7 @@ class Scan:
         self._looks = Looks(root)
         self._known: dict[str, tuple[Row, State]] = {}
         self._edited: dict[str, tuple[Stamp | None, State]] = {}
+        self._uncopied: dict[str, Row] = {}  # left by a look that was cut off
 
     def edited(self, path: str, stamp: Stamp, state: State) -> None:
         """Take note of what a tool has written, so that it is nobody else's change; with no inode it stands in a buffer alone."""
@@ -156,14 +158,16 @@ class Scan:
 
     async def _copy_unclean(self, files: Files) -> None:
         """Copy what nobody has: it may be changed next."""
-        unclean = await self._looks.unclean(files)
-        paths = [path for path, row in unclean if self._state(path, row) is None]
+        with anyio.CancelScope(shield=True):  # what is told is told only once
+            self._uncopied |= dict(await self._looks.unclean(files))
+        paths = [path for path, row in self._uncopied.items() if self._state(path, row) is None]
         while paths:
             copied = await self._looks.copies(files, paths, MAX_FILE_BYTES)
             has_room = await to_thread.run_sync(self._take_copies, copied)
             if not has_room:
-                return
+                break
             paths = paths[len(copied) :]
+        self._uncopied.clear()
 
     def _take_copies(self, copied: Sequence[Copied]) -> bool:
         has_room = True

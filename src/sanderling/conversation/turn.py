@@ -170,7 +170,8 @@ class Turn:
         await parts.sandbox.get_ready()
         parts.servers.begin()
         changes = parts.workspace.changes
-        if not (self._is_eager and changes.is_quick):  # a turn may come to its end without a tool
+        ahead = parts.sandbox.ahead if self._is_eager and changes.is_quick else None
+        if ahead is None:  # a turn may come to its end without a tool
             await parts.calls.tool_use_begun.wait()
         if parts.sandbox.can_write:
-            await changes.look_ahead(parts.sandbox.ahead)
+            await changes.look_ahead(ahead or parts.sandbox.ground)

@@ -77,9 +77,13 @@ class SessionSandbox:
         self._on_change()
 
     @property
-    def ahead(self) -> Ground:
-        """The ground of now, for files that nobody has asked for yet: a sandbox rests as if they had not been looked at."""
-        return self._ahead if self.ground is self.confined else self.ground
+    def ahead(self) -> Ground | None:
+        """
+        The ground of now, for files that nobody has asked for yet: the sandbox rests as if they had not been looked at.
+
+        None where nothing is confined: a look that nobody needs any more could not be cut off there.
+        """
+        return self._ahead if self.ground is self.confined else None
 
     @property
     def can_write(self) -> bool:

@@ -31,7 +31,7 @@ PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namesp
 RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
 OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
 MEMORY = ("/dev/shm", "/dev/mqueue")
-SPARE_AFTER_MS = 8
+SPARE_AFTER_MS, AFTER_FAILURE_MS = 8, 1000
 LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 
 
@@ -127,6 +127,7 @@ class Zygote:
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._poll = select.poll()
         self._spare: Spare | None = None
+        self._spare_after_ms = SPARE_AFTER_MS
 
     def serve(self) -> NoReturn:
         _limit_ourselves(self.view)
@@ -141,7 +142,7 @@ class Zygote:
         self._spare = self._fork_init()
         self._poll.register(self.channel, select.POLLIN)
         while True:
-            happened = self._poll.poll(SPARE_AFTER_MS if self._lacks_spare else None)
+            happened = self._poll.poll(self._spare_after_ms if self._lacks_spare else None)
             if not happened:
                 self._make_spare()
             for descriptor, _ in happened:
@@ -174,17 +175,24 @@ class Zygote:
 
     def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
         *streams, status = descriptors
+        pid = 0
         try:
             pid = self._handed_over(launch, tuple(descriptors))
+            pidfd = os.pidfd_open(pid)
         except OSError as error:  # what runs has taken all that there is of something
-            os.write(status, f"One more process cannot be started: {error.strerror}.".encode())
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            with suppress(OSError):  # nobody may want to know any more
+                os.write(status, f"One more process cannot be started: {error.strerror}.".encode())
             streams.append(status)
         else:
-            pidfd = os.pidfd_open(pid)
             self._running[pidfd] = Running(key, pid, status)
             self._poll.register(pidfd, select.POLLIN)
         for descriptor in streams:
             os.close(descriptor)
+        if not self.view.can_nest and not self.view.is_for_one:
+            self._make_spare()  # at once: its limit counts all processes that there are
 
     def _handed_over(self, launch: wire.Message, descriptors: tuple[int, ...]) -> int:
         """The init that has the command now: the spare one, or if that was killed while it waited, another."""
@@ -200,8 +208,10 @@ class Zygote:
         return spare.pid
 
     def _make_spare(self) -> None:
+        self._spare_after_ms = AFTER_FAILURE_MS
         with suppress(OSError):  # there may be room for it soon; else who needs it is told
             self._spare = self._fork_init()
+            self._spare_after_ms = SPARE_AFTER_MS
 
     def _fork_init(self) -> Spare:
         here, there = wire.socket_pair()
@@ -209,8 +219,11 @@ class Zygote:
             unless_forked.enter_context(here)
             ours = os.getpid()
             if (pid := self._fork()) == 0:
-                self.channel.close()  # or the host would think that the zygote is there when only we are
-                init.run(there, self._confinement, ours)
+                try:
+                    self.channel.close()  # or the host would think that the zygote is there when only we are
+                    init.run(there, self._confinement, ours)
+                finally:
+                    os._exit(1)
             unless_forked.pop_all()
         return Spare(pid, here)
 
