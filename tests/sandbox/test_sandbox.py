@@ -675,6 +675,11 @@ async def test_command_for_which_there_is_no_room_is_told_and_what_runs_goes_on(
         for _ in range(3):
             with pytest.raises(SandboxError, match="One more process cannot be started: No space"):
                 await run(sandbox, "echo fine")
+        os.kill(zygote, signal.SIGSTOP)
+        (await sandbox.spawn(["true"])).close()  # before it is told
+        os.kill(zygote, signal.SIGCONT)
+        with pytest.raises(SandboxError, match="One more process cannot be started: No space"):
+            await run(sandbox, "echo fine")
         assert process.is_running
         allow(100)
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")

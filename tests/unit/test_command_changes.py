@@ -24,9 +24,9 @@ from sanderling.changes.scan import Scan
 from sanderling.changes.states import FileChange, State
 from sanderling.changes.store import Store
 from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.files import UnconfinedFiles
 from sanderling.sandbox.inside.tree import Tree
 from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.unconfined import Unconfined
 
 DEADLINE_S = 30.0
 GIT = (
@@ -637,21 +637,13 @@ def test_many_directories_that_name_the_same_index_take_no_more_room_than_one(pr
     tree.close()
 
 
-class Unconfined:
-    """The ground of a scan, as far as that needs one."""
-
-    is_confined = False
-
-    async def files(self, _grant=None):
-        return UnconfinedFiles()
-
-
 async def test_look_that_is_cut_off_while_it_copies_leaves_the_rest_to_the_next(tmp_path):
     path = tmp_path / "project/notes"
     path.parent.mkdir()
     path.write_text("first\n")
     scan = Scan(str(path.parent), Store(tmp_path / "store", tmp_path), tmp_path / "copies")
-    ground = Unconfined()
+    policy = SandboxPolicy(project=str(path.parent), home=str(tmp_path), state_dir=str(tmp_path))
+    ground = Unconfined(policy, lambda: None)
     await scan.look(ground, is_whole=False)
     path.write_text("the person's\n")
     copies = scan._looks.copies

@@ -21,7 +21,7 @@ from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.turn import READY_AFTER_S
-from sanderling.protocol.events import Event, TextDelta, ToolEnded, TurnEnded
+from sanderling.protocol.events import Event, TextDelta, ToolEnded, TurnEnded, TurnStarted
 from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.providers import Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
@@ -156,6 +156,17 @@ async def test_project_that_takes_long_to_look_at_is_looked_at_once_for_turns_wi
         await happens(lambda: parts.sandbox.keeper.workers._files)
         await anyio.sleep(4 * READY_AFTER_S)  # in which one that is quick would be looked at
     assert len(looks) == 1
+
+
+@prove
+async def test_turn_without_tools_looks_at_nothing_where_nothing_is_confined(talk):
+    """Such a look cannot be cut off: the end of the turn would wait for it."""
+    chatting = talk([{"delay_ms": FOR_EVER_MS}])
+    chatting.conversation.parts.sandbox.switch(is_on=False)
+    async with chatting.asked():
+        await happens(lambda: chatting.of(TurnStarted))
+        await anyio.sleep(8 * READY_AFTER_S)
+        assert not chatting.conversation.parts.workspace.journal.scan._known
 
 
 async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to):

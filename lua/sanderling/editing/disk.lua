@@ -120,7 +120,7 @@ end
 function M.stop_expecting(buf)
   if ask_again[buf] then
     ask_again[buf]()
-    ask_again[buf] = nil
+    ask_again[buf], told_before[buf] = nil, nil
   end
 end
 
@@ -136,19 +136,16 @@ function M.decline_overwriting(buf)
   told_before[buf] = told
   api.nvim_input('n')
   local timer = assert(vim.uv.new_timer())
-  timer:start(
-    CONFIRMED_MS,
-    CONFIRMED_MS,
-    function() -- nothing that is scheduled runs while Neovim waits for a key
-      local mode = api.nvim_get_mode().mode
-      if mode ~= 'r?' then
-        timer:close()
-        if mode == 'r' then
-          api.nvim_input('<CR>')
-        end
-      end
+  -- Nothing that is scheduled runs while Neovim waits for a key.
+  timer:start(CONFIRMED_MS, CONFIRMED_MS, function()
+    local mode = api.nvim_get_mode().mode
+    if mode ~= 'r?' then
+      timer:close()
     end
-  )
+    if mode == 'r' then
+      api.nvim_input('<CR>')
+    end
+  end)
 end
 
 --- Take the file as it is now for what was read and written: see "Writing" in init.lua.
