@@ -6,8 +6,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.bench.shared import Bench, Row, peak_mb, short
@@ -24,20 +24,31 @@ COSTS = {
 }
 
 
+@contextmanager
+def project(bench: Bench) -> Generator[tuple[Path, dict[str, str]]]:
+    """A project, and the environment of who asks the bench's model in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        there = Path(folder, "project")
+        (there / ".git").mkdir(parents=True)
+        yield (
+            there,
+            os.environ
+            | {
+                "HOME": folder,
+                "XDG_STATE_HOME": f"{folder}/state",
+                "XDG_CONFIG_HOME": f"{folder}/config",
+                "PYTHONPATH": str(ROOT),
+                "ANTHROPIC_API_KEY": "bench",
+                "ANTHROPIC_BASE_URL": bench.server.url,
+                "NO_PROXY": "*",
+            },
+        )
+
+
 def print_mode(bench: Bench) -> Iterator[Row]:
     ours: list[tuple[float, ...]] = []
     bare: list[tuple[float, ...]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / ".git").mkdir()
-        environment = os.environ | {
-            "HOME": folder,
-            "XDG_STATE_HOME": f"{folder}/state",
-            "XDG_CONFIG_HOME": f"{folder}/config",
-            "PYTHONPATH": str(ROOT),
-            "ANTHROPIC_API_KEY": "bench",
-            "ANTHROPIC_BASE_URL": bench.server.url,
-            "NO_PROXY": "*",
-        }
+    with project(bench) as (folder, environment):
         for _ in bench.times(8):  # in turns, so that what else the machine does meets both
             ours.append(_run(bench, ["-m", "sanderling", "-p"], folder, environment))
             client = ["-m", "tests.bench.bare_client", bench.server.url]
@@ -50,7 +61,7 @@ def print_mode(bench: Bench) -> Iterator[Row]:
 
 
 def _run(
-    bench: Bench, arguments: list[str], folder: str, environment: dict[str, str]
+    bench: Bench, arguments: list[str], folder: Path, environment: dict[str, str]
 ) -> tuple[float, ...]:
     """What `COSTS` names, of one process."""
     answer_id, words = bench.server.words("stream", DELTAS, 0)

@@ -3,13 +3,16 @@
 import json
 import re
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 from tests.bench.each_tool import each_tool
 from tests.bench.latency import PING_EVERY_S
+from tests.bench.print_mode import project
 from tests.bench.shared import (
     Bench,
     BenchNvim,
@@ -41,8 +44,9 @@ FIRST_USES: dict[str, dict[str, object]] = {
     "edit": {"path": "file.py", "edits": [{"old": "return 1", "new": "return 2"}]},
     "grep": {"pattern": "return"},
 }
+LONG = "long.txt"
 ROUNDS_OF: dict[str, dict[str, object]] = {
-    "read": {"path": "long.txt", "offset": "#", "limit": 100},
+    "read": {"path": LONG, "offset": "#", "limit": 100},
     "bash": {"command": "echo $RANDOM"},
 }
 LATER = range(5)
@@ -88,27 +92,45 @@ def gap(bench: Bench) -> Iterator[Row]:
 
 def first_round(bench: Bench) -> Iterator[Row]:
     """The model thinks before each use, as models do: the first round has a sandbox to open, and what tools need to load."""
-    for tool, data in ROUNDS_OF.items():
+    for (where, converse), (tool, data) in product(
+        (("print mode", _in_print_mode), ("Neovim", _in_neovim)), ROUNDS_OF.items()
+    ):
         firsts, later = [], []
         for _ in bench.times(7):
-            with bench.warm_nvim() as nvim:
-                _in_auto_mode(nvim)
-                Path(nvim.project, "long.txt").write_text(LINE * 1000)
-                words = (len(LATER) + 1, tool, json.dumps(data))
-                answer_id, words = bench.server.words("think", *words)
-                nvim.submit(words)
-                reports = [bench.server.report(answer_id) for _ in (None, None, *LATER)]
-                nvim.wait_for_mark(f"end{answer_id:06}")
-                nvim.wait_until_idle()
-            rounds = pairwise(reports)
+            answer_id, words = bench.server.words("think", len(LATER) + 1, tool, json.dumps(data))
+            converse(bench, answer_id, words)
+            rounds = pairwise(bench.server.report(answer_id) for _ in (None, None, *LATER))
             gaps = [1000 * (after["at"] - before["sent"]["use"]) for before, after in rounds]
             firsts.append(gaps[0])
             later += gaps[1:]
-        what = f"{tool} on the wire → its result on the wire"
+        what = f"{where}: {tool} on the wire → its result on the wire"
         yield median_row(f"{what}: first round", firsts, "ms", 15)
         yield median_row(f"{what}: later rounds", later, "ms")
         more = statistics.median(firsts) - statistics.median(later)
         yield Row(f"{what}: first round, longer than later ones", more, "ms", 10)
+
+
+def _in_print_mode(bench: Bench, _: int, words: str) -> None:
+    with project(bench) as (folder, environment):
+        (folder / LONG).write_text(LINE * 1000)
+        command = [sys.executable, "-m", "sanderling", "-p", "--mode", "auto", words]
+        subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+
+
+def _in_neovim(bench: Bench, answer_id: int, words: str) -> None:
+    with bench.warm_nvim() as nvim:
+        _in_auto_mode(nvim)
+        Path(nvim.project, LONG).write_text(LINE * 1000)
+        nvim.submit(words)
+        nvim.wait_for_mark(f"end{answer_id:06}")
+        nvim.wait_until_idle()
 
 
 def output(bench: Bench) -> Iterator[Row]:

@@ -18,10 +18,11 @@ from tests.sandbox.test_sandbox import supervisors
 from sanderling.changes import commands
 from sanderling.changes.states import FileChange
 from sanderling.config import Settings
+from sanderling.conversation import turn
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.turn import READY_AFTER_S
-from sanderling.protocol.events import Event, TextDelta, ToolEnded, TurnEnded, TurnStarted
+from sanderling.protocol.events import Event, ToolEnded, TurnEnded, TurnStarted
 from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.providers import Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
@@ -32,7 +33,6 @@ from sanderling.session.session import Session
 
 DEADLINE_S = 20.0
 FOR_EVER_MS = 3_600_000
-TEXT = loopback.message_start() + loopback.text("Hello there.")
 BEGUN = loopback.message_start() + loopback.block_start(
     type="tool_use", id="t1", name="read", input={}
 )
@@ -114,8 +114,9 @@ def talk_to(tmp_path, monkeypatch) -> Callable[..., Talk]:
     return make
 
 
-async def test_sandbox_is_open_before_the_model_that_takes_its_time_asks_for_a_tool(talk):
-    thinking = talk([{"delay_ms": FOR_EVER_MS}])
+@pytest.mark.parametrize("is_eager", [True, False])
+async def test_sandbox_is_open_before_the_model_that_takes_its_time_asks_for_a_tool(talk, is_eager):
+    thinking = talk([{"delay_ms": FOR_EVER_MS}], is_eager=is_eager)
     async with thinking.asked():
         await happens(
             lambda: thinking.conversation.parts.sandbox.keeper.workers._files
@@ -169,31 +170,29 @@ async def test_turn_without_tools_looks_at_nothing_where_nothing_is_confined(tal
         assert not chatting.conversation.parts.workspace.journal.scan._known
 
 
-async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to):
+async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to, monkeypatch):
+    """However little time it has taken before."""
+    monkeypatch.setattr(turn, "READY_AFTER_S", DEADLINE_S)
     may_go_on = threading.Event()
     with LoopbackServer() as server:
         server.answer(Reply(BEGUN, Until(may_go_on), REST), loopback.hello())
-        patient = talk_to(server, is_eager=False)
-        async with patient.asked():
+        beginning = talk_to(server)
+        async with beginning.asked():
             await happens(is_open)
-            assert patient.of(ToolEnded) == []
+            assert beginning.of(ToolEnded) == []
             may_go_on.set()
-            await patient.turns()
-    assert "what it says" in patient.results()[0]
+            await beginning.turns()
+    assert "what it says" in beginning.results()[0]
 
 
-async def test_patient_session_starts_no_process_for_a_turn_that_needs_no_tool(talk_to):
-    may_end = threading.Event()
-    with LoopbackServer() as server:
-        server.answer(Reply(TEXT, Until(may_end), loopback.done()))
-        patient = talk_to(server, is_eager=False)
-        async with patient.asked():
-            await happens(lambda: patient.of(TextDelta))
-            await anyio.sleep(4 * READY_AFTER_S)  # in which one that is not patient would begin
-            assert not is_open()
-            may_end.set()
-            await patient.turns()
-            assert patient.conversation.parts.sandbox.facts.level == ""
+@pytest.mark.parametrize("is_eager", [True, False])
+async def test_answer_that_comes_at_once_starts_no_process(talk, is_eager):
+    """Print mode's is not eager."""
+    quick = talk([{"text": "Done."}], is_eager=is_eager)
+    async with quick.asked():
+        await quick.turns()
+        assert quick.conversation.parts.sandbox.keeper.sandbox is None
+        assert not is_open()
 
 
 @prove

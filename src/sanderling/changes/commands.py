@@ -57,7 +57,8 @@ class CommandChanges:
         self.is_quick = True
 
     async def look_ahead(self, ground: Ground) -> None:
-        """Look ahead of the first command: the first look takes longest. Afterwards `is_quick` says whether it took little time."""
+        """Look, and read the journal, ahead of the first command, when both take longest. Then `is_quick` says whether looking takes little."""
+        await self._journal.records()
         began = time.monotonic()
         try:
             await self.look(ground)

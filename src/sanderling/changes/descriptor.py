@@ -15,6 +15,10 @@ class Descriptor:
         self._lock = Lock()
         self._is_over = False
 
+    @property
+    def is_open(self) -> bool:
+        return self._fd is not None
+
     @contextmanager
     def _using(self) -> Generator[None]:
         """

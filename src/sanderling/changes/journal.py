@@ -4,6 +4,7 @@ import errno
 import stat
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -172,11 +173,16 @@ class Journal:
         """
         known = await self.records()
         async with self._writing:
+            is_resumed = bool(known) and not self._file.is_open  # which takes time
             new = self._begun(records)
             known.extend(new)
             self._unwritten += new
+            write = partial(self._write, tuple(self._unwritten), is_durable)
             try:
-                await to_thread.run_sync(self._write, tuple(self._unwritten), is_durable)
+                if is_durable or is_resumed:
+                    await to_thread.run_sync(write)
+                else:  # a line that the disk may take when it likes is written before a thread has begun
+                    write()
             except OSError as error:
                 if error.errno == errno.EFBIG:  # there will be no room for it
                     self._unwritten = []

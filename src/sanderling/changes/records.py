@@ -125,7 +125,7 @@ def decoded(line: bytes) -> Header | Record | None:
 
 
 class JournalFile(Descriptor):
-    """The journal of one session on disk. Every method blocks, and may raise `OSError`: call it from a thread."""
+    """The journal of one session on disk. Every method blocks, and may raise `OSError`."""
 
     def __init__(self, path: Path, project: str) -> None:
         super().__init__()

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from sanderling.commands import shell
 from sanderling.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
 from sanderling.commands.running import run_to_end
 from sanderling.commands.shell import Shell, ShellState, Started, in_one_line
@@ -168,6 +169,12 @@ class Jobs:
         self._count = 0
         self._interrupted: dict[str, str] = {}
         self._logs: deque[OutputLog] = deque()
+
+    @staticmethod
+    def get_ready() -> None:
+        """Compile what reads a command's output and its shell's report, ahead of the first. Blocks."""
+        ScreenText().feed(b"one\ntwo\n")
+        shell.get_ready()
 
     def all(self) -> tuple[Job, ...]:
         """The jobs that run, and the last ones that have ended, in the order in which they went to the background."""

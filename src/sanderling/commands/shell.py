@@ -65,7 +65,7 @@ NOT_KEPT = frozenset(
 """The variables that belong to the sandbox, or to each shell anew."""
 
 _PRIVATE = "_sanderling_"
-_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
+MAX_NAME_CHARS = 128
 
 # On one line, so that the shell counts the lines of the command from 1, as its author does. The command comes in a variable: as an
 # argument it would be found, and ended, by its own `pkill -f`.
@@ -408,6 +408,11 @@ def _reports(data: bytes) -> list[dict[str, str]]:
     return reports
 
 
+def get_ready() -> None:
+    """Compile what reads a report, ahead of the first."""
+    _exported(rb'export A="\\"')
+
+
 def _exported(listing: bytes) -> dict[str, bytes]:
     """The variables in the output of bash's `export -p`, but for arrays, which no command is given."""
     return {
@@ -444,7 +449,11 @@ def _size(name: str, value: str | None) -> int:
 
 def _is_kept(name: str) -> bool:
     return (
-        bool(re.fullmatch(_NAME, name)) and name not in NOT_KEPT and not name.startswith(_PRIVATE)
+        name.isascii()
+        and name.isidentifier()
+        and len(name) <= MAX_NAME_CHARS
+        and name not in NOT_KEPT
+        and not name.startswith(_PRIVATE)
     )
 
 

@@ -31,7 +31,8 @@ class Turn:
     """
     One turn, from its prompt to the stop reason. `take_steering` gives what the person has said meanwhile.
 
-    What tools need is made ready when the model begins to use one, or, if this `is_eager`, while it still thinks.
+    What tools need is made ready while the model thinks. If this `is_eager`, tool servers begin then, too: else the request waits
+    for them.
     """
 
     def __init__(
@@ -164,13 +165,14 @@ class Turn:
             parts.tell_untrusted()
             with suppress(ProviderError):  # which the turn tells
                 await parts.provider.prepare()
-            with anyio.move_on_after(READY_AFTER_S if self._is_eager else None):
+            with anyio.move_on_after(READY_AFTER_S):
                 await parts.calls.tool_use_begun.wait()
-        tasks.start_soon(partial(to_thread.run_sync, parts.gate.get_ready, abandon_on_cancel=True))
+        for load in (parts.gate.get_ready, parts.workspace.jobs.get_ready):
+            tasks.start_soon(partial(to_thread.run_sync, load, abandon_on_cancel=True))
         await parts.sandbox.get_ready()
         parts.servers.begin()
         changes = parts.workspace.changes
-        ahead = parts.sandbox.ahead if self._is_eager and changes.is_quick else None
+        ahead = parts.sandbox.ahead if changes.is_quick else None
         if ahead is None:  # a turn may come to its end without a tool
             await parts.calls.tool_use_begun.wait()
         if parts.sandbox.can_write:
