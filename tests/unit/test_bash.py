@@ -383,6 +383,16 @@ async def test_too_large_a_variable_is_not_kept_and_that_is_told(desk):
 
 
 @prove
+async def test_bytes_that_are_no_text_may_be_as_many_as_others(desk):
+    """Bash makes four of each in its report."""
+    told = await desk.say(
+        r"LC_ALL=C; export BIG=$(head -c 600000 /dev/zero | tr '\0' '\344') SMALL=1"
+    )
+    assert "[Too large to carry over to the next command: BIG.]" in told
+    assert (await desk.say('echo "${BIG-unset} $SMALL"')).startswith("unset 1\n")
+
+
+@prove
 async def test_thousand_variables_are_bounded_and_the_shell_works(desk):
     told = await desk.say("for i in {1..1000}; do printf -v V$i %500s; export V$i; done")
     assert "Too large to carry over to the next command: V" in told

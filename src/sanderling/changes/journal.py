@@ -173,13 +173,13 @@ class Journal:
         """
         known = await self.records()
         async with self._writing:
-            is_resumed = bool(known) and not self._file.is_open  # which takes time
             new = self._begun(records)
             known.extend(new)
             self._unwritten += new
             write = partial(self._write, tuple(self._unwritten), is_durable)
             try:
-                if is_durable or is_resumed:
+                is_quick = self._file.is_open and len(self._unwritten) == len(new)
+                if is_durable or not is_quick:
                     await to_thread.run_sync(write)
                 else:  # a line that the disk may take when it likes is written before a thread has begun
                     write()

@@ -31,7 +31,7 @@ from sanderling.text import is_seen
 MAX_COMMAND_BYTES = 100_000  # the kernel takes 128 KiB as one string
 MAX_STATE_BYTES = 96 * 1024
 MAX_VALUE_BYTES = 32 * 1024
-MAX_REPORT_BYTES = 2 << 20
+MAX_REPORT_BYTES = 8 << 20  # bash makes four bytes of one that cannot be printed
 MAX_TITLE_CHARS = 80
 MAX_PATH_CHARS = 4096
 
@@ -90,10 +90,8 @@ _CONTINUATION = "\\\n"
 # nothing but these themselves, `$`, the backquote and the backslash.
 _EXPORTED = (
     rb"(?ms)^(?:declare -\w+|export) (?P<name>\w+)="
-    rb"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|\$'(?P<ansi>(?:[^'\\]|\\.)*)')$"""
+    rb"""(?:"(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"|\$'(?P<ansi>[^'\\]*+(?:\\.[^'\\]*+)*+)')$"""
 )
-_ESCAPED = rb"(?s)\\(?:([0-7]{3})|(.))"
-_LETTERS = bytes.maketrans(b"abEfnrtv", b"\a\b\x1b\f\n\r\t\v")
 # Looking must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
 # which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
 # do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
@@ -397,9 +395,10 @@ def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
 
 
 def _reports(data: bytes) -> list[dict[str, str]]:
-    """Every report in `data` that is whole."""
+    """The first and the last report in `data` that are whole: a shell makes no more."""
     reports: list[dict[str, str]] = []
-    for part in data.split(b".end=\0")[:-1]:
+    first, *more = data.split(b".end=\0")[:-1] or [b""]
+    for part in (first, *more[-1:]):
         entries = (entry.partition(b"=") for entry in part.split(b"\0"))
         report = {os.fsdecode(name): value for name, _, value in entries}
         report |= _exported(report.pop(".exported", b""))
@@ -415,15 +414,26 @@ def get_ready() -> None:
 
 def _exported(listing: bytes) -> dict[str, bytes]:
     """The variables in the output of bash's `export -p`, but for arrays, which no command is given."""
-    return {
-        line["name"].decode(): re.sub(_ESCAPED, _unescaped, line["double"] or line["ansi"] or b"")
-        for line in re.finditer(_EXPORTED, listing)
-    }
+    return {line["name"].decode(): _plain(line) for line in re.finditer(_EXPORTED, listing)}
 
 
-def _unescaped(escaped: re.Match[bytes]) -> bytes:
-    octal, letter = escaped.groups()
-    return bytes([int(octal, 8) & 0xFF]) if octal else letter.translate(_LETTERS)
+def _plain(line: re.Match[bytes]) -> bytes:
+    """The value of a variable, without what bash escapes in it."""
+    quoted, ansi = line["double"], line["ansi"]
+    if ansi is None:
+        parts = quoted.split(rb"\\")
+        plain = (
+            part.replace(rb"\$", b"$").replace(rb"\`", b"`").replace(rb"\"", b'"') for part in parts
+        )
+    else:
+        plain = map(_ansi, ansi.split(rb"\\"))
+    return b"\\".join(plain)
+
+
+def _ansi(part: bytes) -> bytes:
+    """What a part of a string in $'' stands for; bash escapes a byte as Python does, but for ESC."""
+    known = part.replace(rb"\E", rb"\033").decode("unicode_escape", "replace")
+    return known.encode("latin-1", "replace")
 
 
 def _bounded(
