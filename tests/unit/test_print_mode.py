@@ -585,6 +585,17 @@ def test_mode_auto_lets_through_what_the_sandbox_confines(shell):
     assert (shell.project / "new.txt").exists()
 
 
+def test_what_keeps_commands_from_running_is_told_to_who_runs_one(shell):
+    """An answer in words says nothing of it, though the sandbox was to be opened while the model thought."""
+    thinking, auto = {"delay_ms": 600}, ("--mode", "auto")
+    for home, project in ((shell.project, shell.project), (shell.project, Path("/usr"))):
+        shell.environment["HOME"], shell.project = str(home), project
+        words = shell.play([thinking, {"text": "Done."}], args=auto)
+        assert (words.returncode, words.stdout, words.stderr) == (0, "Done.\n", "")
+    ran = shell.play([thinking, {"tool_use": MAKE}], [{"text": "Done."}], args=auto)
+    assert ran.stderr.count("warning: nothing is run: The project /usr holds more than") == 1
+
+
 @prove
 def test_a_rule_lets_through_what_it_names(shell):
     allowed = ("--allow", "write ./new.txt", "--output-format", "json")

@@ -142,13 +142,13 @@ async def test_project_that_takes_long_to_look_at_is_looked_at_once_for_turns_wi
     monkeypatch.setattr(commands, "QUICK_S", 0)
     chatting = talk(*[[{"delay_ms": FOR_EVER_MS}]] * 2)
     parts, looks = chatting.conversation.parts, []
-    look = parts.workspace.changes.look
+    look = parts.workspace.changes._look
 
     async def noted(ground: Ground) -> list[FileChange]:
         looks.append(ground)
         return await look(ground)
 
-    monkeypatch.setattr(parts.workspace.changes, "look", noted)
+    monkeypatch.setattr(parts.workspace.changes, "_look", noted)
     async with chatting.asked():
         await happens(lambda: not parts.workspace.changes.is_quick)
         chatting.conversation.cancel()

@@ -54,6 +54,7 @@ class CommandChanges:
         self._had_persons = False
         self._saved: set[str] = set()
         self._refused = ""
+        self._is_refusal_told = False
         self.is_quick = True
 
     async def look_ahead(self, ground: Ground) -> None:
@@ -61,7 +62,7 @@ class CommandChanges:
         await self._journal.records()
         began = time.monotonic()
         try:
-            await self.look(ground)
+            await self._look(ground)  # what it was refused is told with the first command
         finally:
             self.is_quick = time.monotonic() - began < QUICK_S
 
@@ -106,6 +107,13 @@ class CommandChanges:
 
     async def look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
         """Record what has changed since this was called last, if the agent may have done it, and return that; a command's is not to be reviewed."""
+        changes = await self._look(ground, is_of_command=is_of_command)
+        if self._refused and not self._is_refusal_told:
+            self._is_refusal_told = True
+            self._tell(UNCOVERED.format(reason=self._refused))
+        return changes
+
+    async def _look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
         if self._refused:
             return []
         async with self._looking:
@@ -144,7 +152,6 @@ class CommandChanges:
         reason = str(error).rstrip(".")
         if isinstance(error, CannotLookError) and error.is_for_good:
             self._refused = reason
-            self._tell(UNCOVERED.format(reason=reason))
         elif is_missed:
             self._tell(MISSED.format(reason=reason))
 

@@ -20,6 +20,7 @@ from sanderling.session.records import LoggedTurnEnd
 
 UNTIL_ASKED_S = 0.01  # from a prompt to its request on the wire, and more
 READY_AFTER_S = 0.04  # an answer that comes at once is not held up
+PATIENT_S = 0.15  # nor does a process that ends with it wait for what has just begun to open
 REPEATED = (
     "The model has made the same call again and again, and its result was the same each time."
 )
@@ -31,8 +32,8 @@ class Turn:
     """
     One turn, from its prompt to the stop reason. `take_steering` gives what the person has said meanwhile.
 
-    What tools need is made ready while the model thinks. If this `is_eager`, tool servers begin then, too: else the request waits
-    for them.
+    What tools need is made ready while the model thinks. If this `is_eager`, that begins sooner, and tool servers with it: else the
+    request waits for them.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class Turn:
             parts.tell_untrusted()
             with suppress(ProviderError):  # which the turn tells
                 await parts.provider.prepare()
-            with anyio.move_on_after(READY_AFTER_S):
+            with anyio.move_on_after(READY_AFTER_S if self._is_eager else PATIENT_S):
                 await parts.calls.tool_use_begun.wait()
         for load in (parts.gate.get_ready, parts.workspace.jobs.get_ready):
             tasks.start_soon(partial(to_thread.run_sync, load, abandon_on_cancel=True))

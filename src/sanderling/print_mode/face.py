@@ -22,6 +22,7 @@ from sanderling.protocol.events import (
     RetryScheduled,
     SandboxChanged,
     ToolEnded,
+    ToolStarted,
     TrustNeeded,
     TurnEnded,
 )
@@ -70,6 +71,8 @@ class PrintFace:
         self._builder = ResultBuilder()
         self._result: Result | None = None
         self._running_jobs: tuple[str, ...] = ()
+        self._has_used_tools = False
+        self._held: list[Event] = []
 
     def begin(self, session_id: str, model: str) -> None:
         self._session_id, self._model = session_id, model
@@ -89,7 +92,7 @@ class PrintFace:
         if isinstance(event, ToolEnded):  # nobody was asked: a rule or the mode has denied it
             for denied in self._builder.denials[told:]:
                 self._note(f"denied: {denied.tool} {denied.title}: {denied.reason}")
-        self._report(event)
+        self._report_in_time(event)
         match event:
             case ApprovalRequested():
                 self._deny(event)
@@ -145,6 +148,19 @@ class PrintFace:
     def _note(self, text: str) -> None:
         if not self._is_quiet:
             say(text)
+
+    def _report_in_time(self, event: Event) -> None:
+        """Report it, but what matters to commands alone with the first use of a tool: the sandbox opens ahead of any."""
+        if isinstance(event, (ToolStarted, ToolEnded)):
+            self._has_used_tools = True
+            for held in self._held:
+                self._report(held)
+            self._held.clear()
+        match event:
+            case SandboxChanged() | GuardActed(kind="replaced") if not self._has_used_tools:
+                self._held.append(event)
+            case _:
+                self._report(event)
 
     def _report(self, event: Event) -> None:
         match event:
