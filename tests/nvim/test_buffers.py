@@ -814,6 +814,21 @@ def test_what_a_person_writes_while_we_do_asks_them_nothing(child, opened, typed
     assert_undisturbed(child)
 
 
+def test_write_that_nobody_ends_holds_up_one_of_the_persons_to_the_file(child, opened):
+    path = opened("a.txt")
+    assert change(child, find(child, path), (1, 1, ["TWO"]))
+    ask(child, "before_write", find(child, path)["id"], path)
+    held = (
+        "return #vim.api.nvim_get_autocmds({ event = 'BufWritePre', group = 'sanderling_buffers' })"
+    )
+    child.command(f"silent write {path}.copy")
+    assert child.lua(held) == 1
+    child.command("silent write")
+    assert child.lua(held) == 0
+    assert path.read_text() == Path(f"{path}.copy").read_text() == "one\nTWO\nthree\nfour\n"
+    assert_undisturbed(child)
+
+
 def test_question_of_an_autosave_that_came_while_we_wrote_is_answered(child, opened):
     path = opened("a.txt")
     assert change(child, find(child, path), (1, 1, ["TWO"]))

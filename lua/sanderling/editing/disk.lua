@@ -11,14 +11,14 @@ local views = require('sanderling.editing.views')
 
 local MAX_LOADED_BYTES = 16 * 1024 * 1024 -- by itself, or twice what was held: 64 MB stop Neovim for 3 s, 1 GB takes 7 GB of memory
 local MAX_RELOADED_LINES = 1000000 -- Neovim takes minutes for the old ones of a few millions
-local CHANGED = 'WARNING: The file has been changed since reading it!!!'
+local OVERWRITE = 'Do you really want to write to it'
 local KEPT = 'your unsaved changes are kept'
 local READ_BY_PLUGIN = 'a plugin reads it: :e loads it'
 local TOO_LARGE = 'it is %d MB now, and is not loaded by itself: :e loads it'
 local OF_KERNEL = 'it leads to a file of the kernel, and is not loaded by itself'
 local WRITE_MS = 10000 -- from the hooks before a write until it is done
 local USERS_WRITE_WAITS_MS = 1000
-local CONFIRMED_MS = 20 -- from that answer until Neovim wants to know that it was read
+local CONFIRMED_MS, CONFIRM_MS = 20, 500 -- from that answer until Neovim wants to know that it was read; at the most
 
 local group = api.nvim_create_augroup('sanderling_buffers', {})
 
@@ -74,8 +74,6 @@ end
 
 ---@type table<integer, fun()> by buffer that is being written: Neovim may ask about its file again
 local ask_again = {}
----@type table<integer, string> by buffer: what Neovim had told when it began to be written
-local told_before = {}
 
 --- Have a write of the person's wait for Python's: between that and its adoption Neovim would ask them whether to overwrite it.
 ---@param buf integer
@@ -85,12 +83,14 @@ local function hold_users_write(buf)
     group = group,
     buffer = buf,
     nested = true, -- the adoption, which comes while this one waits, needs an autocommand
-    callback = function()
-      if not M.are_hooks_running then
-        vim.wait(USERS_WRITE_WAITS_MS, function()
-          return ask_again[buf] == nil
-        end, 5)
+    callback = function(event)
+      if M.are_hooks_running or event.match ~= api.nvim_buf_get_name(buf) then
+        return false
       end
+      vim.wait(USERS_WRITE_WAITS_MS, function()
+        return ask_again[buf] == nil
+      end, 5)
+      return true -- one that Python does not end is waited for only once
     end,
   })
 end
@@ -99,7 +99,6 @@ end
 ---@param buf integer
 function M.expect_write(buf)
   M.stop_expecting(buf)
-  told_before[buf] = vim.fn.execute('messages')
   local ask = answer_for_user(buf, function()
     return ''
   end)
@@ -120,26 +119,37 @@ end
 function M.stop_expecting(buf)
   if ask_again[buf] then
     ask_again[buf]()
-    ask_again[buf], told_before[buf] = nil, nil
+    ask_again[buf] = nil
   end
+end
+
+--- What stands at the end of the screen, where Neovim asks.
+---@return string
+local function last_words()
+  local cells = {}
+  for row = math.max(1, vim.o.lines - 2), vim.o.lines do
+    for column = 1, vim.o.columns do
+      cells[#cells + 1] = vim.fn.screenstring(row, column)
+    end
+  end
+  return vim.trim(table.concat(cells))
 end
 
 --- Answer for the person if Neovim asks whether to overwrite the file of the buffer, which it does not know to be ours yet: no. An
 --- autosave can ask for that: what an autocommand writes runs no other one, which could have it wait.
 ---@param buf integer
 function M.decline_overwriting(buf)
-  local is_asked = api.nvim_get_mode().mode == 'r?' and api.nvim_get_current_buf() == buf
-  local told = is_asked and vim.fn.execute('messages') or ''
-  if told == told_before[buf] or not vim.endswith(told, vim.fn.gettext(CHANGED)) then
-    return -- it is not asked, or about something else: an older warning may be the last one
+  local may_be_asked = api.nvim_get_mode().mode == 'r?' and api.nvim_get_current_buf() == buf
+  if not (may_be_asked and vim.endswith(last_words(), vim.fn.gettext(OVERWRITE) .. ' (y/n)?')) then
+    return
   end
-  told_before[buf] = told
   api.nvim_input('n')
   local timer = assert(vim.uv.new_timer())
   -- Nothing that is scheduled runs while Neovim waits for a key.
+  local deadline = vim.uv.now() + CONFIRM_MS
   timer:start(CONFIRMED_MS, CONFIRMED_MS, function()
     local mode = api.nvim_get_mode().mode
-    if mode ~= 'r?' then
+    if mode ~= 'r?' or vim.uv.now() > deadline then
       timer:close()
     end
     if mode == 'r' then
