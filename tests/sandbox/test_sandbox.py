@@ -689,6 +689,27 @@ async def test_command_for_which_there_is_no_room_is_told_and_what_runs_goes_on(
 
 
 @prove
+async def test_launch_for_which_there_is_no_room_on_the_wire_ends_nothing_that_runs(
+    place, marker, monkeypatch
+):
+    """The kernel counts descriptors on their way by user, and a command of an ordinary user's can take all that there may be."""
+    send = wire.send
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+
+    async with place.open("full") as sandbox:
+        process = await start_daemons(sandbox, marker)
+        monkeypatch.setattr(wire, "send", full)
+        with pytest.raises(SandboxError, match="One more process cannot be started: Too many"):
+            await run(sandbox, "echo fine")
+        monkeypatch.setattr(wire, "send", send)
+        assert await run(sandbox, "echo fine") == (0, "fine\n", "")
+        assert process.is_running
+        process.close()
+
+
+@prove
 async def test_commands_that_wait_for_a_zygote_that_dies_start_in_the_next(place):
     async with place.open("full") as sandbox:
         await run(sandbox, "true")

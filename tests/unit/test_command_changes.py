@@ -219,6 +219,26 @@ async def test_what_was_changed_a_moment_ago_can_be_told_from_what_is_changed_no
         assert texts == [b"000"] or texts == [b"%03d" % number for number in range(10)]
 
 
+@pytest.mark.parametrize("is_anew", prove_rest([True, False], keep=(0,)))
+async def test_what_an_undoing_took_away_and_a_person_made_again_is_theirs(place, is_anew):
+    """Also where the sandbox was opened anew in between: that has seen neither."""
+    made = place.project / "X"
+    made.write_text("the agent's\n")
+    async with place.bench(is_on=True) as bench:
+        await bench.run("true")
+        made.unlink()
+        bench.journal.scan.removed(str(made))
+        if is_anew:
+            bench.sandbox.keeper._leave()
+        else:
+            await bench.changes.look_ahead(bench.sandbox.ground)
+        made.write_text("the person's\n")
+        await bench.changes.look_ahead(bench.sandbox.ground)
+        await bench.run("rm X")
+        found = (await bench.changed())["X"]
+        assert await bench.text(found.before) == b"the person's\n"
+
+
 @prove
 async def test_names_may_hold_anything(place, project):
     names = [b"new\nline", b"\xff\xfe", b"-rf", b"a b", "é".encode(), b"*", b"'\""]

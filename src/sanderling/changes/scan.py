@@ -144,7 +144,7 @@ class Scan:
             changes: list[Difference] = []
             if is_whole and not is_first:
                 changes = await self._changes(ground, files, seen)
-            self._forget_edited(seen)
+            self._forget_edited(list(self._edited) if is_first else [each.path for each in seen])
             await self._copy_unclean(files)
         except OSError as error:
             reason = REFUSED.get(error.errno or 0)
@@ -221,14 +221,11 @@ class Scan:
             return edited == _directory(seen.after)
         return self._state(seen.path, seen.after) is not None
 
-    def _forget_edited(self, seen: Iterable[Seen]) -> None:
+    def _forget_edited(self, paths: Iterable[str]) -> None:
         """Let what is known without a stamp hold for one look: the next one who makes or removes such a thing is somebody else."""
-        for each in seen:
-            if each.path in self._edited and self._edited[each.path][1].kind in (
-                "absent",
-                "directory",
-            ):
-                del self._edited[each.path]
+        for path in paths:
+            if path in self._edited and self._edited[path][1].kind in ("absent", "directory"):
+                del self._edited[path]
 
     async def _copied(self, files: Files, seen: Iterable[Seen]) -> dict[str, Copied]:
         paths = [each.path for each in seen if each.after and not stat.S_ISDIR(each.after.mode)]

@@ -10,6 +10,8 @@ ROUTINE_SHARE = 10
 EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 """Exit statuses as env(1) and a shell have them: the sandbox refused, the command cannot be executed, there is none."""
 
+NOT_STARTED = "One more process cannot be started: {reason}."
+
 LAYERS = ("namespaces", "landlock", "seccomp", "bubblewrap")
 NEEDS: dict[Level, tuple[str, ...]] = {
     "full": ("namespaces", "landlock", "seccomp"),

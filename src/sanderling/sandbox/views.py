@@ -14,6 +14,7 @@ from sanderling.sandbox import wire
 from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.processes import Process, close
+from sanderling.sandbox.report import NOT_STARTED
 
 
 class View:
@@ -123,6 +124,8 @@ class Views:
             try:
                 await view.send(message, descriptors)
             except OSError as error:
+                if error.errno in wire.NO_ROOM:
+                    raise SandboxError(NOT_STARTED.format(reason=error.strerror)) from error
                 self._retire(view)
                 if is_last_try:
                     raise SandboxError(f"The sandbox has ended: {error}.") from error

@@ -3,8 +3,8 @@ A zygote: one view of the machine, in which commands start.
 
 It has done once what costs time (namespaces, the root directory, the Landlock rules, the seccomp program), so that a command
 costs one small fork, made ahead of it, and one `posix_spawn`. That fork is made when the command before has ended, or has gone on
-for a moment: it would take processors from one that has just started. `unshare(CLONE_NEWPID)` puts the next fork into a pid
-namespace of its own; `setns` to ours undoes that for the fork after it.
+for a moment, for it would take processors from one that has just started; at once where its limit counts all that runs.
+`unshare(CLONE_NEWPID)` puts the next fork into a pid namespace of its own; `setns` to ours undoes that for the fork after it.
 """
 
 import gc
@@ -26,6 +26,7 @@ from sanderling.sandbox.kernel.landlock import Ruleset
 from sanderling.sandbox.kernel.layout import Access, Layout
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
 from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Limits
+from sanderling.sandbox.report import NOT_STARTED
 
 PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namespace
 RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
@@ -181,10 +182,9 @@ class Zygote:
             pidfd = os.pidfd_open(pid)
         except OSError as error:  # what runs has taken all that there is of something
             if pid:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+                _end(pid)
             with suppress(OSError):  # nobody may want to know any more
-                os.write(status, f"One more process cannot be started: {error.strerror}.".encode())
+                os.write(status, NOT_STARTED.format(reason=error.strerror).encode())
             streams.append(status)
         else:
             self._running[pidfd] = Running(key, pid, status)
@@ -198,14 +198,9 @@ class Zygote:
         """The init that has the command now: the spare one, or if that was killed while it waited, another."""
         spare, self._spare = self._spare or self._fork_init(), None
         try:
-            with spare.channel:
-                wire.send(spare.channel, launch, descriptors)
+            return _hand_over(spare, launch, descriptors)
         except ConnectionError:
-            os.waitpid(spare.pid, 0)
-            spare = self._fork_init()
-            with spare.channel:
-                wire.send(spare.channel, launch, descriptors)
-        return spare.pid
+            return _hand_over(self._fork_init(), launch, descriptors)
 
     def _make_spare(self) -> None:
         self._spare_after_ms = AFTER_FAILURE_MS
@@ -259,6 +254,22 @@ class Zygote:
         if not self.view.can_nest:
             init.kill_tree()
         os._exit(0)
+
+
+def _hand_over(spare: Spare, launch: wire.Message, descriptors: tuple[int, ...]) -> int:
+    """Give `spare` the command, and return its pid; one that cannot take it is ended."""
+    try:
+        with spare.channel:
+            wire.send(spare.channel, launch, descriptors)
+    except OSError:
+        _end(spare.pid)
+        raise
+    return spare.pid
+
+
+def _end(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def _holds_memory() -> bool:
