@@ -12,6 +12,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -217,6 +218,28 @@ async def test_what_was_changed_a_moment_ago_can_be_told_from_what_is_changed_no
         records = await bench.journal.turns()
         texts = [await bench.text(each.before) for each in records[0].changes]
         assert texts == [b"000"] or texts == [b"%03d" % number for number in range(10)]
+
+
+async def test_look_ahead_that_comes_late_takes_no_change_from_the_command(place, monkeypatch):
+    """Its own would be nobody's: the project as it was before."""
+    async with place.bench(is_on=True) as bench:
+        await bench.run("true")
+        look, count, is_run = bench.journal.scan.look, 0, anyio.Event()
+
+        async def slow(*arguments: Any, **options: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == 1:  # that of the command's begin, while which the other one comes
+                tasks.start_soon(bench.changes.look_ahead, bench.sandbox.ground)
+                await anyio.wait_all_tasks_blocked()
+            elif count == 2:
+                await is_run.wait()
+            return await look(*arguments, **options)
+
+        monkeypatch.setattr(bench.journal.scan, "look", slow)
+        async with anyio.create_task_group() as tasks:
+            await bench.run("echo made >file", is_run.set)
+        assert list(await bench.changed()) == ["file"]
 
 
 @pytest.mark.parametrize("is_anew", prove_rest([True, False], keep=(0,)))

@@ -123,7 +123,7 @@ function M.stop_expecting(buf)
   end
 end
 
---- What stands at the end of the screen, where Neovim asks.
+--- The words at the end of the screen, where Neovim asks.
 ---@return string
 local function last_words()
   local cells = {}

@@ -62,7 +62,11 @@ class CommandChanges:
         await self._journal.records()
         began = time.monotonic()
         try:
-            await self._look(ground)  # what it was refused is told with the first command
+            async with self._looking:
+                if (
+                    not self._in_front
+                ):  # else it comes late, and would take from the tool use what is to be reviewed
+                    await self._look(ground)  # what it was refused is told with the first command
         finally:
             self.is_quick = time.monotonic() - began < QUICK_S
 
@@ -71,20 +75,24 @@ class CommandChanges:
         self, ground: Ground, tool_use_id: str, *, are_edits: bool = False
     ) -> AsyncGenerator[None]:
         """Record what changes in this context as the work of a tool use; if they `are_edits`, as those of a file tool, to be reviewed."""
-        await self.look(ground)
-        await self._journal.append(CommandBegun(tool_use_id), is_durable=False)
-        self._in_front.append(tool_use_id)
-        self._are_edits = are_edits
+        async with self._looking:  # who looks next must know that it has begun
+            await self._look(ground)
+            await self._journal.append(CommandBegun(tool_use_id), is_durable=False)
+            self._in_front.append(tool_use_id)
+            self._are_edits = are_edits
+        self._tell_refusal()
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await self.look(ground)
-                await self._journal.append(CommandEnded(tool_use_id), is_durable=False)
-                self._in_front.remove(tool_use_id)
-                self._are_edits = False
-                if self._is_job_running():
-                    self._job_use = tool_use_id
+                async with self._looking:
+                    await self._look(ground)
+                    await self._journal.append(CommandEnded(tool_use_id), is_durable=False)
+                    self._in_front.remove(tool_use_id)
+                    self._are_edits = False
+                    if self._is_job_running():
+                        self._job_use = tool_use_id
+                self._tell_refusal()
 
     @contextmanager
     def of_person(self) -> Generator[None]:
@@ -107,46 +115,47 @@ class CommandChanges:
 
     async def look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
         """Record what has changed since this was called last, if the agent may have done it, and return that; a command's is not to be reviewed."""
-        changes = await self._look(ground, is_of_command=is_of_command)
-        if self._refused and not self._is_refusal_told:
-            self._is_refusal_told = True
-            self._tell(UNCOVERED.format(reason=self._refused))
+        async with self._looking:
+            changes = await self._look(ground, is_of_command=is_of_command)
+        self._tell_refusal()
         return changes
 
     async def _look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
+        """Do what `look` says; the caller holds `_looking`."""
         if self._refused:
             return []
-        async with self._looking:
-            in_front = self._in_front[0] if self._in_front else ""
-            has_job = self._had_job
-            is_agents = bool(in_front) or has_job
-            found: list[Difference] = []
-            try:
-                with anyio.CancelScope(shield=is_agents):  # what was found is told only once
-                    found = await self._journal.scan.look(ground, is_whole=is_agents)
-            except (CannotLookError, SandboxError) as error:
-                self._refuse(error, is_missed=bool(in_front))
-                return []
-            finally:
-                doubt = YOURS if self._had_persons else "" if in_front else JOB
-                saved, self._saved = self._saved, set()
-                self._had_persons = self._persons > 0
-                self._had_job = self._is_job_running()
-            if len(found) > MAX_CHANGES:
-                self._tell(MISSED.format(reason=f"it has changed more than {MAX_CHANGES:,} files"))
-                return []
-            use = in_front or self._job_use
-            changes = [
-                FileChange(*each, use, SAVED if each.path in saved else doubt) for each in found
-            ]
-            if changes:
-                with anyio.CancelScope(shield=True):
-                    announced = map(
-                        Changing, changes if self._are_edits and not is_of_command else ()
-                    )
-                    await self._journal.append(*announced, *map(Changed, changes))
-                self._tell_lost(changes)
-            return changes
+        in_front = self._in_front[0] if self._in_front else ""
+        has_job = self._had_job
+        is_agents = bool(in_front) or has_job
+        found: list[Difference] = []
+        try:
+            with anyio.CancelScope(shield=is_agents):  # what was found is told only once
+                found = await self._journal.scan.look(ground, is_whole=is_agents)
+        except (CannotLookError, SandboxError) as error:
+            self._refuse(error, is_missed=bool(in_front))
+            return []
+        finally:
+            doubt = YOURS if self._had_persons else "" if in_front else JOB
+            saved, self._saved = self._saved, set()
+            self._had_persons = self._persons > 0
+            self._had_job = self._is_job_running()
+        if len(found) > MAX_CHANGES:
+            self._tell(MISSED.format(reason=f"it has changed more than {MAX_CHANGES:,} files"))
+            return []
+        use = in_front or self._job_use
+        changes = [FileChange(*each, use, SAVED if each.path in saved else doubt) for each in found]
+        if changes:
+            with anyio.CancelScope(shield=True):
+                announced = map(Changing, changes if self._are_edits and not is_of_command else ())
+                await self._journal.append(*announced, *map(Changed, changes))
+            self._tell_lost(changes)
+        return changes
+
+    def _tell_refusal(self) -> None:
+        """Say once why what commands change is not recorded."""
+        if self._refused and not self._is_refusal_told:
+            self._is_refusal_told = True
+            self._tell(UNCOVERED.format(reason=self._refused))
 
     def _refuse(self, error: CannotLookError | SandboxError, *, is_missed: bool) -> None:
         reason = str(error).rstrip(".")

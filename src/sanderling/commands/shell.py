@@ -431,7 +431,7 @@ def _plain(line: re.Match[bytes]) -> bytes:
 
 
 def _ansi(part: bytes) -> bytes:
-    """What a part of a string in $'' stands for; bash escapes a byte as Python does, but for ESC."""
+    """The bytes that a part of a string in $'' stands for; bash escapes one as Python does, but for ESC."""
     known = part.replace(rb"\E", rb"\033").decode("unicode_escape", "replace")
     return known.encode("latin-1", "replace")
 

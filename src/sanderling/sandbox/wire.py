@@ -18,7 +18,7 @@ MAX_INLINE_BYTES = 64 * 1024
 """A packet must fit the socket's buffer; what is longer travels in a memory file."""
 MAX_DESCRIPTORS = 16
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
-"""What the kernel answers where it has no room for a message, or for what travels with it: the other end may be well."""
+"""Errors by which the kernel says that it has no room for a message, or for what travels with it: the other end may be well."""
 
 Message = tuple[Any, ...]
 STATUS = struct.Struct("i?")
