@@ -63,10 +63,9 @@ class CommandChanges:
         began = time.monotonic()
         try:
             async with self._looking:
-                if (
-                    not self._in_front
-                ):  # else it comes late, and would take from the tool use what is to be reviewed
-                    await self._look(ground)  # what it was refused is told with the first command
+                if self._in_front:
+                    return  # it comes late, and would take from the tool use what is to be reviewed
+                await self._look(ground)  # what it is refused is told with the first command
         finally:
             self.is_quick = time.monotonic() - began < QUICK_S
 
