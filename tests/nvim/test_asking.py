@@ -310,7 +310,7 @@ def test_an_edit_and_an_answer_in_one_file_keep_their_keys(start, server):
     see(child, "nine", "closes")
     server.answer(Reply(message_start(), text("import os"), done()))
     child.feed(":1AgentEdit os<CR>")
-    see(child, "import os")
+    see(child, "import os", "accepts")
     child.feed("\\ea")
     wait_until(lambda: child.lua("return vim.fn.getline(1)") == "import os")
     child.feed("5Gq")
