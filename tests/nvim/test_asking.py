@@ -196,7 +196,7 @@ def test_a_float_beside_the_code_has_the_answer_and_closes(start):
     wait_until(lambda: floats(child) == [])
     assert child.lua("return vim.fn.expand('%:t')") == "code.py"
     assert child.events("AgentSessionClosed")
-    assert "nine" in child.session_files()[-1].read_text()
+    wait_until(lambda: "nine" in child.session_files()[-1].read_text(), "the log has the answer")
 
 
 @prove

@@ -58,8 +58,7 @@ class CommandChanges:
         self.is_quick = True
 
     async def look_ahead(self, ground: Ground) -> None:
-        """Look, and read the journal, ahead of the first command, when both take longest. Then `is_quick` says whether looking takes little."""
-        await self._journal.records()
+        """Look ahead of the first command: the first look takes longest. Afterwards `is_quick` says whether it took little time."""
         began = time.monotonic()
         try:
             async with self._looking:
