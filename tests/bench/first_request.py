@@ -6,13 +6,13 @@ Cold is a run of `sanderling -p`, from the start of its process; warm is a promp
 """
 
 import asyncio
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sanderling.config import Settings
@@ -21,6 +21,7 @@ from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
 from sanderling.providers.choice import make_provider
 from sanderling.tools.catalog import TOOLS, specs_of
+from tests.bench.print_mode import project
 from tests.bench.shared import Bench, Row, percentile, short
 from tests.conftest import ROOT
 
@@ -50,36 +51,28 @@ def _providers(url: str) -> dict[str, dict[str, str]]:
     return {wire: {"wire": wire, "base_url": url + base} for wire, base in BASES.items()}
 
 
-def _environment(bench: Bench, folder: str) -> dict[str, str]:
-    config = Path(folder, "config/sanderling/config.toml")
-    config.parent.mkdir(parents=True)
-    tables = _providers(bench.server.url).items()
-    lines = (
-        f'[providers.{name}]\nwire = "{each["wire"]}"\nbase_url = "{each["base_url"]}"'
-        for name, each in tables
-    )
-    config.write_text("\n".join(lines))
-    Path(folder, "project/.git").mkdir(parents=True)
-    return os.environ | {
-        "HOME": folder,
-        "XDG_STATE_HOME": f"{folder}/state",
-        "XDG_CONFIG_HOME": f"{folder}/config",
-        "PYTHONPATH": str(ROOT),
-        "ANTHROPIC_API_KEY": "bench",
-        "ANTHROPIC_BASE_URL": bench.server.url,
-        "NO_PROXY": "*",
-    }
+@contextmanager
+def _project(bench: Bench) -> Generator[tuple[Path, dict[str, str]]]:
+    """A project, as in print mode's rows, whose person has declared `BASES`."""
+    with project(bench) as (folder, environment):
+        config = folder.parent / "config/sanderling/config.toml"
+        config.parent.mkdir(parents=True)
+        lines = (
+            f'[providers.{name}]\nwire = "{each["wire"]}"\nbase_url = "{each["base_url"]}"'
+            for name, each in _providers(bench.server.url).items()
+        )
+        config.write_text("\n".join(lines))
+        yield folder, environment
 
 
 def _cold_ms(bench: Bench, model: str) -> float:
     answer_id, words = bench.server.words("stream", DELTAS, 0)
-    with tempfile.TemporaryDirectory() as folder:
-        environment = _environment(bench, folder)
+    with _project(bench) as (folder, environment):
         argv = [sys.executable, "-m", "sanderling", "-p", "--model", model, words]
         begin = time.monotonic()
         subprocess.run(
             argv,
-            cwd=f"{folder}/project",
+            cwd=folder,
             env=environment,
             check=True,
             stdin=subprocess.DEVNULL,
@@ -90,12 +83,12 @@ def _cold_ms(bench: Bench, model: str) -> float:
 
 def _warm_ms(bench: Bench, model: str) -> float:
     prompts = [bench.server.words("stream", DELTAS, 0) for _ in range(WARM + 1)]
-    with tempfile.TemporaryDirectory() as folder:
+    with _project(bench) as (_, environment):
         argv = [sys.executable, "-m", "tests.bench.first_request", bench.server.url, model]
         run = subprocess.run(
             [*argv, *(words for _, words in prompts)],
             cwd=ROOT,
-            env=_environment(bench, folder),
+            env=environment,
             check=True,
             capture_output=True,
             text=True,

@@ -30,19 +30,16 @@ def project(bench: Bench) -> Generator[tuple[Path, dict[str, str]]]:
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder, "project")
         (there / ".git").mkdir(parents=True)
-        yield (
-            there,
-            os.environ
-            | {
-                "HOME": folder,
-                "XDG_STATE_HOME": f"{folder}/state",
-                "XDG_CONFIG_HOME": f"{folder}/config",
-                "PYTHONPATH": str(ROOT),
-                "ANTHROPIC_API_KEY": "bench",
-                "ANTHROPIC_BASE_URL": bench.server.url,
-                "NO_PROXY": "*",
-            },
-        )
+        environment = os.environ | {
+            "HOME": folder,
+            "XDG_STATE_HOME": f"{folder}/state",
+            "XDG_CONFIG_HOME": f"{folder}/config",
+            "PYTHONPATH": str(ROOT),
+            "ANTHROPIC_API_KEY": "bench",
+            "ANTHROPIC_BASE_URL": bench.server.url,
+            "NO_PROXY": "*",
+        }
+        yield there, environment
 
 
 def print_mode(bench: Bench) -> Iterator[Row]:

@@ -693,17 +693,16 @@ async def test_launch_for_which_there_is_no_room_on_the_wire_ends_nothing_that_r
     place, marker, monkeypatch
 ):
     """The kernel counts descriptors on their way by user, and a command of an ordinary user's can take all that there may be."""
-    send = wire.send
 
     def full(*_: object) -> None:
         raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
 
     async with place.open("full") as sandbox:
         process = await start_daemons(sandbox, marker)
-        monkeypatch.setattr(wire, "send", full)
-        with pytest.raises(SandboxError, match="One more process cannot be started: Too many"):
-            await run(sandbox, "echo fine")
-        monkeypatch.setattr(wire, "send", send)
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(wire, "send", full)
+            with pytest.raises(SandboxError, match="One more process cannot be started: Too many"):
+                await run(sandbox, "echo fine")
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
         assert process.is_running
         process.close()

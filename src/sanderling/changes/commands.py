@@ -59,14 +59,14 @@ class CommandChanges:
 
     async def look_ahead(self, ground: Ground) -> None:
         """Look ahead of the first command: the first look takes longest. Afterwards `is_quick` says whether it took little time."""
-        began = time.monotonic()
-        try:
-            async with self._looking:
-                if self._in_front:
-                    return  # it comes late, and would take from the tool use what is to be reviewed
+        async with self._looking:
+            if self._in_front:
+                return  # it comes late, and would take from the tool use what is to be reviewed
+            began = time.monotonic()
+            try:
                 await self._look(ground)  # what it is refused is told with the first command
-        finally:
-            self.is_quick = time.monotonic() - began < QUICK_S
+            finally:
+                self.is_quick = time.monotonic() - began < QUICK_S
 
     @asynccontextmanager
     async def during(
