@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import ROOT, prove
 from tests.unit.test_print_mode import Shell
 
+from sanderling.__main__ import EXIT_UNREAD
 from sanderling.session.session import Session
 
 WRITE = {"tool_use": {"name": "write", "input": {"path": "new.txt", "content": "x\n"}}}
@@ -35,6 +36,16 @@ def test_the_last_run_is_undone_in_a_shell(shell):
     assert (undone.returncode, undone.stderr) == (0, "")
     assert undone.stdout.splitlines()[0] == "undone: 2 files"
     assert not (shell.project / "new.txt").exists()
+    assert (shell.project / "old.txt").read_text() == "before\n"
+
+
+@prove
+def test_what_nobody_reads_is_undone_all_the_same(shell):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with open(theirs, "w") as unread:
+        undone = shell.run("undo", stdout=unread)
+    assert (undone.returncode, undone.stderr) == (EXIT_UNREAD, "")
     assert (shell.project / "old.txt").read_text() == "before\n"
 
 

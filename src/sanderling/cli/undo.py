@@ -84,6 +84,7 @@ class _Face:
         self._arguments = arguments
         self._agent: Agent | None = None
         self._status = 0
+        self._shown: list[str] = []  # printed when all has ended: whoever reads it may go, as `head` does
 
     async def run(self, agent: Agent, session_id: str) -> int:
         try:
@@ -102,6 +103,7 @@ class _Face:
             self._agent = agent
             agent.act(UndoTurn(turn) if is_undo else RedoTurn(turn))
         await agent.serve()
+        sys.stdout.writelines(self._shown)
         return self._status
 
     def take(self, event: Event) -> None:
@@ -122,22 +124,22 @@ class _Face:
         if any(file.how == "left" for file in restored.files):
             self._status = EXIT_LEFT
         if self._arguments.json:
-            sys.stdout.write(for_terminal(restored) + "\n")
+            self._shown.append(for_terminal(restored) + "\n")
             return
         count = len(restored.files)
-        sys.stdout.write(f"{DID[restored.kind]}: {count} file{'s' * (count != 1)}\n")
+        self._shown.append(f"{DID[restored.kind]}: {count} file{'s' * (count != 1)}\n")
         for file in restored.files:
-            sys.stdout.write(f"  {_line(file)}\n")
+            self._shown.append(f"  {_line(file)}\n")
 
     def _show_changes(self, changes: Changes, turn: str) -> None:
         shown = [each for each in changes.turns if turn in ("", each.turn)]
         if self._arguments.json:
-            sys.stdout.write(for_terminal(Changes(tuple(shown))) + "\n")
+            self._shown.append(for_terminal(Changes(tuple(shown))) + "\n")
             return
         for each in shown:
-            sys.stdout.write(_turn_line(each))
+            self._shown.append(_turn_line(each))
             for file in each.files:
-                sys.stdout.write(f"  {_changed_line(file)}\n")
+                self._shown.append(f"  {_changed_line(file)}\n")
 
 
 def _turn(changes: Changes, number: int | None) -> str:

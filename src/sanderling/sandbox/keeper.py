@@ -222,10 +222,6 @@ class Keeper:
             if self.sandbox is None:
                 self._on_change()
                 raise SandboxError(OVER if self._is_over else self.problem)
-            if not is_ahead:
-                self._need()
-            if self._place.now() == self._opened_at:
-                return self.sandbox  # else it went while the sandbox opened
 
     def look_at_project(self) -> None:
         """
