@@ -26,6 +26,7 @@ from sanderling.session.log import changes_dir
 from sanderling.session.session import Session
 from tests.chaos.undoing_host import Act
 from tests.conftest import ROOT, prove
+from tests.fuzz import seeds
 from tests.unit import test_restorer
 
 EDITED = [f"edited{number}" for number in range(6)]
@@ -159,7 +160,13 @@ class Story:
 
 @prove
 @pytest.mark.parametrize(
-    "seed, rounds, is_confined", [(1, 1, False), (2, 12, False), (3, 12, False), (4, 6, True)]
+    "seed, rounds, is_confined",
+    [
+        (1, 1, False),
+        (2, len(seeds(12)), False),
+        (3, len(seeds(12)), False),
+        (4, len(seeds(6)), True),
+    ],
 )
 def test_undoing_may_be_killed_at_any_moment(hosts, tmp_path, seed, rounds, is_confined):
     story = Story(hosts, tmp_path, seed, is_confined=is_confined)

@@ -43,7 +43,7 @@ def test_the_last_run_is_undone_in_a_shell(shell):
 def test_what_nobody_reads_is_undone_all_the_same(shell):
     ours, theirs = os.pipe()
     os.close(ours)
-    with open(theirs, "w") as unread:
+    with os.fdopen(theirs, "w") as unread:
         undone = shell.run("undo", stdout=unread)
     assert (undone.returncode, undone.stderr) == (EXIT_UNREAD, "")
     assert (shell.project / "old.txt").read_text() == "before\n"
