@@ -13,7 +13,7 @@ from tests.fuzz.talk import Answer, directory, in_process_api, settings_in
 from tests.fuzz.wires import WIRES, Wire
 
 REQUEST = ModelRequest("", [Message("user", (TextBlock("Go."),))])
-SAMPLE_STEP = 61
+SAMPLE_STEP = 127
 HOWS = ("cut", "reset")
 
 

@@ -20,7 +20,7 @@ from tests.fuzz.talk import (
 )
 from tests.fuzz.wires import WIRES, Wire
 
-SAMPLE_STEP = 211
+SAMPLE_STEP = 421
 RESUMED_EACH = 7
 
 

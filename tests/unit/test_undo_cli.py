@@ -41,6 +41,9 @@ def test_the_last_run_is_undone_in_a_shell(shell):
 
 @prove
 def test_what_nobody_reads_is_undone_all_the_same(shell):
+    shell.environment["PYTHONUNBUFFERED"] = (
+        "1"  # each line meets the pipe, not the last of them alone
+    )
     ours, theirs = os.pipe()
     os.close(ours)
     with os.fdopen(theirs, "w") as unread:
