@@ -84,7 +84,7 @@ class _Face:
         self._arguments = arguments
         self._agent: Agent | None = None
         self._status = 0
-        self._shown: list[str] = []  # printed when all has ended: whoever reads it may go, as `head` does
+        self._shown: list[str] = []  # printed at the end: who reads it may go, as `head` does
 
     async def run(self, agent: Agent, session_id: str) -> int:
         try:
