@@ -17,7 +17,7 @@ PYTEST = export SANDERLING_NVIM="$(if $(filter /%,$(CHOSEN_NVIM)),,$(if $(findst
 PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 PARALLEL_PROVE = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist worksteal
 ATTACKS := tests/sandbox/test_escapes.py
-DRAWING_LOTS = $$(grep -rl --include="test_*.py" "seeds(" tests/unit tests/nvim tests/serve)
+PARTED = $$(grep -rl --include="test_*.py" --exclude-dir=peers --exclude-dir=chaos --exclude=$(notdir $(ATTACKS)) "^from tests.fuzz import .*part" tests)
 
 LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
 ADAPTERS = @agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0
@@ -46,8 +46,9 @@ else # the attacks alone: a fork bomb counts whatever else the same user runs
 	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS) && exit $$failed
 endif
 
-fuzz: development ## cut, stall, stop and kill everywhere, and draw all lots; takes half an hour
-	export SANDERLING_FUZZ=full; $(PYTEST) $(PARALLEL) tests/fuzz tests/chaos $(DRAWING_LOTS) $(ARGS)
+fuzz: development ## cut, stall, stop and kill everywhere, and all of what prove takes a part of; takes half an hour
+	export SANDERLING_FUZZ=full; $(PYTEST) $(PARALLEL) tests/fuzz tests/chaos $(PARTED) $(ARGS) && \
+	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS)
 
 check: development peers ## formatting, lint, types; changes nothing
 	cd "$(ROOT)" && "$(BIN)/ruff" format --check

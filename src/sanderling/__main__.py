@@ -4,6 +4,7 @@ The command line.
 `sanderling -p PROMPT` asks once and prints the answer (`print_mode`); the other commands are a table in `cli`.
 """
 
+import errno
 import gc
 import os
 import shlex
@@ -16,22 +17,30 @@ import sanderling
 from sanderling.cli import COMMANDS
 from sanderling.print_mode.arguments import print_parser
 
-EXIT_INTERRUPTED, EXIT_UNREAD = 130, 141
+EXIT_UNWRITTEN, EXIT_INTERRUPTED, EXIT_UNREAD = 1, 130, 141
 
 
 def main() -> NoReturn:
     """Run the command and leave at once: the interpreter would take 0.1 s to take down what is loaded."""
     sanderling.forget_empty_home()
     gc.disable()  # until what lives as long as the process is loaded
+    sys.stdout = sys.stdout or os.fdopen(
+        os.open(os.devnull, os.O_WRONLY), "w"
+    )  # closed from the start
     try:
         exit_status = run(sys.argv[1:])
+        sys.stdout.flush()
     except KeyboardInterrupt:  # before there is something to stop
         exit_status = EXIT_INTERRUPTED
     except BrokenPipeError:
         exit_status = EXIT_UNREAD
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError):  # closed from the start, or its reader has gone
-            stream.flush()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename:
+            raise
+        sys.stderr.write(f"sanderling: standard output cannot be written: {error.strerror}\n")
+        exit_status = EXIT_UNWRITTEN
+    with suppress(AttributeError, OSError):  # likewise
+        sys.stderr.flush()
     os._exit(exit_status)
 
 

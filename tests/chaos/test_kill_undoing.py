@@ -26,7 +26,7 @@ from sanderling.session.log import changes_dir
 from sanderling.session.session import Session
 from tests.chaos.undoing_host import Act
 from tests.conftest import ROOT, prove
-from tests.fuzz import seeds
+from tests.fuzz import part
 from tests.unit import test_restorer
 
 EDITED = [f"edited{number}" for number in range(6)]
@@ -163,9 +163,9 @@ class Story:
     "seed, rounds, is_confined",
     [
         (1, 1, False),
-        (2, len(seeds(12)), False),
-        (3, len(seeds(12)), False),
-        (4, len(seeds(6)), True),
+        (2, part(12), False),
+        (3, part(12), False),
+        (4, part(6), True),
     ],
 )
 def test_undoing_may_be_killed_at_any_moment(hosts, tmp_path, seed, rounds, is_confined):

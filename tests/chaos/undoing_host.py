@@ -104,9 +104,8 @@ def main() -> None:
         act = msgspec.json.decode(line, type=Act)
         pid = os.fork()
         if pid == 0:
-            print(
-                os.getpid(), flush=True
-            )  # by itself: what it prints next could come before a line of ours
+            # It says so itself: what it prints next could come before a line of ours.
+            print(os.getpid(), flush=True)
             anyio.run(serve, act)
             os._exit(0)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)

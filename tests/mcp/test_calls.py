@@ -133,9 +133,8 @@ async def test_failures_are_told_and_the_turn_goes_on(tmp_path):
 
 @prove
 async def test_progress_is_shown_while_it_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        tools, "PROGRESS_S", 0
-    )  # steps that a busy machine brings at once are all shown
+    # Steps that a busy machine brings at once are all shown.
+    monkeypatch.setattr(tools, "PROGRESS_S", 0)
     talk = await talk_with(tmp_path, uses(call("count")), rules=ALLOWED).run()
     assert "".join(event.text for event in talk.of(ToolOutput)) == (
         "step 1 (1/3)\nstep 2 (2/3)\nstep 3 (3/3)\n"

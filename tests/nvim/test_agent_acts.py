@@ -891,6 +891,14 @@ def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confi
     assert "net:off" in agent.screen_text()
 
 
+def test_a_question_says_what_the_sandbox_is_now(start_agent):
+    agent = start_agent(reply(bash("touch made")), DONE)
+    agent.ask()
+    assert "net:off" in agent.wait_for_question()
+    agent.command("AgentNet on")
+    wait_until(lambda: re.search(r"│.*sbx:\S+( weaker)? net:on ", agent.screen_text()), "redrawn")
+
+
 @prove
 def test_who_does_not_grant_a_host_is_not_asked_for_it_again(start_agent):
     agent = start_agent(reply(bash(CALL_OUT)), reply(bash(CALL_OUT)), DONE)

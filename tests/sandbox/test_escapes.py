@@ -22,6 +22,7 @@ import pytest
 
 from sanderling.sandbox.gaps import GAPS, NETWORK_ON, gaps_at
 from tests.conftest import ROOT, find_neovim, prove
+from tests.fuzz import part
 from tests.sandbox.attacks import ATTACKS, Attack
 from tests.sandbox.victim import OWN_PROJECT, Launch, User, Verdict, Victim
 
@@ -246,8 +247,8 @@ def test_only_known_gaps_let_anything_through(proven, user, level):
     attacks = proven(user)
     # The fate of what has a project of its own depends on mounts and guard, not on who one is: for root a few are enough.
     if user.uid == 0 or level in ("full-bwrap", "namespaces"):
-        alone = [attack for attack in attacks if attack.scene in OWN_PROJECT]
-        attacks = [*without_own_projects(attacks), *(alone[::4] if level == "full" else ())]
+        alone = [each for each in attacks if each.scene in OWN_PROJECT] if level == "full" else []
+        attacks = [*without_own_projects(attacks), *alone[: part(len(alone))]]
     verdicts = attack_all(user, attacks, sandboxed(user, level))
     assert_exactly(verdicts, known(user, level, here["landlock_abi"]))
 

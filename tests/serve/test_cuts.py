@@ -14,7 +14,7 @@ import pytest
 
 from tests.acp.talk import chosen
 from tests.conftest import prove
-from tests.fuzz import seeds
+from tests.fuzz import part
 from tests.serve.talk import LOST, Client, CuttingProxy, attached
 
 WORDS = "one two three four five six seven eight nine ten " * 3
@@ -120,7 +120,7 @@ async def test_cuts_lose_nothing_and_repeat_nothing(serve, home):
 
 
 @prove
-@pytest.mark.parametrize("part", seeds(5))
+@pytest.mark.parametrize("part", range(part(5)))
 async def test_hundreds_of_cuts_lose_nothing_and_repeat_nothing(serve, home, part):
     seed = int(os.environ.get("SANDERLING_SEED", "0")) or random.randrange(1 << 30)
     await cut(serve, home, 104, seed + part)

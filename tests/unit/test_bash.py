@@ -475,6 +475,26 @@ async def test_report_that_a_command_forges_reaches_no_file_and_no_host(confined
     assert "· cwd: /]" in await confined.say("true")
 
 
+@pytest.mark.parametrize("cwd", ["..", "-", "sub"])
+async def test_a_report_of_a_relative_directory_is_no_report(confined, cwd):
+    """It would be one place for who judges the next command, and another for the shell."""
+    await confined.run("mkdir sub")
+    forged = f"printf '.cwd={cwd}\\n\\0.oldpwd=\\0.lost=\\0.exported=\\0.end=\\0'"
+    told = await confined.say(f'{forged} >"$_sanderling_file"; kill -9 $$')
+    assert "as before" in told
+    assert confined.shell.now.cwd == str(confined.project)
+    confined.shell.restore(ShellState(cwd, {}, cwd))
+    assert confined.shell.now == ShellState(str(confined.project), {})
+
+
+async def test_a_report_of_more_names_than_a_shell_has_is_not_taken_over(confined):
+    names = "for n in {1..5000}; do printf 'declare -x A%s=\"\"\\n' $n; done"
+    forged = f"printf '.cwd=/\\n\\0.oldpwd=\\0.lost=\\0.exported='; {names}; printf '\\0.end=\\0'"
+    told = await confined.say(f'{{ {forged}; }} >"$_sanderling_file"; kill -9 $$')
+    assert "as before" in told
+    assert "exported: B" in await confined.say("export B=1")
+
+
 @prove
 async def test_enormous_report_is_not_read(confined):
     told = await confined.say(

@@ -242,6 +242,15 @@ async def test_look_ahead_that_comes_late_takes_no_change_from_the_command(place
         assert list(await bench.changed()) == ["file"]
 
 
+async def test_look_ahead_leaves_what_is_to_be_reviewed_to_the_guest_whose_turn_has_begun(place):
+    async with place.bench(is_on=True) as bench:
+        ground = bench.sandbox.ground
+        async with bench.changes.during(ground, "guest", are_edits=True):
+            (place.project / "file").write_text("made\n")
+            await bench.changes.look_ahead(ground)
+            assert len(await bench.changes.look(ground)) == 1
+
+
 @pytest.mark.parametrize("is_anew", prove_rest([True, False], keep=(0,)))
 async def test_what_an_undoing_took_away_and_a_person_made_again_is_theirs(place, is_anew):
     """Also where the sandbox was opened anew in between: that has seen neither."""

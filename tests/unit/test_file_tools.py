@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, happens, prove, prove_rest
-from tests.fuzz import seeds
+from tests.fuzz import part
 from tests.sandbox.test_sandbox import supervisors
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 from tests.workspaces import workspace_of
@@ -725,7 +725,7 @@ class FileOnDisk:
 
 
 @prove
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", range(part(20)))
 @pytest.mark.parametrize("is_on", [True, False])
 async def test_no_edit_on_the_disk_changes_anything_else(place, project, is_on, seed):
     chance = random.Random(f"edits on the disk {is_on} {seed}")

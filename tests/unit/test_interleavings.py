@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import prove, prove_rest
-from tests.fuzz import seeds
+from tests.fuzz import part
 from tests.unit.test_file_tools import Desk, MemoryEditor, Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_restorer import Agent, tree
@@ -209,8 +209,8 @@ async def tell_each(
         [
             (False, range(10)),
             # Few to a journal, of which each undoing reads all.
-            *[(True, range(100 + 25 * n, 125 + 25 * n)) for n in seeds(4)],
-            *[(False, range(1000 + 25 * n, 1025 + 25 * n)) for n in seeds(20)],
+            *[(True, range(100 + 25 * n, 125 + 25 * n)) for n in range(part(4))],
+            *[(False, range(1000 + 25 * n, 1025 + 25 * n)) for n in range(part(20))],
         ],
         keep=(0,),
     ),
@@ -226,7 +226,7 @@ async def test_nothing_of_the_persons_is_lost_and_undo_then_redo_is_identity(pla
 @prove
 @pytest.mark.parametrize(
     "is_on, seeds",
-    [(False, range(5)), *[(True, range(100 + 10 * n, 110 + 10 * n)) for n in seeds(5)]],
+    [(False, range(5)), *[(True, range(100 + 10 * n, 110 + 10 * n)) for n in range(part(5))]],
 )
 async def test_without_the_person_each_state_that_was_accepted_comes_back(place, is_on, seeds):
     async def tell(story: Story) -> None:

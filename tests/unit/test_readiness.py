@@ -186,9 +186,10 @@ async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to, 
 
 
 @pytest.mark.parametrize("is_eager", [True, False])
-async def test_answer_that_comes_at_once_starts_no_process(talk, is_eager):
+async def test_answer_that_comes_soon_starts_no_process(talk, monkeypatch, is_eager):
     """Print mode's is not eager."""
-    quick = talk([{"text": "Done."}], is_eager=is_eager)
+    monkeypatch.setattr(turn, "READY_AFTER_S" if is_eager else "PATIENT_S", DEADLINE_S)
+    quick = talk([{"delay_ms": 400}, {"text": "Done."}], is_eager=is_eager)
     async with quick.asked():
         await quick.turns()
         assert quick.conversation.parts.sandbox.keeper.sandbox is None

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT, prove
+from tests.conftest import ROOT, prove, prove_rest
 from tests.unit.test_print_mode import Shell
 
-from sanderling.__main__ import EXIT_UNREAD
+from sanderling.__main__ import EXIT_UNREAD, EXIT_UNWRITTEN
 from sanderling.session.session import Session
 
 WRITE = {"tool_use": {"name": "write", "input": {"path": "new.txt", "content": "x\n"}}}
@@ -41,14 +41,22 @@ def test_the_last_run_is_undone_in_a_shell(shell):
 
 @prove
 def test_what_nobody_reads_is_undone_all_the_same(shell):
-    shell.environment["PYTHONUNBUFFERED"] = (
-        "1"  # each line meets the pipe, not the last of them alone
-    )
+    shell.environment["PYTHONUNBUFFERED"] = "1"  # else the last flush alone would meet the pipe
     ours, theirs = os.pipe()
     os.close(ours)
     with os.fdopen(theirs, "w") as unread:
         undone = shell.run("undo", stdout=unread)
     assert (undone.returncode, undone.stderr) == (EXIT_UNREAD, "")
+    assert (shell.project / "old.txt").read_text() == "before\n"
+
+
+@pytest.mark.parametrize("unbuffered", prove_rest(["", "1"], keep=(0,)))
+def test_what_cannot_be_written_is_undone_and_told(shell, unbuffered):
+    shell.environment["PYTHONUNBUFFERED"] = unbuffered
+    with Path("/dev/full").open("w") as full:
+        undone = shell.run("undo", stdout=full)
+    told = "sanderling: standard output cannot be written: No space left on device\n"
+    assert (undone.returncode, undone.stderr) == (EXIT_UNWRITTEN, told)
     assert (shell.project / "old.txt").read_text() == "before\n"
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.conftest import prove, prove_rest
-from tests.fuzz import seeds
+from tests.fuzz import part
 from tests.sandbox.child import USERS, in_child, open_directory
 from tests.unit.test_command_changes import GIT
-from tests.unit.test_file_tools import Desk, Place
+from tests.unit.test_file_tools import Desk, MemoryEditor, Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
 from tests.unit.test_restorer import Agent, tree
 
-from sanderling.changes.restoring import Plan
-from sanderling.tools.restoring import TOO_MUCH, Restorer
+from sanderling.changes.restoring import Left, Plan
+from sanderling.tools.restoring import TOO_MUCH, UNSAVED, Restorer
 
 ODD = [
     b"new\nline",
@@ -155,10 +155,23 @@ directory/in it"; chmod 600 ./-rf; rm -r ./x*
     as_user(uid, prepare, command, monkeypatch)
 
 
+async def test_a_commands_change_behind_unsaved_text_is_told_as_left(place, project):
+    path, editor = project / "a", MemoryEditor()
+    path.write_text("one\n")
+    editor.open(path)
+    async with place.desk(editor) as desk:
+        agent = Agent(desk)
+        editor.type(path, "mine\none\n")
+        await run(desk, "echo two >>a")
+        undone = await agent.undo()
+    assert undone.left == (Left(str(path), UNSAVED),)
+    assert (editor.text(path), path.read_text()) == ("mine\none\n", "one\ntwo\n")
+
+
 @prove
 async def test_thousands_of_files_come_back(place, project, monkeypatch):
     monkeypatch.setattr("tests.unit.test_file_tools.DEADLINE_S", 300)
-    count = len(seeds(10_000))
+    count = part(10_000)
     for number in range(count):
         path = project / f"d{number % 100}" / f"f{number}"
         path.parent.mkdir(exist_ok=True)

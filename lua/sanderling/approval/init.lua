@@ -43,6 +43,8 @@ bus.subscribe('approval_requested', function(session_id, event)
   })
 end)
 
+bus.subscribe('sandbox_changed', float.update) -- the question says how confined it would be
+
 for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'local_closed' }) do
   bus.subscribe(type, function(session_id, event, before)
     anywhere.update()

@@ -18,7 +18,8 @@ local TOO_LARGE = 'it is %d MB now, and is not loaded by itself: :e loads it'
 local OF_KERNEL = 'it leads to a file of the kernel, and is not loaded by itself'
 local WRITE_MS = 10000 -- from the hooks before a write until it is done
 local USERS_WRITE_WAITS_MS = 1000
-local CONFIRMED_MS, CONFIRM_MS = 20, 500 -- from that answer until Neovim wants to know that it was read; at the most
+local CONFIRM_EVERY_MS = 20 -- after that answer Neovim takes a moment until it wants to know that it was read
+local MAX_CONFIRM_MS = 500
 
 local group = api.nvim_create_augroup('sanderling_buffers', {})
 
@@ -144,10 +145,9 @@ function M.decline_overwriting(buf)
     return
   end
   api.nvim_input('n')
-  local timer = assert(vim.uv.new_timer())
-  -- Nothing that is scheduled runs while Neovim waits for a key.
-  local deadline = vim.uv.now() + CONFIRM_MS
-  timer:start(CONFIRMED_MS, CONFIRMED_MS, function()
+  local deadline = vim.uv.now() + MAX_CONFIRM_MS
+  local timer = assert(vim.uv.new_timer()) -- nothing that is scheduled runs while Neovim waits for a key
+  timer:start(CONFIRM_EVERY_MS, CONFIRM_EVERY_MS, function()
     local mode = api.nvim_get_mode().mode
     if mode ~= 'r?' or vim.uv.now() > deadline then
       timer:close()

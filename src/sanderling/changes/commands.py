@@ -61,7 +61,7 @@ class CommandChanges:
         """Look ahead of the first command: the first look takes longest. Afterwards `is_quick` says whether it took little time."""
         async with self._looking:
             if self._in_front:
-                return  # it comes late, and would take from the tool use what is to be reviewed
+                return  # too late: the look after a guest's tool use must find what that has changed
             began = time.monotonic()
             try:
                 await self._look(ground)  # what it is refused is told with the first command

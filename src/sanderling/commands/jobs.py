@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from sanderling.commands import shell
+from sanderling.commands import shell_report
 from sanderling.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
 from sanderling.commands.running import run_to_end
 from sanderling.commands.shell import Shell, ShellState, Started, in_one_line
@@ -174,7 +174,7 @@ class Jobs:
     def get_ready() -> None:
         """Compile what reads a command's output and its shell's report, ahead of the first. Blocks."""
         ScreenText().feed(b"one\ntwo\n")
-        shell.get_ready()
+        shell_report.get_ready()
 
     def all(self) -> tuple[Job, ...]:
         """The jobs that run, and the last ones that have ended, in the order in which they went to the background."""

@@ -10,7 +10,6 @@ A command that goes on in the background leaves nothing: what it does to its own
 """
 
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -21,6 +20,13 @@ from typing import Annotated, Protocol
 
 import msgspec
 
+from sanderling.commands.shell_report import (
+    MAX_PATH_CHARS,
+    MAX_REPORT_BYTES,
+    MAX_VALUE_BYTES,
+    is_directory,
+    reports_in,
+)
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.environment import environment, proxy_environment
@@ -30,10 +36,7 @@ from sanderling.text import is_seen
 
 MAX_COMMAND_BYTES = 100_000  # the kernel takes 128 KiB as one string
 MAX_STATE_BYTES = 96 * 1024
-MAX_VALUE_BYTES = 32 * 1024
-MAX_REPORT_BYTES = 8 << 20  # bash makes four bytes of one that cannot be printed
 MAX_TITLE_CHARS = 80
-MAX_PATH_CHARS = 4096
 
 BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash")
 
@@ -86,12 +89,6 @@ eval "$_sanderling_command"
 { _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"
 """
 _CONTINUATION = "\\\n"
-# A line of `export -p`, of a shell in POSIX mode too. Bash quotes with $'' what cannot be printed, and in double quotes escapes
-# nothing but these themselves, `$`, the backquote and the backslash.
-_EXPORTED = (
-    rb"(?ms)^(?:declare -\w+|export) (?P<name>\w+)="
-    rb"""(?:"(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"|\$'(?P<ansi>[^'\\]*+(?:\\.[^'\\]*+)*+)')$"""
-)
 # Looking must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
 # which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
 # do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
@@ -248,7 +245,10 @@ class Shell:
     def restore(self, state: ShellState) -> None:
         variables = {name: value for name, value in state.variables.items() if _is_kept(name)}
         kept, _ = _bounded({}, variables)
-        self._state = ShellState(state.cwd, kept, state.previous_cwd)
+        cwd, previous_cwd = (
+            path if is_directory(path) else "" for path in (state.cwd, state.previous_cwd)
+        )
+        self._state = ShellState(cwd or self._project, kept, previous_cwd)
 
     async def start(
         self, command: str, grant: Grant = NO_GRANT, state: ShellState | None = None
@@ -303,7 +303,7 @@ class Shell:
 
     def finish(self, started: Started) -> ShellChange:
         """The command has ended: take over where it was, and what it exported and unset."""
-        reports = _reports(os.pread(started.report_fd, MAX_REPORT_BYTES, 0))
+        reports = reports_in(os.pread(started.report_fd, MAX_REPORT_BYTES, 0))
         self.forget(started)
         if reports and started.is_confined not in self._environments:
             self._environments[started.is_confined] = reports.pop(0)
@@ -343,7 +343,9 @@ class Shell:
         self._state = ShellState(
             cwd if has_moved else state.cwd,
             {name: value for name, value in variables.items() if value is not None or name in base},
-            report[".oldpwd"][:MAX_PATH_CHARS] if has_moved else state.previous_cwd,
+            report[".oldpwd"] * is_directory(report[".oldpwd"])
+            if has_moved
+            else state.previous_cwd,
         )
         return ShellChange(
             has_moved and not missing_cwd,
@@ -392,48 +394,6 @@ def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
     if functions:
         lines.append(functions)
     return "\n".join(lines)
-
-
-def _reports(data: bytes) -> list[dict[str, str]]:
-    """The first and the last report in `data` that are whole: a shell makes no more."""
-    reports: list[dict[str, str]] = []
-    first, *more = data.split(b".end=\0")[:-1] or [b""]
-    for part in (first, *more[-1:]):
-        entries = (entry.partition(b"=") for entry in part.split(b"\0"))
-        report = {os.fsdecode(name): value for name, _, value in entries}
-        report |= _exported(report.pop(".exported", b""))
-        if report.keys() >= {".cwd", ".oldpwd", ".lost"} and len(report[".cwd"]) <= MAX_PATH_CHARS:
-            reports.append({name: os.fsdecode(value) for name, value in report.items()})
-    return reports
-
-
-def get_ready() -> None:
-    """Compile what reads a report, ahead of the first."""
-    _exported(rb'export A="\\"')
-
-
-def _exported(listing: bytes) -> dict[str, bytes]:
-    """The variables in the output of bash's `export -p`, but for arrays, which no command is given."""
-    return {line["name"].decode(): _plain(line) for line in re.finditer(_EXPORTED, listing)}
-
-
-def _plain(line: re.Match[bytes]) -> bytes:
-    """The value of a variable, without what bash escapes in it."""
-    quoted, ansi = line["double"], line["ansi"]
-    if ansi is None:
-        parts = quoted.split(rb"\\")
-        plain = (
-            part.replace(rb"\$", b"$").replace(rb"\`", b"`").replace(rb"\"", b'"') for part in parts
-        )
-    else:
-        plain = map(_ansi, ansi.split(rb"\\"))
-    return b"\\".join(plain)
-
-
-def _ansi(part: bytes) -> bytes:
-    """The bytes that a part of a string in $'' stands for; bash escapes one as Python does, but for ESC."""
-    known = part.replace(rb"\E", rb"\033").decode("unicode_escape", "replace")
-    return known.encode("latin-1", "replace")
 
 
 def _bounded(

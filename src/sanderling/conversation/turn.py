@@ -20,7 +20,9 @@ from sanderling.session.records import LoggedTurnEnd
 
 UNTIL_ASKED_S = 0.01  # from a prompt to its request on the wire, and more
 READY_AFTER_S = 0.04  # an answer that comes at once is not held up
-PATIENT_S = 0.15  # nor does a process that ends with it wait for what has just begun to open
+PATIENT_S = (
+    0.15  # where the process ends with the answer, it would wait for what has just begun to open
+)
 REPEATED = (
     "The model has made the same call again and again, and its result was the same each time."
 )
@@ -32,8 +34,8 @@ class Turn:
     """
     One turn, from its prompt to the stop reason. `take_steering` gives what the person has said meanwhile.
 
-    What tools need is made ready while the model thinks. If this `is_eager`, that begins sooner, and tool servers with it: else the
-    request waits for them.
+    What tools need is made ready while the model thinks: if this `is_eager`, sooner, and with the tool servers, for which the request
+    waits otherwise.
     """
 
     def __init__(

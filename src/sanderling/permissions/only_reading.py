@@ -253,7 +253,7 @@ def _may_look(name: str, arguments: Words, use: Use) -> bool:
         _is_directory(file, use) for word in literal for file in use.files(word)
     ):
         return False  # it follows the links in them
-    return name in _PRINTING or looks_inside(arguments, use)
+    return name in _PRINTING or looks_inside((".", *arguments), use)
 
 
 def _is_directory(file: str, use: Use) -> bool:

@@ -9,7 +9,7 @@ what stood there is to come back byte by byte.
 
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -107,7 +107,25 @@ class Restorer:
 
         planned = await to_thread.run_sync(plan, chosen, present, content)
         others = dict.fromkeys(each.path for each in changes if each.path not in present)
-        return Plan(planned.steps, (*planned.left, *(Left(path, TOO_MUCH) for path in others)))
+        left = (
+            *planned.left,
+            *(Left(path, TOO_MUCH) for path in others),
+            *(Left(path, UNSAVED) for path in self._hidden(chosen, planned)),
+        )
+        return Plan(planned.steps, left)
+
+    def _hidden(self, changes: Sequence[FileChange], planned: Plan) -> Iterator[str]:
+        """The paths whose change is on the disk alone, behind a buffer with unsaved changes that has none of it."""
+        known = {each.path for each in (*planned.steps, *planned.left)}
+        for path, made in by_path(changes).items():
+            sight = self._sights[path]
+            is_unsaved = sight.buffer is not None and sight.buffer.is_modified
+            if (
+                is_unsaved
+                and path not in known
+                and is_same(_present(sight.look).state, made[-1].after)
+            ):
+                yield path
 
     async def restore(
         self,

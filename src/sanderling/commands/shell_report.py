@@ -1,0 +1,76 @@
+"""The reports of a shell, from its begin and its end: where it is, and what it exports. A command can write there as well."""
+
+import os
+import re
+from itertools import islice
+
+MAX_REPORT_BYTES = 8 << 20  # bash makes four bytes of one that cannot be printed
+MAX_VALUE_BYTES = 32 * 1024
+MAX_NAMES = 4096
+MAX_PATH_CHARS = 4096
+
+# A line of `export -p`, of a shell in POSIX mode too. Bash quotes with $'' what cannot be printed, and in double quotes escapes
+# nothing but these themselves, `$`, the backquote and the backslash.
+_EXPORTED = (
+    rb"(?ms)^(?:declare -\w+|export) (?P<name>\w+)="
+    rb"""(?:"(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"|\$'(?P<ansi>[^'\\]*+(?:\\.[^'\\]*+)*+)')$"""
+)
+_END = b".end=\0"
+
+
+def reports_in(data: bytes) -> list[dict[str, str]]:
+    """The first and the last report in `data` that are whole, and such as a shell makes; it makes no more."""
+    whole, end, _ = data.rpartition(_END)
+    first, is_more, more = whole.partition(_END)
+    parts = (first, more.rpartition(_END)[2]) if is_more else (first,) if end else ()
+    return [report for part in parts if (report := _report(part))]
+
+
+def _report(part: bytes) -> dict[str, str] | None:
+    """One report; None if no shell has made it: a command can write there as well."""
+    entries = (entry.partition(b"=") for entry in part.split(b"\0", MAX_NAMES))
+    report = {os.fsdecode(name): value for name, _, value in entries}
+    report |= _exported(report.pop(".exported", b""))
+    if len(report) > MAX_NAMES or not report.keys() >= {".cwd", ".oldpwd", ".lost"}:
+        return None
+    if not is_directory(os.fsdecode(report[".cwd"])):
+        return None
+    return {name: os.fsdecode(value) for name, value in report.items()}
+
+
+def is_directory(path: str) -> bool:
+    """Say whether `path` can be where a shell is; it may not know that. A relative one is another for whoever reads it."""
+    return path[:1] in ("", "/") and len(path) <= MAX_PATH_CHARS
+
+
+def get_ready() -> None:
+    """Compile what reads a report, ahead of the first."""
+    _exported(rb'export A="\\"')
+
+
+def _exported(listing: bytes) -> dict[str, bytes]:
+    """The variables in the output of bash's `export -p`, but for arrays, which no command is given."""
+    lines = islice(re.finditer(_EXPORTED, listing), MAX_NAMES + 1)
+    return {line["name"].decode(): _plain(line) for line in lines}
+
+
+def _plain(line: re.Match[bytes]) -> bytes:
+    """The value of a variable, without what bash escapes in it; one that no command can be given is only compared."""
+    quoted, ansi = line["double"], line["ansi"]
+    escaped = quoted if ansi is None else ansi
+    if len(escaped) > 4 * MAX_VALUE_BYTES:
+        return escaped
+    if ansi is None:
+        parts = quoted.split(rb"\\")
+        plain = (
+            part.replace(rb"\$", b"$").replace(rb"\`", b"`").replace(rb"\"", b'"') for part in parts
+        )
+    else:
+        plain = map(_ansi, ansi.split(rb"\\"))
+    return b"\\".join(plain)
+
+
+def _ansi(part: bytes) -> bytes:
+    """The bytes that a part of a string in $'' stands for; bash escapes one as Python does, but for ESC."""
+    known = part.replace(rb"\E", rb"\033").decode("unicode_escape", "replace")
+    return known.encode("latin-1", "replace")
