@@ -1,7 +1,7 @@
 """A session that is closed and opened again: in the same host, or in another editor meanwhile."""
 
 from tests.acp.talk import Home
-from tests.conftest import prove, wait_until
+from tests.conftest import is_alive, prove, wait_until
 
 SLOW = """
 [[reply]]
@@ -45,7 +45,9 @@ def test_a_session_goes_to_another_editor_and_comes_back(start_agent, project, t
     [log] = here.session_files()
     home = Home(tmp_path / "home")
     home.project, home.environment = project, here.lua("return vim.fn.environ()")
+    host = here.host_pid()
     here.close()
+    wait_until(lambda: not is_alive(host), "the host ends, and gives the session free")
 
     there = home.start("--model", "demo")
     try:
