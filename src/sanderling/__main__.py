@@ -24,12 +24,10 @@ def main() -> NoReturn:
     """Run the command and leave at once: the interpreter would take 0.1 s to take down what is loaded."""
     sanderling.forget_empty_home()
     gc.disable()  # until what lives as long as the process is loaded
-    sys.stdout = sys.stdout or os.fdopen(
-        os.open(os.devnull, os.O_WRONLY), "w"
-    )  # closed from the start
     try:
         exit_status = run(sys.argv[1:])
-        sys.stdout.flush()
+        if sys.stdout:  # else it was closed from the start
+            sys.stdout.flush()
     except KeyboardInterrupt:  # before there is something to stop
         exit_status = EXIT_INTERRUPTED
     except BrokenPipeError:

@@ -3,6 +3,8 @@
 import fcntl
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,21 @@ def test_what_nobody_reads_is_undone_all_the_same(shell):
     with os.fdopen(theirs, "w") as unread:
         undone = shell.run("undo", stdout=unread)
     assert (undone.returncode, undone.stderr) == (EXIT_UNREAD, "")
+    assert (shell.project / "old.txt").read_text() == "before\n"
+
+
+@prove
+def test_what_is_written_to_nowhere_is_undone(shell):
+    closed = ["sh", "-c", 'exec "$0" -m sanderling undo >&-', sys.executable]
+    undone = subprocess.run(
+        closed,
+        cwd=shell.project,
+        env=shell.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (undone.returncode, undone.stderr) == (0, "")
     assert (shell.project / "old.txt").read_text() == "before\n"
 
 

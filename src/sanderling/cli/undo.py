@@ -103,7 +103,8 @@ class _Face:
             self._agent = agent
             agent.act(UndoTurn(turn) if is_undo else RedoTurn(turn))
         await agent.serve()
-        sys.stdout.writelines(self._shown)
+        if sys.stdout:  # else it was closed from the start
+            sys.stdout.writelines(self._shown)
         return self._status
 
     def take(self, event: Event) -> None:
