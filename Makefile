@@ -46,7 +46,7 @@ else # the attacks alone: a fork bomb counts whatever else the same user runs
 	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS) && exit $$failed
 endif
 
-fuzz: development ## cut, stall, stop and kill everywhere, and all of what prove takes a part of; takes half an hour
+fuzz: development ## cut, stall, stop and kill everywhere, and all of what prove takes a part of; takes more than half an hour
 	export SANDERLING_FUZZ=full; $(PYTEST) $(PARALLEL) tests/fuzz tests/chaos $(PARTED) $(ARGS) && \
 	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS)
 

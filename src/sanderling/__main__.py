@@ -37,7 +37,7 @@ def main() -> NoReturn:
             raise
         sys.stderr.write(f"sanderling: standard output cannot be written: {error.strerror}\n")
         exit_status = EXIT_UNWRITTEN
-    with suppress(AttributeError, OSError):  # likewise
+    with suppress(AttributeError, OSError):  # closed, or its reader has gone
         sys.stderr.flush()
     os._exit(exit_status)
 

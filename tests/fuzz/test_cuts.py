@@ -65,7 +65,7 @@ async def break_off(
 def places(wire: Wire, name: str) -> list[tuple[int, How]]:
     """Where the answer breaks off, and how: at every byte, in ways that take turns; a few of them in the sample."""
     number = list(wire.streams).index(name)
-    step = 1 if IS_FULL else SAMPLE_STEP
+    step = 1 if IS_FULL else min(SAMPLE_STEP, len(wire.streams[name]) // len(HOWS) or 1)
     ats = range(number % step, len(wire.streams[name]) + 1, step)
     return [(at, HOWS[(at // step + number) % len(HOWS)]) for at in ats]
 

@@ -120,10 +120,10 @@ async def test_cuts_lose_nothing_and_repeat_nothing(serve, home):
 
 
 @prove
-@pytest.mark.parametrize("part", range(part(5)))
-async def test_hundreds_of_cuts_lose_nothing_and_repeat_nothing(serve, home, part):
+@pytest.mark.parametrize("number", range(part(5)))
+async def test_hundreds_of_cuts_lose_nothing_and_repeat_nothing(serve, home, number):
     seed = int(os.environ.get("SANDERLING_SEED", "0")) or random.randrange(1 << 30)
-    await cut(serve, home, 104, seed + part)
+    await cut(serve, home, 104, seed + number)
 
 
 @prove

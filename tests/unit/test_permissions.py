@@ -691,6 +691,10 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
     ):
         assert action(run(command), project, is_confined=False) == "ask", command
         assert action(run(command), project, is_confined=True) == "allow", command
+    for command in ("ls", "ls -la", "find", "tree", "du", "cat a"):  # where it is
+        assert action(run(command, "/etc"), project, is_confined=False) == "ask", command
+        assert action(run(command, "/etc"), project, is_confined=True) == "allow", command
+    assert action(run("ls", project), project, is_confined=False) == "allow"
     assert action(run("cat src/a && git status"), project, is_confined=False) == "allow"
     # A configuration of its own.
     assert action(run("cd sub && git status"), project, is_confined=False) == "ask"

@@ -24,8 +24,8 @@ from sanderling.commands.shell_report import (
     MAX_PATH_CHARS,
     MAX_REPORT_BYTES,
     MAX_VALUE_BYTES,
-    is_directory,
     reports_in,
+    valid_cwd,
 )
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.confinement import SessionSandbox
@@ -245,10 +245,8 @@ class Shell:
     def restore(self, state: ShellState) -> None:
         variables = {name: value for name, value in state.variables.items() if _is_kept(name)}
         kept, _ = _bounded({}, variables)
-        cwd, previous_cwd = (
-            path if is_directory(path) else "" for path in (state.cwd, state.previous_cwd)
-        )
-        self._state = ShellState(cwd or self._project, kept, previous_cwd)
+        cwd = valid_cwd(state.cwd) or self._project
+        self._state = ShellState(cwd, kept, valid_cwd(state.previous_cwd))
 
     async def start(
         self, command: str, grant: Grant = NO_GRANT, state: ShellState | None = None
@@ -343,9 +341,7 @@ class Shell:
         self._state = ShellState(
             cwd if has_moved else state.cwd,
             {name: value for name, value in variables.items() if value is not None or name in base},
-            report[".oldpwd"] * is_directory(report[".oldpwd"])
-            if has_moved
-            else state.previous_cwd,
+            valid_cwd(report[".oldpwd"]) if has_moved else state.previous_cwd,
         )
         return ShellChange(
             has_moved and not missing_cwd,

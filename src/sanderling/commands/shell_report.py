@@ -27,20 +27,19 @@ def reports_in(data: bytes) -> list[dict[str, str]]:
 
 
 def _report(part: bytes) -> dict[str, str] | None:
-    """One report; None if no shell has made it: a command can write there as well."""
+    """One report; None if no shell has made it."""
     entries = (entry.partition(b"=") for entry in part.split(b"\0", MAX_NAMES))
     report = {os.fsdecode(name): value for name, _, value in entries}
     report |= _exported(report.pop(".exported", b""))
     if len(report) > MAX_NAMES or not report.keys() >= {".cwd", ".oldpwd", ".lost"}:
         return None
-    if not is_directory(os.fsdecode(report[".cwd"])):
-        return None
-    return {name: os.fsdecode(value) for name, value in report.items()}
+    told = {name: os.fsdecode(value) for name, value in report.items()}
+    return told if valid_cwd(told[".cwd"]) == told[".cwd"] else None
 
 
-def is_directory(path: str) -> bool:
-    """Say whether `path` can be where a shell is; it may not know that. A relative one is another for whoever reads it."""
-    return path[:1] in ("", "/") and len(path) <= MAX_PATH_CHARS
+def valid_cwd(path: str) -> str:
+    """The path, if a shell can say that it is there, else "": a relative one would be another for whoever judges the next command."""
+    return path if path.startswith("/") and len(path) <= MAX_PATH_CHARS else ""
 
 
 def get_ready() -> None:

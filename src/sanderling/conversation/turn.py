@@ -20,9 +20,8 @@ from sanderling.session.records import LoggedTurnEnd
 
 UNTIL_ASKED_S = 0.01  # from a prompt to its request on the wire, and more
 READY_AFTER_S = 0.04  # an answer that comes at once is not held up
-PATIENT_S = (
-    0.15  # where the process ends with the answer, it would wait for what has just begun to open
-)
+# A process that ends with its answer would wait for what has just begun to open.
+PATIENT_S = 0.15
 REPEATED = (
     "The model has made the same call again and again, and its result was the same each time."
 )

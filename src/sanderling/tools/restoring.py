@@ -119,12 +119,8 @@ class Restorer:
         known = {each.path for each in (*planned.steps, *planned.left)}
         for path, made in by_path(changes).items():
             sight = self._sights[path]
-            is_unsaved = sight.buffer is not None and sight.buffer.is_modified
-            if (
-                is_unsaved
-                and path not in known
-                and is_same(_present(sight.look).state, made[-1].after)
-            ):
+            is_on_disk = is_same(_present(sight.look).state, made[-1].after)
+            if path not in known and sight.buffer and sight.buffer.is_modified and is_on_disk:
                 yield path
 
     async def restore(
