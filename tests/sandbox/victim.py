@@ -864,7 +864,9 @@ class Server:
             if what == "listen":
                 self._listen_in(path)
             else:
-                self._listen(socket.SOCK_STREAM, path)
+                # Whoever waits for the name finds somebody who listens.
+                self._listen(socket.SOCK_STREAM, f"{path}~")
+                Path(f"{path}~").rename(path)
         print("done", flush=True)
         return True
 
