@@ -1,6 +1,7 @@
 """The AI coding agent that lives in Neovim and works in a sandbox."""
 
 import os
+import sys
 
 __version__ = "0.1.0"
 
@@ -9,3 +10,15 @@ def forget_empty_home() -> None:
     """An empty HOME is none: that of the user's account counts."""
     if not os.environ.get("HOME"):
         os.environ.pop("HOME", None)
+
+
+def open_missing_streams() -> None:
+    """Have a standard stream that was closed from the start lead nowhere, or the next file that is opened takes its place."""
+    for fd, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(
+                os.open(os.devnull, os.O_RDWR), True
+            )  # gets the first number that is free
+            setattr(sys, name, os.fdopen(fd, mode))

@@ -23,11 +23,11 @@ EXIT_UNWRITTEN, EXIT_INTERRUPTED, EXIT_UNREAD = 1, 130, 141
 def main() -> NoReturn:
     """Run the command and leave at once: the interpreter would take 0.1 s to take down what is loaded."""
     sanderling.forget_empty_home()
+    sanderling.open_missing_streams()
     gc.disable()  # until what lives as long as the process is loaded
     try:
         exit_status = run(sys.argv[1:])
-        if sys.stdout:  # else it was closed from the start
-            sys.stdout.flush()
+        sys.stdout.flush()
     except KeyboardInterrupt:  # before there is something to stop
         exit_status = EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -37,7 +37,7 @@ def main() -> NoReturn:
             raise
         sys.stderr.write(f"sanderling: standard output cannot be written: {error.strerror}\n")
         exit_status = EXIT_UNWRITTEN
-    with suppress(AttributeError, OSError):  # closed, or its reader has gone
+    with suppress(OSError):  # its reader has gone
         sys.stderr.flush()
     os._exit(exit_status)
 
@@ -59,7 +59,7 @@ def run(argv: list[str]) -> int:
 def ask(argv: list[str]) -> int:
     parser = print_parser({name: what for name, (_, what) in COMMANDS.items()})
     arguments = parser.parse_args(argv)
-    is_piped = sys.stdin is not None and not sys.stdin.isatty()
+    is_piped = not sys.stdin.isatty()
     if not arguments.print and arguments.prompt is not None:
         parser.error(
             f"there is no command '{arguments.prompt}'; to ask the model: sanderling -p {shlex.quote(arguments.prompt)}"

@@ -379,6 +379,15 @@ def test_directory_that_is_gone_is_a_refusal(me):
     refusal(subprocess.run(argv, check=False, capture_output=True, text=True, **options))
 
 
+@pytest.mark.parametrize("fd", prove_rest([0, 1, 2], keep=(0,)))
+def test_a_stream_that_was_closed_is_none_of_the_sandboxs_files_for_the_command(me, fd):
+    script = f'exec "$@" {fd}<&-'
+    command = ["sh", "-c", f'found=$(readlink /proc/$$/fd/{fd}); echo "$found" >stream']
+    argv = ["sh", "-c", script, "sh", *me.argv("exec", "--", *command)]
+    subprocess.run(argv, check=True, capture_output=True, **me.options())
+    assert (me.project / "stream").read_text() == "/dev/null\n"
+
+
 @prove
 def test_argument_that_is_no_text_is_passed(me):
     argv = [os.fsencode(word) for word in me.argv("exec", "--", "printf", "%s")]

@@ -487,6 +487,20 @@ async def test_a_report_of_a_relative_directory_is_no_report(confined, cwd):
     assert confined.shell.now == ShellState(str(confined.project), {})
 
 
+async def test_a_reported_directory_is_where_a_shell_would_go_by_its_text(confined):
+    """Behind a link, `..` is one place for bash's `cd` and another for the kernel, which those ask who judge the next command."""
+    await confined.run("mkdir -p a/b a/x outside; ln -s a/b link; ln -s outside x")
+    cwd = f"{confined.project}/link/../x"
+    forged = f"printf '.cwd={cwd}\\n\\0.oldpwd={cwd}\\0.lost=\\0.exported=\\0.end=\\0'"
+    told = await confined.say(f'{forged} >"$_sanderling_file"; kill -9 $$')
+    assert "cwd: x (changed)" in told
+    there = ShellState(f"{confined.project}/x", {}, f"{confined.project}/x")
+    assert confined.shell.now.cwd == there.cwd
+    assert confined.shell.now.previous_cwd == there.cwd
+    confined.shell.restore(ShellState(cwd, {}, cwd))
+    assert confined.shell.now == there
+
+
 async def test_a_report_of_more_names_than_a_shell_has_is_not_taken_over(confined):
     names = "for n in {1..5000}; do printf 'declare -x A%s=\"\"\\n' $n; done"
     forged = f"printf '.cwd=/\\n\\0.oldpwd=\\0.lost=\\0.exported='; {names}; printf '\\0.end=\\0'"

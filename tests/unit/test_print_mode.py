@@ -999,10 +999,10 @@ def test_closed_streams_are_no_files_of_ours(shell):
 def test_streams_that_were_closed_lead_nowhere_and_open_ones_need_no_null_device(tmp_path):
     code = (
         "import os, sys\n"
-        "from sanderling.terminal import streams\n"
+        "import sanderling\n"
         "os.devnull = sys.argv[1]\n"
         "for fd in map(int, sys.argv[2]): os.close(fd)\n"
-        "streams.open_missing_streams()\n"
+        "sanderling.open_missing_streams()\n"
         "os._exit(0 if all(os.fstat(fd) for fd in range(3)) else 1)\n"
     )
     nothing = tmp_path / "null"

@@ -67,6 +67,20 @@ def test_what_is_written_to_nowhere_is_undone(shell):
     assert (shell.project / "old.txt").read_text() == "before\n"
 
 
+@pytest.mark.parametrize("command", prove_rest(["sessions", "config show", "sandbox status"]))
+def test_what_is_shown_to_nowhere_is_no_error(shell, command):
+    closed = ["sh", "-c", f'exec "$0" -m sanderling {command} >&-', sys.executable]
+    shown = subprocess.run(
+        closed,
+        cwd=shell.project,
+        env=shell.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("unbuffered", prove_rest(["", "1"], keep=(0,)))
 def test_what_cannot_be_written_is_undone_and_told(shell, unbuffered):
     shell.environment["PYTHONUNBUFFERED"] = unbuffered

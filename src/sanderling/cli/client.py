@@ -45,7 +45,7 @@ from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
 from sanderling.remote.address import is_address, parse_address
 from sanderling.session.records import new_session_id
-from sanderling.terminal.streams import Stdout, as_said, open_missing_streams, say
+from sanderling.terminal.streams import Stdout, as_said, say
 from sanderling.text import printable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -78,7 +78,6 @@ def add(commands: Any) -> None:
 
 
 def talk(arguments: argparse.Namespace) -> int:
-    open_missing_streams()
     try:
         return anyio.run(_talk, arguments)
     except (UsageError, ConfigError) as error:

@@ -56,8 +56,8 @@ def _kept_as(provider: str) -> str:
 
 
 def _read_key(question: str) -> str:
-    if sys.stdin is None or not sys.stdin.isatty():
-        return sys.stdin.readline().strip() if sys.stdin else ""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().strip()
     return getpass(question).strip()
 
 

@@ -103,8 +103,7 @@ class _Face:
             self._agent = agent
             agent.act(UndoTurn(turn) if is_undo else RedoTurn(turn))
         await agent.serve()
-        if sys.stdout:  # else it was closed from the start
-            sys.stdout.writelines(self._shown)
+        sys.stdout.writelines(self._shown)
         return self._status
 
     def take(self, event: Event) -> None:

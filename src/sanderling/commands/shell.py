@@ -335,7 +335,7 @@ class Shell:
             self._state.variables, exported | dict.fromkeys(unset, None)
         )
         missing_cwd = begun_with.cwd if report[".lost"] else ""
-        cwd = report[".cwd"].removesuffix("\n")
+        cwd = report[".cwd"]
         has_moved = cwd != begun_with.cwd and bool(cwd)
         state = self._state
         self._state = ShellState(

@@ -34,12 +34,20 @@ def _report(part: bytes) -> dict[str, str] | None:
     if len(report) > MAX_NAMES or not report.keys() >= {".cwd", ".oldpwd", ".lost"}:
         return None
     told = {name: os.fsdecode(value) for name, value in report.items()}
-    return told if valid_cwd(told[".cwd"]) == told[".cwd"] else None
+    cwd = told[".cwd"].removesuffix("\n")
+    told[".cwd"] = valid_cwd(cwd)
+    return told if bool(told[".cwd"]) == bool(cwd) else None
 
 
 def valid_cwd(path: str) -> str:
-    """The path, if a shell can say that it is there, else "": a relative one would be another for whoever judges the next command."""
-    return path if path.startswith("/") and len(path) <= MAX_PATH_CHARS else ""
+    """
+    The path, if a shell can say that it is there, else "".
+
+    It must be the same directory for who judges the next command and for bash's `cd`. A relative one is not, nor one with a `..`
+    behind a link: bash takes that off the text, so it is taken off here.
+    """
+    is_valid = path.startswith("/") and len(path) <= MAX_PATH_CHARS
+    return os.path.normpath(path) if is_valid else ""
 
 
 def get_ready() -> None:

@@ -31,7 +31,6 @@ from sanderling.session.records import is_session_id, new_session_id
 from sanderling.terminal.streams import (
     InputError,
     Stdout,
-    open_missing_streams,
     say,
     stopping_signals,
 )
@@ -45,7 +44,6 @@ LAST_WORDS_S = 1.0  # for a reader that pauses, once the turn was interrupted
 
 def print_answer(arguments: argparse.Namespace) -> int:
     """Ask, print, and return the exit status."""
-    open_missing_streams()
     try:
         return anyio.run(_answer, arguments)
     except BaseException as error:

@@ -21,7 +21,7 @@ from sanderling.serve.house import House, ToolsOf
 from sanderling.serve.place import DEFAULT, Place, listening, place_of
 from sanderling.serve.server import Door, close_server, open_server
 from sanderling.serve.token import own_token
-from sanderling.terminal.streams import open_missing_streams, say, stopping_signals
+from sanderling.terminal.streams import say, stopping_signals
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
 LAST_WORDS_S = 5.0  # for sessions that end
@@ -76,7 +76,6 @@ def serve_parser() -> argparse.ArgumentParser:
 def serve(argv: list[str]) -> int:
     """Serve until a signal ends it; return the exit status."""
     arguments = serve_parser().parse_args(argv)
-    open_missing_streams()
     try:
         if arguments.token:
             sys.stdout.write(f"{own_token(state_dir())}\n")

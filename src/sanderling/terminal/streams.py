@@ -22,15 +22,6 @@ class InputError(SanderlingError):
     """Standard input cannot be used."""
 
 
-def open_missing_streams() -> None:
-    """Have a standard stream that was closed from the start lead nowhere, or the next file that is opened takes its place."""
-    for fd in range(3):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the first number that is free
-
-
 def stopping_signals() -> list[signal.Signals]:
     """The signals that stop a program; under `nohup` the end of the terminal is none."""
     is_tied = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN

@@ -119,8 +119,8 @@ class Restorer:
         known = {each.path for each in (*planned.steps, *planned.left)}
         for path, made in by_path(changes).items():
             sight = self._sights[path]
-            is_on_disk = is_same(_present(sight.look).state, made[-1].after)
-            if path not in known and sight.buffer and sight.buffer.is_modified and is_on_disk:
+            is_unsaved = sight.buffer and sight.buffer.is_modified and path not in known
+            if is_unsaved and is_same(_present(sight.look).state, made[-1].after):
                 yield path
 
     async def restore(
