@@ -29,10 +29,11 @@ ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 15.0
 POLL_S, MAX_POLL_S = 0.005, 0.05
 
-# A script's job in the background ignores interrupts and quits, and so would all that the tests start.
+# A script's job in the background ignores interrupts and quits, one under `nohup` hangups, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Eight thousand tests are a hundred thousand objects that stay: nobody need look through them again and again. Nor so often
 # through what tests make: at Python's own threshold that is a twentieth of what they take.
