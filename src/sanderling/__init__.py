@@ -18,7 +18,6 @@ def open_missing_streams() -> None:
         try:
             os.fstat(fd)
         except OSError:
-            os.set_inheritable(
-                os.open(os.devnull, os.O_RDWR), True
-            )  # gets the first number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the first number that is free
+            os.set_inheritable(fd, True)
             setattr(sys, name, os.fdopen(fd, mode))

@@ -138,7 +138,7 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
         median_row("a session that has used a tool: processes", awake, ""),
         median_row("a session that has used a tool: their memory (PSS)", memory, "MB"),
         Row("a session at rest: processes", left, "", 0),
-        median_row("a session at rest: first command", first, "ms", 150),
+        median_row("a session at rest: first command", first, "ms", 100),
         median_row("a session that is not: command", later, "ms"),
     ]
 

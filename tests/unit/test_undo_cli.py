@@ -52,32 +52,27 @@ def test_what_nobody_reads_is_undone_all_the_same(shell):
     assert (shell.project / "old.txt").read_text() == "before\n"
 
 
-@prove
-def test_what_is_written_to_nowhere_is_undone(shell):
-    closed = ["sh", "-c", 'exec "$0" -m sanderling undo >&-', sys.executable]
-    undone = subprocess.run(
-        closed,
+def _shown_to_nowhere(shell: Shell, command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", f'exec "$0" -m sanderling {command} >&-', sys.executable],
         cwd=shell.project,
         env=shell.environment,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
+
+
+@prove
+def test_what_is_written_to_nowhere_is_undone(shell):
+    undone = _shown_to_nowhere(shell, "undo")
     assert (undone.returncode, undone.stderr) == (0, "")
     assert (shell.project / "old.txt").read_text() == "before\n"
 
 
 @pytest.mark.parametrize("command", prove_rest(["sessions", "config show", "sandbox status"]))
 def test_what_is_shown_to_nowhere_is_no_error(shell, command):
-    closed = ["sh", "-c", f'exec "$0" -m sanderling {command} >&-', sys.executable]
-    shown = subprocess.run(
-        closed,
-        cwd=shell.project,
-        env=shell.environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    shown = _shown_to_nowhere(shell, command)
     assert (shown.returncode, shown.stderr) == (0, "")
 
 

@@ -36,15 +36,15 @@ def _report(part: bytes) -> dict[str, str] | None:
     told = {name: os.fsdecode(value) for name, value in report.items()}
     cwd = told[".cwd"].removesuffix("\n")
     told[".cwd"] = valid_cwd(cwd)
-    return told if bool(told[".cwd"]) == bool(cwd) else None
+    return None if cwd and not told[".cwd"] else told
 
 
 def valid_cwd(path: str) -> str:
     """
-    The path, if a shell can say that it is there, else "".
+    The path, its `..` taken off, if a shell can say that it is there, else "".
 
     It must be the same directory for who judges the next command and for bash's `cd`. A relative one is not, nor one with a `..`
-    behind a link: bash takes that off the text, so it is taken off here.
+    behind a link: bash takes that off the text.
     """
     is_valid = path.startswith("/") and len(path) <= MAX_PATH_CHARS
     return os.path.normpath(path) if is_valid else ""

@@ -67,7 +67,7 @@ def say(text: str) -> None:
 
     No line but the first begins as ours do, whatever the names of files are.
     """
-    with suppress(AttributeError, OSError):  # it was closed from the start, or its reader has gone
+    with suppress(OSError):  # its reader has gone
         sys.stderr.write(as_said(text))
         sys.stderr.flush()
 
