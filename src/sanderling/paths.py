@@ -6,11 +6,13 @@ import re
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:  # who opens a sandbox waits for it otherwise
+    from pathlib import Path
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: "Path") -> BinaryIO:
     """
     Open `path` to read it. /dev/null stands for an empty file, as ever.
 
@@ -19,7 +21,7 @@ def open_plain(path: Path) -> BinaryIO:
     """
     file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - Path.open takes no opener
     found = os.fstat(file.fileno())
-    if stat.S_ISREG(found.st_mode) or os.path.samestat(found, Path(os.devnull).stat()):
+    if stat.S_ISREG(found.st_mode) or os.path.samestat(found, os.stat(os.devnull)):
         return file
     file.close()
     raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -30,7 +32,7 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 @contextmanager
-def replacing(path: Path, *, is_durable: bool = True) -> Generator[BinaryIO]:
+def replacing(path: "Path", *, is_durable: bool = True) -> Generator[BinaryIO]:
     """
     Open a file for its owner alone, which takes the place of `path` at the end of this context: all of it, or what was there stays.
 
@@ -67,7 +69,7 @@ def write_all(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def stamp_of(path: Path) -> tuple[int, ...] | None:
+def stamp_of(path: "Path") -> tuple[int, ...] | None:
     """A stamp, another one when the file has changed; () where there is none, None where nothing is known of it."""
     try:
         found = path.stat()
@@ -98,7 +100,7 @@ def state_directory(root: str, project: str) -> str:
 
     real = os.path.realpath(project)
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(real).name)[:40]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(real))[:40]
     return f"{root}/{name}-{digest}"
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,23 @@ _compiler.compile = note
 import sanderling.print_mode.run, sanderling.acp_agent.face, sanderling.editor.host
 print(*found)
 """
+COLLECTIONS = """
+import gc, os, sys
+from sanderling.__main__ import main
+
+def note(phase, _):
+    if phase == "start":
+        walked.append(len(gc.get_objects()))
+
+def leave(status, leave_at_once=os._exit):
+    print(*walked, file=sys.stderr, flush=True)
+    leave_at_once(status)
+
+walked = []
+gc.callbacks.append(note)
+os._exit = leave
+main()
+"""
 
 
 class Start:
@@ -52,9 +70,17 @@ class Start:
 
     def loaded(self, *arguments: str, given: str = "") -> set[str]:
         """The modules that a run of the program loads."""
-        argv = [sys.executable, "-X", "importtime", "-m", "sanderling", *arguments, *self._model]
+        told = self._told(["-X", "importtime", "-m", "sanderling"], arguments, given)
+        return set(re.findall(r"^import time: .*\| +(\S+)$", told, re.MULTILINE))
+
+    def collections(self, *arguments: str) -> list[int]:
+        """How many objects each collection of garbage looks at, in a run of the program."""
+        return [int(number) for number in self._told(["-c", COLLECTIONS], arguments).split()]
+
+    def _told(self, program: list[str], arguments: Sequence[str], given: str = "") -> str:
+        """What a run of `program` says on standard error."""
         run = subprocess.run(
-            argv,
+            [sys.executable, *program, *arguments, *self._model],
             cwd=self.project,
             env=self._environment,
             input=given,
@@ -62,7 +88,7 @@ class Start:
             capture_output=True,
             text=True,
         )
-        return set(re.findall(r"^import time: .*\| +(\S+)$", run.stderr, re.MULTILINE))
+        return run.stderr
 
 
 @pytest.fixture
@@ -83,6 +109,10 @@ def test_an_answer_without_tools_loads_nothing_that_only_tools_and_others_need(s
     loaded = start.loaded("-p", "Go.")
     assert unneeded(loaded) == {}
     assert "tomllib" not in loaded  # where there is no file of settings
+
+
+def test_no_collection_looks_at_what_lives_as_long_as_the_process(start):
+    assert max(start.collections("-p", "Go.")) < 15_000
 
 
 @prove

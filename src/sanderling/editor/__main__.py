@@ -19,8 +19,8 @@ def main() -> None:
     # A package that is missing ends the process here, as a broken environment; within a handler pynvim would print a traceback.
     gc.disable()  # all of it lives as long as the process
     importlib.import_module("sanderling.editor.host")
-    gc.enable()
     gc.freeze()
+    gc.enable()
     exit_code = EXIT_LOST
     try:
         run_host(sys.argv[1])

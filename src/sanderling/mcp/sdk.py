@@ -56,7 +56,6 @@ def load_sdk() -> None:
             stand_ins.load("mcp", _import_in_steps)
         finally:
             stand_ins.end()
-        gc.freeze()
 
 
 def _import_in_steps() -> None:
@@ -71,4 +70,5 @@ def _import_in_steps() -> None:
             importlib.import_module(name)
         finally:
             sys.setswitchinterval(interval_s)
+            gc.freeze()
             gc.enable()

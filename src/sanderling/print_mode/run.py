@@ -236,4 +236,5 @@ class _Run:
         with suppress(ProviderError):
             if self._provider:
                 await self._provider.prepare()
-        gc.enable()  # __main__ has it off while what lives as long as the process is loaded
+        gc.freeze()  # `__main__` has it off while what lives as long as the process is loaded
+        gc.enable()

@@ -46,8 +46,8 @@ def load_sdk() -> None:
         try:
             _stand_ins.load("anthropic", partial(importlib.import_module, "anthropic"))
         finally:
+            gc.freeze()
             gc.enable()
-        gc.freeze()
 
 
 class _Unloaded(type):

@@ -29,7 +29,10 @@ ISOLATION = (
     "--die-with-parent",
 )
 MAX_COMPLAINT_BYTES = 2000
-START = "import sys; sys.path[:] = {path!r}; from sanderling.sandbox.inside.zygote import main; main({channel}, {view}, {entered})"
+START = (  # it loads all before it says that it is there: then what runs goes on
+    "import sys; sys.path[:] = {path!r}; import sanderling.sandbox.kernel.landlock; "
+    "from sanderling.sandbox.inside.zygote import main; main({channel}, {view}, {entered})"
+)
 
 
 def find() -> str:

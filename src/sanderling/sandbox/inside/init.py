@@ -12,16 +12,18 @@ import signal
 import socket
 import struct
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside import worker
 from sanderling.sandbox.kernel import namespaces, seccomp
-from sanderling.sandbox.kernel.landlock import Ruleset
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
 from sanderling.sandbox.policy import Limits
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.kernel.landlock import Ruleset
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
@@ -47,7 +49,7 @@ class Confinement(NamedTuple):
     is_mounted: bool
     has_own_pids: bool
     limits: Limits
-    landlock: Ruleset | None
+    landlock: "Ruleset | None"
     seccomp: bytes
 
     def take_on(self) -> None:

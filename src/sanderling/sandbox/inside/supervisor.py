@@ -15,6 +15,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import import_module
+from threading import Thread
 from typing import NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
@@ -76,10 +78,14 @@ class Supervisor:
         self._namespaces: dict[Whose, list[int]] = {}
         self._placeholders: dict[int, set[str]] = {}  # by the number of the view
         self._poll = select.poll()
+        # Zygotes need it; here it loads while git is waited for.
+        self._landlock = Thread(target=import_module, args=["sanderling.sandbox.kernel.landlock"])
+        self._landlock.start()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
 
     def serve(self) -> NoReturn:
-        gc.enable()  # the imports did without
+        gc.freeze()  # what is loaded lives as long as the process
+        gc.enable()
         self._poll.register(self.channel, select.POLLIN)
         while True:
             _reap()
@@ -151,6 +157,7 @@ class Supervisor:
                         gone = view.layout.has_vanished
                         raise VanishedError(str(complaint)) if gone else complaint
                 return
+            self._landlock.join()
             if os.fork() == 0:
                 here.close()
                 self._become_zygote(view, whose, channel, there)

@@ -22,7 +22,6 @@ from sanderling.sandbox import wire
 from sanderling.sandbox.inside import init
 from sanderling.sandbox.inside.init import Confinement
 from sanderling.sandbox.kernel import namespaces, seccomp
-from sanderling.sandbox.kernel.landlock import Ruleset
 from sanderling.sandbox.kernel.layout import Access, Layout
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
 from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Limits
@@ -67,6 +66,8 @@ class View(NamedTuple):
         Raises:
             SandboxError: this kernel or machine lacks a part of the level.
         """
+        from sanderling.sandbox.kernel.landlock import Ruleset
+
         landlock = None
         if self.level != "namespaces":
             access = self.layout.access
