@@ -497,6 +497,7 @@ def test_cancelling_the_request_ends_the_turn_as_cancelled(start, home):
 @prove
 def test_one_prompt_at_a_time(start, home):
     agent = start("--model", home.script([LONG], [DONE]))
+    agent.answers["session/request_permission"] = lambda _: None  # the person thinks
     agent.initialize()
     session = agent.new()
     first = agent.begin_prompt(session, "go")
