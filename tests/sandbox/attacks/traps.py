@@ -206,6 +206,8 @@ def _nest(world: World, where: str, *, add: bool = True) -> Path:
     _git(world, "add", "file", cwd=where)
     identity = ("-c", "user.name=a", "-c", "user.email=a@b")
     _git(world, *identity, "commit", "-qm", "x", cwd=where)
+    # `git status` writes the index, and runs the hook for that, only when it finds a file older or younger than noted.
+    os.utime(nested / "file", (0, 0))
     if add:
         _git(world, "add", "-f", where)
     return nested / ".git"
@@ -230,8 +232,6 @@ def nested_include(world: World) -> str:
 def nested_hooks(world: World) -> str:
     dot_git = _nest(world, "sub")
     _plant_hooks(world, dot_git / "hooks")
-    # `git status` writes the index, and runs the hook for that, only when it finds a file older or younger than noted.
-    os.utime(dot_git.parent / "file", (0, 0))
     return "planted"
 
 
