@@ -94,6 +94,12 @@ def real_path(path: str) -> str:
         return os.path.normpath(path)
 
 
+def normal_path(path: str) -> str:
+    """`path` normalised as text. Two slashes at its beginning, which `normpath` keeps, are one here."""
+    normal = os.path.normpath(path)
+    return normal[1:] if normal.startswith("//") else normal
+
+
 def state_directory(root: str, project: str) -> str:
     """The directory below `root` that belongs to `project`: a part to recognise, and a part that is its own."""
     import hashlib  # OpenSSL, of which the supervisor needs nothing

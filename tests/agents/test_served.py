@@ -464,6 +464,27 @@ async def test_terminals_are_judged_as_commands_are(tmp_path):
                 await create("ls", **options)
 
 
+async def test_a_terminal_runs_where_it_was_judged_or_not_at_all(tmp_path):
+    """Bash takes a `..` behind a link by the text, and where a directory is gone nothing else takes its place."""
+    rules = ({"action": "deny", "tool": "read", "path": "private/key"},)
+    async with serving(tmp_path, permissions=rules) as it:
+        project = Path(it.parts.workspace.project)
+        (project / "a/b/private").mkdir(parents=True)
+        (project / "private").mkdir()
+        (project / "link").symlink_to("a/b")
+        for name in ("private/key", "a/b/private/key"):
+            (project / name).write_text("the key")
+        with pytest.raises(ToolError, match="A rule forbids this"):
+            await it.terminals.create("cat private/key", cwd=f"{project}/link/..")
+        terminal = await it.terminals.create("cd private && cat key", cwd="/nowhere")
+        await terminal.ended.wait()
+        output = it.terminals.output(terminal.id)
+        assert "the key" not in output.text
+        assert "/nowhere" in output.text
+        with pytest.raises(ToolError, match="an absolute directory"):
+            await it.terminals.create("true", cwd="private")
+
+
 @prove
 async def test_an_agent_does_not_run_more_terminals_than_there_is_room_for(tmp_path):
     async with serving(tmp_path) as it:

@@ -334,13 +334,22 @@ async def test_command_that_replaces_the_shell_changes_nothing_and_that_is_told(
 
 
 @prove
-async def test_directory_that_is_gone_falls_back_to_the_project_and_that_is_told(desk):
+async def test_nothing_runs_elsewhere_when_its_directory_is_gone_and_that_is_told(desk):
+    """It was judged by what lies there: `cat notes` is harmless in one directory, and a link out of the project in another."""
     await desk.say("mkdir sub; cd sub")
     (desk.project / "sub").rmdir()
+    told = await desk.say("touch ran; echo ran")
+    assert "\nran" not in f"\n{told}"
+    assert "[sub is gone, so nothing was run. The shell is in the project's root now.]" in told
+    assert not (desk.project / "ran").exists()
     told = await desk.say("pwd")
     assert told.startswith(f"{desk.project}\n")
-    assert "[sub is gone: the command ran in the project's root.]" in told
-    assert "is gone" not in await desk.say("pwd")
+    assert "is gone" not in told
+
+
+async def test_cd_goes_by_no_list_of_directories_that_a_command_has_left(desk):
+    await desk.say("mkdir -p sub private/sub; export CDPATH=private")
+    assert f"{desk.project}/sub\n" in await desk.say("cd sub; pwd")
 
 
 @prove

@@ -968,6 +968,10 @@ def test_denied_word_that_is_no_command_is_only_a_word(project, forbidden, comma
         ("secrets/**", "cat \\~/key", "deny"),
         ("secrets/**", "cd '~' && cat key", "deny"),
         ("secrets/**", "git diff HEAD~1 HEAD~+", "allow"),
+        ("secrets/**", "cd vault && cat new", "deny"),
+        ("secrets/**", "HOME=secrets; cd && cat key", "ask"),
+        ("secrets/**", "CDPATH=secrets; cd deep && cat key", "ask"),
+        ("secrets/**", "shopt -s cdable_vars; a=secrets; cd a && cat key", "ask"),
     ],
 )
 def test_denied_path_is_found_in_the_words_of_commands(project, glob, command, expected):
@@ -979,6 +983,16 @@ def test_denied_path_is_found_in_the_words_of_commands(project, glob, command, e
     Path(project, "~").symlink_to(f"{project}/secrets")
     denied = Rule(action="deny", tool="read", path=glob)
     assert action(run(command), project, denied, mode="auto") == expected
+
+
+@pytest.mark.parametrize("there", ["/{}/secrets", "{}/vault", "/{}/vault"])
+def test_denied_path_is_found_by_whatever_name_its_directory_goes(project, there):
+    Path(project, "secrets").mkdir()
+    Path(project, "vault").symlink_to("secrets")
+    cwd = there.format(project)
+    denied = rule("deny edit secrets/**")
+    for effect in (run(f"cd {cwd} && echo x > new"), run("echo x > new", cwd)):
+        assert action(effect, project, denied, mode="auto") == "deny"
 
 
 def test_path_that_may_not_be_edited_may_not_be_redirected_to_but_is_read(project):

@@ -6,7 +6,6 @@ the end is kept, as much as the agent wants, whole characters of it; the screen 
 command's.
 """
 
-import os
 import re
 import shlex
 import signal
@@ -20,6 +19,7 @@ from sanderling.agents.permits import Permits
 from sanderling.commands.output import ScreenText
 from sanderling.commands.running import run_to_end
 from sanderling.commands.shell import ShellState, Started
+from sanderling.commands.shell_report import valid_cwd
 from sanderling.commands.variables import is_decisive
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.denials import Denial
@@ -158,14 +158,15 @@ class Terminals:
         """
         self._require_room()
         line = command_line(command, args)
-        if not line.strip() or "\0" in line or (cwd and not os.path.isabs(cwd)):
+        where = valid_cwd(cwd or self._workspace.project)
+        if not line.strip() or "\0" in line or not where:
             raise ToolError("A terminal needs a command, without a NUL, and an absolute directory.")
-        state = ShellState(cwd or self._workspace.project, _variables(env or {}))
+        state = ShellState(where, _variables(env or {}))
         effect = Effect(
             "bash",
             "run",
             command=line,
-            cwd=state.cwd,
+            cwd=where,
             exported=tuple(
                 f"{name}={value!a}"
                 for name, value in sorted((env or {}).items())

@@ -61,7 +61,7 @@ NOT_KEPT = frozenset(
         *environment({}, _NO_POLICY, "full"),
         *environment({}, _NO_POLICY, "landlock"),
         *proxy_environment(PROXY_PORT),
-        *("_", "PWD", "OLDPWD", "SHLVL", "IFS"),
+        *("_", "PWD", "OLDPWD", "CDPATH", "SHLVL", "IFS"),
         *("BASHOPTS", "SHELLOPTS", "UID", "EUID", "PPID"),  # a shell does not let them be set
     }
 )
@@ -74,7 +74,7 @@ MAX_NAME_CHARS = 128
 # argument it would be found, and ended, by its own `pkill -f`.
 _BEGIN = """\
 _sanderling_file=$SANDERLING_FILE _sanderling_state=$SANDERLING_STATE _sanderling_command=$SANDERLING_COMMAND; \
-unset SANDERLING_FILE SANDERLING_STATE SANDERLING_COMMAND; """
+unset SANDERLING_FILE SANDERLING_STATE SANDERLING_COMMAND CDPATH; """
 _DUMP_IN_BASH = r"""_sanderling_dump() { \
 builtin printf .cwd=; builtin pwd; builtin printf '\0.oldpwd=%s\0.lost=%s\0.exported=' "${OLDPWD-}" "${_sanderling_lost-}"; \
 builtin export -p; builtin printf '\0.end=\0'; }; """
@@ -156,7 +156,7 @@ class ShellChange(msgspec.Struct, frozen=True):
     """
     The change that a command made to the shell.
 
-    `missing_cwd` is where it should have begun, and did not, because that is gone. `too_large` are variables that are not kept.
+    `missing_cwd` is where it should have run, and did not run at all, because that is gone. `too_large` are variables that are not kept.
     `is_unknown`: it ended in a way that left no trace (`exec`, SIGKILL), so nothing changed.
     """
 
@@ -382,7 +382,9 @@ def _check(command: str) -> None:
 def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
     """Lines for the shell that bring `state` back; first, if this `asks` for it, one that reports what the shell begins with."""
     lines = ['_sanderling_dump 2>/dev/null >>"$_sanderling_file" || :'] if asks else []
-    lines.append(f"cd -- {shlex.quote(state.cwd)} >/dev/null 2>&1 || _sanderling_lost=1")
+    # A line that was judged in one directory must not run in another.
+    stay = "{ _sanderling_lost=1 _sanderling_command=false; }"
+    lines.append(f"cd -- {shlex.quote(state.cwd)} >/dev/null || {stay}")
     if state.previous_cwd:
         lines.append(f"OLDPWD={shlex.quote(state.previous_cwd)}")
     for name, value in state.variables.items():

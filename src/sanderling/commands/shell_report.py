@@ -4,6 +4,8 @@ import os
 import re
 from itertools import islice
 
+from sanderling.paths import normal_path
+
 MAX_REPORT_BYTES = 8 << 20  # bash makes four bytes of one that cannot be printed
 MAX_VALUE_BYTES = 32 * 1024
 MAX_NAMES = 4096
@@ -47,7 +49,7 @@ def valid_cwd(path: str) -> str:
     behind a link: bash takes that off the text.
     """
     is_valid = path.startswith("/") and len(path) <= MAX_PATH_CHARS
-    return os.path.normpath(path) if is_valid else ""
+    return normal_path(path) if is_valid else ""
 
 
 def get_ready() -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from sanderling.paths import is_in_any, is_within
+from sanderling.paths import is_in_any, is_within, normal_path
 from sanderling.permissions.shell.grammar import Opaque, Parsed, SimpleCommand, Words, parse
 from sanderling.permissions.shell.programs import all_commands, core_words
 from sanderling.sandbox.ground import LOCAL_DISK, Disk
@@ -15,6 +15,9 @@ from sanderling.sandbox.names import asked_about
 from sanderling.tools.effects import Effect
 
 MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000
+
+TURNING = ("HOME", "CDPATH", "cdable_vars")
+"""The names of variables and options by which `cd` and `~` go."""
 
 MAX_LETTERS = 8
 """The letters of options that may stand before a path in one word (`-nf.env`)."""
@@ -39,15 +42,13 @@ class Use:
     @cached_property
     def roots(self) -> tuple[str, ...]:
         """The project as it is called, and as it is."""
-        return tuple(
-            {os.path.normpath(self.project): None, self.disk.real_path(self.project): None}
-        )
+        return tuple({normal_path(self.project): None, self.disk.real_path(self.project): None})
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The file as it is called, and as it is: a link must not lead past a rule."""
         path = self.effect.path
-        return os.path.normpath(path), self.disk.real_path(path)
+        return normal_path(path), self.disk.real_path(path)
 
     @cached_property
     def protected(self) -> frozenset[str]:
@@ -64,7 +65,9 @@ class Use:
 
     @cached_property
     def directories(self) -> tuple[str, ...] | None:
-        """The directories in which the line's commands may run, as far as `cd` says; None if it does not."""
+        """The directories in which the line's commands may run, as far as `cd` says; None if it does not, or if the line may turn it."""
+        if any(name in self.effect.command for name in TURNING):
+            return None
         found = dict.fromkeys([self.effect.cwd or self.project])
         for command in self.seen[0]:
             words, moves = core_words(command.words)
@@ -74,7 +77,7 @@ class Use:
                 if isinstance(move, Opaque) or move.startswith("-") or len(found) > MAX_DIRECTORIES:
                     return None
                 places = [place for directory in found for place in _places(directory, move)]
-                found |= dict.fromkeys(map(os.path.normpath, places))
+                found |= dict.fromkeys(map(normal_path, places))
         return tuple(found)
 
     def files(self, word: str) -> Iterator[str]:
@@ -86,9 +89,15 @@ class Use:
         pieces = dict.fromkeys([word, *re.split(r"[=:@,]", word)])
         if re.match(r"-\w", word):
             pieces |= dict.fromkeys(word[start:] for start in range(2, min(len(word), MAX_LETTERS)))
-        for directory in dict.fromkeys((*(self.directories or ()), *self.roots)):
+        for directory in self._bases:
             for piece in filter(None, pieces):
                 yield from _places(directory, piece[:4096])
+
+    @cached_property
+    def _bases(self) -> dict[str, None]:
+        """The bases of relative paths. A directory stands there as it is called and as it is: a file that is to be made has no real path yet."""
+        directories = self.directories or ()
+        return dict.fromkeys((*directories, *map(self.disk.real_path, directories), *self.roots))
 
     @cached_property
     def _targets(self) -> dict[str, tuple[str, ...]]:
@@ -101,7 +110,7 @@ class Use:
             return known
         found = dict[str, None]()
         for file in self.files(word):
-            found[os.path.normpath(file)] = None
+            found[normal_path(file)] = None
             if "/" in word or self.disk.exists(file):
                 found[self.disk.real_path(file)] = None
             if len(found) > MAX_REAL_PATHS:
@@ -132,5 +141,5 @@ def stays_inside(use: Use, name: str) -> bool:
         is_in_any(path, use.roots)
         for directory in use.directories
         for place in _places(directory, name)
-        for path in (os.path.normpath(place), use.disk.real_path(place))
+        for path in (normal_path(place), use.disk.real_path(place))
     )

@@ -178,7 +178,9 @@ def _shell_notes(change: ShellChange, workspace: Workspace) -> list[str]:
     notes: list[str] = []
     if change.missing_cwd:
         gone = _short(workspace.shown(change.missing_cwd))
-        notes.append(f"[{gone} is gone: the command ran in the project's root.]")
+        notes.append(
+            f"[{gone} is gone, so nothing was run. The shell is in the project's root now.]"
+        )
     if change.too_large:
         names = _listed(change.too_large)
         notes.append(f"[Too large to carry over to the next command: {names}.]")

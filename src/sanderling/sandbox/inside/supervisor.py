@@ -45,6 +45,8 @@ from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
 
 LAST_LOOK_S = 60
 VANISHING_S = 5.0  # for files that come and go while the view is looked at
+LANDLOCK = "sanderling.sandbox.kernel.landlock"
+"""The module that only zygotes need: it loads while git is waited for."""
 
 
 class VanishedError(SandboxError):
@@ -78,8 +80,7 @@ class Supervisor:
         self._namespaces: dict[Whose, list[int]] = {}
         self._placeholders: dict[int, set[str]] = {}  # by the number of the view
         self._poll = select.poll()
-        # Zygotes need it; here it loads while git is waited for.
-        self._landlock = Thread(target=import_module, args=["sanderling.sandbox.kernel.landlock"])
+        self._landlock = Thread(target=import_module, args=[LANDLOCK])
         self._landlock.start()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
 
@@ -158,6 +159,7 @@ class Supervisor:
                         raise VanishedError(str(complaint)) if gone else complaint
                 return
             self._landlock.join()
+            import_module(LANDLOCK)  # or it fails here, and not in a view, which has other files
             if os.fork() == 0:
                 here.close()
                 self._become_zygote(view, whose, channel, there)
