@@ -20,4 +20,4 @@ def open_missing_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the first number that is free
             os.set_inheritable(fd, True)
-            setattr(sys, name, os.fdopen(fd, mode))
+            setattr(sys, name, os.fdopen(fd, mode, errors="backslashreplace"))

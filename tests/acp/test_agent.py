@@ -108,6 +108,25 @@ def test_a_key_of_the_environment_authenticates(start):
     assert agent.request("authenticate", methodId="environment") == {}
 
 
+@prove
+def test_an_output_that_is_full_ends_it_without_a_traceback(home):
+    given = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    )
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "sanderling", "acp"],
+            cwd=home.project,
+            env=home.environment,
+            input=f"{given}\n".encode(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert b"Traceback" not in ended.stderr
+
+
 def test_the_null_device_is_an_input_that_has_ended_and_an_output(home):
     with Path(os.devnull).open("r+b") as nothing:
         ended = subprocess.run(

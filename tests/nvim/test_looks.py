@@ -88,6 +88,14 @@ def test_what_a_turn_took_does_not_stand_below_what_came_after_it(screen):
     wait_until(lambda: "▍Sanderling   $0.02" in screen.screen_text(), screen.screen_text())
 
 
+def test_what_a_turn_took_stands_with_it_when_the_next_one_begins_at_once(screen):
+    screen.send(*turn(1), USAGE, ENDED, *turn(2))
+    wait_until(lambda: "question 2" in screen.screen_text(), screen.screen_text())
+    first, second = [row.rstrip() for row in screen.screen() if "▍Sanderling" in row]
+    assert first.endswith("▍Sanderling   $0.02")
+    assert second.endswith("▍Sanderling")
+
+
 def test_a_turn_that_took_nothing_ends_without_a_word(screen):
     screen.send(*turn(1), ENDED)
     rows = [row.rpartition("│")[2].strip() for row in screen.screen()]

@@ -372,9 +372,11 @@ def test_state_that_cannot_be_kept_is_a_refusal(me, base):
 
 
 @prove
-def test_directory_that_is_gone_is_a_refusal(me):
+@pytest.mark.parametrize("project", ["..", "{}"])
+def test_directory_that_is_gone_is_a_refusal(me, project):
     script = 'rmdir "$PWD" && exec "$@"'
-    argv = ["sh", "-c", script, "sh", *me.argv("exec", "--project", str(me.project), "--", "pwd")]
+    words = ("--project", project.format(me.project))
+    argv = ["sh", "-c", script, "sh", *me.argv("exec", *words, "--", "pwd")]
     options = me.options(cwd=me.project / "sub")
     refusal(subprocess.run(argv, check=False, capture_output=True, text=True, **options))
 

@@ -2,7 +2,7 @@
 The escape suite: what gets out of the sandbox, at every level, is exactly what the table of known gaps says.
 
 An attack counts only if it succeeds outside of any sandbox, as the same user: one that fails for another reason proves nothing.
-`make test` runs them once, inside, where they do no harm to whatever else runs here.
+`make test` runs a tenth of them once, inside, where they do no harm to whatever else runs here.
 """
 
 import fcntl

@@ -579,6 +579,20 @@ def test_what_would_ask_is_denied_and_told(shell):
     assert "--mode auto would let it through" in told.content
 
 
+def test_what_the_sandbox_refuses_is_told_by_name_and_what_lets_it_in(shell):
+    outside = shell.project.parent / "outside.txt"
+    outside.write_text("secret")
+    use = {"name": "bash", "input": {"command": "cat ../outside.txt"}}
+    args = ("--mode", "auto", "--output-format", "json")
+    ran = shell.play([{"tool_use": use}], [{"text": "I could not."}], args=args)
+    assert ran.returncode == 3
+    assert f"denied: bash cat ../outside.txt: the sandbox refused: read {outside}" in ran.stderr
+    assert "sandbox.read in config.toml lets it through" in ran.stderr
+    [denied] = json.loads(ran.stdout)["denials"]
+    assert (denied["tool"], denied["title"]) == ("sandbox", f"read {outside}")
+    assert denied["reason"] == "bash cat ../outside.txt"
+
+
 def test_mode_auto_lets_through_what_the_sandbox_confines(shell):
     done = shell.play([{"tool_use": WRITE}], [{"text": "Done."}], args=("--mode", "auto"))
     assert (done.returncode, done.stdout) == (0, "Done.\n")

@@ -41,6 +41,14 @@ def test_the_last_run_is_undone_in_a_shell(shell):
     assert (shell.project / "old.txt").read_text() == "before\n"
 
 
+def test_what_stays_is_not_counted_as_undone(shell):
+    with (shell.project / "new.txt").open("a") as file:
+        file.write("mine\n")
+    undone = shell.run("undo")
+    assert undone.stdout.splitlines()[0] == "undone: 1 file, 1 stays"
+    assert undone.returncode == 1
+
+
 @prove
 def test_what_nobody_reads_is_undone_all_the_same(shell):
     shell.environment["PYTHONUNBUFFERED"] = "1"  # else the last flush alone would meet the pipe

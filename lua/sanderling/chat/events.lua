@@ -18,16 +18,23 @@ local M = {}
 ---@param self sanderling.chat.session.Session
 ---@param events table[]
 ---@return sanderling.session.state.State[] befores the state before each of them
+---@return table[] drawn the events for the screen: behind the end of a turn stands what it took
 local function take_in(self, events)
-  local befores, now_ns = {}, vim.uv.hrtime()
+  local befores, drawn, now_ns = {}, {}, vim.uv.hrtime()
   for i, event in ipairs(events) do
     befores[i] = self.state
     self.state = log.guarded(states.reduce, self.state, event, now_ns) or self.state
+    drawn[#drawn + 1] = event
+    if event.type == 'turn_ended' then
+      event.took = clock.turn_summary(self.state)
+      drawn[#drawn + 1] = event.took ~= '' and { type = 'local_turn_took', text = event.took }
+        or nil
+    end
   end
   if befores[1] then
     redraws.redraw(befores[1], self.state)
   end
-  return befores
+  return befores, drawn
 end
 
 ---@type table<sanderling.chat.session.Session, sanderling.Status> as it was told last
@@ -52,9 +59,9 @@ function bus.deliver(session_id, events, seq)
   if not self then
     return
   end
-  local befores = take_in(self, events)
+  local befores, drawn = take_in(self, events)
   self:clear_hint()
-  self.views:apply(events, function()
+  self.views:apply(drawn, function()
     for i, event in ipairs(events) do
       bus.tell(session_id, event, befores[i])
     end
@@ -172,12 +179,8 @@ end
 
 function handlers.turn_ended(self, event)
   show_todo(self)
-  local text = clock.turn_summary(self.state)
-  if text ~= '' then
-    self.views:apply({ { type = 'local_turn_took', text = text } }, function() end)
-  end
   bus.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
-  tell_of_end(self, event.stop_reason, text)
+  tell_of_end(self, event.stop_reason, event.took)
 end
 
 function handlers.command_ended(self, event, before)

@@ -49,9 +49,9 @@ class Stdout:
 
 
 def _is_always_ready(descriptor: int) -> bool:
-    """Say whether nobody ever waits for it, nor could: a file, the null device."""
-    found = os.fstat(descriptor)
-    return stat.S_ISREG(found.st_mode) or found.st_rdev == os.stat(os.devnull).st_rdev
+    """Say whether nobody ever waits for it, nor could: a file, a device like /dev/null or /dev/full."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(descriptor))
 
 
 def keep_to_messages() -> int:

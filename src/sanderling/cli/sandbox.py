@@ -71,7 +71,10 @@ EXEC_USAGE = "sanderling sandbox exec [options] -- COMMAND [ARGUMENT...]"
 
 
 def print_status(arguments: argparse.Namespace) -> int:
-    report = anyio.run(Sandbox.probe)
+    try:
+        report = anyio.run(Sandbox.probe)
+    except SandboxError as error:
+        return _refuse(error)
     if arguments.json:
         text = for_terminal(describe(report), has_lines=True)
     else:
@@ -95,12 +98,25 @@ def describe(report: Report) -> dict[str, Any]:
     }
 
 
+def _refuse(error: SandboxError) -> int:
+    sys.stderr.write(f"sanderling: {error}\n")
+    return EXIT_REFUSED
+
+
 def execute(arguments: argparse.Namespace) -> int:
+    try:
+        return anyio.run(_run, _policy(arguments), arguments.argv)
+    except SandboxError as error:
+        return _refuse(error)
+
+
+def _policy(arguments: argparse.Namespace) -> SandboxPolicy:
+    project = os.path.normpath(os.path.join(_here(), arguments.project))
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    policy = SandboxPolicy(
-        project=os.path.abspath(arguments.project),
+    return SandboxPolicy(
+        project=project,
         home=os.path.expanduser("~"),
-        state_dir=state_directory(f"{state}/sanderling/sandbox", arguments.project),
+        state_dir=state_directory(f"{state}/sanderling/sandbox", project),
         mode=arguments.mode,
         network=arguments.net,
         read_paths=tuple(arguments.ro),
@@ -109,11 +125,6 @@ def execute(arguments: argparse.Namespace) -> int:
         level=arguments.level,
         has_guard=not arguments.no_guard,
     )
-    try:
-        return anyio.run(_run, policy, arguments.argv)
-    except SandboxError as error:
-        sys.stderr.write(f"sanderling: {error}\n")
-        return EXIT_REFUSED
 
 
 async def _run(policy: SandboxPolicy, argv: list[str]) -> int:

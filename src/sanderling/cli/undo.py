@@ -126,8 +126,10 @@ class _Face:
         if self._arguments.json:
             self._shown.append(for_terminal(restored) + "\n")
             return
-        count = len(restored.files)
-        self._shown.append(f"{DID[restored.kind]}: {count} file{'s' * (count != 1)}\n")
+        left = sum(file.how == "left" for file in restored.files)
+        count = len(restored.files) - left
+        stays = f", {left} stay{'s' * (left == 1)}" if left else ""
+        self._shown.append(f"{DID[restored.kind]}: {count} file{'s' * (count != 1)}{stays}\n")
         for file in restored.files:
             self._shown.append(f"  {_line(file)}\n")
 

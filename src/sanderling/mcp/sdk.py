@@ -56,6 +56,7 @@ def load_sdk() -> None:
             stand_ins.load("mcp", _import_in_steps)
         finally:
             stand_ins.end()
+        gc.freeze()
 
 
 def _import_in_steps() -> None:
@@ -70,5 +71,4 @@ def _import_in_steps() -> None:
             importlib.import_module(name)
         finally:
             sys.setswitchinterval(interval_s)
-            gc.freeze()
             gc.enable()

@@ -36,6 +36,13 @@ NOBODY = (
     "Nobody is there to answer, for this runs without a person. Do what can be done without it, and say at the end what could not"
     " be done{remedy}."
 )
+LET_IN = {
+    "read": "sandbox.read in config.toml",
+    "execute": "sandbox.read in config.toml",
+    "write": "sandbox.write in config.toml",
+    "connect": "--net on",
+    "resolve": "--net on",
+}
 ALLOW_IT = "until Neovim has asked you about it, and you have answered `always`"
 STOP_WORDS = {
     "refusal": "the model refused to answer",
@@ -126,7 +133,10 @@ class PrintFace:
             return
         remedy = self._remedy(question)
         reason = NOBODY.format(remedy=f"; {remedy} would let it through" if remedy else "")
-        if question.kind != "limit":  # a notice has told of that
+        if question.kind == "grant":
+            refused = ", ".join(question.subject.splitlines())
+            self._note(f"denied: {question.tool} {question.title}: the sandbox refused: {refused}")
+        elif question.kind != "limit":  # a notice has told of that
             self._note(f"denied: {question.tool} {question.title}: {question.reason}")
         if remedy:
             self._note(f"  {remedy} lets it through")
@@ -136,6 +146,11 @@ class PrintFace:
         """The flag that would have answered yes."""
         if question.kind == "limit":
             return LIFTED[question.tool] if question.tool in LIFTED else ""  # noqa: SIM401 - this narrows
+        if question.kind == "grant":
+            refused = {
+                LET_IN[line.partition(" ")[0]]: None for line in question.subject.splitlines()
+            }
+            return " and ".join(refused)
         flags: list[str] = []
         if question.rule:
             flags.append(f"--allow {shlex.quote(question.rule.removeprefix('allow '))}")

@@ -97,13 +97,8 @@ class ResultBuilder:
                 self._is_answering = False
             case ToolEnded():
                 self._note_denied_use(self._running.pop(event.id), event)
-            case ApprovalRequested(kind="limit", tool=tool) if tool not in LIFTED:
-                self._is_given_up = True
-            case ApprovalRequested(use_id, tool, title, kind=kind, reason=reason) if (
-                kind != "server"
-            ):
-                self._asked.add(use_id)
-                self._deny(tool, title, reason)
+            case ApprovalRequested():
+                self._note_question(event)
             case AccessDenied(operation, target, rule):
                 self._deny("sandbox", f"{operation} {target}", rule)
             case UsageUpdated():
@@ -118,6 +113,17 @@ class ResultBuilder:
     def _note_answer(self) -> None:
         self.model_calls += not self._is_answering
         self._is_answering = True
+
+    def _note_question(self, question: ApprovalRequested) -> None:
+        """Nobody is there: what asks is denied."""
+        if question.kind == "limit" and question.tool not in LIFTED:
+            self._is_given_up = True
+        elif question.kind == "grant":
+            for refused in question.subject.splitlines():
+                self._deny("sandbox", refused, f"{question.tool} {question.title}")
+        elif question.kind != "server":
+            self._asked.add(question.id)
+            self._deny(question.tool, question.title, question.reason)
 
     def _note_denied_use(self, started: ToolStarted, ended: ToolEnded) -> None:
         """A rule, or the mode, has denied it without a question."""

@@ -53,8 +53,13 @@ local DID = {
 function M.draw.files_restored(self, event)
   self:end_block()
   local files = event.files or {}
-  local count = #files == 1 and '1 file' or ('%d files'):format(#files)
-  self:append_block(('%s %s: %s'):format(icons.rule:rep(2), DID[event.kind], count), 'AgentNotice')
+  local left = #vim.tbl_filter(function(file)
+    return file.how == 'left'
+  end, files)
+  local count = words.counted(#files - left, 'file')
+  local stays = left == 0 and '' or (', %d stay%s'):format(left, left == 1 and 's' or '')
+  local title = ('%s %s: %s%s'):format(icons.rule:rep(2), DID[event.kind], count, stays)
+  self:append_block(title, 'AgentNotice')
   for i, file in ipairs(files) do
     local row = self.last + 1
     if i > MAX_FILES then

@@ -80,12 +80,13 @@ class Supervisor:
         self._namespaces: dict[Whose, list[int]] = {}
         self._placeholders: dict[int, set[str]] = {}  # by the number of the view
         self._poll = select.poll()
-        self._landlock = Thread(target=import_module, args=[LANDLOCK])
-        self._landlock.start()
+        self._loading = Thread(target=import_module, args=[LANDLOCK])
+        with suppress(RuntimeError):  # there is no room for a thread: it loads when it is needed
+            self._loading.start()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
 
     def serve(self) -> NoReturn:
-        gc.freeze()  # what is loaded lives as long as the process
+        gc.freeze()  # the modules, nearly all, live as long as the process
         gc.enable()
         self._poll.register(self.channel, select.POLLIN)
         while True:
@@ -158,13 +159,18 @@ class Supervisor:
                         gone = view.layout.has_vanished
                         raise VanishedError(str(complaint)) if gone else complaint
                 return
-            self._landlock.join()
-            import_module(LANDLOCK)  # or it fails here, and not in a view, which has other files
+            self._load_landlock()
             if os.fork() == 0:
                 here.close()
                 self._become_zygote(view, whose, channel, there)
             there.close()
             self._has_entered(here, whose)
+
+    def _load_landlock(self) -> None:
+        """Have it loaded before a fork, which would keep the locks of an import that goes on, and in a view would find other files."""
+        if self._loading.is_alive():
+            self._loading.join()
+        import_module(LANDLOCK)
 
     def _has_entered(self, here: socket.socket, whose: "Whose") -> bool:
         """Wait until the zygote is in its view, and keep the namespaces that it has made. False: it has died before."""

@@ -66,10 +66,10 @@ class View(NamedTuple):
         Raises:
             SandboxError: this kernel or machine lacks a part of the level.
         """
-        from sanderling.sandbox.kernel.landlock import Ruleset
-
         landlock = None
         if self.level != "namespaces":
+            from sanderling.sandbox.kernel.landlock import Ruleset
+
             access = self.layout.access
             landlock = Ruleset(
                 read=access.readable,
