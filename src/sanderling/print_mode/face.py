@@ -147,10 +147,10 @@ class PrintFace:
         if question.kind == "limit":
             return LIFTED[question.tool] if question.tool in LIFTED else ""  # noqa: SIM401 - this narrows
         if question.kind == "grant":
-            refused = {
-                LET_IN[line.partition(" ")[0]]: None for line in question.subject.splitlines()
-            }
-            return " and ".join(refused)
+            operations = dict.fromkeys(line.split(" ")[0] for line in question.subject.splitlines())
+            return " and ".join(
+                dict.fromkeys(LET_IN[each] for each in operations if each in LET_IN)
+            )
         flags: list[str] = []
         if question.rule:
             flags.append(f"--allow {shlex.quote(question.rule.removeprefix('allow '))}")
