@@ -481,8 +481,11 @@ async def test_a_terminal_runs_where_it_was_judged_or_not_at_all(tmp_path):
         output = it.terminals.output(terminal.id)
         assert "the key" not in output.text
         assert "/nowhere" in output.text
-        with pytest.raises(ToolError, match="an absolute directory"):
-            await it.terminals.create("true", cwd="private")
+        for cwd in ("private", "/private\0"):
+            with pytest.raises(ToolError, match="an absolute directory"):
+                await it.terminals.create("true", cwd=cwd)
+        with pytest.raises(ToolError, match="cannot be a variable"):
+            await it.terminals.create("true", env={"_sanderling_command": "cat private/key"})
 
 
 @prove

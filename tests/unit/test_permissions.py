@@ -972,6 +972,11 @@ def test_denied_word_that_is_no_command_is_only_a_word(project, forbidden, comma
         ("secrets/**", "HOME=secrets; cd && cat key", "ask"),
         ("secrets/**", "CDPATH=secrets; cd deep && cat key", "ask"),
         ("secrets/**", "shopt -s cdable_vars; a=secrets; cd a && cat key", "ask"),
+        ("secrets/**", 'shopt -s cdable""_vars; a=secrets; cd a && cat key', "ask"),
+        ("secrets/**", 'declare -n r="HO""ME"; r=secrets; cd; cat key', "ask"),
+        ("secrets/**", "cd src && grep -rn HOME .", "allow"),
+        ("secrets/**", "git commit -m 'fix HOME and CDPATH'", "allow"),
+        ("secrets/**", "HOME=/tmp make", "allow"),
     ],
 )
 def test_denied_path_is_found_in_the_words_of_commands(project, glob, command, expected):
@@ -993,6 +998,15 @@ def test_denied_path_is_found_by_whatever_name_its_directory_goes(project, there
     denied = rule("deny edit secrets/**")
     for effect in (run(f"cd {cwd} && echo x > new"), run("echo x > new", cwd)):
         assert action(effect, project, denied, mode="auto") == "deny"
+
+
+@pytest.mark.parametrize("exported", ["HOME='secrets'", "CDPATH='secrets'", "HOME (unset)"])
+def test_where_a_variable_of_before_turns_cd_a_denied_path_cannot_be_ruled_out(project, exported):
+    effect = msgspec.structs.replace(run("cd deep && cat key"), exported=(exported,))
+    denied = rule("deny read secrets/**")
+    assert action(effect, project, denied, mode="auto") == "ask"
+    other = msgspec.structs.replace(effect, exported=("EDITOR='vi'",))
+    assert action(other, project, denied, mode="auto") == "allow"
 
 
 def test_path_that_may_not_be_edited_may_not_be_redirected_to_but_is_read(project):

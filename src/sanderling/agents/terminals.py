@@ -18,7 +18,7 @@ import anyio
 from sanderling.agents.permits import Permits
 from sanderling.commands.output import ScreenText
 from sanderling.commands.running import run_to_end
-from sanderling.commands.shell import ShellState, Started
+from sanderling.commands.shell import PRIVATE, ShellState, Started
 from sanderling.commands.shell_report import valid_cwd
 from sanderling.commands.variables import is_decisive
 from sanderling.errors import SandboxError, ToolError
@@ -159,7 +159,7 @@ class Terminals:
         self._require_room()
         line = command_line(command, args)
         where = valid_cwd(cwd or self._workspace.project)
-        if not line.strip() or "\0" in line or not where:
+        if not line.strip() or "\0" in line + where or not where:
             raise ToolError("A terminal needs a command, without a NUL, and an absolute directory.")
         state = ShellState(where, _variables(env or {}))
         effect = Effect(
@@ -277,7 +277,7 @@ def _is_named(name: str, line: str) -> bool:
 
 def _variables(env: Mapping[str, str]) -> dict[str, str | None]:
     for name, value in env.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in value:
+        if not _VARIABLE.fullmatch(name) or name.startswith(PRIVATE) or "\0" in value:
             raise ToolError(f"'{printable(name)[:100]}' cannot be a variable.")
     return dict(env)
 

@@ -67,7 +67,8 @@ NOT_KEPT = frozenset(
 )
 """The variables that belong to the sandbox, or to each shell anew."""
 
-_PRIVATE = "_sanderling_"
+PRIVATE = "_sanderling_"
+"""The beginning of our own variables' names, which nobody else may set."""
 MAX_NAME_CHARS = 128
 
 # On one line, so that the shell counts the lines of the command from 1, as its author does. The command comes in a variable: as an
@@ -156,7 +157,7 @@ class ShellChange(msgspec.Struct, frozen=True):
     """
     The change that a command made to the shell.
 
-    `missing_cwd` is where it should have run, and did not run at all, because that is gone. `too_large` are variables that are not kept.
+    `missing_cwd` is where it should have run, and did not run at all, for nobody gets there. `too_large` are variables that are not kept.
     `is_unknown`: it ended in a way that left no trace (`exec`, SIGKILL), so nothing changed.
     """
 
@@ -382,15 +383,15 @@ def _check(command: str) -> None:
 def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
     """Lines for the shell that bring `state` back; first, if this `asks` for it, one that reports what the shell begins with."""
     lines = ['_sanderling_dump 2>/dev/null >>"$_sanderling_file" || :'] if asks else []
-    # A line that was judged in one directory must not run in another.
-    stay = "{ _sanderling_lost=1 _sanderling_command=false; }"
-    lines.append(f"cd -- {shlex.quote(state.cwd)} >/dev/null || {stay}")
+    lines.append(f"cd -- {shlex.quote(state.cwd)} >/dev/null || _sanderling_lost=1")
     if state.previous_cwd:
         lines.append(f"OLDPWD={shlex.quote(state.previous_cwd)}")
     for name, value in state.variables.items():
         lines.append(f"unset -v {name}" if value is None else f"export {name}={shlex.quote(value)}")
     if functions:
         lines.append(functions)
+    # A line that was judged in one directory must not run in another.
+    lines.append('[ -z "${_sanderling_lost-}" ] || _sanderling_command=false')
     return "\n".join(lines)
 
 
@@ -421,7 +422,7 @@ def _is_kept(name: str) -> bool:
         and name.isidentifier()
         and len(name) <= MAX_NAME_CHARS
         and name not in NOT_KEPT
-        and not name.startswith(_PRIVATE)
+        and not name.startswith(PRIVATE)
     )
 
 

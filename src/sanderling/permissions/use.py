@@ -12,12 +12,16 @@ from sanderling.permissions.shell.grammar import Opaque, Parsed, SimpleCommand, 
 from sanderling.permissions.shell.programs import all_commands, core_words
 from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.names import asked_about
+from sanderling.text import name_set
 from sanderling.tools.effects import Effect
 
 MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000
 
-TURNING = ("HOME", "CDPATH", "cdable_vars")
+TURNING = r"\b(HOME|CDPATH|cdable_vars)\b"
 """The names of variables and options by which `cd` and `~` go."""
+SETTING = name_set(
+    "export declare typeset local readonly read printf mapfile readarray getopts unset let shopt set env eval"
+)
 
 MAX_LETTERS = 8
 """The letters of options that may stand before a path in one word (`-nf.env`)."""
@@ -66,7 +70,7 @@ class Use:
     @cached_property
     def directories(self) -> tuple[str, ...] | None:
         """The directories in which the line's commands may run, as far as `cd` says; None if it does not, or if the line may turn it."""
-        if any(name in self.effect.command for name in TURNING):
+        if self._is_turned:
             return None
         found = dict.fromkeys([self.effect.cwd or self.project])
         for command in self.seen[0]:
@@ -79,6 +83,21 @@ class Use:
                 places = [place for directory in found for place in _places(directory, move)]
                 found |= dict.fromkeys(map(normal_path, places))
         return tuple(found)
+
+    @cached_property
+    def _is_turned(self) -> bool:
+        """True if `cd` or a `~` of the line may go by a variable or an option that it sets, or that was set before."""
+        commands = self.seen[0]
+        words = [word for each in commands for word in each.words]
+        words += [redirection.target for each in commands for redirection in each.redirections]
+        literal = [word for word in words if isinstance(word, str)]
+        if not any(word in ("cd", "pushd") or "~" in word for word in literal):
+            return False
+        said = [name for each in commands for name, _ in each.assignments]
+        for each in commands:
+            if each.words and each.words[0] in SETTING:
+                said += [word for word in each.words[1:] if isinstance(word, str)]
+        return any(re.search(TURNING, text) for text in (*said, *self.effect.exported))
 
     def files(self, word: str) -> Iterator[str]:
         """

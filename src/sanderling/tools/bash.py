@@ -179,7 +179,7 @@ def _shell_notes(change: ShellChange, workspace: Workspace) -> list[str]:
     if change.missing_cwd:
         gone = _short(workspace.shown(change.missing_cwd))
         notes.append(
-            f"[{gone} is gone, so nothing was run. The shell is in the project's root now.]"
+            f"[{gone} is gone or closed, so nothing was run. The shell is in the project's root now.]"
         )
     if change.too_large:
         names = _listed(change.too_large)
