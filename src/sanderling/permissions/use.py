@@ -22,6 +22,7 @@ TURNING = r"\b(HOME|CDPATH|cdable_vars)\b"
 SETTING = name_set(
     "export declare typeset local readonly read printf mapfile readarray getopts unset let shopt set env eval"
 )
+"""Commands whose words may name what they set."""
 
 MAX_LETTERS = 8
 """The letters of options that may stand before a path in one word (`-nf.env`)."""

@@ -36,7 +36,7 @@ NOBODY = (
     "Nobody is there to answer, for this runs without a person. Do what can be done without it, and say at the end what could not"
     " be done{remedy}."
 )
-LET_IN = {
+LET_IN = {  # by the operation that the sandbox has refused
     "read": "sandbox.read in config.toml",
     "execute": "sandbox.read in config.toml",
     "write": "sandbox.write in config.toml",
@@ -143,11 +143,11 @@ class PrintFace:
         self._act(AnswerApproval(question.id, "deny", reason))
 
     def _remedy(self, question: ApprovalRequested) -> str:
-        """The flag that would have answered yes."""
+        """The flag or the setting that would have answered yes."""
         if question.kind == "limit":
             return LIFTED[question.tool] if question.tool in LIFTED else ""  # noqa: SIM401 - this narrows
         if question.kind == "grant":
-            operations = dict.fromkeys(line.split(" ")[0] for line in question.subject.splitlines())
+            operations = [line.split(" ")[0] for line in question.subject.splitlines()]
             return " and ".join(
                 dict.fromkeys(LET_IN[each] for each in operations if each in LET_IN)
             )
