@@ -524,7 +524,7 @@ PROTOCOL = (
         name="the working directory",
         before="mkdir -p 'a folder/ünd\n more'",
         cwd="a folder/ünd\n more",
-        script="pwd && ls -ld .",
+        script="pwd && ls -ld --time-style=+ .",  # without the minute in which it was made
     ),
     Case(
         name="the mask of new files",
