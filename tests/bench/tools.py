@@ -50,6 +50,7 @@ ROUNDS_OF: dict[str, dict[str, object]] = {
     "bash": {"command": "echo $RANDOM"},
 }
 LATER = range(5)
+MAX_FIRST_BASH = 8  # times a plain subprocess, which is at the limit of the noise in ms
 GRACE_S = 0.4  # a question takes no answer at first
 LINE = "a line of about forty characters or so.\n"
 
@@ -95,7 +96,7 @@ def first_round(bench: Bench) -> Iterator[Row]:
     for (where, converse), (tool, data) in product(
         (("print mode", _in_print_mode), ("Neovim", _in_neovim)), ROUNDS_OF.items()
     ):
-        firsts, later = [], []
+        firsts, later, plain = [], [], []
         for _ in bench.times(7):
             answer_id, words = bench.server.words("think", len(LATER) + 1, tool, json.dumps(data))
             converse(bench, answer_id, words)
@@ -103,11 +104,25 @@ def first_round(bench: Bench) -> Iterator[Row]:
             gaps = [1000 * (after["at"] - before["sent"]["use"]) for before, after in rounds]
             firsts.append(gaps[0])
             later += gaps[1:]
+            if command := data.get("command"):
+                plain.append(_plain_bash_ms(str(command)))
         what = f"{where}: {tool} on the wire → its result on the wire"
-        yield median_row(f"{what}: first round", firsts, "ms", 15)
+        if plain:
+            yield median_row(f"{what}: first round", firsts, "ms")
+            yield median_row(f"{tool}: a plain subprocess", plain, "ms")
+            ratio = statistics.median(firsts) / statistics.median(plain)
+            yield Row(f"{what}: first round / plain subprocess", ratio, "times", MAX_FIRST_BASH)
+        else:
+            yield median_row(f"{what}: first round", firsts, "ms", 15)
         yield median_row(f"{what}: later rounds", later, "ms")
         more = statistics.median(firsts) - statistics.median(later)
         yield Row(f"{what}: first round, longer than later ones", more, "ms", 10)
+
+
+def _plain_bash_ms(command: str) -> float:
+    begin = time.perf_counter()
+    subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, check=True)
+    return 1000 * (time.perf_counter() - begin)
 
 
 def _in_print_mode(bench: Bench, _: int, words: str) -> None:

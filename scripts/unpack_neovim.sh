@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# unpack_neovim.sh DIRECTORY: unpack Debian testing's Neovim into DIRECTORY and print the path of the program.
+#
+# Neither the system's packages nor its libraries change: apt works on a state of its own below DIRECTORY, and the program gets
+# the loader and the libraries of its release by their paths there. A DIRECTORY that already has a working Neovim stays as it is.
+# Needs apt-get, dpkg and patchelf, and no root.
+set -euo pipefail
+
+directory=$(realpath -m "${1:?usage: unpack_neovim.sh DIRECTORY}")
+nvim=$directory/nvim
+
+if [[ -x $nvim ]] && "$nvim" --version >/dev/null 2>&1; then
+  echo "$nvim"
+  exit
+fi
+for program in apt-get dpkg patchelf; do
+  command -v $program >/dev/null || { echo "unpack_neovim.sh: $program is missing" >&2; exit 1; }
+done
+
+mkdir -p "$(dirname "$directory")"
+part=$(mktemp -d "$directory.XXXXXX")
+trap 'rm -rf "$part"' EXIT
+mkdir -p "$part"/apt/{etc/apt/{preferences.d,apt.conf.d,trusted.gpg.d},var/lib/apt/lists/partial,var/cache/apt/archives/partial,var/lib/dpkg} "$part/root"
+: >"$part/apt/var/lib/dpkg/status"
+
+# The mirror that the system uses; only Debian's own has a release called testing.
+mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -oE 'https?://[^ ]+/debian/?( |$)' | head -n 1 || true)
+[[ $mirror ]] || { echo 'unpack_neovim.sh: no mirror of Debian in the sources of apt' >&2; exit 1; }
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror% } testing main" >"$part/apt/etc/apt/sources.list"
+
+options=(-qq -o "Dir=$part/apt" -o "Dir::State::status=$part/apt/var/lib/dpkg/status" -o "APT::Architecture=$(dpkg --print-architecture)"
+  -o APT::Sandbox::User= -o Acquire::Retries=3)
+apt-get "${options[@]}" update >&2
+apt-get "${options[@]}" install -y --no-install-recommends --download-only neovim >&2
+for package in "$part"/apt/var/cache/apt/archives/*.deb; do
+  dpkg -x "$package" "$part/root"
+done
+rm -rf "$part/apt"
+
+loader=$(find "$part/root/usr" -name 'ld-linux*.so.*' | head -n 1)
+loader=$directory/${loader#"$part/"}
+patchelf --set-interpreter "$loader" --set-rpath "$(dirname "$loader")" "$part/root/usr/bin/nvim"
+cat >"$part/nvim" <<END
+#!/bin/sh
+here=\$(dirname "\$(realpath "\$0")")/root/usr
+export VIMRUNTIME="\$here/share/nvim/runtime"
+exec "\$here/bin/nvim" --cmd "let &rtp ..= ',\$here/lib/nvim'" "\$@"
+END
+chmod +x "$part/nvim"
+rm -rf "$directory"
+mv "$part" "$directory"
+trap - EXIT
+"$nvim" --version >/dev/null
+echo "$nvim"
