@@ -26,6 +26,8 @@ from tests.chaos.host import Run
 from tests.conftest import ROOT, prove
 from tests.fuzz import IS_FULL
 
+pytestmark = pytest.mark.guard
+
 KILLS = 200 if IS_FULL else 6
 KILLS_PER_SESSION = 3
 CONFINED_EACH = 5  # sessions: the sandbox takes a while to open

@@ -29,6 +29,8 @@ from tests.conftest import ROOT, prove
 from tests.fuzz import part
 from tests.unit import test_restorer
 
+pytestmark = pytest.mark.guard
+
 EDITED = [f"edited{number}" for number in range(6)]
 COMMAND = """
 for each in of*; do echo changed > $each; done

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from sanderling.protocol.actions import Compact
 from sanderling.protocol.events import Compacted
@@ -22,6 +23,8 @@ from tests.fuzz.talk import (
     texts_of,
 )
 from tests.fuzz.wires import ANTHROPIC
+
+pytestmark = pytest.mark.guard
 
 TODO = use("todo_1", "todo", items=[{"content": "Look.", "status": "in_progress"}])
 READ = use("read_1", "read", path="notes.txt")

@@ -20,6 +20,8 @@ from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import stamp_of
 from sanderling.tools.buffers import bytes_of
 
+pytestmark = pytest.mark.guard
+
 CALL = {"deadline_ms": 1e15, "channel": 0, "number": 1}
 LINE_ENDINGS = {"unix": "\n", "dos": "\r\n", "mac": "\r"}
 

@@ -1,7 +1,10 @@
 """A session that is closed and opened again: in the same host, or in another editor meanwhile."""
 
+import pytest
 from tests.acp.talk import Home
 from tests.conftest import is_alive, prove, wait_until
+
+pytestmark = pytest.mark.guard
 
 SLOW = """
 [[reply]]

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from tests.conftest import prove, wait_until
 from tests.nvim.test_agent_acts import DONE, bash, reply
 
 from sanderling.changes.journal import turns_of
 from sanderling.changes.records import read_journal
+
+pytestmark = pytest.mark.guard
 
 
 def journal_of(agent) -> Path | None:

@@ -34,6 +34,8 @@ from tests.sandbox.test_sandbox import (
     supervisors,
 )
 
+pytestmark = pytest.mark.guard
+
 IS_ROOT = os.geteuid() == 0
 NOBODY = 0xFFFFFFFF
 USER_OBJ, USER, GROUP_OBJ, MASK, OTHER = 1, 2, 4, 16, 32

@@ -24,6 +24,8 @@ from sanderling.sandbox.guard.settings import env_files_to_hide, executable_sett
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import prove, wait_until
 
+pytestmark = pytest.mark.guard
+
 
 class Git:
     """Git for one user, whose only configuration is in `home`."""

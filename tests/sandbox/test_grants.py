@@ -14,6 +14,8 @@ from tests.conftest import happens, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_sandbox import MOUNTED, Place, all_of, names_in
 
+pytestmark = pytest.mark.guard
+
 
 @pytest.fixture
 def notes(place) -> Path:

@@ -27,6 +27,8 @@ from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL, 
 from sanderling.tools.effects import Effect
 from tests.conftest import prove, prove_rest
 
+pytestmark = pytest.mark.guard
+
 TRIPWIRE_MS = 1.0
 ROOT_NAMES = {name for name in AT_ROOT if "/" not in name}
 

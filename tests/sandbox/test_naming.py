@@ -11,6 +11,8 @@ from tests.conftest import prove
 from tests.sandbox.test_files import leftovers, open_files
 from tests.sandbox.test_files import where as where  # noqa: PLC0414 - a fixture
 
+pytestmark = pytest.mark.guard
+
 IS_ROOT = os.geteuid() == 0
 LIMIT = 1 << 20
 REFUSED = "Read-only|Not a dir|Invalid|not perm|denied|busy|empty|Is a dir"

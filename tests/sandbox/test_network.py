@@ -31,6 +31,8 @@ from sanderling.sandbox.network.names import answer_names
 from sanderling.sandbox.network.proxy import serve_proxy
 from tests.conftest import examples, prove
 
+pytestmark = pytest.mark.guard
+
 DEADLINE_S = 10.0
 NOT_LISTED, OFF = "not_listed", "network_off"
 

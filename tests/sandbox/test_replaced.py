@@ -19,6 +19,8 @@ from tests.sandbox.test_grants import said
 from tests.sandbox.test_rest import is_at_rest, rest
 from tests.sandbox.test_sandbox import LEVELS, Place
 
+pytestmark = pytest.mark.guard
+
 OLD, NEW = "public\n", "new\n"
 
 

@@ -36,6 +36,8 @@ from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
 from tests.conftest import happens, is_alive, prove, prove_rest, wait_until
 from tests.sandbox.child import in_child
 
+pytestmark = pytest.mark.guard
+
 LEVELS = ("full", "full-bwrap", "namespaces", "landlock")
 MOUNTED = LEVELS[:-1]
 SHARED_NETWORK = ("full", "namespaces")  # bubblewrap makes each view a network of its own

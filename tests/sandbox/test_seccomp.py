@@ -20,6 +20,8 @@ from sanderling.sandbox.kernel.syscalls import MACHINE, MACHINES, NUMBERS, numbe
 from tests.conftest import prove_rest
 from tests.sandbox.child import USERS, errno_of, in_child, open_directory
 
+pytestmark = pytest.mark.guard
+
 MODES = {
     "own namespaces": {"has_namespaces": True, "has_host_network": False},
     "own namespaces, network on": {"has_namespaces": True, "has_host_network": True},

@@ -21,6 +21,8 @@ from tests.sandbox.test_network import server_for
 from tests.sandbox.test_rest import would_rest
 from tests.sandbox.test_sandbox import LEVELS, MOUNTED, Place, happens, is_alive
 
+pytestmark = pytest.mark.guard
+
 END = "<end>"
 SHELL = ["sh", "-c", f'while read -r line; do eval "$line" 2>&1; echo "{END}"; done']
 

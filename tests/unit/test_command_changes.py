@@ -29,6 +29,8 @@ from sanderling.sandbox.inside.tree import Tree
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.unconfined import Unconfined
 
+pytestmark = pytest.mark.guard
+
 DEADLINE_S = 30.0
 GIT = (
     "git",

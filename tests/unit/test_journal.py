@@ -16,7 +16,7 @@ from sanderling.changes.records import Changing, Restored, Restoring, encoded, r
 from sanderling.changes.states import ABSENT, FileChange, State
 from sanderling.changes.store import MAX_FILE_BYTES, Store, packed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.guard]
 
 
 class Place:

@@ -9,6 +9,8 @@ from tests.conftest import examples, prove
 
 from sanderling.editing.merge import Conflict, LineChange, line_changes, merge
 
+pytestmark = pytest.mark.guard
+
 FEW = st.lists(st.sampled_from("abc"), max_size=9)
 TEXTS = st.text(alphabet="ab\n", max_size=14)
 

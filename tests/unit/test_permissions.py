@@ -22,6 +22,8 @@ from sanderling.sandbox.kernel import programs
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect
 
+pytestmark = pytest.mark.guard
+
 CORPORA = Path(__file__).parent / "corpora"
 
 

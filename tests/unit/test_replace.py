@@ -21,6 +21,8 @@ from sanderling.errors import ToolError
 from sanderling.tools.buffers import bytes_of, text_in
 from sanderling.tools.editor import Buffer
 
+pytestmark = pytest.mark.guard
+
 DEADLINE_S = 3.0  # of the processor; each takes less than one
 
 

@@ -19,6 +19,8 @@ from sanderling.tools.read import read
 from sanderling.tools.restoring import INTERRUPTED, JUST_CHANGED, PROTECTED, Restorer, _present
 from sanderling.tools.write import write
 
+pytestmark = pytest.mark.guard
+
 
 class Agent:
     """What a session does with the tools of a desk, its commands, and what is undone of it."""

@@ -20,6 +20,8 @@ from sanderling.changes.restoring import (
 )
 from sanderling.changes.states import ABSENT, TOO_LARGE, FileChange, State
 
+pytestmark = pytest.mark.guard
+
 PATH = "/p/file"
 LINK = State("link", target="elsewhere")
 DIRECTORY = State("directory", 0o755)

@@ -24,6 +24,8 @@ from sanderling.permissions.store import (
 )
 from sanderling.tools.effects import Effect
 
+pytestmark = pytest.mark.guard
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> str:

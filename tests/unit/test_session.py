@@ -53,6 +53,8 @@ from sanderling.session.records import (
 )
 from sanderling.session.session import Session
 
+pytestmark = pytest.mark.guard
+
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
 GOLDEN = GOLDEN_DIR / "session_log_v6.jsonl"
 EARLIER = GOLDEN_DIR / "session_log_v5.jsonl"

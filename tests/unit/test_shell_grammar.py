@@ -15,6 +15,8 @@ from tests.conftest import examples, prove_rest
 from sanderling.permissions.shell.grammar import MAX_CHARACTERS, Opaque, SimpleCommand, parse
 from sanderling.permissions.shell.programs import all_commands, runs_more
 
+pytestmark = pytest.mark.guard
+
 VALUE, OPTION = Opaque(can_be_option=False), Opaque(can_be_option=True)
 
 

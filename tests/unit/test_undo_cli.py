@@ -14,6 +14,8 @@ from tests.unit.test_print_mode import Shell
 from sanderling.__main__ import EXIT_UNREAD, EXIT_UNWRITTEN
 from sanderling.session.session import Session
 
+pytestmark = pytest.mark.guard
+
 WRITE = {"tool_use": {"name": "write", "input": {"path": "new.txt", "content": "x\n"}}}
 EDIT = {
     "tool_use": {

@@ -1,5 +1,6 @@
 """A conversation whose turns are undone: files, what the model is told, and what a session that is resumed knows of it."""
 
+import pytest
 from msgspec.structs import replace
 from tests.conftest import happens, prove
 from tests.unit.test_conversation import Talk
@@ -17,6 +18,8 @@ from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, PreviewRewind
 from sanderling.protocol.restoring import ConversationRewound, FilesRestored, RestoredFile
 from sanderling.session.store import fork
+
+pytestmark = pytest.mark.guard
 
 
 def write(path: str, content: str) -> dict:

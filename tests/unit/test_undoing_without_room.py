@@ -16,6 +16,8 @@ from sanderling.protocol.actions import Action, RedoTurn, Rewind, UndoTurn
 from sanderling.protocol.events import Notice, TurnEnded
 from sanderling.protocol.restoring import ConversationRewound, FilesRestored
 
+pytestmark = pytest.mark.guard
+
 LONG = "a line\n" * 1000
 READ = {"tool_use": {"name": "read", "input": {"path": "old"}}}
 REPLIES = (

@@ -21,6 +21,8 @@ from tests.unit.test_restorer import Agent, tree
 from sanderling.changes.restoring import Left, Plan
 from sanderling.tools.restoring import TOO_MUCH, UNSAVED, Restorer
 
+pytestmark = pytest.mark.guard
+
 ODD = [
     b"new\nline",
     b"\xff\xfe bytes",
