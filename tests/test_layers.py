@@ -329,6 +329,58 @@ def test_a_file_in_lua_requires_its_own_folder_and_lower_ones():
     assert {(name, each) for name, each in known if rank(each) > rank(name)} == set()
 
 
+OPENERS = "e|edit|ene|enew|vie|view|fin|find|sfind|tabfind|tabe|tabedit|sp|split|vs|vsplit|sv|sview|ped|pedit|dr|drop|bad|badd|arge|argedit|b|buffer|sb|sbuffer|bnext|bfirst|blast|ball|cc|cfirst|cnext|ll|lfirst|next|first|last|args|source"
+MODIFIERS = r"(?:(?:silent!?|noautocmd|hide|keepalt|keepjumps|lockmarks|tab|botright|topleft|leftabove|vertical) )*"
+LOADING = re.compile(
+    # by functions, by vim.cmd.NAME, and by a command in a text: one that names a file, or could.
+    r"\b(?:bufload|bufadd|uri_to_bufnr|nvim_win_set_buf|nvim_set_current_buf|show_document|apply_workspace_edit)\b"
+    rf"|vim\.cmd\.(?:{OPENERS})\b"
+    rf"|cmd = '(?:{OPENERS})'"
+    rf"|(?:cmd\(\(?|exec2?\(|command\()['\"]{MODIFIERS}(?:{OPENERS})!?['\" ]"
+)
+OPENS = {
+    # The chat's own buffers, and what they were put over.
+    "chat.layout": ["cmd('tab split'", "nvim_win_set_buf", "nvim_win_set_buf"],
+    "editing.disk": ["cmd('silent! keepalt keepjumps edit!'"],  # a loaded buffer, read again
+    "review.commands": ["cmd(('hide cc "],  # a file that is loaded
+    "screens.trust": ["cmd(('tab sbuffer "],  # buffers of our own
+    "approval.keys": ["cmd(('tab sbuffer "],
+    "screens.jobs": ["vim.cmd.enew"],  # no file
+    "host.install": ["vim.cmd.enew"],
+}
+
+
+def openings(text: str) -> list[str]:
+    """What the Lua code says that could bring a file into a buffer."""
+    code = re.sub(r"--[^\n]*", "", text)
+    return [each[0] for each in LOADING.finditer(code)]
+
+
+def test_one_file_in_lua_opens_files():
+    """Nothing of a project may run because the agent looks at a file: ui/loading.lua sees to it, and all others ask it."""
+    found = {name: openings(path.read_text()) for name, path in LUA_FILES.items()}
+    assert "bufload" in found.pop("ui.loading")
+    assert {name: words for name, words in found.items() if words} == OPENS
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "vim.fn.bufload(buf)",
+        "vim.cmd.edit(path)",
+        "vim.cmd.drop({ path })",
+        "vim.cmd('silent edit ' .. path)",
+        "vim.cmd(('keepalt tab sbuffer %d'):format(buf))",
+        "vim.api.nvim_command('badd x')",
+        "api.nvim_win_set_buf(win, buf)",
+        "api.nvim_cmd({ cmd = 'split', args = { path } }, {})",
+        'vim.api.nvim_exec2("view x", {})',
+    ],
+)
+def test_an_opening_is_found(code):
+    assert openings(code)
+
+
 def test_only_the_table_of_icons_has_glyphs():
     """Patterns may have some: they are searched for in the host's words."""
     code = {

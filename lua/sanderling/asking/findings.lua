@@ -6,6 +6,7 @@ local bus = require('sanderling.host.bus')
 local files = require('sanderling.ui.files')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
+local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
 local MAX_FINDINGS = 200
@@ -90,11 +91,10 @@ bus.subscribe('turn_ended', function(session_id, event)
   end
   local items = M.parse(lines, session.project)
   if #items > 0 then
-    vim.fn.setqflist(
-      {},
-      ' ',
-      { title = 'Agent: ' .. vim.trim(words.first_line(prompt)), items = items }
-    )
+    local title = 'Agent: ' .. vim.trim(words.first_line(prompt))
+    scratch.quietly(function() -- an entry's file gets a buffer by that, which is not loaded
+      vim.fn.setqflist({}, ' ', { title = title, items = items })
+    end)
     message.tell(words.counted(#items, 'finding') .. ': :copen lists them.')
   end
 end)

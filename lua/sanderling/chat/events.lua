@@ -251,6 +251,7 @@ for type, handle in pairs(handlers) do
 end
 
 bus.load_at('tool_started', 'sanderling.editing.saves')
+bus.load_at('turn_started', 'sanderling.editing.kinds')
 bus.load_at('approval_requested', 'sanderling.approval')
 bus.load_at('tool_started', 'sanderling.review.follow')
 bus.load_at('local_changing', 'sanderling.review')

@@ -5,6 +5,7 @@ local api = vim.api
 local browse = require('sanderling.chat.browse')
 local files = require('sanderling.ui.files')
 local lazy = require('sanderling.ui.lazy')
+local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
 local regions = lazy('sanderling.rewrite.region')
 local rewrite = lazy('sanderling.rewrite')
@@ -100,7 +101,7 @@ local function offer(buf, first, last, text)
     api.nvim_set_current_win(win)
   else
     go_to_code()
-    api.nvim_win_set_buf(0, buf)
+    loading.enter(buf)
   end
   api.nvim_win_set_cursor(0, { first, 0 })
   rewrite.offer(regions.lines(buf, first, last), text, 'From the answer')

@@ -12,6 +12,7 @@ local door = require('sanderling.host.door')
 local find = require('sanderling.editing.find')
 local hidden = require('sanderling.editing.hidden')
 local lazy = require('sanderling.ui.lazy')
+local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
 local servers = require('sanderling.editing.servers')
 
@@ -33,6 +34,10 @@ local function buffer_of(file)
   local path, device, inode, place = file.path, file.device, file.inode, file.place
   local buf = find.buffer_of(path, device, inode, place)
   if buf then
+    if loading.is_quiet(buf) then -- the agent looks at it, the user does not yet
+      loading.set_filetype(buf)
+      clients.attach(buf)
+    end
     return buf, false
   end
   local real, name = vim.uv.fs_realpath(path), vim.fs.basename(path)
@@ -128,11 +133,13 @@ function M.moved(old, new)
         ('%s has moved to %s; your unsaved changes stay in the old buffer'):format(old, new)
       )
     end
-    local fresh = vim.fn.bufadd(new)
-    vim.bo[fresh].buflisted = vim.bo[buf].buflisted
+    local fresh, problem = loading.load(new, vim.bo[buf].buflisted)
+    if not fresh then
+      return message.tell(assert(problem), vim.log.levels.WARN)
+    end
     for _, win in ipairs(vim.fn.win_findbuf(buf)) do
       local view = api.nvim_win_call(win, vim.fn.winsaveview)
-      pcall(api.nvim_win_set_buf, win, fresh)
+      pcall(loading.show, win, fresh)
       api.nvim_win_call(win, function()
         vim.fn.winrestview(view)
       end)

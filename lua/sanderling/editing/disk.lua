@@ -5,6 +5,8 @@ local api = vim.api
 local busy = require('sanderling.editing.busy')
 local files = require('sanderling.ui.files')
 local find = require('sanderling.editing.find')
+local kinds = require('sanderling.editing.kinds')
+local loading = require('sanderling.ui.loading')
 local scratch = require('sanderling.ui.scratch')
 local undo = require('sanderling.editing.undo')
 local views = require('sanderling.editing.views')
@@ -16,12 +18,16 @@ local KEPT = 'your unsaved changes are kept'
 local READ_BY_PLUGIN = 'a plugin reads it: :e loads it'
 local TOO_LARGE = 'it is %d MB now, and is not loaded by itself: :e loads it'
 local OF_KERNEL = 'it leads to a file of the kernel, and is not loaded by itself'
+local OTHER_KIND = 'it is %s now, and is left alone'
+local NOT_WRITTEN = '%s is not written: %s.'
+local HOW_TO_WRITE = ' :w NAME writes elsewhere, and :w! overwrites a file.'
 local WRITE_MS = 10000 -- from the hooks before a write until it is done
 local USERS_WRITE_WAITS_MS = 1000
 local CONFIRM_EVERY_MS = 20 -- after that answer Neovim takes a moment until it wants to know that it was read
 local MAX_CONFIRM_MS = 500
 
 local group = api.nvim_create_augroup('sanderling_buffers', {})
+local alone_group = api.nvim_create_augroup('sanderling_alone', {})
 
 ---@param buf integer
 ---@return string
@@ -32,11 +38,12 @@ end
 ---@type boolean the hooks of the person run, but it is not they who write
 M.are_hooks_running = false
 
---- Run the autocommands of `event` as `:write` does. Their errors are told, and stop nothing.
+--- Run the autocommands of `event` as `:write` does. Their errors are told, and stop nothing. In a file that the user has not
+--- opened none run: a formatter can be the project's own.
 ---@param buf integer
 ---@param event 'BufWritePre'|'BufWritePost'
 function M.run_hooks(buf, event)
-  if vim.fn.exists('#' .. event) == 0 then
+  if vim.fn.exists('#' .. event) == 0 or loading.is_quiet(buf) then
     return
   end
   local saved, name, earlier = views.save(buf), M.shown_name(buf), vim.v.errmsg
@@ -66,6 +73,9 @@ local function answer_for_user(buf, choose)
     buffer = buf,
     callback = function()
       vim.v.fcs_choice = choose(vim.v.fcs_reason)
+      if vim.v.fcs_choice == 'reload' then
+        loading.will_reload(buf)
+      end
     end,
   })
   return function()
@@ -174,6 +184,7 @@ function M.adopt_file(buf)
   scratch.set_buf_options(buf, { buftype = '' })
   api.nvim_del_autocmd(id)
   vim.b[buf].sanderling_differs_on_disk = nil
+  kinds.note(buf)
 end
 
 ---@param buf integer
@@ -196,28 +207,124 @@ local function note_conflict(buf, why)
   end
 end
 
---- Is the file of an unmodified buffer one that is not loaded without asking, for it has become too large, or leads to one of the
---- kernel's? Then that is said. Neovim must not compare it with the buffer either: for that it loads it.
+--- Is the file of a buffer one that is not loaded without asking? It is no file any more, leads to one of the kernel's, or has
+--- become too large for what nobody has changed.
 ---@param buf integer
 ---@return boolean
-local function is_left_alone(buf)
+---@return string? why where that is news
+local function judge(buf)
   local name = api.nvim_buf_get_name(buf)
   if files.is_of_kernel(vim.uv.fs_realpath(name) or '') then -- a link that was put there: its size says nothing
-    if not files.is_of_kernel(name) then
-      note_conflict(buf, OF_KERNEL)
-    end
-    return true
+    return true, not files.is_of_kernel(name) and OF_KERNEL or nil
+  end
+  local kind = kinds.changed_kind(buf)
+  if kind then
+    return true, OTHER_KIND:format(kind)
   end
   local stat = vim.uv.fs_stat(name)
   local line_count = api.nvim_buf_line_count(buf)
   local held = math.max(0, api.nvim_buf_get_offset(buf, line_count))
   local limit = line_count > MAX_RELOADED_LINES and 0 or math.max(MAX_LOADED_BYTES, 2 * held)
-  if not stat or stat.size <= limit then
+  if vim.bo[buf].modified or not stat or stat.size <= limit then
     return false
-  elseif stat.size ~= held then
-    note_conflict(buf, TOO_LARGE:format(stat.size / 1024 / 1024))
   end
-  return true
+  return true, stat.size ~= held and TOO_LARGE:format(stat.size / 1024 / 1024) or nil
+end
+
+---@type table<integer, string> why the files of buffers are left alone
+local alone = {}
+
+--- Return why the file of the buffer is left alone.
+---@param buf integer
+---@return string?
+function M.left_alone(buf)
+  return alone[buf]
+end
+
+---@type fun(buf: integer, why: string)
+local leave_alone
+
+--- The user writes a buffer whose file is left alone, or writes it elsewhere.
+---@param args { buf: integer, match: string, file: string }
+local function write_by_hand(args)
+  local buf, why = args.buf, alone[args.buf]
+  local stat = vim.uv.fs_stat(args.match)
+  local is_own = args.match == api.nvim_buf_get_name(buf)
+  if is_own and not (vim.v.cmdbang == 1 and (not stat or stat.type == 'file')) then
+    return busy.notify(NOT_WRITTEN:format(M.shown_name(buf), why) .. HOW_TO_WRITE)
+  end
+  local bang = vim.v.cmdbang == 1 and '!' or ''
+  M.take_back(buf)
+  local ok, err = pcall(
+    vim.cmd --[[@as fun(cmd: string)]],
+    ('write%s %s'):format(bang, vim.fn.fnameescape(args.file))
+  )
+  if not is_own then
+    leave_alone(buf, why)
+  end
+  if not ok then
+    busy.notify((tostring(err):gsub('^.-(E%d+:)', '%1')))
+  end
+end
+
+--- Leave the file of a buffer alone, and have Neovim do so. 'noautoread' is not enough: Neovim asks, or, where the size is the
+--- same, reads the file to compare it, and waits for ever for a named pipe. It never looks at the file of an "acwrite" buffer.
+---@param buf integer
+---@param why string
+function leave_alone(buf, why)
+  note_conflict(buf, why)
+  if alone[buf] then
+    alone[buf] = why
+    return
+  end
+  alone[buf] = why
+  scratch.set_buf_options(buf, { buftype = 'acwrite', autoread = false })
+  api.nvim_create_autocmd('BufWriteCmd', {
+    group = alone_group,
+    buffer = buf,
+    nested = true,
+    desc = 'Agent: what is no file any more is not written',
+    callback = write_by_hand,
+  })
+  api.nvim_create_autocmd({ 'BufReadPre', 'BufUnload' }, {
+    group = alone_group,
+    buffer = buf,
+    desc = 'Agent: the user reads the file again',
+    callback = function()
+      M.take_back(buf)
+    end,
+  })
+end
+
+--- The file of the buffer may be read and written again.
+---@param buf integer
+function M.take_back(buf)
+  if alone[buf] then
+    alone[buf] = nil
+    api.nvim_clear_autocmds({ group = alone_group, buffer = buf })
+    scratch.set_buf_options(buf, { buftype = '' })
+    loading.set_autoread(buf)
+  end
+end
+
+---@param buf integer
+---@return boolean
+local function is_left_alone(buf)
+  local is_so, why = judge(buf)
+  if why then
+    leave_alone(buf, why)
+  else
+    M.take_back(buf)
+  end
+  return is_so
+end
+
+--- Is the buffer one of a file that is, or was, left alone? The tools know no buffer of a file then.
+---@param buf integer
+---@return boolean
+function M.may_be_left_alone(buf)
+  local is_ordinary = api.nvim_buf_is_loaded(buf) and vim.bo[buf].buftype == ''
+  return alone[buf] ~= nil or is_ordinary and kinds.changed_kind(buf) ~= nil
 end
 
 --- Was there no file when the buffer was made? Then checktime would ask ("created after editing started").
@@ -242,20 +349,23 @@ local function load_created_file(buf)
   if find.is_plugins('BufReadCmd', buf) then
     note_conflict(buf, READ_BY_PLUGIN)
     return
-  elseif is_left_alone(buf) then
-    return
   end
-  api.nvim_buf_call(buf, function()
-    vim.cmd('silent! keepalt keepjumps edit!')
-  end)
+  local function read()
+    api.nvim_buf_call(buf, function()
+      vim.cmd('silent! keepalt keepjumps edit!')
+    end)
+  end
+  if loading.is_quiet(buf) then
+    scratch.quietly(read)
+    kinds.note(buf)
+  else
+    read()
+  end
 end
 
 --- Read the file of the buffer again if it has changed. Never asks; unsaved changes stay.
 ---@param buf integer
 local function reload_if_changed(buf)
-  if not vim.bo[buf].modified and is_left_alone(buf) then
-    return
-  end
   local saved, is_only_stamp
   local take_back = answer_for_user(buf, function(reason)
     if reason == 'conflict' then
@@ -282,6 +392,7 @@ local function reload_if_changed(buf)
   if is_only_stamp then
     M.adopt_file(buf)
   elseif saved and api.nvim_buf_is_loaded(buf) then
+    kinds.note(buf)
     undo.end_block(buf)
     views.restore(buf, saved)
     vim.b[buf].sanderling_differs_on_disk = nil
@@ -290,11 +401,109 @@ end
 
 ---@param buf integer
 function M.refresh(buf)
-  if is_new(buf) then
+  if is_left_alone(buf) then
+    return
+  elseif is_new(buf) then
     load_created_file(buf)
   else
     reload_if_changed(buf)
   end
+end
+
+-- writing --------------------------------------------------------------------------------------------------------------
+
+--- Return the bytes that Neovim would write: it knows encodings and line ends. A last line without an end stays so.
+---@param buf integer
+---@return string
+local function bytes_of(buf)
+  local path, fixes_end = vim.fn.tempname(), vim.bo[buf].fixendofline
+  scratch.set_buf_options(buf, { fixendofline = false })
+  local ok, err = pcall(api.nvim_buf_call, buf, function()
+    vim.cmd('silent noautocmd keepalt lockmarks write! ' .. vim.fn.fnameescape(path))
+  end)
+  scratch.set_buf_options(buf, { fixendofline = fixes_end })
+  assert(ok, err)
+  local file = assert(io.open(path, 'rb'))
+  local bytes = file:read('*a')
+  file:close()
+  os.remove(path)
+  return bytes
+end
+
+---@param fd integer
+---@param bytes string
+local function overwrite(fd, bytes)
+  local at = 0
+  while at < #bytes do
+    at = at + assert(vim.uv.fs_write(fd, bytes:sub(at + 1), at))
+  end
+  assert(vim.uv.fs_ftruncate(fd, #bytes))
+  assert(vim.uv.fs_fsync(fd))
+end
+
+--- Write the bytes into the file that `stat` is of, if that is still what `path` leads to.
+---
+--- `:write` would follow a link that a command has put there a moment ago, and waits for ever for a named pipe; no look before it
+--- helps, for it looks again. Here the file is opened without waiting, and what was opened is looked at.
+---@param path string
+---@param stat uv.fs_stat.result
+---@param bytes string
+---@return string? problem
+local function write_into(path, stat, bytes)
+  local flags = vim.uv.constants
+  local fd, err = vim.uv.fs_open(path, bit.bor(flags.O_RDWR, flags.O_NONBLOCK, flags.O_NOCTTY), 0)
+  if not fd then
+    return err
+  end
+  local now = assert(vim.uv.fs_fstat(fd))
+  local is_same = now.type == 'file' and now.dev == stat.dev and now.ino == stat.ino
+  local problem = 'it has just been changed'
+  if is_same and vim.deep_equal(now.mtime, stat.mtime) and now.size == stat.size then
+    local before = assert(vim.uv.fs_read(fd, now.size, 0))
+    local ok, failure = pcall(overwrite, fd, bytes)
+    problem = not ok and tostring(failure) or nil
+    if not ok then -- a full disk: what it held has its place there
+      pcall(overwrite, fd, before)
+    end
+  end
+  vim.uv.fs_close(fd)
+  return problem
+end
+
+--- Write the buffer into its file, which is as it was read. Never asks.
+---@param buf integer
+---@return string? problem a sentence; the buffer stays modified
+function M.write(buf)
+  local path, name = api.nvim_buf_get_name(buf), M.shown_name(buf)
+  local stat = vim.uv.fs_stat(path)
+  if not stat then
+    return NOT_WRITTEN:format(name, 'it is not on the disk any more')
+  end
+  M.run_hooks(buf, 'BufWritePre')
+  if not api.nvim_buf_is_loaded(buf) then
+    return nil
+  end
+  local ok, bytes = pcall(bytes_of, buf)
+  local problem = not ok and tostring(bytes) or write_into(path, stat, bytes)
+  if problem then
+    return NOT_WRITTEN:format(name, problem)
+  end
+  vim.bo[buf].modified = false
+  M.adopt_file(buf)
+  M.write_undo_file(buf)
+  M.run_hooks(buf, 'BufWritePost')
+end
+
+--- Remove the file of a buffer, which was the agent's and is empty.
+---@param buf integer
+---@return string? problem a sentence
+function M.remove(buf)
+  local path = api.nvim_buf_get_name(buf)
+  local ok, err = vim.uv.fs_unlink(path)
+  if not ok and vim.uv.fs_lstat(path) then
+    return ('%s is not removed: %s.'):format(M.shown_name(buf), err)
+  end
+  vim.bo[buf].modified = false
 end
 
 return M

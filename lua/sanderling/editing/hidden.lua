@@ -1,12 +1,13 @@
 --- Hidden buffers: files that are loaded for a question to a language server, without anybody seeing them.
 ---
---- Nothing runs because one is loaded: no autocommand, modeline or filetype plugin, and so no language server starts; those that run
---- already are told of it by whoever loaded it (code/clients.lua). The file tools do not know these buffers: what they change, they
---- change on the disk, and the buffer goes. One that a person opens is read once more, in their usual way.
+--- Nothing runs because one is loaded (ui/loading.lua), and so no language server starts; those that run already are sent its text
+--- by whoever loaded it (code/clients.lua). The file tools do not know these buffers: what they change, they change on the disk, and
+--- the buffer goes. One that the user enters becomes an ordinary one.
 local M = {}
 
 local api = vim.api
 local files = require('sanderling.ui.files')
+local loading = require('sanderling.ui.loading')
 local now_ms = require('sanderling.ui.now_ms')
 local scratch = require('sanderling.ui.scratch')
 
@@ -15,14 +16,10 @@ local MAX_BUFFERS = 16
 local LINGER_MS = 30000 -- a model asks about one file several times, and a server begins anew each time
 local TOO_LARGE = '%s has %d MB, which is more than is loaded for this.'
 local READ_BY_PLUGIN = 'A plugin reads files like %s, so it is not loaded for this.'
-local OPTIONS = { 'swapfile', 'undofile', 'modeline' }
-
-local group = api.nvim_create_augroup('sanderling_hidden', {})
 
 ---@class (exact) sanderling.editing.hidden.File
 ---@field used number
 ---@field stamp string
----@field autocmd integer that hands it over
 
 ---@type table<integer, sanderling.editing.hidden.File> by buffer
 local loaded = {}
@@ -46,30 +43,16 @@ local function find(path)
   end
 end
 
---- Let the buffer be as any other.
----@param buf integer
----@param file sanderling.editing.hidden.File
-local function release(buf, file)
-  loaded[buf] = nil
-  vim.b[buf].sanderling_hidden = nil
-  pcall(api.nvim_del_autocmd, file.autocmd)
-  for _, option in ipairs(OPTIONS) do
-    scratch.set_buf_options(buf, { [option] = vim.go[option] })
-  end
-end
-
---- Have the buffer go, unless somebody has made it theirs; later, where that cannot be now.
+--- Have the buffer go; later, where that cannot be now.
 ---@param buf integer
 function M.drop(buf)
-  local file = loaded[buf]
-  if not file then
+  if not loaded[buf] then
     return
-  end
-  if not api.nvim_buf_is_valid(buf) or #vim.fn.win_findbuf(buf) > 0 then
+  elseif not api.nvim_buf_is_valid(buf) or #vim.fn.win_findbuf(buf) > 0 then
     loaded[buf] = nil
   elseif pcall(api.nvim_buf_delete, buf, { force = true, unload = true }) then -- a list may name it by now
-    release(buf, file)
-    scratch.set_buf_options(buf, { filetype = '' })
+    loaded[buf] = nil
+    vim.b[buf].sanderling_hidden = nil
   else
     vim.defer_fn(function()
       M.drop(buf)
@@ -106,69 +89,31 @@ local function drop_old()
   end
 end
 
---- A window shows the buffer: somebody has opened the file, and gets it as if it had not been loaded.
----@param buf integer
-local function hand_over(buf)
-  release(buf, loaded[buf])
-  for _, client in ipairs(package.loaded['vim.lsp'] and vim.lsp.get_clients({ bufnr = buf }) or {}) do
-    vim.lsp.buf_detach_client(buf, client.id) -- else nobody hears of its coming
+-- A buffer that is to be seen is hidden no more. Servers that have it leave it: the user's configuration attaches them, and hears
+-- of that.
+loading.before_use(function(buf)
+  local file = loaded[buf]
+  local is_stale = file and stamp_of(api.nvim_buf_get_name(buf)) ~= file.stamp
+  if is_stale and #vim.fn.win_findbuf(buf) == 0 then
+    return M.drop(buf)
   end
-  vim.schedule(function()
-    local win = vim.fn.win_findbuf(buf)[1]
-    if win and not vim.bo[buf].modified then
-      api.nvim_win_call(win, function()
-        local view = vim.fn.winsaveview()
-        pcall(files.reading_plainly, function()
-          vim.cmd('silent! keepalt keepjumps edit')
-        end)
-        vim.fn.winrestview(view)
-      end)
-    end
-  end)
-end
-
---- Run `fn` while no autocommand does, and no modeline is obeyed.
----@param fn fun()
----@return boolean ok
-local function quietly(fn)
-  local ignored, modelines = vim.go.eventignore, vim.go.modelines
-  vim.go.eventignore, vim.go.modelines = 'all', 0
-  local ok = pcall(fn)
-  vim.go.modelines = modelines
-  vim.go.eventignore = ignored
-  return ok
-end
+  loaded[buf] = nil
+  vim.b[buf].sanderling_hidden = nil
+  for _, client in ipairs(package.loaded['vim.lsp'] and vim.lsp.get_clients({ bufnr = buf }) or {}) do
+    vim.lsp.buf_detach_client(buf, client.id)
+  end
+end)
 
 ---@param path string
 ---@return integer? buf
 local function read(path)
-  local buf = 0
-  quietly(function()
-    buf = vim.fn.bufadd(path)
-  end)
-  if buf == 0 or api.nvim_buf_is_loaded(buf) then -- a plugin's, or it would have been found
+  local buf = loading.read(path)
+  if not buf or not loading.is_quiet(buf) then -- a plugin's, or it would have been found
     return nil
   end
-  local ok = quietly(function()
-    for _, option in ipairs(OPTIONS) do
-      vim.bo[buf][option] = false
-    end
-    vim.fn.bufload(buf)
-    vim.bo[buf].filetype = vim.filetype.match({ buf = buf, filename = path }) or ''
-  end)
-  local autocmd = api.nvim_create_autocmd('BufWinEnter', {
-    group = group,
-    buffer = buf,
-    callback = function()
-      hand_over(buf)
-    end,
-  })
-  loaded[buf] = { used = now_ms(), stamp = stamp_of(path), autocmd = autocmd }
+  loaded[buf] = { used = now_ms(), stamp = stamp_of(path) }
   vim.b[buf].sanderling_hidden = true
-  if not ok or not api.nvim_buf_is_loaded(buf) then
-    M.drop(buf)
-    return nil
-  end
+  loading.set_filetype(buf)
   return buf
 end
 
@@ -177,7 +122,7 @@ end
 ---@param client_id integer
 function M.attach(buf, client_id)
   local is_new = not vim.lsp.buf_is_attached(buf, client_id)
-  quietly(function()
+  scratch.quietly(function()
     vim.lsp.buf_attach_client(buf, client_id)
   end)
   if is_new and package.loaded['sanderling.editing.diagnostics'] then

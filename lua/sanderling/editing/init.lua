@@ -104,6 +104,9 @@ local function change(buf, tick, replacements, tool_use_id)
       error(words:format(disk.shown_name(buf), value and option or 'no' .. option), 0)
     end
   end
+  if listeners.is_restoring(tool_use_id) and not vim.bo[buf].modified then
+    disk.expect_write(buf) -- undo runs no hooks, so that nothing else says it before the write
+  end
   local parts = reviews.now.accepted(buf, replacements, tool_use_id)
   if parts then
     undo.remember_change(buf, tool_use_id)
@@ -222,8 +225,9 @@ function M.files_changed(paths, tool_use_id)
     changed[find.identity(path) or path] = true
   end
   for _, buf in ipairs(api.nvim_list_bufs()) do
-    local is_meant = #paths == 0 or changed[find.identity(api.nvim_buf_get_name(buf))]
-    if is_meant and find.is_file_buffer(buf) then
+    local name = api.nvim_buf_get_name(buf)
+    local is_meant = #paths == 0 or changed[find.identity(name) or name]
+    if is_meant and (find.is_file_buffer(buf) or disk.may_be_left_alone(buf)) then
       busy.when_possible(buf, function()
         local function read()
           reviews.now.reading(buf, disk.refresh)

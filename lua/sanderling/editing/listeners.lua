@@ -43,12 +43,18 @@ function M.is_allowed(tool_use_id)
   return allowed[tool_use_id] or false
 end
 
+---@param tool_use_id string
+---@return boolean
+function M.is_restoring(tool_use_id)
+  return vim.startswith(tool_use_id, RESTORING)
+end
+
 --- Change a buffer for a tool use, which `fn` does.
 ---@param buf integer
 ---@param tool_use_id string
 ---@param fn fun()
 function M.changing(buf, tool_use_id, fn)
-  if vim.startswith(tool_use_id, RESTORING) then
+  if M.is_restoring(tool_use_id) then
     reviews.now.restoring(buf, fn)
   elseif allowed[tool_use_id] then
     fn()

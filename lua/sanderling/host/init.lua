@@ -386,7 +386,7 @@ function M.open_log()
   if not vim.uv.fs_stat(path) then
     error('Sanderling has no log yet: the agent process has not run.', 0)
   end
-  vim.cmd.split({ vim.fn.fnameescape(path) })
+  require('sanderling.ui.loading').edit(path, 'split')
   vim.bo.readonly = true
   require('sanderling.ui.files').guard(vim.api.nvim_get_current_buf())
   vim.cmd.normal({ 'G', bang = true })

@@ -29,13 +29,21 @@ local function kind_of(word)
   return word:sub(-1) == '/' and KINDS.folder or KINDS.file
 end
 
+---@param uri string
+---@return integer? buf
+local function prompt_of(uri)
+  return vim.iter(api.nvim_list_bufs()):find(function(buf)
+    return live.of_buffer(buf) ~= nil and vim.uri_from_bufnr(buf) == uri
+  end)
+end
+
 ---@param params lsp.CompletionParams
 ---@return lsp.CompletionList
 local function complete(params)
-  local buf, pos = vim.uri_to_bufnr(params.textDocument.uri), params.position
-  local line = api.nvim_buf_get_lines(buf, pos.line, pos.line + 1, false)[1] or ''
+  local buf, pos = prompt_of(params.textDocument.uri), params.position
+  local line = buf and api.nvim_buf_get_lines(buf, pos.line, pos.line + 1, false)[1] or ''
   line = line:sub(1, pos.character)
-  local session = live.of_buffer(buf)
+  local session = buf and live.of_buffer(buf)
   local col, found = 0, {}
   if session then
     col, found = candidates(line, pos.line == 0, session.id)

@@ -16,6 +16,7 @@ local following = require('sanderling.review.following')
 local hunks = require('sanderling.review.hunks')
 local lifting = require('sanderling.review.lifting')
 local live = require('sanderling.session.live')
+local loading = require('sanderling.ui.loading')
 local outcome = require('sanderling.review.outcome')
 local place = require('sanderling.review.place')
 local proposals = require('sanderling.review.proposals')
@@ -319,7 +320,8 @@ bus.subscribe('local_answered', function(_, event)
     drop(asked)
   elseif asked then
     asked.is_answered = true
-    writing.release(asked.buf) -- the person has accepted all that stands there
+    writing.release(asked.buf) -- the user has accepted all that stands there
+    loading.open(asked.buf)
   end
 end)
 

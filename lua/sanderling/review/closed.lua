@@ -4,9 +4,9 @@ local M = {}
 
 local api = vim.api
 local ask = require('sanderling.host.ask')
-local files = require('sanderling.ui.files')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
+local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
 local words = require('sanderling.ui.words')
 
@@ -173,18 +173,6 @@ function M.last_source()
   return last and last.source
 end
 
---- Load a file, so that it is in the list of buffers.
----@param path string
----@return integer buf
-function M.load(path)
-  local buf = vim.fn.bufadd(vim.fn.fnamemodify(path, ':.'))
-  vim.bo[buf].buflisted = true
-  files.reading_plainly(function()
-    vim.fn.bufload(buf)
-  end)
-  return buf
-end
-
 --- Keep all that was changed in these files.
 ---@param is_meant? fun(file: sanderling.review.closed.File): boolean
 ---@return integer count
@@ -198,25 +186,29 @@ function M.keep(is_meant)
   return count
 end
 
---- Load these files, and make their hunks; then call `fn`.
+--- Load these files, and make their hunks; then call `fn` with why some could not be loaded.
 ---@param is_meant? fun(file: sanderling.review.closed.File): boolean
----@param fn fun()
+---@param fn fun(problems: string[])
 function M.open(is_meant, fn)
-  local left = 1
+  local left, problems = 1, {} ---@type integer, string[]
   local function done()
     left = left - 1
     if left == 0 then
-      fn()
+      fn(problems)
     end
   end
   for path in pairs(meant(is_meant)) do
-    if vim.uv.fs_stat(path) then
-      left = left + 1
+    if vim.uv.fs_lstat(path) then
       local file = closed[path]
       closed[path] = nil -- so that loading asks for nothing
-      local buf = M.load(path)
+      local buf, problem = loading.load(path, true)
       closed[path] = file
-      make_hunks(buf, path, done)
+      if buf then
+        left = left + 1
+        make_hunks(buf, path, done)
+      else
+        problems[#problems + 1] = problem
+      end
     else
       M.forget(path)
     end

@@ -3,19 +3,24 @@ local M = {}
 
 local api = vim.api
 local closed = require('sanderling.review.closed')
+local disk = require('sanderling.editing.disk')
 local draw = require('sanderling.review.draw')
 local files = require('sanderling.ui.files')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.review.hunks')
 local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
+local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
+local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
+local writing = require('sanderling.review.writing')
 
 M.SCOPES = { 'hunk', 'file', 'turn', 'all' }
 
 local CONTEXT = 'sanderling' -- of our quickfix lists
 local MAX_LIST_ROWS = 10 -- Neovim's own number
+local MAX_PROBLEMS = 3 -- that fit into a message
 
 local NOTHING = 'No change to review'
 
@@ -26,15 +31,16 @@ end
 
 --- Find all hunks, those of files that are not loaded, too: loads these.
 ---@return sanderling.review.Hunk[]
+---@return table<string, string> problems why a file cannot be loaded, by its name
 local function all()
+  local list, problems = {}, {}
   for name in pairs(hunks.unloaded()) do
-    vim.fn.bufload(vim.fn.bufadd(name))
+    problems[name] = select(2, loading.load(name))
   end
-  local list = {}
   for _, buf in ipairs(hunks.buffers()) do
     vim.list_extend(list, hunks.list(buf))
   end
-  return list
+  return list, problems
 end
 
 ---@param buf integer
@@ -104,11 +110,14 @@ end
 ---@param range? [integer, integer] lines, which go before the hunk at the cursor
 ---@param count? integer that one, and those behind it
 ---@return sanderling.review.Hunk[]
+---@return string[] problems why some of them are not in the list: sentences
 local function meant(scope, is_meant, range, count)
   local buf = api.nvim_get_current_buf()
   local list, where
+  local problems = {} ---@type table<string, string>
   if is_meant then
-    list, where = vim.tbl_filter(is_meant, all()), ''
+    list, problems = all()
+    list, where = vim.tbl_filter(is_meant, list), ''
   elseif scope == 'file' then
     list, where = vim.list_slice(hunks.list(buf)), ' in this file'
   elseif range then
@@ -120,10 +129,11 @@ local function meant(scope, is_meant, range, count)
   else
     list, where = from_here(buf, count or 1), ' here'
   end
-  if #list == 0 and not (is_meant and hunks.count_closed(is_meant) > 0) then
+  local has_others = next(problems) or is_meant and hunks.count_closed(is_meant) > 0
+  if #list == 0 and not has_others then
     tell(NOTHING .. where .. (is_meant and '' or way_on(buf)) .. '.')
   end
-  return list
+  return list, vim.tbl_values(problems)
 end
 
 ---@param scope string
@@ -137,11 +147,20 @@ end
 
 ---@param done string
 ---@param count integer of changes
-local function report(done, count)
-  local left = hunks.counts()
+---@param problems? string[] sentences: why other changes stay
+local function report(done, count, problems)
+  local left, said = hunks.counts(), {}
   if count > 1 or count == 1 and left == 0 then
     local rest = left > 0 and ('; %d left'):format(left) or ''
-    message.tell(('%s %s%s.'):format(done, words.counted(count, 'change'), rest))
+    said[1] = ('%s %s%s.'):format(done, words.counted(count, 'change'), rest)
+  end
+  local level = #(problems or {}) > 0 and vim.log.levels.WARN or nil
+  vim.list_extend(said, problems or {}, 1, MAX_PROBLEMS)
+  if #(problems or {}) > MAX_PROBLEMS then
+    said[#said + 1] = ('And %d more problems.'):format(#problems - MAX_PROBLEMS)
+  end
+  if #said > 0 then
+    message.tell(table.concat(said, ' '), level)
   end
 end
 
@@ -152,57 +171,88 @@ end
 function M.keep(scope, range, count)
   scope = checked(scope)
   local is_meant = anywhere(scope)
-  local list = meant(scope, is_meant, range, count)
+  local list, problems = meant(scope, is_meant, range, count)
   hunks.keep(list)
-  report('Kept', #list + (is_meant and closed.keep(is_meant) or 0))
-end
-
---- The files of these hunks that hold on disk what their buffers hold, so that a rejection can be written at once.
----@param list sanderling.review.Hunk[]
----@return integer[]
-local function unmodified(list)
-  local bufs = {}
-  for _, hunk in ipairs(list) do
-    if not vim.bo[hunk.buf].modified and not hunk.source.is_proposed then
-      bufs[hunk.buf] = hunk.buf
+  for buf in pairs(hunks.by_buffer(list)) do
+    if #vim.fn.win_findbuf(buf) > 0 then -- others are opened when the user goes there
+      loading.open(buf)
     end
   end
-  return vim.tbl_values(bufs)
+  report('Kept', #list + (is_meant and closed.keep(is_meant) or 0), problems)
+end
+
+--- Return why hunks of the buffer cannot be rejected: a sentence.
+---@param buf integer
+---@param is_written boolean
+---@return string?
+local function obstacle(buf, is_written)
+  local name, bo = disk.shown_name(buf), vim.bo[buf]
+  if not bo.modifiable then
+    return ("%s is locked in Neovim ('nomodifiable')."):format(name)
+  elseif is_written and bo.readonly then
+    return ("%s is locked in Neovim ('readonly')."):format(name)
+  elseif is_written and disk.left_alone(buf) then
+    return ('%s is left as it is: %s.'):format(name, disk.left_alone(buf))
+  end
 end
 
 --- Have the file hold what its buffer does; one that was made for what is rejected goes.
 ---@param buf integer
 ---@param made_file boolean
+---@return string? problem
 local function write(buf, made_file)
-  local ok, err = pcall(api.nvim_buf_call, buf, function()
-    if made_file and find.is_empty(buf) and #hunks.list(buf) == 0 then
-      assert(os.remove(api.nvim_buf_get_name(buf)))
-      vim.bo[buf].modified = false
-    else
-      vim.cmd('silent lockmarks update')
-    end
-  end)
-  if not ok then
-    message.tell_error('AgentReject', err)
-  end
-end
-
---- Reject what the agent changed: the lines that stood there come back. A file that had no unsaved changes is written.
----@param list sanderling.review.Hunk[]
----@param reason string
-function M.reject_hunks(list, reason)
-  local bufs, made = unmodified(list), {} ---@type integer[], table<integer, boolean>
-  for _, hunk in ipairs(list) do
-    made[hunk.buf] = made[hunk.buf] or hunk.made_file
-  end
-  for _, buf in ipairs(vim.tbl_keys(hunks.by_buffer(list))) do
-    draw.keeping_views(buf, function()
-      hunks.reject(hunks.by_buffer(list)[buf] or {}, reason)
+  if made_file and find.is_empty(buf) and #hunks.list(buf) == 0 then
+    return disk.remove(buf)
+  elseif vim.b[buf].sanderling_proposed then
+    return writing.aside(buf, function()
+      return disk.write(buf)
     end)
   end
-  for _, buf in ipairs(bufs) do
-    write(buf, made[buf] or false)
+  return disk.write(buf)
+end
+
+--- Reject hunks of one buffer. A file that had no unsaved changes is written. If it has changed on disk it is read first, so that
+--- what others have changed there stays.
+---@param buf integer
+---@param list sanderling.review.Hunk[]
+---@param reason string
+---@return integer count of rejected hunks
+---@return string? problem
+local function reject_in(buf, list, reason)
+  local is_written = not vim.bo[buf].modified
+    and vim.iter(list):any(function(hunk)
+      return not hunk.source.is_proposed
+    end)
+  if is_written and not vim.b[buf].sanderling_proposed then
+    disk.refresh(buf)
   end
+  local problem = obstacle(buf, is_written)
+  if problem then
+    return 0, problem
+  end
+  list = hunks.by_buffer(list)[buf] or {}
+  local made_file = vim.iter(list):any(function(hunk)
+    return hunk.made_file or false
+  end)
+  draw.keeping_views(buf, function()
+    hunks.reject(list, reason)
+  end)
+  return #list, is_written and #list > 0 and write(buf, made_file) or nil
+end
+
+--- Reject what the agent changed: the lines that stood there come back. What stops one file stops no other.
+---@param list sanderling.review.Hunk[]
+---@param reason string
+---@return integer count of rejected hunks
+---@return string[] problems sentences
+local function reject_hunks(list, reason)
+  local count, problems = 0, {}
+  for buf, of_buf in vim.spairs(hunks.by_buffer(list)) do
+    local ok, done, problem = pcall(reject_in, buf, of_buf, reason)
+    count = count + (ok and done or 0)
+    problems[#problems + 1] = ok and problem or not ok and tostring(done) or nil
+  end
+  return count, problems
 end
 
 --- Reject what the agent changed.
@@ -214,15 +264,15 @@ function M.reject(args, range, count)
   local is_scope = vim.list_contains(M.SCOPES, first)
   local scope = is_scope and first or 'hunk'
   local is_meant = anywhere(scope)
-  local function reject()
-    local list = meant(scope, is_meant, range, count)
-    M.reject_hunks(list, vim.trim(is_scope and rest or args))
-    report('Rejected', #list)
+  local function reject(problems)
+    local list, missing = meant(scope, is_meant, range, count)
+    local done, more = reject_hunks(list, vim.trim(is_scope and rest or args))
+    report('Rejected', done, vim.list_extend(vim.list_extend(problems, missing), more))
   end
   if is_meant then
     closed.open(is_meant, reject)
   else
-    reject()
+    reject({})
   end
 end
 
@@ -257,9 +307,7 @@ end
 ---@param hunk sanderling.review.Hunk
 function M.go_to(hunk)
   vim.cmd("normal! m'")
-  if api.nvim_get_current_buf() ~= hunk.buf then
-    vim.cmd.buffer({ hunk.buf, mods = { hide = true } })
-  end
+  loading.enter(hunk.buf)
   local lnum = math.min(hunk.row + 1, api.nvim_buf_line_count(hunk.buf))
   api.nvim_win_set_cursor(0, { lnum, 0 })
   vim.cmd('normal! ^zv')
@@ -278,8 +326,12 @@ end
 
 ---@param file { path: string, lnum: integer }
 local function go_to_file(file)
+  local buf, problem = loading.load(file.path, true)
+  if not buf then
+    return tell(assert(problem))
+  end
   vim.cmd("normal! m'")
-  vim.cmd.buffer({ closed.load(file.path), mods = { hide = true } })
+  loading.enter(buf)
   local lnum = math.min(file.lnum, api.nvim_buf_line_count(0))
   api.nvim_win_set_cursor(0, { lnum, 0 })
   vim.cmd('normal! ^zv')
@@ -291,8 +343,10 @@ function M.go(direction)
   for _ = 1, vim.v.count1 do
     local buf, row = api.nvim_get_current_buf(), api.nvim_win_get_cursor(0)[1] - 1
     local hunk = beside(hunks.list(buf), row, direction)
+    local problems = {}
     if not hunk then
-      local list = all()
+      local list
+      list, problems = all()
       hunk = direction > 0 and list[1] or list[#list]
       for _, each in ipairs(list) do
         if direction > 0 and each.buf > buf then
@@ -308,7 +362,7 @@ function M.go(direction)
       go_to_file(file)
       return
     elseif not hunk then
-      tell(NOTHING .. '.')
+      tell(select(2, next(problems)) or NOTHING .. '.')
       return
     end
     M.go_to(hunk)
@@ -316,17 +370,27 @@ function M.go(direction)
 end
 
 --- The entry under the cursor of a quickfix list is opened. Neovim's own <CR> takes no window that shows a proposal: it would split
---- one off for each entry.
+--- one off for each entry. The file is loaded before, for `:cc` would ask about a swap file, and wait for a named pipe.
 local function open_entry()
   local lnum = vim.fn.line('.')
   local list = vim.fn.getqflist({ context = 0, items = 0 })
   local name = list.context == CONTEXT and api.nvim_buf_get_name(list.items[lnum].bufnr) or ''
   local win = name ~= '' and files.code_window(vim.uv.fs_realpath(name) or name)
-  if win then
+  local _, problem
+  if name ~= '' then
+    _, problem = loading.load(name)
+  end
+  local ok, err = true, nil
+  if problem then
+    tell(problem)
+  elseif win then
     api.nvim_set_current_win(win)
-    vim.cmd(('hide cc %d'):format(lnum))
+    ok, err = pcall(vim.cmd --[[@as fun(cmd: string)]], ('hide cc %d'):format(lnum))
   else
-    vim.cmd.normal({ '\r', bang = true })
+    ok, err = pcall(vim.cmd.normal, { '\r', bang = true })
+  end
+  if not ok then
+    tell((tostring(err):gsub('^.-(E%d+:)', '%1')))
   end
 end
 
@@ -354,7 +418,9 @@ function M.show_list(title, list, more)
     }
   end, list)
   vim.list_extend(items, more or {})
-  vim.fn.setqflist({}, ' ', { title = title, items = items, context = CONTEXT })
+  scratch.quietly(function() -- an entry's file gets a buffer by that, which is not loaded
+    vim.fn.setqflist({}, ' ', { title = title, items = items, context = CONTEXT })
+  end)
   vim.cmd(('botright copen %d'):format(math.min(#items, MAX_LIST_ROWS)))
   if vim.fn.maparg('<CR>', 'n') == '' then
     vim.keymap.set('n', '<CR>', open_entry, { buffer = true, desc = 'Agent: open the entry here' })
@@ -363,7 +429,11 @@ end
 
 --- List all hunks of all files.
 function M.show_all()
-  local list, more = all(), closed.entries()
+  local list, problems = all()
+  local more = closed.entries()
+  for name, problem in vim.spairs(problems) do
+    more[#more + 1] = { filename = name, text = problem }
+  end
   if #list + #more == 0 then
     tell(NOTHING .. '.')
     return

@@ -8,7 +8,9 @@ local commands = require('sanderling.review.commands')
 local edits = require('sanderling.editing.hunks')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
+local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
+local reading = require('sanderling.ui.reading')
 local scratch = require('sanderling.ui.scratch')
 
 require('sanderling.review') -- which draws them
@@ -42,15 +44,19 @@ end
 local function show_inline(result, source)
   local items, list = {}, {}
   for _, file in ipairs(result.files) do
-    closed.forget(file.path)
-    local buf = closed.load(file.path) -- that of a file that was removed is empty
-    if file.reviewed ~= 'all' then
-      local is_new = file.what == 'created' and not file.reviewed
-      local before = file.reviewed and file.baseline or file.text
-      hunks.add(buf, closed.lines_of(before or ''), source, is_new)
+    local buf, problem = loading.load(file.path, true) -- that of a file that was removed is empty
+    if not buf then
+      items[#items + 1] = { filename = file.path, text = problem }
+    else
+      closed.forget(file.path)
+      if file.reviewed ~= 'all' then
+        local is_new = file.what == 'created' and not file.reviewed
+        local before = file.reviewed and file.baseline or file.text
+        hunks.add(buf, closed.lines_of(before or ''), source, is_new)
+      end
+      vim.list_extend(list, hunks.list(buf))
+      vim.list_extend(items, file.reviewed and reviewed_in(buf, file) or {})
     end
-    vim.list_extend(list, hunks.list(buf))
-    vim.list_extend(items, file.reviewed and reviewed_in(buf, file) or {})
   end
   for _, file in ipairs(result.left or {}) do
     local text = ('Not known what was there before: %s.'):format(file.why)
@@ -67,21 +73,34 @@ local function show_side_by_side(result)
       message.tell(('The first %d of %d files are shown.'):format(MAX_TABS, #result.files))
       break
     end
+    local now, problem
+    if file.what ~= 'removed' then
+      now, problem = loading.load(file.path, true)
+    end
+    if problem then
+      message.tell(problem, vim.log.levels.WARN)
+    end
     vim.cmd.tabnew()
     vim.bo.bufhidden = 'wipe'
-    if file.what ~= 'removed' then
-      vim.cmd.buffer(closed.load(file.path))
+    if now then
+      loading.show(api.nvim_get_current_win(), now)
     end
-    local filetype = vim.bo.filetype
     vim.cmd('diffthis | leftabove vnew')
     local buf = api.nvim_get_current_buf()
     api.nvim_buf_set_lines(buf, 0, -1, true, closed.lines_of(file.text or ''))
+    loading.color(buf, file.path)
     scratch.set_buf_options(buf, { buftype = 'nofile', bufhidden = 'wipe', modifiable = false })
-    vim.bo[buf].syntax = filetype
     local name = vim.fn.fnamemodify(file.path, ':~:.'):gsub('%%', '%%%%')
     local what = file.what == 'removed' and 'removed' or 'changed'
     vim.wo[0][0].winbar = ('%s before the agent %s it'):format(name, what)
-    vim.cmd('diffthis | wincmd p')
+    vim.cmd.diffthis()
+    reading.without(
+      { 'BufEnter' },
+      function() -- it is the command that goes back, for each of the tabs
+        vim.cmd.wincmd('p')
+      end
+    )
+    loading.show(api.nvim_get_current_win(), api.nvim_get_current_buf())
     if vim.wo.winbar == '' then -- or else its lines would be beside the wrong ones
       vim.wo[0][0].winbar = name .. ' now'
     end

@@ -5,39 +5,13 @@ local api = vim.api
 local config = require('sanderling.config')
 local files = require('sanderling.ui.files')
 local find = require('sanderling.editing.find')
+local loading = require('sanderling.ui.loading')
+local scratch = require('sanderling.ui.scratch')
 
 local MAX_BYTES = 2 * 1024 * 1024 -- of a file that is reviewed in a window
 
 ---@type table<integer, { win?: integer, before?: integer }> buffers that were loaded for a proposal, and where they are shown
 local loaded = {}
-
---- Load a file, if nothing but Neovim reads it and nobody else has it open.
----@param path string absolute
----@return integer? buf
-local function load(path)
-  if files.is_read_by_plugin(path) then
-    return nil
-  end
-  local hidden = package.loaded['sanderling.editing.hidden']
-  if hidden then
-    hidden.drop_all()
-  end
-  local buf = vim.fn.bufadd(vim.fn.fnamemodify(path, ':.'))
-  local id = api.nvim_create_autocmd('SwapExists', {
-    callback = function()
-      vim.v.swapchoice = 'q'
-    end,
-  })
-  local ok = pcall(files.reading_plainly, function()
-    vim.fn.bufload(buf)
-  end)
-  api.nvim_del_autocmd(id)
-  if not ok or not api.nvim_buf_is_loaded(buf) then
-    return nil
-  end
-  loaded[buf] = {}
-  return buf
-end
 
 --- The buffer in which a change of the file can be reviewed.
 ---@param path string absolute
@@ -56,7 +30,11 @@ function M.load(path, device, inode, where)
     and find.names_file(path, device, inode, where)
     and (not stat or stat.size <= MAX_BYTES)
   then
-    buf = load(path)
+    buf = loading.load(path)
+    if not buf or not find.names_file(api.nvim_buf_get_name(buf), device, inode, where) then
+      return nil -- a link there has just been changed
+    end
+    loaded[buf] = {}
   end
   if
     not buf
@@ -96,12 +74,10 @@ end
 ---@param row integer
 ---@param is_free fun(buf: integer): boolean another buffer may go for it
 function M.show(buf, row, is_free)
-  vim.bo[buf].buflisted = true
+  scratch.set_buf_options(buf, { buflisted = true })
   local win = #vim.fn.win_findbuf(buf) == 0 and free_window(buf, is_free) or nil
   local before = win and api.nvim_win_get_buf(win)
-  if win and pcall(api.nvim_win_set_buf, win, buf) then
-    local lnum = math.max(1, math.min(row + 1, api.nvim_buf_line_count(buf)))
-    pcall(api.nvim_win_set_cursor, win, { lnum, 0 })
+  if win and pcall(loading.show, win, buf, row + 1) then
     if loaded[buf] then
       loaded[buf] = { win = win, before = before }
     end
@@ -119,7 +95,7 @@ function M.leave(buf, is_new)
     return
   end
   if here.win and api.nvim_win_is_valid(here.win) and api.nvim_win_get_buf(here.win) == buf then
-    pcall(api.nvim_win_set_buf, here.win, here.before)
+    pcall(loading.show, here.win, here.before)
   end
   if #vim.fn.win_findbuf(buf) == 0 then
     pcall(api.nvim_buf_delete, buf, {})

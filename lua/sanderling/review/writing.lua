@@ -57,18 +57,12 @@ local function command_of(args, range)
   }, ' ')
 end
 
----@param args { event: string, buf: integer, match: string, file: string }
-local function write(args)
-  local buf = args.buf
-  local range = ''
-  if args.event ~= 'BufWriteCmd' then
-    local first, last = own_range(buf, vim.fn.line("'["), vim.fn.line("']"))
-    if last < first then
-      return
-    end
-    range = ('%d,%d'):format(first, last)
-  end
-  local cmd = command_of(args, range)
+--- Run `fn`, which writes the buffer, on the user's own text.
+---@generic T
+---@param buf integer
+---@param fn fun(): T
+---@return T
+function M.aside(buf, fn)
   M.release(buf)
   local lifted = lifting.lift(buf)
   if vim.bo[buf].undofile then
@@ -76,7 +70,7 @@ local function write(args)
     log.guarded(on_lifted, lifted)
     vim.bo[buf].modified = was_modified
   end
-  local ok, err = pcall(vim.cmd --[[@as fun(cmd: string)]], cmd)
+  local ok, value = pcall(fn)
   log.guarded(on_written, buf)
   local is_modified = api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified
   lifting.lay(lifted)
@@ -84,6 +78,26 @@ local function write(args)
     vim.bo[buf].modified = is_modified
     M.guard(buf)
   end
+  if not ok then
+    error(value, 0)
+  end
+  return value
+end
+
+---@param args { event: string, buf: integer, match: string, file: string }
+local function write(args)
+  local range = ''
+  if args.event ~= 'BufWriteCmd' then
+    local first, last = own_range(args.buf, vim.fn.line("'["), vim.fn.line("']"))
+    if last < first then
+      return
+    end
+    range = ('%d,%d'):format(first, last)
+  end
+  local cmd = command_of(args, range)
+  local ok, err = pcall(M.aside, args.buf, function()
+    vim.cmd(cmd)
+  end)
   if not ok then
     message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
   end

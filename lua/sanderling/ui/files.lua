@@ -6,6 +6,7 @@
 local M = {}
 
 local api = vim.api
+local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
 local reading = require('sanderling.ui.reading')
 local scratch = require('sanderling.ui.scratch')
@@ -14,7 +15,6 @@ M.NOT_NAMED = 'No file that exists is named here.'
 
 local MAX_LINE_BYTES = 2048 -- of a line that is searched for a file
 local MAX_TRIES = 40 -- words of it that are looked for on the disk
-local MAX_OPENED_BYTES = 64 * 1024 * 1024 -- of a file that a key opens: what is larger stops or ends the editor
 
 -- from a line to a file -----------------------------------------------------------------------------------------------
 
@@ -22,13 +22,6 @@ local MAX_OPENED_BYTES = 64 * 1024 * 1024 -- of a file that a key opens: what is
 ---@field path string real and absolute, of a file
 ---@field lnum? integer
 ---@field col? integer from 1
-
---- Is `real` one of the kernel's own files? They say they are empty, and may have no end.
----@param real string
----@return boolean
-function M.is_of_kernel(real)
-  return real:find('^/proc/') ~= nil or real:find('^/sys/') ~= nil
-end
 
 ---@param name string
 ---@param project string
@@ -42,7 +35,7 @@ function M.find(name, project)
     end
     local real = vim.uv.fs_realpath(path)
     local stat = real and vim.uv.fs_stat(real)
-    if stat and stat.type == 'file' and not M.is_of_kernel(real) then
+    if stat and stat.type == 'file' and not reading.is_of_kernel(real) then
       return real
     end
   end
@@ -100,6 +93,7 @@ end
 
 M.is_handled, M.is_read_otherwise = reading.is_handled, reading.is_read_otherwise
 M.is_read_by_plugin, M.reading_plainly = reading.is_read_by_plugin, reading.reading_plainly
+M.is_of_kernel = reading.is_of_kernel
 
 -- opening -------------------------------------------------------------------------------------------------------------
 
@@ -156,35 +150,13 @@ function M.code_window(path)
 end
 
 ---@param path string real and absolute
----@param cmd 'edit'|'tabedit'
----@param is_silent? boolean
-local function load(path, cmd, is_silent)
-  M.reading_plainly(function()
-    local magic, mods = { file = false, bar = false }, { hide = true, silent = is_silent }
-    api.nvim_cmd({ cmd = cmd, args = { path }, magic = magic, mods = mods }, {})
-  end)
-end
-
----@param path string real and absolute
----@return boolean it may be opened; else the person is told why not
+---@return boolean it may be opened; else the user is shown why not
 local function may_open(path)
-  local name = vim.fs.basename(path):gsub('%c', ' ')
-  local stat = vim.uv.fs_stat(path)
-  if M.is_read_by_plugin(path) then
-    message.tell(
-      ('A plugin reads files like %s: open it with :edit if you trust it.'):format(name),
-      vim.log.levels.WARN
-    )
-  elseif stat and stat.size > MAX_OPENED_BYTES then
-    local megabytes = stat.size / 1024 / 1024
-    message.tell(
-      ('%s is %.0f MB: open it with :edit if you want all of it.'):format(name, megabytes),
-      vim.log.levels.WARN
-    )
-  else
-    return true
+  local problem = loading.problem_with(path)
+  if problem then
+    message.tell(problem, vim.log.levels.WARN)
   end
-  return false
+  return problem == nil
 end
 
 ---@param fn fun()
@@ -197,17 +169,12 @@ end
 
 --- Show a file in the current window, from its line on if that is known.
 ---@param place sanderling.ui.files.Place
----@param is_silent? boolean no message, which could ask for <Enter>
-local function show_here(place, is_silent)
+local function show_here(place)
   vim.cmd("normal! m'")
   if not is_shown_in(place.path, api.nvim_get_current_buf()) then
-    load(place.path, 'edit', is_silent)
+    loading.edit(place.path, 'edit')
   end
-  if place.lnum then
-    local lnum = math.max(1, math.min(place.lnum, api.nvim_buf_line_count(0)))
-    api.nvim_win_set_cursor(0, { lnum, math.max((place.col or 1) - 1, 0) })
-    vim.cmd('normal! zv')
-  end
+  loading.show(0, api.nvim_get_current_buf(), place.lnum, place.col)
 end
 
 --- Open a file where files were looked at last.
@@ -227,14 +194,21 @@ function M.open(place)
   end)
 end
 
---- Show a file in a window, which need not be the current one. Nothing happens where it is not simply a file.
+--- Show a file in a window, which need not be the current one. The user has not opened it by that. Nothing happens where it is
+--- not simply a file.
 ---@param win integer
 ---@param place sanderling.ui.files.Place
 function M.show_in(win, place)
-  local stat = vim.uv.fs_stat(place.path)
-  if stat and stat.size <= MAX_OPENED_BYTES and not M.is_read_by_plugin(place.path) then
-    pcall(api.nvim_win_call, win, function()
-      show_here(place, true)
+  local buf = api.nvim_win_get_buf(win) ---@type integer?
+  if not is_shown_in(place.path, assert(buf)) then
+    buf = loading.load(place.path, true)
+  end
+  if buf then
+    pcall(function()
+      api.nvim_win_call(win, function()
+        vim.cmd("normal! m'")
+      end)
+      loading.show(win, buf, place.lnum, place.col)
     end)
   end
 end
@@ -248,7 +222,7 @@ function M.open_in_tab(path)
     return false
   elseif may_open(real) then
     telling_errors(function()
-      load(real, 'tabedit')
+      loading.edit(real, 'tabedit')
     end)
   end
   return true

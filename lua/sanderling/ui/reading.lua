@@ -79,16 +79,31 @@ function M.is_read_by_plugin(path)
   return M.is_read_otherwise(names_of(path))
 end
 
---- Run `fn`, which loads a file or may: nothing but Neovim itself reads it.
+--- Run `fn` without the autocommands of these events.
+---@param events string[]
 ---@param fn fun()
-function M.reading_plainly(fn)
+function M.without(events, fn)
   local before = vim.go.eventignore
-  vim.go.eventignore = before == '' and 'BufReadCmd' or before .. ',BufReadCmd'
+  local more = table.concat(events, ',')
+  vim.go.eventignore = before == '' and more or before .. ',' .. more
   local ok, err = pcall(fn)
   vim.go.eventignore = before
   if not ok then
     error(err, 0)
   end
+end
+
+--- Run `fn`, which loads a file or may: nothing but Neovim itself reads it.
+---@param fn fun()
+function M.reading_plainly(fn)
+  M.without({ 'BufReadCmd' }, fn)
+end
+
+--- Is `real` one of the kernel's own files? They say they are empty, and may have no end.
+---@param real string
+---@return boolean
+function M.is_of_kernel(real)
+  return real:find('^/proc/') ~= nil or real:find('^/sys/') ~= nil
 end
 
 return M

@@ -7,6 +7,7 @@ local config = require('sanderling.config')
 local float = require('sanderling.ui.float')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
+local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
 local report = require('sanderling.screens.report')
 local slash = require('sanderling.prompt.slash')
@@ -178,7 +179,7 @@ function M.open_help(topic)
     pcall(vim.cmd.helptags, vim.fs.joinpath(host.root(), 'doc'))
     local ok, err = pcall(vim.cmd.help, topic)
     if not ok and topic == 'sanderling' then -- the plugin's directory cannot be written
-      vim.cmd.split({ vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt') })
+      loading.edit(vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt'), 'split')
       vim.bo.filetype, vim.bo.readonly, vim.bo.modifiable = 'help', true, false
     elseif not ok then
       message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
