@@ -9,6 +9,8 @@ from tests.nvim.test_asked import decide, hunk_count, lines
 from tests.nvim.test_code import NODE, SCRIPTED
 from tests.nvim.test_guests import start_guest, typed
 
+pytestmark = pytest.mark.guard
+
 __all__ = ["start_guest"]
 
 DONE = {"step": [{"text": "Done."}]}

@@ -9,6 +9,8 @@ from tests.nvim.test_asked import hunk_count, lines
 from tests.nvim.test_buffer_states import full_disk
 from tests.nvim.test_loading import edit, reply, use
 
+pytestmark = pytest.mark.guard
+
 __all__ = ["full_disk"]
 
 DONE = {"step": [{"text": "Done."}]}
@@ -130,6 +132,17 @@ def test_an_empty_file_in_whose_place_a_pipe_comes_stops_nothing(child, project)
     child.lua("require('sanderling.editing').files_changed({})")
     told(child, "f.txt has changed on disk; it is a named pipe now")
     os.utime(path, (1, 1))
+    child.command("checktime")
+
+
+@prove
+def test_a_pipe_that_a_job_makes_later_is_not_read_when_neovim_gets_the_focus(reviewed, project):
+    child = reviewed()
+    (project / "f.txt").unlink()
+    os.mkfifo(project / "f.txt")
+    child.rpc.request("nvim_ui_set_focus", False)
+    child.rpc.request("nvim_ui_set_focus", True)
+    told(child, "f.txt has changed on disk; it is a named pipe now")
     child.command("checktime")
 
 

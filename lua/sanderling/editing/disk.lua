@@ -410,6 +410,15 @@ function M.refresh(buf)
   end
 end
 
+-- A job that runs on changes files when nothing tells of it. Neovim looks at all files when it gets the focus, but after this.
+api.nvim_create_autocmd({ 'FocusGained', 'VimResume' }, {
+  group = group,
+  desc = 'Agent: have Neovim read no file that is none any more',
+  callback = function()
+    vim.iter(api.nvim_list_bufs()):filter(M.may_be_left_alone):each(is_left_alone)
+  end,
+})
+
 -- writing --------------------------------------------------------------------------------------------------------------
 
 --- Return the bytes that Neovim would write: it knows encodings and line ends. A last line without an end stays so.
