@@ -336,13 +336,13 @@ LOADING = re.compile(
     r"\b(?:bufload|bufadd|uri_to_bufnr|nvim_win_set_buf|nvim_set_current_buf|show_document|apply_workspace_edit)\b"
     rf"|vim\.cmd\.(?:{OPENERS})\b"
     rf"|cmd = '(?:{OPENERS})'"
-    rf"|(?:cmd\(\(?|exec2?\(|command\()['\"]{MODIFIERS}(?:{OPENERS})!?['\" ]"
+    rf"|(?:cmd\(\(?|cmd *, *\(?|exec2?\(|command\()['\"]{MODIFIERS}(?:{OPENERS})!?['\" ]"
 )
 OPENS = {
     # The chat's own buffers, and what they were put over.
     "chat.layout": ["cmd('tab split'", "nvim_win_set_buf", "nvim_win_set_buf"],
     "editing.disk": ["cmd('silent! keepalt keepjumps edit!'"],  # a loaded buffer, read again
-    "review.commands": ["cmd(('hide cc "],  # a file that is loaded
+    "review.commands": ["cmd , ('hide cc "],  # a file that is loaded
     "screens.trust": ["cmd(('tab sbuffer "],  # buffers of our own
     "approval.keys": ["cmd(('tab sbuffer "],
     "screens.jobs": ["vim.cmd.enew"],  # no file
@@ -352,7 +352,7 @@ OPENS = {
 
 def openings(text: str) -> list[str]:
     """What the Lua code says that could bring a file into a buffer."""
-    code = re.sub(r"--[^\n]*", "", text)
+    code = re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", text)
     return [each[0] for each in LOADING.finditer(code)]
 
 
@@ -375,6 +375,7 @@ def test_one_file_in_lua_opens_files():
         "api.nvim_win_set_buf(win, buf)",
         "api.nvim_cmd({ cmd = 'split', args = { path } }, {})",
         'vim.api.nvim_exec2("view x", {})',
+        "pcall(vim.cmd, 'edit x')",
     ],
 )
 def test_an_opening_is_found(code):

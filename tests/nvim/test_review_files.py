@@ -296,7 +296,7 @@ def test_on_a_full_disk_the_file_stays_what_it_was(full_disk, child):
     child.command("edit f.txt")
     (full_disk / "ballast").write_bytes(bytes(900 * 1024))
     child.lua("vim.api.nvim_buf_set_lines(0, 0, 1, false, { ('x'):rep(300 * 1024) })")
-    said = child.lua("return require('sanderling.editing.disk').write(vim.fn.bufnr())")
+    said = child.lua("return require('sanderling.editing.saving').write(vim.fn.bufnr())")
     assert "f.txt is not written" in said
     assert "ENOSPC" in said
     assert path.read_text() == TEXT

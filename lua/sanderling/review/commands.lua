@@ -12,6 +12,7 @@ local icons = require('sanderling.ui.icons')
 local keys = require('sanderling.ui.keys')
 local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
+local saving = require('sanderling.editing.saving')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 local writing = require('sanderling.review.writing')
@@ -202,13 +203,13 @@ end
 ---@return string? problem
 local function write(buf, made_file)
   if made_file and find.is_empty(buf) and #hunks.list(buf) == 0 then
-    return disk.remove(buf)
+    return saving.remove(buf)
   elseif vim.b[buf].sanderling_proposed then
     return writing.aside(buf, function()
-      return disk.write(buf)
+      return saving.write(buf)
     end)
   end
-  return disk.write(buf)
+  return saving.write(buf)
 end
 
 --- Reject hunks of one buffer. A file that had no unsaved changes is written. If it has changed on disk it is read first, so that
