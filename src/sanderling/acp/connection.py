@@ -16,6 +16,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from sanderling.acp.changed import Changed
 from sanderling.acp.envelope import (
     Id,
     Notification,
@@ -124,7 +125,7 @@ class Connection:
         self._ids = itertools.count(1)
         self._waiting: dict[Id, _Waiting] = {}
         self._running: dict[bytes, _Running] = {}
-        self._has_answered = anyio.Event()
+        self._answered = Changed()
         self._is_over = False  # it says nothing more
         self._grace_s = grace_s
         self._outbox = Outbox(writer, max_unsent_bytes)
@@ -294,13 +295,12 @@ class Connection:
             line = error_line(request.id, RpcError(INTERNAL_ERROR, words))
         finally:
             del self._running[_key(request.id)]
-            self._has_answered.set()
+            self._answered.notify()
         self._send(line)
 
     async def _answer_all(self) -> None:
         while self._running:
-            self._has_answered = anyio.Event()
-            await self._has_answered.wait()
+            await self._answered.wait()
 
     def _end(self) -> None:
         """No answers will come any more."""

@@ -4,6 +4,8 @@ from typing import Protocol
 
 import anyio
 
+from sanderling.acp.changed import Changed
+
 MAX_UNSENT_BYTES = 256 << 20
 
 
@@ -28,7 +30,7 @@ class Outbox:
         self._unsent = bytearray()
         self._is_sending = False
         self._has_more = anyio.Event()
-        self._is_sent = anyio.Event()
+        self._sent = Changed()
 
     @property
     def is_empty(self) -> bool:
@@ -50,7 +52,7 @@ class Outbox:
         self.is_closed = True
         self._unsent.clear()
         self._has_more.set()
-        self._is_sent.set()
+        self._sent.notify()
 
     async def serve(self) -> None:
         """Send what comes; return when nobody reads it."""
@@ -68,10 +70,9 @@ class Outbox:
             data, self._unsent = bytes(self._unsent), bytearray()
             await self._writer.send(data)
         self._is_sending = False
-        self._is_sent.set()
+        self._sent.notify()
 
     async def drain(self) -> None:
         """Wait until all is sent, or nobody reads it."""
         while not self.is_empty:
-            self._is_sent = anyio.Event()
-            await self._is_sent.wait()
+            await self._sent.wait()

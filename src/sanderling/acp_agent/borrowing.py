@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import anyio
 import msgspec
 from msgspec.structs import replace
 
@@ -21,6 +20,7 @@ from sanderling.acp.borrowing import (
     HttpRequest,
     HttpTaken,
 )
+from sanderling.acp.changed import Changed
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import RpcError
 from sanderling.acp.ours import OfModels
@@ -46,12 +46,11 @@ class _Answer:
 
     def __init__(self) -> None:
         self.pieces: deque[HttpData] = deque()
-        self.changed = anyio.Event()
+        self.changed = Changed()
 
     def add(self, piece: HttpData) -> None:
         self.pieces.append(piece)
-        self.changed.set()
-        self.changed = anyio.Event()
+        self.changed.notify()
 
 
 class ClientsKeys:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from sanderling.acp.changed import Changed
 from sanderling.acp.config_options import ConfigOption
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError
 from sanderling.acp.ours import TurnOver, meta_of
@@ -83,7 +84,7 @@ class LiveSession:
         self._agent: Agent | None = None
         self._earlier = Earlier()
         self.is_resumed = False
-        self._changed = anyio.Event()
+        self._changed = Changed()
 
     @property
     def told(self) -> dict[str, Any]:
@@ -177,7 +178,6 @@ class LiveSession:
         self._settle(asked, prompt)
 
     async def _next_news(self) -> None:
-        self._changed = anyio.Event()
         await self._changed.wait()
 
     def _answer(self, text: str) -> None:
@@ -219,7 +219,6 @@ class LiveSession:
         self._agent.act(action)
         with anyio.move_on_after(SETTLE_S):
             while option in ("network", "sandbox") and self.options.now(option) != value:
-                self._changed = anyio.Event()
                 await self._changed.wait()
         self.options.check(option, value)
         return self.options.shown()
@@ -265,7 +264,7 @@ class LiveSession:
             case _:
                 self._updates.send_all(self._teller.updates(event))
                 self._updates.roll_later()
-        self._changed.set()
+        self._changed.notify()
 
     def show_terminal(self, line: str, terminal_id: str) -> None:
         """A command runs in a terminal of the client's."""

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 import anyio
 import msgspec
 
+from sanderling.acp.changed import Changed
+
 MAX_BYTES = 64 << 20
 MAX_COUNT = 50_000
 PAUSE_BYTES, PAUSE_S = 1 << 20, 0.004
@@ -21,14 +23,14 @@ class Arriving:
         self._taken = 0
         self._come = 0
         self._is_closed = False
-        self._changed = anyio.Event()
+        self._changed = Changed()
 
     def add(self, update: msgspec.Raw) -> bool:
         """Take an update; False if there are too many by now."""
         self._come += 1
         self._bytes += len(bytes(update))
         self._waiting.append(update)
-        self._note()
+        self._changed.notify()
         return len(self._waiting) <= MAX_COUNT and self._bytes <= MAX_BYTES
 
     async def show(self, take: Callable[[msgspec.Raw], Awaitable[None]]) -> None:
@@ -43,7 +45,7 @@ class Arriving:
             self._waiting.popleft()
             self._bytes -= size
             self._taken += 1
-            self._note()
+            self._changed.notify()
             since_pause += size
             if since_pause > PAUSE_BYTES:
                 since_pause = 0
@@ -57,8 +59,4 @@ class Arriving:
 
     def close(self) -> None:
         self._is_closed = True
-        self._note()
-
-    def _note(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        self._changed.notify()

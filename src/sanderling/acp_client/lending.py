@@ -24,6 +24,7 @@ from sanderling.acp.borrowing import (
     HttpRequest,
     HttpTaken,
 )
+from sanderling.acp.changed import Changed
 from sanderling.acp.connection import Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid
@@ -66,13 +67,9 @@ class _Open:
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
         self.untaken_bytes = 0
-        self.changed = anyio.Event()
+        self.changed = Changed()
         self.head: HttpHead | None = None
         self.problem: ProviderError | None = None
-
-    def note(self) -> None:
-        self.changed.set()
-        self.changed = anyio.Event()
 
 
 class Lending:
@@ -152,7 +149,7 @@ class Lending:
             with it.scope:
                 async with provider.relayed(asked) as response:
                     it.head = HttpHead(status=response.status_code, headers=told_headers(response))
-                    it.note()
+                    it.changed.notify()
                     async for piece in response.aiter_bytes(PIECE_BYTES):
                         await self._send(it, number, piece)
         except ProviderError as error:
@@ -161,7 +158,7 @@ class Lending:
         finally:
             self._open.pop(number, None)
             it.problem = it.problem or ProviderError("cut", "The request was given up.")
-            it.note()
+            it.changed.notify()
         self._notify(DATA, last)
 
     async def _send(self, it: _Open, number: str, piece: bytes) -> None:
@@ -174,7 +171,7 @@ class Lending:
         told = decoded(params, HttpTaken)
         if it := self._open.get(told.id):
             it.untaken_bytes -= max(0, told.count)
-            it.note()
+            it.changed.notify()
 
     def _end(self, params: msgspec.Raw) -> None:
         if it := self._open.get(decoded(params, HttpEnd).id):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from sanderling.acp.changed import Changed
 from sanderling.acp.connection import Connection
 from sanderling.acp.errors import ClosedError, RpcError
 from sanderling.acp.ours import Position, meta_of
@@ -41,7 +42,7 @@ class Watcher:
         self._watched = watched
         self._cut = cut
         self._is_waiting = False
-        self._has_all = anyio.Event()
+        self._advanced = Changed()
 
     def begin(self) -> None:
         """Tell what is new, and whatever happens from now on."""
@@ -54,7 +55,7 @@ class Watcher:
     def end(self) -> None:
         """Tell nothing any more."""
         self.is_begun, self.is_over = False, True
-        self._has_all.set()
+        self._advanced.notify()
 
     def advance(self) -> None:
         """Send what it has not had, as far as it reads."""
@@ -72,7 +73,7 @@ class Watcher:
                 return
             self.send(update, self.next)
             self.next += 1
-        self._has_all.set()
+        self._advanced.notify()
 
     async def _advance_later(self) -> None:
         await self.connection.drain()
@@ -82,8 +83,7 @@ class Watcher:
     async def has_all(self) -> None:
         """Wait until it was sent all that there is."""
         while self.is_begun and self.next <= self._watched.ring.last:
-            self._has_all = anyio.Event()
-            await self._has_all.wait()
+            await self._advanced.wait()
 
     async def tell_all(self) -> None:
         """Tell what has happened in the session's life so far, to one that knows nothing of it."""

@@ -1,0 +1,23 @@
+"""A wake-up call for any number of tasks."""
+
+import anyio
+
+
+class Changed:
+    """
+    Wakes every task that waits when `notify` is called.
+
+    The notifier replaces the event, never the waiter. We had it the other way round in four places: each waiter made a new event, so
+    the second of two waiters took the first one's event away, and the first one slept for ever. A waiter that checks a condition,
+    finds it false and calls `wait` without another `await` in between misses nothing.
+    """
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def notify(self) -> None:
+        event, self._event = self._event, anyio.Event()
+        event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
