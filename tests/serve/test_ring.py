@@ -1,5 +1,6 @@
 """The ring of updates: what is told in short says the same as what was told one by one."""
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from sanderling.acp.updates import (
     UsageUpdate,
     UserMessageChunk,
 )
-from sanderling.serve.ring import Ring
+from sanderling.serve.ring import LEFT_OUT, Ring
 from tests.conftest import examples
 
 TEXT = st.text(max_size=4)
@@ -117,3 +118,43 @@ def test_a_ring_keeps_no_more_than_it_may():
     short, numbered = ring.all()
     text = "".join(each.content.text for each in [*short, *dict(numbered).values()])
     assert text == "".join(f"{number} " for number in range(10_000))
+
+
+def _call(number: int, size: int) -> list[ToolCall | ToolCallUpdate]:
+    name = f"t{number}"
+    output = [shown_text("x" * size)]
+    return [
+        ToolCall(tool_call_id=name, title=f"bash: step {number}"),
+        ToolCallUpdate(
+            tool_call_id=name, status="completed", content=output, raw_output="y" * size
+        ),
+    ]
+
+
+def test_old_tool_calls_lose_their_output_when_there_is_too_much_of_it():
+    ring = Ring(max_updates=20, max_bytes=100_000, max_condensed_bytes=100_000)
+    for number in range(200):
+        for update in _call(number, 4_000):
+            ring.add(update)
+    condensed, numbered = ring.all()
+    calls = shown([*condensed, *dict(numbered).values()])[1]
+    assert [call["title"] for call in calls.values()] == [f"bash: step {n}" for n in range(200)]
+    assert {call["status"] for call in calls.values()} == {"completed"}
+    with_output = [name for name, call in calls.items() if "content" in call]
+    assert with_output == [f"t{n}" for n in range(200 - len(with_output), 200)]
+    assert len(msgspec.json.encode(condensed)) < 110_000
+
+
+def test_a_session_of_any_length_takes_no_more_than_its_limit():
+    ring = Ring(max_updates=20, max_bytes=50_000, max_condensed_bytes=50_000)
+    ring.add(UsageUpdate(used=1, size=9))
+    for number in range(3_000):
+        ring.add(
+            AgentMessageChunk(content=text_block(f"answer {number} "), message_id=f"m{number}")
+        )
+        for update in _call(number, 1_000):
+            ring.add(update)
+    condensed, _ = ring.all()
+    assert len(msgspec.json.encode(condensed)) < 60_000
+    assert condensed[0] == Notice(severity="info", title=LEFT_OUT)
+    assert any(isinstance(each, UsageUpdate) for each in condensed)

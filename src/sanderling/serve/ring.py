@@ -1,8 +1,9 @@
 """
-The updates of one life of a session, numbered from 1: the last ones as they were told, those before them in short.
+The update history of a session's life: recent updates verbatim and numbered from 1, older ones condensed. Clients that attach later get both.
 
-In short they say the same: the pieces of a message are one, the news of a tool call are the call as it is now, and of a state that is told
-anew each time only the last telling is left. That is what somebody is told who comes later, and was not there before.
+Condensing joins the pieces of a message, applies a tool call's updates to the call, and keeps only the last value of a state. What is
+condensed has a limit too: beyond it, old tool calls lose their output first, then the oldest items go. All of them remain in the
+session's log.
 """
 
 from collections import deque
@@ -26,7 +27,13 @@ from sanderling.acp.updates import (
 )
 
 MAX_UPDATES, MAX_BYTES = 20_000, 8 << 20
-KEPT_PARTS = 0.75  # of what can be kept, when the rest is put into short
+MAX_CONDENSED_BYTES = 8 << 20
+KEPT_PARTS = (
+    0.75  # of a limit: a buffer that reaches it shrinks to this part, so that it rarely has to
+)
+LEFT_OUT = "Earlier parts of this session are not shown here: its log has them."
+
+CALL = "call "
 
 Chunk = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk
 # JSON, for objects take three times as much; but for an update that quotes a file that is no UTF-8.
@@ -37,18 +44,23 @@ _decoder: msgspec.json.Decoder[SessionUpdate] = msgspec.json.Decoder(SessionUpda
 
 
 class Ring:
-    """The updates of one life. `last` is the number of the newest, 0 while there is none; so many are kept as they were told."""
+    """The updates of one life. `last` is the number of the newest, 0 while there is none."""
 
-    def __init__(self, max_updates: int = MAX_UPDATES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        max_updates: int = MAX_UPDATES,
+        max_bytes: int = MAX_BYTES,
+        max_condensed_bytes: int = MAX_CONDENSED_BYTES,
+    ) -> None:
         self.last = 0
         self._max_updates, self._max_bytes = max_updates, max_bytes
         self._kept: deque[Kept] = deque()
         self._bytes = 0
-        self._short = Short()
+        self._condensed = Condensed(max_condensed_bytes)
 
     @property
     def first(self) -> int:
-        """The number of the oldest update that is still as it was told."""
+        """The number of the oldest update that is kept verbatim."""
         return self.last - len(self._kept) + 1
 
     def add(self, update: SessionUpdate) -> None:
@@ -60,21 +72,23 @@ class Ring:
             self._fold()
 
     def get(self, seq: int) -> SessionUpdate | None:
-        """The update of that number; None if it is told only in short."""
+        """Return the update of that number, or None if it is condensed."""
         at = seq - self.first
         return _update(self._kept[at]) if 0 <= at < len(self._kept) else None
 
     def all(self) -> tuple[list[SessionUpdate], Iterator[tuple[int, SessionUpdate]]]:
-        """All of them until now: in short, and as they were told, with their numbers."""
-        return list(self._short.updates()), zip(count(self.first), map(_update, tuple(self._kept)))
+        """Return the condensed updates, and the verbatim ones with their numbers."""
+        return list(self._condensed.updates()), zip(
+            count(self.first), map(_update, tuple(self._kept))
+        )
 
     def _fold(self) -> None:
-        """Put the oldest of them into short: more than must be, so that this is seldom."""
+        """Condense the oldest updates."""
         most, size = self._max_updates * KEPT_PARTS, self._max_bytes * KEPT_PARTS
         while len(self._kept) > most or self._bytes > size:
             folded = self._kept.popleft()
             self._bytes -= _size_of(folded)
-            self._short.add(_update(folded))
+            self._condensed.add(_update(folded))
 
 
 def _kept(update: SessionUpdate) -> Kept:
@@ -106,32 +120,36 @@ class _Message:
     def add(self, chunk: Chunk) -> None:
         self._texts.append(chunk.content.text or "")
 
-    def told(self) -> Chunk:
-        if len(self._texts) > 1:
-            self._texts = ["".join(self._texts)]
+    def joined(self) -> Chunk:
         if self.first.content.type != "text":
             return self.first
-        return replace(self.first, content=text_block(self._texts[0]))
+        return replace(self.first, content=text_block("".join(self._texts)))
 
 
-class Short:
-    """Updates in short, in the order in which each of them was told first, states in that in which they were told last."""
+class Condensed:
+    """Condensed updates: items by first appearance, states by last change. Together they take at most `max_bytes`."""
 
-    def __init__(self) -> None:
-        self._items: dict[str, _Message | SessionUpdate] = {}
+    def __init__(self, max_bytes: int = MAX_CONDENSED_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._items: dict[str, Kept] = {}
+        self._bytes = 0
         self._count = 0
-        self._newest: _Message | None = None
+        self._open: tuple[str, _Message] | None = None  # the newest item, while it is a message
+        self._has_left_out = False
 
     def updates(self) -> Iterator[SessionUpdate]:
-        for item in self._items.values():
-            yield item.told() if isinstance(item, _Message) else item
+        if self._has_left_out:
+            yield Notice(severity="info", title=LEFT_OUT)
+        yield from map(_update, self._items.values())
+        if self._open:
+            yield self._open[1].joined()
 
     def add(self, update: SessionUpdate) -> None:
         match update:
             case UserMessageChunk() | AgentMessageChunk() | AgentThoughtChunk():
                 self._add_chunk(update)
             case ToolCall(tool_call_id=call_id):
-                self._put(f"call {call_id}", update)
+                self._put(f"{CALL}{call_id}", update)
             case ToolCallUpdate():
                 self._change_call(update)
             case SessionInfoUpdate():
@@ -139,43 +157,80 @@ class Short:
             case Notice():
                 self._put(self._new_key(), update)
             case _:
-                key = f"state {type(update).__name__}"
-                self._items.pop(key, None)
-                self._put(key, update)
+                self._put_last(f"state {type(update).__name__}", update)
 
     def _add_chunk(self, chunk: Chunk) -> None:
-        if self._newest and self._newest.takes(chunk):
-            self._newest.add(chunk)
+        if self._open and self._open[1].takes(chunk):
+            self._open[1].add(chunk)
         else:
-            message = _Message(chunk)
-            self._put(self._new_key(), message)
-            self._newest = message
+            self._close_message()
+            self._open = self._new_key(), _Message(chunk)
 
     def _change_call(self, update: ToolCallUpdate) -> None:
-        key = f"call {update.tool_call_id}"
-        call = self._items.get(key)
+        key = f"{CALL}{update.tool_call_id}"
+        call = self._get(key)
         if isinstance(call, ToolCall | ToolCallUpdate):
-            said = {
+            news = {
                 name: value
                 for name in ToolCallUpdate.__struct_fields__
                 if (value := getattr(update, name)) is not None
             }
-            self._items[key] = replace(call, **said)
+            self._put(key, replace(call, **news))
         else:
             self._put(key, update)
 
     def _change_info(self, update: SessionInfoUpdate) -> None:
         key = "state SessionInfoUpdate"
-        before = self._items.pop(key, None)
+        before = self._get(key)
         if isinstance(before, SessionInfoUpdate):
             title = before.title if update.title is UNSET else update.title
             at = before.updated_at if update.updated_at is UNSET else update.updated_at
             update = replace(update, title=title, updated_at=at)
-        self._put(key, update)
+        self._put_last(key, update)
 
-    def _put(self, key: str, item: _Message | SessionUpdate) -> None:
-        self._items[key] = item
-        self._newest = None
+    def _get(self, key: str) -> SessionUpdate | None:
+        kept = self._items.get(key)
+        return None if kept is None else _update(kept)
+
+    def _put_last(self, key: str, item: SessionUpdate) -> None:
+        self._remove(key)
+        self._put(key, item)
+
+    def _put(self, key: str, item: SessionUpdate) -> None:
+        self._close_message()
+        self._store(key, item)
+        if self._bytes > self._max_bytes:
+            self._shrink()
+
+    def _close_message(self) -> None:
+        if self._open:
+            (key, message), self._open = self._open, None
+            self._store(key, message.joined())
+
+    def _store(self, key: str, item: SessionUpdate) -> None:
+        kept = _kept(item)
+        self._bytes += _size_of(kept) - (_size_of(self._items[key]) if key in self._items else 0)
+        self._items[key] = kept
+
+    def _remove(self, key: str) -> None:
+        if key in self._items:
+            self._bytes -= _size_of(self._items.pop(key))
+
+    def _shrink(self) -> None:
+        """Take the output of old tool calls away; if that is not enough, the oldest items that are no states."""
+        most = self._max_bytes * KEPT_PARTS
+        for key in tuple(self._items):
+            if self._bytes <= most:
+                return
+            call = self._get(key) if key.startswith(CALL) else None
+            if isinstance(call, ToolCall | ToolCallUpdate):
+                self._store(key, replace(call, content=None, raw_input=None, raw_output=None))
+        for key in tuple(self._items):
+            if self._bytes <= most:
+                return
+            if not key.startswith("state "):
+                self._remove(key)
+                self._has_left_out = True
 
     def _new_key(self) -> str:
         self._count += 1
