@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sanderling import __version__
+from sanderling.acp_agent.own_sessions import MAX_OPEN
 from sanderling.session.session import Session
 from tests.acp.talk import FULL, AgentError, chosen
 from tests.conftest import ROOT, prove, prove_rest, wait_until
@@ -921,3 +922,25 @@ def test_only_what_was_shown_whole_is_trusted_and_what_was_stays_so(start, home)
     shown = [json.dumps(asked["params"]["toolCall"]) for asked in agent.asked]
     assert [("FIRST" in each, "SECOND" in each) for each in shown] == [(True, False), (False, True)]
     assert "There is nothing in this project that waits" in agent.text()
+
+
+@prove
+def test_a_client_that_asks_for_sessions_at_once_gets_no_more_than_the_limit(start):
+    agent = start("--model", "demo")
+    agent.initialize()
+    where = {"cwd": str(agent.home.project), "mcpServers": []}
+    earlier = agent.new()
+    agent.prompt(earlier, "ping")
+    agent.request("session/close", sessionId=earlier)
+    asked = [agent.begin("session/new", **where) for _ in range(MAX_OPEN + 1)]
+    opened, refused = [], []
+    for request in asked:
+        try:
+            opened.append(agent.end(request)["sessionId"])
+        except AgentError as error:
+            refused.append(str(error))
+    assert len(opened) == MAX_OPEN
+    assert refused == [f"{MAX_OPEN} sessions are open: close one first"]
+    with pytest.raises(AgentError, match="sessions are open"):
+        agent.request("session/load", sessionId=earlier, **where)
+    assert agent.finish() == 0

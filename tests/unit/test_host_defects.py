@@ -115,3 +115,51 @@ async def test_session_without_descriptors_says_so_and_goes_on_when_there_are_so
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert end.is_success or "Too many open files" in end.outcome or "has ended" in end.outcome
         assert (await talk.run("c2", "true")).is_success
+
+
+async def test_a_defect_in_a_request_fails_that_request_alone(tmp_path, monkeypatch):
+    async def answer(*_):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("sanderling.editor.host.answer", answer)
+    async with served(tmp_path) as (host, bridge):
+        host.request(1, {"type": "list_agents"})
+        await happens(lambda: 1 in bridge.answers)
+        assert "RuntimeError" in bridge.answers[1]["error"]
+        ask(host, "s1", "still here")
+        await happens(lambda: bridge.of("s1", "turn_ended"))
+
+
+async def test_an_export_to_a_path_with_a_nul_byte_is_refused_in_words(tmp_path):
+    async with served(tmp_path) as (host, bridge):
+        ask(host, "s1", "hello")
+        await happens(lambda: bridge.of("s1", "turn_ended"))
+        host.request(1, {"type": "export_session", "session_id": "s1", "path": "nul\0byte"})
+        await happens(lambda: 1 in bridge.answers)
+    assert "null byte" in bridge.answers[1]["error"]
+
+
+async def test_a_defect_in_a_rewrite_fails_it_alone(tmp_path, monkeypatch):
+    async def rewrite(*_):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("sanderling.rewriting.rewriter.Rewriter.rewrite", rewrite)
+    async with served(tmp_path) as (host, bridge):
+        host.request(
+            1,
+            {
+                "type": "rewrite",
+                "project": str(tmp_path / "project"),
+                "path": "",
+                "shown_as": "a buffer",
+                "filetype": "python",
+                "first_line": 1,
+                "text": "x = 1",
+                "instruction": "say 2",
+            },
+        )
+        await happens(lambda: 1 in bridge.answers)
+        assert "RuntimeError" in bridge.answers[1]["error"]
+        host.request(2, {"type": "show_usage", "session_id": "s1"})
+        await happens(lambda: 2 in bridge.answers)
+    assert bridge.answers[2]["title"] == "Usage"

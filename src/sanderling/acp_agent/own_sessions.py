@@ -111,6 +111,7 @@ class OwnSessions:
         self._client = Client()
         self.keys = ClientsKeys()
         self._open: dict[str, LiveSession] = {}
+        self._opening = 0  # these count too, or requests sent at once would all pass the limit
 
     def begin(self, connection: Connection, client: Client) -> None:
         self._connection, self._client = connection, client
@@ -121,8 +122,6 @@ class OwnSessions:
         return with_clients_models(self._layers(), models) if models else self._layers()
 
     async def new(self, asked: NewSessionRequest) -> Opened:
-        if len(self._open) >= MAX_OPEN:
-            raise RpcError(INVALID_REQUEST, f"{MAX_OPEN} sessions are open: close one first")
         live, audience = await self._live(wanted_new(asked, self._settings()))
         self._tasks.start_soon(audience.announce)
         return Opened(live, live.told)
@@ -141,16 +140,22 @@ class OwnSessions:
         audience = OneClient(wanted.session_id, self._connection, self._client)
         editor = ClientEditor(wanted.session_id, self._connection, self._client)
         is_elsewhere = wanted.layers.settings().acp_terminals == "editor"
-        live = await open_live(
-            wanted,
-            audience,
-            self._tasks,
-            editor if self._client.reads_files else None,
-            partial(ClientTerminals, wanted.session_id, self._connection, self._tasks)
-            if is_elsewhere and self._client.has_terminals
-            else None,
-            way=self.keys if self._client.ours.models else None,
-        )
+        if len(self._open) + self._opening >= MAX_OPEN:
+            raise RpcError(INVALID_REQUEST, f"{MAX_OPEN} sessions are open: close one first")
+        self._opening += 1
+        try:
+            live = await open_live(
+                wanted,
+                audience,
+                self._tasks,
+                editor if self._client.reads_files else None,
+                partial(ClientTerminals, wanted.session_id, self._connection, self._tasks)
+                if is_elsewhere and self._client.has_terminals
+                else None,
+                way=self.keys if self._client.ours.models else None,
+            )
+        finally:
+            self._opening -= 1
         self._open[live.id] = live
         return live, audience
 

@@ -40,13 +40,15 @@ class Asides:
     async def serve(self, request_id: int, request: Rewrite, layers: Layers) -> None:
         """Answer `request`; Neovim is told what comes meanwhile, and the answer, under the same id."""
         answer: dict[str, Any] = STOPPED
-        with anyio.CancelScope() as scope:
-            self._scopes[request_id] = scope
-            if request_id in self._stopped:
-                scope.cancel()
-            answer = await self._answer(request_id, request, layers)
-        del self._scopes[request_id]
-        self._stopped.discard(request_id)
+        try:
+            with anyio.CancelScope() as scope:
+                self._scopes[request_id] = scope
+                if request_id in self._stopped:
+                    scope.cancel()
+                answer = await self._answer(request_id, request, layers)
+        finally:
+            del self._scopes[request_id]
+            self._stopped.discard(request_id)
         self._bridge.notify("require('sanderling.host').answered(...)", request_id, answer)
 
     async def _answer(self, request_id: int, request: Rewrite, layers: Layers) -> dict[str, Any]:

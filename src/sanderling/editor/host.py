@@ -43,6 +43,7 @@ from sanderling.text import with_printable
 
 MAX_LOG_BYTES = 1_000_000
 EXIT_DEFECT = 70  # sysexits.h: an internal software error
+DEFECT = "This failed because of a defect ({}). :AgentLog has the details."
 
 log = logging.getLogger(__name__)
 
@@ -115,11 +116,8 @@ class EditorHost:
                         self._route(session_id, action, tasks)
                     case (int() as request_id, request) if isinstance(request, SessionRequest):
                         self._ask(request_id, request, tasks)
-                    case (int() as request_id, Rewrite() as request):
-                        assert self._layers is not None
-                        tasks.start_soon(self._asides.serve, request_id, request, self._layers)
                     case (request_id, request):
-                        tasks.start_soon(self._answer, request_id, request)
+                        tasks.start_soon(self._answer_alone, request_id, request)
 
     def _route(self, session_id: str, action: Any, tasks: TaskGroup) -> None:
         if not isinstance(action, OpenSession | CloseSession):
@@ -190,8 +188,20 @@ class EditorHost:
             del self._ending[live.id]
         tasks.start_soon(give_back)  # when nobody here knows it any more
 
+    async def _answer_alone(self, request_id: Any, request: Any) -> None:
+        """Answer a request that is about no open session. A defect fails that request alone: the sessions continue."""
+        try:
+            await self._answer(request_id, request)
+        except Exception as defect:
+            log.critical("%s fails: a defect", type(request).__name__, exc_info=defect)
+            self._reply(request_id, {"error": DEFECT.format(type(defect).__name__)})
+
     async def _answer(self, request_id: Any, request: Any) -> None:
         match request:
+            case Rewrite():
+                assert self._layers is not None
+                await self._asides.serve(request_id, request, self._layers)
+                return
             case RenameSession(session_id, title) if self._is_served(session_id):
                 self._sessions[session_id].act(SetTitle(title))
                 result: dict[str, Any] = {}

@@ -88,10 +88,9 @@ def write_export(path: str, text: str) -> None:
                 raise
     except FileExistsError:
         raise SessionError(f"{path} is there already: give the file another name") from None
-    except OSError as error:
-        raise SessionError(
-            f"Cannot write {path}: {error.strerror}. Export to another path."
-        ) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        words = getattr(error, "strerror", None) or str(error)
+        raise SessionError(f"Cannot write {path!r}: {words}. Export to another path.") from error
 
 
 def _head(header: Header, records: Iterable[Record]) -> str:
