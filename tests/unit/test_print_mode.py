@@ -742,14 +742,43 @@ def test_a_project_without_a_session_has_none_to_continue(shell):
 
 
 @prove
-def test_prompts_that_wait_in_a_session_are_not_sent_by_the_way(shell):
+def test_prompts_that_wait_in_a_session_are_neither_sent_nor_lost(shell):
+    leave_waiting(shell)
+    done = shell.play([{"text": "Answered."}], args=("--resume", "s1"))
+    assert (done.returncode, done.stdout) == (0, "Answered.\n")
+    assert 'still waiting in this session: "Delete it all.", "Then more."' in done.stderr
+    [session] = shell.sessions()
+    assert [prompt.text for prompt in session.prompts] == ["Do it."]
+    assert [each["text"] for each in session.state("waiting")["queued"]] == [
+        "Delete\nit all.",
+        "Then more.",
+    ]
+
+
+def test_prompts_that_wait_in_a_session_are_dropped_on_demand(shell):
+    leave_waiting(shell)
+    done = shell.play([{"text": "Answered."}], args=("--resume", "s1", "--drop-waiting"))
+    assert (done.returncode, done.stdout) == (0, "Answered.\n")
+    assert 'dropped without being sent: "Delete it all.", "Then more."' in done.stderr
+    [session] = shell.sessions()
+    assert [prompt.text for prompt in session.prompts] == ["Do it."]
+    assert session.state("waiting")["queued"] == []
+    done = shell.play([{"text": "Again."}], args=("--resume", "s1"))
+    assert (done.returncode, done.stderr.count("waiting")) == (0, 0)
+
+
+def leave_waiting(shell):
     session = Session.open(shell.state / "sessions", "s1", str(shell.project))
-    session.keep_state("waiting", {"queued": [{"id": "p9", "text": "Delete it all."}]})
+    queued = [{"id": "p9", "text": "Delete\nit all."}]
+    steering = [{"id": "p8", "text": "Then more."}]
+    session.keep_state("waiting", {"queued": steering, "steering": queued})
     session.close()
-    done = shell.play([{"text": "Deleted."}], args=("--resume", "s1"))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "prompts wait in this session" in done.stderr
-    assert shell.sessions()[0].state("waiting")["queued"][0]["text"] == "Delete it all."
+
+
+@pytest.mark.parametrize("zone", ["XXX-167:59", "XXX+167:59", "nonsense"])
+def test_a_run_works_in_any_time_zone_that_posix_allows(shell, zone):
+    shell.environment["TZ"] = zone
+    assert shell.play([{"text": "Answered."}]).returncode == 0
 
 
 @prove

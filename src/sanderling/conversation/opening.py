@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -19,7 +19,7 @@ from sanderling.permissions.store import load_rules
 from sanderling.project.project import Project
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import Event, Notice
-from sanderling.protocol.messages import StopReason
+from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
@@ -60,6 +60,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """Make ready ahead what is needed soon."""
     is_shown: bool = False
     """Emit what the session begins or goes on with, while it opens; and give the demo model a project of its own."""
+    waiting: Literal["held", "aside", "dropped"] = "held"
+    """Prompts that a resumed session left waiting: shown and held, kept in its log without being sent, or removed from it."""
     has_history: bool = False
     """Emit what was said last, too."""
     wrap: Callable[[Provider, str], Provider] = _alone
@@ -84,15 +86,16 @@ class Opened(NamedTuple):
     """
     An agent that is to be served now, and what its face has to know before.
 
-    `ends` has the reasons why turns have ended, by their prompts' ids, those of now included; `waiting` the ids of prompts that wait.
+    `ends` has the reasons why turns have ended, by their prompts' ids, those of now included; `waiting` the ids of prompts that wait;
+    `aside` those that were set aside or dropped, as `Wishes.waiting` says.
     """
 
     agent: Agent
     model: str
     is_resumed: bool
-    has_waiting: bool
     ends: Mapping[str, StopReason]
     waiting: frozenset[str]
+    aside: tuple[Prompt, ...]
 
 
 async def open_conversation(
@@ -118,21 +121,24 @@ async def open_conversation(
         session = await to_thread.run_sync(Session.open, log_dir, session_id, project, wishes.face)
         resources.callback(session.close)
         conversation = _Opening(session, own, emit, wishes, resources).begin(layers)
+        aside = () if wishes.waiting == "held" else conversation.parts.waiting.set_aside()
+        if wishes.waiting == "dropped":
+            conversation.parts.waiting.drop_aside()
         if wishes.is_shown:
             await conversation.views.show_opened(has_history=wishes.has_history)
             _tell_of_demo(conversation)
     except BaseException:
         await resources.aclose()
         raise
-    return _opened(conversation)
+    return _opened(conversation, aside)
 
 
-def _opened(conversation: Conversation) -> Opened:
+def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> Opened:
     parts, session = conversation.parts, conversation.parts.session
     waiting = parts.waiting.shown()
     ids = frozenset(each.id for each in (*waiting.steering, *waiting.queued))
     return Opened(
-        conversation, parts.provider.model, session.is_resumed, bool(ids), session.asked.ends, ids
+        conversation, parts.provider.model, session.is_resumed, session.asked.ends, ids, aside
     )
 
 

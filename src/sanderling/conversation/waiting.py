@@ -22,6 +22,7 @@ class Waiting:
         self.is_held = self.is_in_turn = False
         self._steering: list[Prompt] = []
         self._queued: list[Prompt] = []
+        self._aside: list[Prompt] = []
         self._changed = changed
 
     def __bool__(self) -> bool:
@@ -93,6 +94,19 @@ class Waiting:
             self._changed()
         return taken
 
+    def set_aside(self) -> tuple[Prompt, ...]:
+        """
+        Return the prompts that wait. They stay in the log, and nothing sends them while this session is open.
+
+        This is for a frontend that cannot ask whether to send them: they must neither hold up its own prompt nor go before it.
+        """
+        self._aside, self._steering, self._queued = [*self._steering, *self._queued], [], []
+        self.is_held = False
+        return tuple(self._aside)
+
+    def drop_aside(self) -> None:
+        self._aside = []
+
     def shown(self) -> WaitingChanged:
         return WaitingChanged(tuple(self._steering), tuple(self._queued), self.is_held)
 
@@ -104,7 +118,8 @@ class Waiting:
 
     def state(self) -> dict[str, Any]:
         """Plain data, for `restore`."""
-        return msgspec.to_builtins({"steering": self._steering, "queued": self._queued})
+        queued = [*self._aside, *self._queued]
+        return msgspec.to_builtins({"steering": self._steering, "queued": queued})
 
     def restore(self, state: object, gone: Collection[str]) -> None:
         """Take up what waited when the session ended, except the prompts whose turn has begun; it is held."""

@@ -99,6 +99,11 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
         help="continue the project's newest session",
     )
     session.add_argument("--resume", metavar="ID", help="continue this session")
+    parser.add_argument(
+        "--drop-waiting",
+        action="store_true",
+        help="remove prompts that wait in the session; without it they stay there, and are not sent",
+    )
     session.add_argument("--no-session", action="store_true", help="keep no log of the session")
 
 

@@ -34,11 +34,13 @@ from sanderling.terminal.streams import (
     say,
     stopping_signals,
 )
+from sanderling.text import shortened, visible
 
 if TYPE_CHECKING:
     from sanderling.providers.recording import Recording
 
 EXIT_SIGNAL = 128  # and its number, as a shell says it
+SHOWN_CHARS = 60  # of a prompt that waits
 LAST_WORDS_S = 1.0  # for a reader that pauses, once the turn was interrupted
 
 
@@ -123,6 +125,7 @@ class _Run:
             wrap=self._wrap,
             log_dir=self._log_dir(),
             face="print",
+            waiting="dropped" if arguments.drop_waiting else "aside",
             patience_s=CONNECT_S,  # a tool that comes later is of no use, nor is one that would ask
         )
         self._opened = await open_conversation(
@@ -177,20 +180,19 @@ class _Run:
         return status
 
     async def _ask(self) -> int:
-        prompt = None
+        arguments, prompt = self._arguments, None
         try:
             with self._reading:
-                words = self._arguments.prompt
+                words = arguments.prompt
                 prompt = await to_thread.run_sync(read_prompt, words, abandon_on_cancel=True)
         except (UsageError, InputError) as error:
             say(str(error))
             return EXIT_USAGE
         if prompt is None:
             return EXIT_SIGNAL + self._signal
-        if self._opened.has_waiting:  # they are the person's to send, and would go first
-            say("prompts wait in this session: send or remove them in the editor first")
-            return EXIT_ERROR
-        model = self._arguments.model
+        if aside := self._opened.aside:
+            say(_about_waiting([each.text for each in aside], is_dropped=arguments.drop_waiting))
+        model = arguments.model
         self._face.begin(self._session_id, model or self._opened.model)
         if model and self._opened.is_resumed:
             self._agent.act(SetModel(model))
@@ -238,3 +240,18 @@ class _Run:
                 await self._provider.prepare()
         gc.freeze()  # `__main__` has it off while what lives as long as the process is loaded
         gc.enable()
+
+
+def _about_waiting(texts: Sequence[str], *, is_dropped: bool) -> str:
+    """
+    Say that prompts of an earlier run were not sent, so that none of them gets lost unseen.
+
+    We refused to run until the user had sent or removed them in the editor. A run that was killed between its prompt in the log and
+    the start of its turn then blocked the session for ever on machines without an editor, as in CI.
+    """
+    shown = ", ".join(
+        f'"{shortened(visible(" ".join(text.split())), SHOWN_CHARS)}"' for text in texts
+    )
+    if is_dropped:
+        return f"dropped without being sent: {shown}"
+    return f"not sent, and still waiting in this session: {shown}; --drop-waiting removes them"

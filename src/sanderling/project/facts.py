@@ -2,8 +2,8 @@
 
 import platform
 import re
+import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -100,4 +100,6 @@ def _platform() -> str:
 
 
 def _today() -> str:
-    return datetime.now().astimezone().date().isoformat()
+    return time.strftime(
+        "%Y-%m-%d"
+    )  # datetime refuses offsets of a day or more, which POSIX allows in TZ
