@@ -8,6 +8,7 @@ from websockets.asyncio.server import serve
 
 from sanderling.protocol.actions import SetMode
 from sanderling.remote.address import parse_address
+from sanderling.serve.server import Door
 from tests.conftest import happens
 from tests.remote.test_elsewhere import states
 
@@ -78,9 +79,10 @@ async def attacked(elsewhere, tmp_path, hostile):
     token = tmp_path / "token"
     token.write_text("token\n")
     token.chmod(0o600)
-    async with serve(hostile.serve, "127.0.0.1", 0) as server:
+    door = Door("token", frozenset())  # the user's own server, which somebody has taken over
+    async with serve(hostile.serve, "127.0.0.1", 0, process_request=door.check) as server:
         port = server.sockets[0].getsockname()[1]
-        address = f"ws://127.0.0.1:{port}?token-file={token}"
+        address = f"ws://127.0.0.1:{port}?token-file={token}&tools=client"
         async with elsewhere.talk(address=address) as talk:
             yield talk
 
@@ -148,13 +150,15 @@ async def test_a_turn_has_only_so_many_uses(elsewhere, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "address, may",
     [
-        ("ws://127.0.0.1:3000", True),
+        ("ws://127.0.0.1:3000", False),
+        ("unix:/run/server", False),
         ("wss://box.example", False),
-        ("ws://10.0.0.7:3000", False),
         ("wss://box.example?tools=client", True),
+        ("ws://127.0.0.1:3000?tools=client", True),
+        ("unix:?tools=client", True),
     ],
 )
-def test_a_server_elsewhere_has_tools_run_here_only_where_its_address_says_so(address, may):
+def test_a_server_has_tools_run_here_only_where_its_address_says_so(address, may):
     from sanderling.conversation.remote_guest import _may_use_tools
 
     assert _may_use_tools(parse_address(address)) is may

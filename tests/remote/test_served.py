@@ -6,6 +6,7 @@ import socket
 
 import anyio
 import pytest
+from websockets.asyncio.server import serve
 
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, SubmitPrompt
@@ -21,6 +22,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt
 from sanderling.remote.address import parse_address
+from sanderling.serve.server import Door
 from sanderling.session.store.export import export_markdown
 from tests.conftest import prove
 from tests.remote.served import Cutter, Server
@@ -77,7 +79,7 @@ async def test_a_servers_socket_is_an_address(elsewhere, tmp_path):
 
 def test_a_socket_has_a_whole_path():
     assert parse_address("unix:~/it?cwd=/x").socket == os.path.expanduser("~/it")  # noqa: PTH111
-    for wrong in ("unix:it", "unix:", "unix://host/it"):
+    for wrong in ("unix:it", "unix://host/it"):
         with pytest.raises(ConfigError, match="whole path"):
             parse_address(wrong)
 
@@ -215,7 +217,7 @@ async def test_a_wrong_token_is_refused_with_what_to_do(elsewhere, server, tmp_p
     address = f"ws://127.0.0.1:{server.port}?token-file={wrong}"
     async with elsewhere.talk(address=address) as talk:
         await talk.wait_for(lambda: talk.errors)
-        assert "does not take the token: `sanderling serve --token`" in talk.errors[0]
+        assert "does not know the token that is kept here, so it was not sent" in talk.errors[0]
         assert states(talk) == ["connecting", "refused"]
 
 
@@ -234,14 +236,78 @@ async def test_the_token_does_not_go_to_a_socket_of_another_user(elsewhere, tmp_
         address = f"unix:{tmp_path}/socket?token-file={token}"
         async with elsewhere.talk(address=address) as talk:
             await talk.wait_for(lambda: talk.errors)
-            assert "Somebody else listens" in talk.errors[0]
+            assert "Another user listens" in talk.errors[0]
             assert states(talk) == ["connecting", "refused"]
         theirs.settimeout(5)
         with theirs.accept()[0] as connection:
             assert connection.recv(1000) == b""
 
 
-async def test_where_no_server_listens_it_is_said_what_to_start(elsewhere, tmp_path, unused_port):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+async def test_nothing_is_sent_to_a_port_that_another_user_has_taken(elsewhere, tmp_path, host):
+    token = tmp_path / "token"
+    token.write_text("a-token\n")
+    token.chmod(0o600)
+    os.seteuid(NOBODY)
+    try:
+        theirs = socket.create_server(
+            (host, 0), family=socket.AF_INET6 if host == "::" else socket.AF_INET
+        )
+    finally:
+        os.seteuid(0)
+    with theirs:
+        address = f"ws://localhost:{theirs.getsockname()[1]}?token-file={token}"
+        async with elsewhere.talk(address=address) as talk:
+            await talk.wait_for(lambda: talk.errors)
+            assert "Another user listens on localhost" in talk.errors[0]
+            assert states(talk) == ["connecting", "refused"]
+        theirs.settimeout(0)
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            theirs.accept()
+
+
+def _refuses(connection, _):
+    return connection.respond(401, "")
+
+
+def _proves_another_token(_, request):
+    return Door("another-token", frozenset()).check(None, request)
+
+
+def _lets_in(_, __):
+    return None
+
+
+@pytest.mark.parametrize("answer", [_refuses, _proves_another_token, _lets_in])
+async def test_a_server_that_does_not_know_the_token_never_sees_it(elsewhere, tmp_path, answer):
+    token = tmp_path / "token"
+    token.write_text("a-secret-token\n")
+    token.chmod(0o600)
+    seen = []
+
+    async def take(connection, request):
+        seen.append(str(request.headers))
+        return answer(connection, request)
+
+    def wait(connection):
+        return connection.wait_closed()
+
+    async with serve(wait, "127.0.0.1", 0, process_request=take) as it:
+        port = it.sockets[0].getsockname()[1]
+        address = f"ws://127.0.0.1:{port}?token-file={token}"
+        async with elsewhere.talk(address=address) as talk:
+            await talk.wait_for(lambda: talk.errors)
+            assert states(talk) == ["connecting", "refused"]
+    assert seen
+    assert "a-secret-token" not in "".join(seen)
+    assert "proof=" not in "".join(seen)
+
+
+async def test_where_no_server_listens_it_is_said_what_to_start(
+    elsewhere, tmp_path, unused_port, monkeypatch
+):
+    monkeypatch.setattr("sanderling.acp_client.lasting.FIRST_CONNECTION_S", 0)
     token = tmp_path / "token"
     token.write_text("a-token\n")
     token.chmod(0o600)

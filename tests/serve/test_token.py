@@ -61,3 +61,13 @@ def test_whoever_has_no_keychain_is_told_to_name_a_file_with_the_token(elsewhere
     assert refused.returncode == 1
     assert told in refused.stderr
     assert "ws://127.0.0.1:3000?token-file=PATH" in refused.stderr
+
+
+@prove
+def test_a_server_listens_on_a_socket_that_clients_find_without_a_path(serve, home):
+    server = serve(listen="unix:")
+    assert server.url == f"unix:{home.state / 'serve.sock'}"
+    ask = ("client", "--cwd", str(home.project), "-p", "ping", "--connect", "unix:")
+    assert home.run(*ask).stdout == "pong\n"
+    server.finish()
+    assert not (home.state / "serve.sock").exists()

@@ -41,6 +41,9 @@ from sanderling.protocol.connections import ConnectionChanged
 from sanderling.remote.refusals import RefusedError
 
 FIRST_S, AGAIN_S = 0.5, 2.0
+FIRST_CONNECTION_S = (
+    30.0  # of tries: a server may still be starting, behind a proxy that answers for it
+)
 CUT = "The connection has ended, and the agent there with it: the turn was interrupted."
 GO_ON = "What it had done until then is in its session: ask it to go on."
 
@@ -170,17 +173,17 @@ class LastingLink(Link):
         self._again.set()
 
     @property
-    def _is_known(self) -> bool:
-        """Say whether it could be had before: then it is worth to try again."""
+    def _has_session(self) -> bool:
+        """Whether there is a session to return to, which is worth any number of tries."""
         return self._has_lived or self._place.session_id != ""
 
     # --- its lives -----------------------------------------------------------------------------------------------------------
 
     async def _live_on(self, settled: anyio.Event) -> None:
-        attempt = 0
+        attempt, begun_at = 0, anyio.current_time()
         while True:
             self._tell("connecting", attempt=attempt)
-            why = await self._try(settled)
+            why = await self._try(settled, begun_at + FIRST_CONNECTION_S)
             if settled.is_set():
                 attempt = 0
                 settled = self._settled = anyio.Event()
@@ -188,15 +191,21 @@ class LastingLink(Link):
             attempt += 1
             await self._pause(why, attempt)
 
-    async def _try(self, settled: anyio.Event) -> str:
-        """Live while a connection lasts; return in words how it has ended."""
+    async def _try(self, settled: anyio.Event, give_up_at: float) -> str:
+        """
+        Serve one connection until it ends; return in words how it did. Without a session to return to, fail from `give_up_at` on.
+
+        Raises:
+            SanderlingError, OSError: another try would end the same way, or it is too late for one.
+        """
         try:
             await super()._live_on(settled)
         except RefusedError as error:
             self._tell("refused", str(error))
             raise
         except (SanderlingError, OSError) as error:
-            if not self._is_known or _is_final(error):
+            is_late = not self._has_session and anyio.current_time() >= give_up_at
+            if is_late or _is_final(error):
                 self._tell("refused", str(error))
                 raise
             return str(error)

@@ -154,6 +154,7 @@ class _Face:
         self._status = 0
         self._open_turns = 0
         self._is_running = self._is_known = self._is_leaving = self._is_lost = False
+        self._has_not_begun, self._is_here = False, True
         self._questions = deque[ApprovalRequested]()
         self._pinged_at = 0.0
         self._is_at_line_start = True
@@ -253,10 +254,12 @@ class _Face:
                 self._tell(text)
             case ErrorOccurred(message=message, remedy=remedy):
                 self._tell(f"{message} {remedy}".rstrip())
-                self._status = EXIT_ERROR if self._is_known else EXIT_USAGE
+                self._has_not_begun = not self._is_known
+                self._status = EXIT_USAGE if self._has_not_begun and self._is_here else EXIT_ERROR
             case GuestOptionsChanged():
                 self._is_known = True
             case ConnectionChanged():
+                self._is_here = False
                 self._tell_connection(event)
             case TurnStarted():
                 self._is_running = True
@@ -283,7 +286,7 @@ class _Face:
             self._write("\n")
         if ended.stop_reason not in ("end_turn", "error"):
             self._tell(f"the turn has ended: {ended.stop_reason}")
-        if self._status == EXIT_USAGE and self._agent:  # it could not be started
+        if self._has_not_begun and self._agent:
             self._agent.act(CloseSession())
         self._leave_if_done()
 

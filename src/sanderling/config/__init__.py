@@ -207,3 +207,8 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
     except RuntimeError as error:
         raise ConfigError("there is no home directory: set HOME") from error
     return Path(state, environment.get("NVIM_APPNAME") or "nvim", "sanderling")
+
+
+def server_socket() -> str:
+    """Return the path of the socket on which `sanderling serve` listens unless `--listen` names another place."""
+    return str(state_dir() / "serve.sock")

@@ -243,8 +243,12 @@ def _may_lend(address: Address) -> bool:
 
 
 def _may_use_tools(address: Address) -> bool:
-    """Say whether a server may have its tools run here: one on this machine, or one that the person has said this of."""
-    return address.kind == "server" and (address.lends_tools or is_local(address.url))
+    """
+    Whether a server may have its tools run here: the user has said so in its address.
+
+    A server on this machine once could without that. But whoever listens on a port here may be another user, or the end of a tunnel.
+    """
+    return address.kind == "server" and address.lends_tools
 
 
 async def _tell_use(guest: RemoteGuest, told_id: str, started: ToolStarted) -> None:

@@ -2,7 +2,8 @@
 Addresses of sessions that live elsewhere, as a person writes them, and as a session's log keeps them.
 
 `ssh://[USER@]HOST[:PORT]/PATH`, `via://COMMAND/PATH` (a command line, quoted as a URL is, that executes in another place, as
-`docker exec -i NAME`), `ws://HOST:PORT`, `wss://HOST` and `unix:/PATH`, a server's socket on this machine. A path that begins with `~` is
+`docker exec -i NAME`), `ws://HOST:PORT`, `wss://HOST` and `unix:/PATH`, a server's socket on this machine, or `unix:`, the one where `sanderling serve` listens by
+default. A path that begins with `~` is
 relative to the home directory there. Behind a `?` stand `keys=remote`: model calls are made there, with the keys of there; and, of a
 server, `cwd=PATH`, `token-file=PATH` and `tools=client`: it may have its tools run here.
 """
@@ -17,6 +18,7 @@ from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from sanderling.config import server_socket
 from sanderling.errors import ConfigError
 
 SCHEMES = ("ssh", "via", "ws", "wss")
@@ -188,7 +190,7 @@ def _host_of_server(text: str, parts: SplitResult) -> dict[str, str]:
 
 
 def _socket(text: str, parts: SplitResult) -> dict[str, str]:
-    path = os.path.expanduser(unquote(parts.path))  # noqa: PTH111
+    path = os.path.expanduser(unquote(parts.path)) or server_socket()  # noqa: PTH111
     if parts.netloc or not path.startswith("/"):
         raise ConfigError(f"'{text}' names no socket: write its whole path, unix:/PATH")
     return {"title": os.path.basename(path), "url": "ws://localhost/acp", "socket": path}  # noqa: PTH119

@@ -1,30 +1,33 @@
 """
 A WebSocket that carries the connection to a server.
 
-The token goes to the address that the person named and to none that this one names; who may read it is checked as for a key.
+The token is never sent: both sides prove that they know it (`acp/proof.py`). On this machine, nothing at all is sent to another user's socket.
 """
 
 import os
 import re
 import socket
 import struct
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
+from sanderling.acp.proof import Proof, is_proof, new_nonce, proof_of
 from sanderling.acp.websocket import WebSocketStreams
 from sanderling.config import Settings
 from sanderling.errors import SanderlingError
 from sanderling.providers.credentials import Account, Credentials
 from sanderling.providers.endpoint import is_local
 from sanderling.remote.address import Address
+from sanderling.remote.listeners import uid_of_peer, uids_of_listeners
 from sanderling.remote.refusals import RefusedError
 
 CONNECT_S, CLOSE_S = 10.0, 1.0
@@ -39,8 +42,17 @@ WITHOUT = (
     "There is no token for {title}: `sanderling serve --token` there prints it, and `sanderling login {url}` keeps it in the keychain"
     " here; or name a file with it, as in {url}?token-file=PATH."
 )
-REFUSED = "{title} does not take the token: `sanderling serve --token` there prints the right one, `sanderling login {url}` keeps it here."
-OTHERS = "Somebody else listens on {path}: the token was not sent there."
+REFUSED = (
+    "{title} does not know the token that is kept here, so it was not sent. `sanderling serve --token` there prints the right one,"
+    " `sanderling login {url}` keeps it here."
+)
+OTHERS = "Another user listens on {where}, so nothing was sent there. Use another port, or a socket: `sanderling serve --listen unix:PATH`."
+UNPROVEN = "{title} lets clients in without a token, so it is not your `sanderling serve`. Nothing was sent there."
+PASSING = (
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.TOO_EARLY,
+    HTTPStatus.TOO_MANY_REQUESTS,
+)  # worth another try
 NOBODY = (
     "{title} cannot be reached: nothing listens there. `sanderling serve` has to run there first."
 )
@@ -99,32 +111,19 @@ async def socket_to(address: Address, settings: Settings) -> AsyncGenerator[Sock
 
 async def _connected(address: Address, token: str) -> ClientConnection:
     title = address.title
-    where: dict[str, Any] = {}
     try:
-        if address.socket:
-            where = {"unix": True, "sock": await to_thread.run_sync(_connected_to, address.socket)}
-        return await _Connect(
-            address.url,
-            additional_headers={"Authorization": f"Bearer {token}"},
-            user_agent_header=None,
-            compression=None,
-            proxy=None if is_local(address.url) else True,
-            open_timeout=CONNECT_S,
-            close_timeout=CLOSE_S,
-            ping_interval=PING_S,
-            ping_timeout=PING_S,
-            max_size=MAX_MESSAGE_BYTES,
-            **where,
-        )
+        return await _open(address, await _answer_to_challenge(address, token))
     except InvalidStatus as error:
         status = error.response.status_code
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise RefusedError(REFUSED.format(title=title, url=_plain(address))) from error
-        if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise RefusedError(f"{title} is no `sanderling serve`: it answers {status}.") from error
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in PASSING:
+            raise RefusedError(
+                f"{title} is not a `sanderling serve`: it answers {status}."
+            ) from error
         raise SanderlingError(f"{title} answers {status}.") from error
     except InvalidURI as error:
-        raise RefusedError(f"{address.url} is no address of a server.") from error
+        raise RefusedError(f"{address.url} is not the address of a server.") from error
     except TimeoutError as error:
         raise SanderlingError(f"{title} does not answer within {CONNECT_S:.0f} s.") from error
     except (ConnectionRefusedError, FileNotFoundError) as error:
@@ -133,21 +132,92 @@ async def _connected(address: Address, token: str) -> ClientConnection:
         raise SanderlingError(f"{title} cannot be reached: {_words_of(error)}.") from error
 
 
-def _connected_to(path: str) -> socket.socket:
+async def _answer_to_challenge(address: Address, token: str) -> str:
     """
-    A connection to the socket at `path`. Others may listen there, for the token, where they can write.
+    Have the server prove that it knows the token; return the header that proves the same to it.
 
     Raises:
-        RefusedError: it is another user who does.
+        InvalidStatus: it refuses, or does not know the token.
+    """
+    nonce = new_nonce()
+    try:
+        stranger = await _open(address, Proof(nonce).header())
+    except InvalidStatus as error:
+        asked = Proof.in_header(error.response.headers.get("WWW-Authenticate", ""))
+        expected = proof_of("server", token, nonce, asked.nonce) if asked else ""
+        if asked is None or not is_proof(asked.proof, expected):
+            raise
+        return Proof(nonce, asked.nonce, proof_of("client", token, nonce, asked.nonce)).header()
+    await stranger.close()
+    raise RefusedError(UNPROVEN.format(title=address.title))
+
+
+async def _open(address: Address, authorization: str) -> ClientConnection:
+    where: dict[str, Any] = {}
+    if address.socket:
+        where = {"unix": True, "sock": await to_thread.run_sync(_connected_to, address.socket)}
+    elif is_local(address.url):
+        where = {"sock": await to_thread.run_sync(_connected_on_loopback, address)}
+    return await _Connect(
+        address.url,
+        additional_headers={"Authorization": authorization},
+        user_agent_header=None,
+        compression=None,
+        proxy=None if is_local(address.url) else True,
+        open_timeout=CONNECT_S,
+        close_timeout=CLOSE_S,
+        ping_interval=PING_S,
+        ping_timeout=PING_S,
+        max_size=MAX_MESSAGE_BYTES,
+        **where,
+    )
+
+
+def _connected_to(path: str) -> socket.socket:
+    """
+    Return a connection to the socket at `path`.
+
+    Raises:
+        RefusedError: another user listens there, who could write where it lies.
         OSError: it cannot be reached.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as found:
         found.settimeout(CONNECT_S)
         found.connect(path)
         peer = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        if _PEER.unpack(peer)[1] not in (os.geteuid(), ROOT):
-            raise RefusedError(OTHERS.format(path=path))
+        _check_users({_PEER.unpack(peer)[1]}, path)
         return found.dup()
+
+
+def _connected_on_loopback(address: Address) -> socket.socket:
+    """
+    Return a connection to a port of this machine.
+
+    Raises:
+        RefusedError: another user listens there: any user can bind a port that the server has left.
+        OSError: it cannot be reached.
+    """
+    parts = urlsplit(address.url)
+    port = parts.port or (443 if parts.scheme == "wss" else 80)
+    problem: OSError = ConnectionRefusedError()
+    for family, _, _, _, place in socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM):
+        _check_users(uids_of_listeners(str(place[0]), port), address.title)
+        with socket.socket(family, socket.SOCK_STREAM) as found:
+            found.settimeout(CONNECT_S)
+            try:
+                found.connect(place)
+            except OSError as error:
+                problem = error
+                continue
+            peer = uid_of_peer(found)
+            _check_users(set() if peer is None else {peer}, address.title)
+            return found.dup()
+    raise problem
+
+
+def _check_users(uids: Collection[int], where: str) -> None:
+    if not set(uids) <= {os.geteuid(), ROOT}:
+        raise RefusedError(OTHERS.format(where=where))
 
 
 def _words_of(error: Exception) -> str:

@@ -7,10 +7,12 @@ import socket
 import stat
 from typing import NamedTuple
 
+from sanderling.config import server_socket
 from sanderling.errors import ConfigError
 
-DEFAULT = "127.0.0.1:3000"
-UNIX = "unix:"
+UNIX = DEFAULT = (
+    "unix:"  # a socket, which the kernel keeps other users from; any of them can bind a port
+)
 BACKLOG = 128
 MAX_PORT = 65_535
 
@@ -41,8 +43,8 @@ def place_of(text: str) -> Place:
         ConfigError: it names none.
     """
     if text.startswith(UNIX) or "/" in text:
-        path = os.path.abspath(os.path.expanduser(text.removeprefix(UNIX)))
-        return Place(path=path)
+        path = os.path.expanduser(text.removeprefix(UNIX)) or server_socket()
+        return Place(path=os.path.abspath(path))
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
         raise ConfigError(f"--listen takes HOST:PORT or unix:PATH, and {text!r} is neither")
@@ -83,6 +85,7 @@ def _unix_socket(path: str) -> socket.socket:
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)  # no other user can open it, from its first moment
     try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         found.bind(path)
         found.listen(BACKLOG)
     except OSError:

@@ -41,7 +41,7 @@ def serve_parser() -> argparse.ArgumentParser:
         "--listen",
         default=DEFAULT,
         metavar="HOST:PORT|unix:PATH",
-        help="address to listen on (default: %(default)s)",
+        help="where to listen (default: unix:, a socket in the state directory)",
     )
     parser.add_argument(
         "--token", action="store_true", help="print the token that clients need, and exit"

@@ -18,8 +18,10 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from sanderling.acp.connection import Connection
+from sanderling.acp.proof import Proof
 from sanderling.acp.websocket import WebSocketStreams
 from sanderling.acp_agent.face import AgentFace
+from sanderling.serve.challenges import Challenges
 from sanderling.serve.house import House
 from sanderling.serve.served_sessions import ServedSessions
 from sanderling.serve.token import is_right
@@ -45,6 +47,7 @@ class Door:
 
     def __init__(self, token: str, origins: frozenset[str]) -> None:
         self._token = token
+        self._challenges = Challenges(token)
         self._origins = origins
         self._strangers: dict[ServerConnection, None] = {}  # the oldest first
         self._guests = 0
@@ -65,14 +68,27 @@ class Door:
         origins = request.headers.get_all("Origin")
         if any(origin not in self._origins for origin in origins):
             return _refusal(HTTPStatus.FORBIDDEN)
-        if not is_right(request.headers.get_all("Authorization"), self._token):
-            return _refusal(HTTPStatus.UNAUTHORIZED, ("WWW-Authenticate", "Bearer"))
+        if refusal := self._check_token(request.headers.get_all("Authorization")):
+            return refusal
         if request.path.partition("?")[0] not in PATHS:
             return _refusal(HTTPStatus.NOT_FOUND)
         if self._guests >= MAX_CONNECTIONS:
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE)
         self.leave(connection)
         return None
+
+    def _check_token(self, headers: list[str]) -> Response | None:
+        proof = Proof.in_header(headers[0]) if len(headers) == 1 else None
+        if proof and not proof.proof:
+            return _refusal(
+                HTTPStatus.UNAUTHORIZED, ("WWW-Authenticate", self._challenges.challenge(proof))
+            )
+        is_known = (
+            self._challenges.is_answered_by(proof) if proof else is_right(headers, self._token)
+        )
+        return (
+            None if is_known else _refusal(HTTPStatus.UNAUTHORIZED, ("WWW-Authenticate", "Bearer"))
+        )
 
     async def guest(self, serving: Callable[[], Any]) -> None:
         self._guests += 1
