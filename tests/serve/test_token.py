@@ -1,7 +1,11 @@
 """The token of a server, where a client has it from: the keychain, or a file."""
 
+import subprocess
+import sys
+
 import pytest
 
+from sanderling.serve.token import own_token
 from tests.acp.talk import Home
 from tests.conftest import ROOT, prove
 
@@ -71,3 +75,32 @@ def test_a_server_listens_on_a_socket_that_clients_find_without_a_path(serve, ho
     assert home.run(*ask).stdout == "pong\n"
     server.finish()
     assert not (home.state / "serve.sock").exists()
+
+
+@prove
+def test_a_server_that_cannot_be_reached_is_exit_status_1(home, unused_port, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-token\n")
+    token.chmod(0o600)
+    address = f"ws://127.0.0.1:{unused_port}?token-file={token}"
+    done = home.run("client", "--connect", address, "-p", "ping")
+    assert done.returncode == 1
+    assert "nothing listens there" in done.stderr
+
+
+@prove
+def test_a_client_waits_for_a_server_that_is_still_starting(serve, home, unused_port):
+    own_token(home.state)
+    address = f"ws://127.0.0.1:{unused_port}"
+    ask = [sys.executable, "-m", "sanderling", "client", "--connect", address, "-p", "ping"]
+    with subprocess.Popen(
+        [*ask, "--cwd", str(home.project)],
+        env=home.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert "nothing listens there" in client.stderr.readline()
+        serve(listen=f"127.0.0.1:{unused_port}")
+        assert client.stdout.read() == "pong\n"
+    assert client.returncode == 0
