@@ -158,9 +158,6 @@ def test_a_face_knows_an_agent_and_how_to_open_one_and_nothing_behind_it(face, m
         assert known <= may_know, path
 
 
-BARE = re.compile(r"(What|Whether|Where|Of|As|How|Why|Who|Which|The same|Those|It|Its|They)\b")
-
-
 def test_whether_a_ground_confines_is_asked_where_it_is_judged_and_where_a_shell_starts():
     asking = {
         str(path.relative_to(PACKAGE))
@@ -169,22 +166,6 @@ def test_whether_a_ground_confines_is_asked_where_it_is_judged_and_where_a_shell
         and path.relative_to(PACKAGE).parts[0] != "sandbox"
     }
     assert asking == {"permissions/gate.py", "commands/shell.py"}
-
-
-def test_a_docstring_begins_with_the_name_of_its_thing():
-    """That of a constant or a field, and a comment, too."""
-    found = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}: {words}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in nodes(path)
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and BARE.match(words := str(node.value.value).strip().partition("\n")[0])
-    ]
-    assert found == []
-    comments = re.compile(rf"^\s*# (?={BARE.pattern}).*", re.MULTILINE)
-    found = [each for path in PACKAGE.rglob("*.py") for each in comments.findall(path.read_text())]
-    assert found == []
 
 
 def test_plugin_knows_pynvim_the_standard_library_and_the_editor_face():
@@ -389,16 +370,6 @@ def test_only_the_table_of_icons_has_glyphs():
         for name, path in LUA_FILES.items()
     }
     assert [name for name, text in code.items() if not text.isascii()] == ["ui.icons"]
-
-
-def test_a_comment_in_lua_begins_with_the_name_of_its_thing():
-    found = [
-        (name, words)
-        for name, path in LUA_FILES.items()
-        for words in re.findall(r"(?m)^(?!\s*--).*\n\s*---? (.*)", f"\n{path.read_text()}")
-        if BARE.match(words)
-    ]
-    assert found == []
 
 
 def test_no_files_in_lua_require_each_other_in_a_circle():

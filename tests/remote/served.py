@@ -150,4 +150,5 @@ class Server:
         return found
 
     def address(self, port=0):
-        return f"ws://127.0.0.1:{port or self.port}?cwd={self._elsewhere.project}&token-file={self.token_file}"
+        tools = "&tools=client" if "client" in self._arguments else ""
+        return f"ws://127.0.0.1:{port or self.port}?cwd={self._elsewhere.project}&token-file={self.token_file}{tools}"
