@@ -131,6 +131,31 @@ GIT = (
             git format-patch -q --stdout HEAD | wc -c && git hash-object -w change && git ls-files | wc -l
         """,
     ),
+    *(
+        Case(
+            name=f"git: a repository shared with {shared}",
+            is_core=shared == "group",
+            before=f"git init -q --shared={shared} && find .git -type d -exec chmod g+s {{}} +",
+            script="""
+                for n in $(seq 20); do echo $n > file-$n; done
+                git add -A && git commit -qm shared && git tag -a v1 -m v1 && git gc -q
+                echo more > more && git add more && git commit -qm more && git fsck && git branch a/deep/branch
+                find .git -type d -path '*objects*' -printf '%m\n' | sort -u
+                stat -c %a .git/refs/heads/a .git/refs/heads/a/deep .git/refs/heads/a/deep/branch
+            """,
+        )
+        for shared in ("group", "all", "0660", "0640")
+    ),
+    Case(
+        name="files: what a directory with S_ISGID hands down, by mkdir, cp and tar",
+        is_core=True,
+        before="mkdir shared && chmod 2775 shared",
+        script="""
+            mkdir -p plain/a/b && touch plain/a/file && tar -cf plain.tar plain && cd shared
+            mkdir -p made/b && cp -r ../plain copied && install -d installed && tar -xf ../plain.tar
+            find . -printf '%m %p\n' | sort && chmod -R u+x plain/a/file && stat -c %a plain/a/file
+        """,
+    ),
     Case(
         name="git: worktrees below the project and in TMPDIR",
         script="""

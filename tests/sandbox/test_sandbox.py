@@ -1539,8 +1539,9 @@ async def test_error_in_the_body_comes_out_as_what_it_is(place):
 
 @pytest.fixture
 def small_disk(place) -> Iterator[Path]:
-    """A project of 64 MB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place.project)]
+    """A project of 64 MB, or 2,000 files."""
+    size = "size=64m,nr_inodes=2000"
+    mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(place.project)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("takes root, and the right to mount")
     yield place.project
@@ -1556,8 +1557,21 @@ async def test_commands_that_fill_the_disk_are_stopped_in_time(place, small_disk
         [event] = place.events
         assert isinstance(event, DiskFull)
         assert event.path == str(small_disk)
-        assert event.free_bytes > 10 << 20
+        assert (event.unit, event.free > 10 << 20) == ("bytes", True)
         assert await run(sandbox, "rm big; echo fine > small; cat small") == (0, "fine\n", "")
+
+
+@prove
+async def test_commands_that_take_all_files_of_the_disk_are_stopped_in_time(place, small_disk):
+    script = "n=0; while n=$((n + 1)); do : > file-$n || break; sleep 0.001; done; sleep 1000"
+    async with place.open() as sandbox:
+        status, _, _ = await run(sandbox, script)
+        assert status == -signal.SIGKILL
+        [event] = place.events
+        assert isinstance(event, DiskFull)
+        assert (event.path, event.unit, event.free > 100) == (str(small_disk), "files", True)
+        script = "rm file-*; echo fine > small; cat small"
+        assert await run(sandbox, script) == (0, "fine\n", "")
 
 
 # --- the file worker ---------------------------------------------------------------------------------------------------

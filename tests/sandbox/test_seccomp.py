@@ -39,6 +39,9 @@ TCP, UDP, MPTCP, SMC = 6, 17, 262, 256
 UNIX, INET, INET6, NETLINK, PACKET, ALG, VSOCK, TIPC = 1, 2, 10, 16, 17, 38, 40, 30
 STREAM, DGRAM, RAW, SEQPACKET, SOCK_PACKET = 1, 2, 3, 5, 10
 CLOEXEC = 0x80000
+CREATE, UNNAMED, CWD = os.O_CREAT | os.O_WRONLY, os.O_TMPFILE | os.O_WRONLY, (1 << 64) - 100
+SETUID, SETGID, FILE = 0o4755, 0o2755, 0o100000
+GETFL, SETLEASE, GETLEASE, SETDELEG, NOTIFY = 3, 1024, 1025, 1040, 1026
 
 
 # --- the numbers
@@ -64,7 +67,7 @@ def numbers_in_headers(machine: str) -> dict[str, int]:
     )
     if macros.returncode:
         pytest.skip(f"no kernel headers for {machine}: {macros.stderr}")
-    found = re.findall(r"#define __NR_(\w+) (\d+)$", macros.stdout, re.MULTILINE)
+    found = re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)$", macros.stdout, re.MULTILINE)
     return {name: int(value) for name, value in found if name != "syscalls"}
 
 
@@ -139,6 +142,38 @@ EVERYWHERE = [
     ("bpf", (), EPERM),
     ("io_uring_setup", (), ENOSYS),
     ("io_uring_enter", (), ENOSYS),
+    ("openat2", (), ENOSYS),
+    *(
+        (name, (*before, mode), EPERM if mode & 0o6000 else 0)
+        for name, before in (
+            ("chmod", (0,)),
+            ("fchmod", (0,)),
+            ("fchmodat", (CWD, 0)),
+            ("fchmodat2", (CWD, 0)),
+            ("mknod", (0,)),
+            ("mknodat", (CWD, 0)),
+            ("creat", (0,)),
+            ("open", (0, CREATE)),
+            ("open", (0, UNNAMED)),
+            ("openat", (CWD, 0, CREATE)),
+            ("openat", (CWD, 0, UNNAMED)),
+        )
+        for mode in (0o1777, SETUID, SETGID, FILE | SETUID, FILE | 0o2644, SETUID | IGNORED)
+    ),
+    (
+        "openat",
+        (CWD, 0, os.O_RDWR, SETUID),
+        0,
+    ),  # nothing is made, so the mode is whatever was there
+    ("openat", (CWD, 0, os.O_DIRECTORY, SETUID), 0),
+    ("openat", (CWD, 0, CREATE | IGNORED, SETUID), EPERM),
+    ("mkdir", (0, SETGID), 0),
+    ("mkdirat", (CWD, 0, SETGID), 0),
+    ("mkdirat", (CWD, 0, SETUID), EPERM),
+    *(("fcntl", (0, command), 0) for command in (0, GETFL, GETLEASE, NOTIFY)),
+    ("fcntl", (0, SETLEASE), EPERM),
+    ("fcntl", (0, SETLEASE | IGNORED), EPERM),
+    ("fcntl", (0, SETDELEG), EPERM),
     ("ioctl", (0, TCGETS), 0),
     ("ioctl", (0, TIOCSTI), EPERM),
     ("ioctl", (0, TIOCSTI | IGNORED), EPERM),
@@ -233,6 +268,8 @@ def test_each_call_gets_the_verdict_of_its_mode(mode, machine):
     wrong = []
     for name, args, expected in EXPECTED[mode]:
         nr = (NUMBERS | HARMLESS)[name][column]
+        if nr is None:
+            continue  # of another machine
         if (got := verdict(mode, machine, nr, *args)) != expected:
             wrong.append((name, args, errno.errorcode.get(got, "allowed")))
     assert not wrong
@@ -243,7 +280,9 @@ def test_each_call_gets_the_verdict_of_its_mode(mode, machine):
 def test_every_denied_call_is_denied_and_no_other_plain_call(mode, machine):
     denied = {number(name, machine) for group in seccomp.DENIED.values() for name in group.split()}
     absent = {number(name, machine) for name in seccomp.ABSENT.split()}
-    judged = {number(n, machine) for n in ["clone", "ioctl", "socket", "socketpair", "connect"]}
+    by_argument = "clone ioctl fcntl socket socketpair connect open openat mkdir mkdirat"
+    by_argument += f" {seccomp.MODE_COMES_FIRST} {seccomp.MODE_COMES_SECOND}"
+    judged = {number(name, machine) for name in by_argument.split()}
     shared = f"{seccomp.SHARED_IPC} {seccomp.PID_COMES_FIRST} setpriority ioprio_set".split()
     for nr in (
         set(range(seccomp.NEWEST_KNOWN_CALL + 1)) - judged - {number(n, machine) for n in shared}

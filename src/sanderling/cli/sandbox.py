@@ -157,8 +157,8 @@ def _print_event(event: SandboxEvent) -> None:
     match event:
         case Denial(operation, target):
             text = f"denied: {operation} {target} ({event.reason})"
-        case DiskFull(path, free_bytes):
-            text = f"stopped: the disk of {path} is nearly full ({free_bytes:,} bytes left)"
+        case DiskFull(path, free, unit):
+            text = f"stopped: the disk of {path} is nearly full ({free:,} {unit} left)"
         case GuardEvent():
             text = f"guard: {event.kind}: {event.path}: {event.reason}"
     sys.stderr.write(f"sanderling: {text}\n")

@@ -11,7 +11,7 @@ PROJECT_REPLACED = (
     "{project} is another directory than before. What was still running in the old one was stopped;"
     " from here on, the new one is used."
 )
-DISK_FULL = "Commands were stopped: the disk of {path} is nearly full ({left:,.0f} MB left)."
+DISK_FULL = "Commands were stopped: the disk of {path} is nearly full ({left} left)."
 
 
 def shown_sandbox(sandbox: SessionSandbox) -> SandboxChanged:
@@ -28,5 +28,6 @@ def shown_event(event: SessionEvent) -> Event:
             return GuardActed(kind, printable(path), reason, printable(kept_at))
         case ProjectReplaced(project):
             return Notice("warning", PROJECT_REPLACED.format(project=printable(project)))
-        case DiskFull(path, free_bytes):
-            return Notice("warning", DISK_FULL.format(path=path, left=free_bytes / 1e6))
+        case DiskFull(path, free, unit):
+            left = f"{free / 1e6:,.0f} MB" if unit == "bytes" else f"{free:,} files"
+            return Notice("warning", DISK_FULL.format(path=path, left=left))

@@ -50,6 +50,11 @@ _DEVICES_OF_ROOT = Gap(
     attacks=("device-null-is-shared",),
     only="root",
 )
+_WATCHES = Gap(
+    words="All of your inotify watches can be taken, so that other programs of yours notice no change of a file.",
+    layer="namespaces",
+    attacks=("inotify-instances", "inotify-watches"),
+)
 _UNMOUNTED = (
     Gap(
         words="The project's .env files can be read.",
@@ -108,6 +113,7 @@ _UNMOUNTED = (
         attacks=("proc-net", "proc-net-unix", "sysv-list", "key-list"),
     ),
     _PROCESSES_OF_ROOT,
+    _WATCHES,
     Gap(
         words="Your other processes can be sent signals, and so be ended.",
         layer="landlock",
@@ -134,7 +140,7 @@ _UNMOUNTED = (
 
 GAPS: "dict[Level, tuple[Gap, ...]]" = {
     "full": (_LATE_SOCKET,),
-    "full-bwrap": (_LATE_SOCKET, _PROCESSES_OF_ROOT, _DEVICES_OF_ROOT),
+    "full-bwrap": (_LATE_SOCKET, _PROCESSES_OF_ROOT, _DEVICES_OF_ROOT, _WATCHES),
     "namespaces": (_LATE_SOCKET,),
     "landlock": _UNMOUNTED,
 }

@@ -1,4 +1,4 @@
-"""Taking everything there is: processes, disk, memory."""
+"""Taking everything there is: processes, disk, memory, watches."""
 
 import os
 import resource
@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+from .kernel import syscall
 from .registry import Stopped, World, attack
 
 PROCESSES = 1300
@@ -143,3 +144,35 @@ def lock_memory(_world: World) -> str:
         raise OSError(ctypes.get_errno(), "mlock")
     time.sleep(0)
     return f"{size} bytes"
+
+
+def _inotify_limit(name: str) -> int:
+    return int(Path(f"/proc/sys/fs/inotify/max_user_{name}").read_text())
+
+
+@attack("inotify-instances", kind="exhaustion", severity="low", scene="alone")
+def inotify_instances(_world: World) -> str:
+    """More than a quarter of those that the user has: a few commands like this, and no editor or file manager gets one."""
+    wanted = _inotify_limit("instances") // 4 + 1
+    instances = [syscall("inotify_init1", os.O_CLOEXEC) for _ in range(wanted)]
+    return f"{len(instances)} instances"
+
+
+@attack("inotify-watches", kind="exhaustion", severity="low", scene="alone", timeout_s=20)
+def inotify_watches(world: World) -> str:
+    """More than half of the watches. One watches a file once, so one file serves as many instances as there are."""
+    wanted = _inotify_limit("watches") // 2 + 1
+    names = [Path(world.project, f"watched-{number}") for number in range(min(wanted, 20_000))]
+    for name in names:
+        name.touch()
+    taken = 0
+    try:
+        while taken < wanted:
+            instance = syscall("inotify_init1", os.O_CLOEXEC)
+            for name in names[: wanted - taken]:
+                syscall("inotify_add_watch", instance, str(name), 2)
+                taken += 1
+    finally:
+        for name in names:
+            name.unlink()
+    return f"{taken} watches"

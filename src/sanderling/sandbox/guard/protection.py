@@ -33,7 +33,7 @@ class GitProtection(NamedTuple):
 
     `write`, `read`: directories outside the project that git needs, writable or not. `pin`: directories to be bound onto
     themselves, so that they cannot be renamed away. `read_only`: files and directories to be bound read-only. `watch`: the names
-    that must not appear in a directory.
+    that must not appear in a directory. `shared`: the project's core.sharedRepository.
     """
 
     write: tuple[str, ...]
@@ -41,6 +41,7 @@ class GitProtection(NamedTuple):
     pin: tuple[str, ...]
     read_only: tuple[str, ...]
     watch: tuple[tuple[str, frozenset[str]], ...]
+    shared: str = ""
 
 
 def protection(survey: Survey) -> GitProtection:
@@ -65,6 +66,7 @@ def protection(survey: Survey) -> GitProtection:
         tuple(sorted(path for path in plan.pin if not plan.is_read_only(path))),
         tuple(sorted(plan.read_only)),
         tuple((directory, frozenset(names)) for directory, names in sorted(plan.watch.items())),
+        plan.shared,
     )
 
 
@@ -77,6 +79,7 @@ class _Plan:
         self.read: list[str] = []
         self.pin: set[str] = set()
         self.read_only: set[str] = set()
+        self.shared = ""
         self.watch: dict[str, set[str]] = {}
         self._seen: set[tuple[str, str]] = set()  # configs, by the worktree they were read for
         self._has_hooks = False
@@ -99,6 +102,8 @@ class _Plan:
             settings = settings_of(self.git, cwd=self.project)
             for origin, key, value in settings:
                 self._hold_setting(worktree, origin, key, value)
+                if key == "core.sharedrepository":
+                    self.shared = value
             self._hold_alternates(repository.common_dir)
 
     def hold_git_directory(self, git_dir: str) -> None:

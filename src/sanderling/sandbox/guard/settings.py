@@ -1,6 +1,7 @@
 """Settings of git: which of them could run something, and which files of secrets are not in the repository."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 
@@ -96,6 +97,25 @@ def settings_of(git: TrustedGit, *arguments: str, cwd: str = "/") -> Iterator[tu
     for origin, setting in zip(fields[::2], fields[1::2], strict=False):
         key, _, value = setting.partition("\n")
         yield origin.removeprefix("file:"), key, value
+
+
+def shared_umask(shared: str, umask: int) -> int:
+    """
+    Return the umask with which git need not change the mode of what it makes in a repository where core.sharedRepository is `shared`.
+
+    Its new directories get S_ISGID from the one above, but to let the group write them it sets all of the mode, that bit with it,
+    which the sandbox refuses (`kernel/seccomp.py`). With this umask they are made as they must be (`adjust_shared_perm`
+    in git's path.c).
+    """
+    shared = shared.lower()
+    if shared in ("group", "true", "yes", "on", "1"):
+        return umask & ~0o070
+    if shared in ("all", "world", "everybody", "2"):
+        return umask & ~0o075
+    if re.fullmatch(r"0?[67][0-7][0-7]", shared):
+        readable = int(shared, 8) & 0o666
+        return 0o777 & ~(readable | (readable & 0o444) >> 2)
+    return umask
 
 
 def env_files_to_hide(survey: Survey) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from sanderling.sandbox.inside.writing import (
     TEMPORARY,
     listable,
     passed_through,
+    set_mode,
 )
 
 Kind = Literal["absent", "file", "link", "directory", "other"]
@@ -106,7 +107,7 @@ def chmod(path: str, mode: int, expected: tuple[int, ...]) -> None:
             status = os.fstat(descriptor)
             if stat.S_ISLNK(status.st_mode) or tuple(stamp_of(status)) != expected:
                 raise OSError(errno.ESTALE, "changed meanwhile")
-            _set_mode(descriptor, mode)
+            set_mode(descriptor, mode)
         finally:
             os.close(descriptor)
 
@@ -117,7 +118,7 @@ def mkdir(path: str, mode: int) -> None:
         os.mkdir(name, dir_fd=directory)
         made = passed_through(name, directory)
         try:
-            _set_mode(made, mode)
+            set_mode(made, mode)
         finally:
             os.close(made)
 
@@ -156,14 +157,6 @@ def _parent(path: str, *, makes_parents: bool = False) -> Generator[tuple[int, s
         yield directory, name
     finally:
         os.close(directory)
-
-
-def _set_mode(descriptor: int, mode: int) -> None:
-    """Set the mode of what was opened to be passed through: what nobody may read cannot be opened otherwise."""
-    if PASSED_THROUGH == os.O_RDONLY:
-        os.fchmod(descriptor, mode)
-    else:
-        os.chmod(f"/proc/self/fd/{descriptor}", mode)
 
 
 def _require(name: str, directory: int, expected: tuple[int, ...]) -> None:

@@ -79,6 +79,8 @@ class Supervisor:
         self._next_routine_audit = 0.0
         self._namespaces: dict[Whose, list[int]] = {}
         self._placeholders: dict[int, set[str]] = {}  # by the number of the view
+        self._umask = os.umask(0)
+        os.umask(self._umask)
         self._poll = select.poll()
         self._loading = Thread(target=import_module, args=[LANDLOCK])
         with suppress(RuntimeError):  # there is no room for a thread: it loads when it is needed
@@ -237,6 +239,9 @@ class Supervisor:
         if self._claim is None:
             self._claim = sentinels.place_sentinels(policy.state_dir, survey)
         in_git = protection.protection(survey)
+        os.umask(
+            settings.shared_umask(in_git.shared, self._umask)
+        )  # of each zygote, and its commands
         if policy.has_guard and self._guard is None:
             quarantine = private_directory(policy, "quarantine")
             self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")

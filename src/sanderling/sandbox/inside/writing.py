@@ -23,6 +23,7 @@ MAX_OVERWRITTEN_BYTES = 256 << 20
 TEMPORARY = ".sanderling-tmp-"
 LEFTOVER_S, MAX_SWEPT_NAMES = 60.0, 2000
 PASSED_THROUGH = getattr(os, "O_PATH", os.O_RDONLY)  # which not every system has
+SET_ID = stat.S_ISUID | stat.S_ISGID
 NO_RENAME = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
 NO_LINKS = (errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 OTHERS_ATTRIBUTES = ("security.", "trusted.")  # the kernel's and the administrator's
@@ -229,7 +230,7 @@ def _finish(descriptor: int, mode: int | None) -> None:
     if mode is None:
         os.fsync(descriptor)
     else:
-        os.fchmod(descriptor, mode)
+        set_mode(descriptor, mode)
 
 
 def _overwrite(place: _Place, data: bytes, descriptor: int, mode: int | None) -> Stamp:
@@ -245,8 +246,27 @@ def _overwrite(place: _Place, data: bytes, descriptor: int, mode: int | None) ->
         _put(descriptor, before)
         raise
     if mode is not None:
-        os.fchmod(descriptor, mode)
+        set_mode(descriptor, mode)
     return stamp_of(os.fstat(descriptor))
+
+
+def set_mode(descriptor: int, mode: int) -> None:
+    """
+    Set the mode of an open file or directory, even if it was opened only to go through it.
+
+    The sandbox refuses the set-ID bits (`kernel/seccomp.py`). Then the rest is set; a directory may have inherited them by now.
+    """
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) == mode:
+        return
+    # What nobody may read can only be opened to go through, and fchmod does not take that.
+    is_plain = PASSED_THROUGH == os.O_RDONLY
+    target = descriptor if is_plain else f"/proc/self/fd/{descriptor}"
+    try:
+        os.chmod(target, mode)
+    except PermissionError:
+        if not mode & SET_ID:
+            raise
+        os.chmod(target, mode & ~SET_ID)
 
 
 def _put(descriptor: int, data: bytes) -> None:

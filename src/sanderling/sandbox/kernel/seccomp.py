@@ -38,8 +38,26 @@ DENIED = {
 }
 
 # These answer "no such call", for which programs have another way: a C library then uses clone, whose flags are a word and no
-# pointer. For io_uring EPERM would be the plainer word, but older tokio, eio and libxev take it for fatal.
-ABSENT = "clone3 io_uring_setup io_uring_enter io_uring_register"
+# pointer, and openat, likewise. For io_uring EPERM would be the plainer word, but older tokio, eio and libxev take it for fatal.
+ABSENT = "clone3 openat2 io_uring_setup io_uring_enter io_uring_register"
+
+# A set-user-ID file in the project makes every other user of the machine the user of this sandbox, and root in a container whose
+# project is a bind mount makes them root outside. Mounts cannot help: inside they are nosuid, but the file is run elsewhere. So
+# no call may carry these bits to a file, as with systemd's RestrictSUIDSGID= (systemd.exec(5)); O_TMPFILE, which that leaves out,
+# makes files, too.
+#
+# S_ISGID on a directory is harmless, and git sets it in a repository with core.sharedRepository, but the filter does not know
+# what a path or a descriptor is. Letting the bit pass where S_IXGRP is off, when it means nothing, does not help: directories
+# have S_IXGRP, and an access list turns it on afterwards without chmod (posix_acl_update_mode keeps S_ISGID). Answering 0 and
+# doing nothing would lie about the other bits. What remains works: a directory inherits the bit from the one above, for which
+# no call is needed, so that git, tar and cp keep it; only to ask for it is refused. In mkdir the kernel ignores both bits (vfs_mkdir), so there S_ISGID passes.
+S_ISUID, S_ISGID = 0o4000, 0o2000
+MODE_COMES_FIRST, MODE_COMES_SECOND = "chmod fchmod mknod creat", "fchmodat fchmodat2 mknodat"
+O_CREAT, O_TMPFILE_ALONE = 0o100, 0o20000000  # without its O_DIRECTORY, which others use
+
+# Whoever opens a file that is leased waits until the lease is given back, 45 s if nobody does (lease-break-time): an editor that
+# reloads a buffer, git, or the user's shell. F_SETDELEG (Linux 6.19) is the same for directories.
+LEASES = (1024, 1040)  # F_SETLEASE F_SETDELEG
 
 # Without namespaces of its own a command shares these with everything else of the user.
 SHARED_IPC = "mq_open mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop shmat shmctl shmget"
@@ -93,6 +111,13 @@ def program(*, has_namespaces: bool, has_host_network: bool, machine: str = MACH
         return [nr for name in names.split() if (nr := number(name, machine)) is not None]
 
     rules = [
+        (calls("openat"), _creation_rule(flags=2)),  # the most frequent one
+        (calls("open"), _creation_rule(flags=1)),
+        (calls(MODE_COMES_FIRST), _only_if_none(_argument(1), (S_ISUID, S_ISGID))),
+        (calls(MODE_COMES_SECOND), _only_if_none(_argument(2), (S_ISUID, S_ISGID))),
+        (calls("mkdir"), _only_if_none(_argument(1), (S_ISUID,))),
+        (calls("mkdirat"), _only_if_none(_argument(2), (S_ISUID,))),
+        (calls("fcntl"), _switch(_argument(1), [(LEASES, _refuse(errno.EPERM))], ALLOW)),
         (calls(" ".join(DENIED.values())), _refuse(errno.EPERM)),
         (calls(ABSENT), _refuse(errno.ENOSYS)),
         (calls("clone"), _only_if_none(_argument(0), CLONE_NEW_NAMESPACES)),
@@ -135,6 +160,13 @@ def install(program: bytes) -> None:
     instructions = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HP", len(program) // 8, ctypes.addressof(instructions))
     syscall("seccomp", set_mode_filter, 0, header)
+
+
+def _creation_rule(flags: int) -> Code:
+    """The rule about opening, with `flags` in this argument and the mode, which counts only for a new file, in the next."""
+    refusal = _only_if_none(_argument(flags + 1), (S_ISUID, S_ISGID))
+    creates = O_CREAT | O_TMPFILE_ALONE
+    return [*_argument(flags), (IF_ANY_BIT, 0, len(refusal), creates), *refusal, *ALLOW]
 
 
 def _socket_rule(has_namespaces: bool, has_host_network: bool) -> Code:
@@ -197,6 +229,8 @@ def _switch(word: Code, cases: Sequence[tuple[Sequence[int], Code]], otherwise: 
     """The code of the first case that lists the value of `word`."""
     code = list(word)
     for values, then in cases:
+        if not values:
+            continue  # this machine has no such call
         *others, last = values
         code += [(IF_EQUAL, len(others) - i, 0, value) for i, value in enumerate(others)]
         code += [(IF_EQUAL, 0, len(then), last), *then]
