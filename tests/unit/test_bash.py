@@ -885,6 +885,9 @@ def hostile_repository(project: Path) -> None:
         git("config", key, f"./run-{name}")
     git("config", "filter.x.required", "true")
     git("config", "log.showSignature", "true")
+    # From now on the index itself says that the monitor is to be asked by whoever reads it.
+    git("update-index", "--fsmonitor")
+    (project / "ran").unlink()
 
 
 def with_submodule(project: Path) -> Path:
@@ -906,6 +909,7 @@ READING = (
     "git status", "git diff", "git diff HEAD", "git diff --stat", "git log -p --all", "git log -p --remerge-diff", "git show",
     "git blame a.txt", "git stash show -p", "git stash list -p", "git describe --always", "g''it status", "\\git diff", 'gi"t" log -1', "git ls-files -m", "git diff-files -p",
     "git diff-index -p HEAD", "git range-diff main~1 main other", "git log --format='%G? %s'", "git rev-list --alternate-refs --all",
+    "git rev-parse :a.txt", "git config --get-all core.fsmonitor", "git ls-files --eol", "git config --list",
     "git grep x", "git shortlog -s HEAD", "git whatchanged -p", "git annotate a.txt", "git --no-pager -C . diff && git cherry main",
 )  # fmt: skip
 
@@ -928,6 +932,36 @@ async def test_git_that_only_reads_runs_nothing_that_the_repository_names(tmp_pa
         assert "exported" not in await desk.say("git status")
         await desk.say("git status && git add a.txt")
         assert "clean" in (desk.project / "ran").read_text()  # what changes something runs as ever
+
+
+CONFIGURED = (
+    *(
+        f"git config {key}"
+        for key in ("core.hooksPath", "core.pager", "core.fsmonitor", "filter.x.clean", "filter.x.required", "gpg.program",
+                    "diff.x.textconv", "log.showSignature", "diff.submodule", "merge.x.driver")
+    ),
+    "git config --get-all core.fsmonitor", "git config --local --list", "git config --get-regexp ^core",
+    "git rev-parse --git-path hooks", "git rev-parse --git-path hooks/pre-commit", "git -C . rev-parse --git-path hooks",
+    "git config core.pager && git rev-parse HEAD && git config core.hooksPath",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+async def test_git_answers_what_is_configured(tmp_path, is_confined):
+    desk = Desk(tmp_path, is_confined=is_confined)
+    hostile_repository(desk.project)
+
+    def answer_outside(line: str) -> str:
+        done = subprocess.run(["sh", "-c", line], cwd=desk.project, check=True, capture_output=True)
+        (desk.project / "ran").unlink(missing_ok=True)
+        return done.stdout.decode().rstrip("\n")
+
+    answer_outside("git config core.hooksPath .husky/_; git config diff.submodule log")
+    answers = {line: answer_outside(line) for line in CONFIGURED}
+    async for _ in opened(desk):
+        for line, answer in answers.items():
+            assert answer in await desk.say(line), line
+            assert not (desk.project / "ran").exists(), line
 
 
 @pytest.mark.parametrize("is_confined", [True, False])

@@ -95,6 +95,12 @@ _CONTINUATION = "\\\n"
 # do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
 # git to say. In a submodule they are others, so that git does not look there for changes. The options before a subcommand are those
 # that `core_words` knows.
+#
+# `git config` answers what is configured, and `git rev-parse --git-path hooks` where the hooks are, so they must not see values of
+# ours. Neither needs them: `config` starts a pager on a terminal alone, and `rev-parse` runs no hook and no filter. But
+# `rev-parse :FILE` reads the index, and an index that was written with a monitor has git ask that as soon as it is read
+# (`tweak_fsmonitor` in git's fsmonitor.c). `git ls-files` does so as well, and with -m runs filters: it prints no setting, and keeps
+# the other values.
 _GIT_THAT_READS = r"""git() (
 { set +exu; } 2>/dev/null
 while :; do case $1 in
@@ -109,6 +115,10 @@ GIT_CONFIG_COUNT=$((GIT_CONFIG_COUNT + 1))
 }
 export GIT_TRACE2=0 GIT_TRACE2_EVENT=0 GIT_TRACE2_PERF=0
 export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL= GIT_CONFIG_COUNT="${GIT_CONFIG_COUNT:-0}"
+case $1 in
+config) command git "$@"; exit ;;
+rev-parse) _sanderling_git_set core.fsmonitor false; command git "$@"; exit ;;
+esac
 _sanderling_keys=$(command git config --includes --name-only --get-regexp \
 '^(diff\..*\.textconv|merge\..*\.driver|filter\..*\.(clean|smudge|process)|gpg\.(.*\.)?program)$' 2>/dev/null)
 while IFS= read -r _sanderling_key; do case $_sanderling_key in
