@@ -258,7 +258,7 @@ def set_mode(descriptor: int, mode: int) -> None:
     """
     if stat.S_IMODE(os.fstat(descriptor).st_mode) == mode:
         return
-    # What nobody may read can only be opened to go through, and fchmod does not take that.
+    # A file that nobody may read can only be opened to go through, and fchmod does not take that.
     is_plain = PASSED_THROUGH == os.O_RDONLY
     target = descriptor if is_plain else f"/proc/self/fd/{descriptor}"
     try:

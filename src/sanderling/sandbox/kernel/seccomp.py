@@ -16,7 +16,7 @@ Source: https://docs.kernel.org/userspace-api/seccomp_filter.html
 import ctypes
 import errno
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox.kernel.syscalls import MACHINE, number, prctl, syscall
@@ -111,12 +111,7 @@ def program(*, has_namespaces: bool, has_host_network: bool, machine: str = MACH
         return [nr for name in names.split() if (nr := number(name, machine)) is not None]
 
     rules = [
-        (calls("openat"), _creation_rule(flags=2)),  # the most frequent one
-        (calls("open"), _creation_rule(flags=1)),
-        (calls(MODE_COMES_FIRST), _only_if_none(_argument(1), (S_ISUID, S_ISGID))),
-        (calls(MODE_COMES_SECOND), _only_if_none(_argument(2), (S_ISUID, S_ISGID))),
-        (calls("mkdir"), _only_if_none(_argument(1), (S_ISUID,))),
-        (calls("mkdirat"), _only_if_none(_argument(2), (S_ISUID,))),
+        *_mode_rules(calls),  # first, for nothing is called as often as openat
         (calls("fcntl"), _switch(_argument(1), [(LEASES, _refuse(errno.EPERM))], ALLOW)),
         (calls(" ".join(DENIED.values())), _refuse(errno.EPERM)),
         (calls(ABSENT), _refuse(errno.ENOSYS)),
@@ -160,6 +155,18 @@ def install(program: bytes) -> None:
     instructions = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HP", len(program) // 8, ctypes.addressof(instructions))
     syscall("seccomp", set_mode_filter, 0, header)
+
+
+def _mode_rules(calls: Callable[[str], list[int]]) -> list[tuple[list[int], Code]]:
+    """The rules about whatever gives a file its mode."""
+    return [
+        (calls("openat"), _creation_rule(flags=2)),
+        (calls("open"), _creation_rule(flags=1)),
+        (calls(MODE_COMES_FIRST), _only_if_none(_argument(1), (S_ISUID, S_ISGID))),
+        (calls(MODE_COMES_SECOND), _only_if_none(_argument(2), (S_ISUID, S_ISGID))),
+        (calls("mkdir"), _only_if_none(_argument(1), (S_ISUID,))),
+        (calls("mkdirat"), _only_if_none(_argument(2), (S_ISUID,))),
+    ]
 
 
 def _creation_rule(flags: int) -> Code:
