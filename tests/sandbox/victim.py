@@ -612,7 +612,7 @@ mkdir -p other && git init -q main && cd main
 git -c protocol.file.allow=always submodule --quiet add ../library lib
 mkdir -p service src vendor && cd vendor && git init -q lib && cd lib && echo x > x && git add . && git commit -qm x && cd ../..
 git config extensions.worktreeConfig true
-printf '.env*\nnode_modules\n.attacks\nway-out\nsockets\n' > .gitignore
+printf '.env*\nnode_modules\n.attacks\nway-out\nsockets\nsaved-config\ntools/pre-commit\n' > .gitignore
 echo 'print(1)' > src/main.py
 echo x > README
 echo true > check.sh && chmod 755 check.sh
@@ -620,7 +620,10 @@ printf '#!/bin/sh\nexit 0\n' > .git/hooks/pre-commit && chmod 755 .git/hooks/pre
 printf '#!/bin/sh\n./check.sh\n' > .git/hooks/commit-msg && chmod 644 .git/hooks/commit-msg
 for name in .nvim.lua .exrc .nvimrc .lazy.lua .envrc .mcp.json; do echo > $name; done
 mkdir .vscode .idea && echo '{{}}' > .vscode/tasks.json && echo '<x/>' > .idea/workspace.xml
+mkdir tools && printf '#!/bin/sh\nexec cat\n' > tools/clean && chmod 755 tools/clean
 git add -A && git commit -qm start
+git config filter.x.clean '"$(git rev-parse --show-toplevel)"/tools/clean %f' && echo 'README filter=x' > .git/info/attributes
+ln .git/config saved-config && ln .git/hooks/pre-commit tools/pre-commit
 for name in .env .env.local service/.env.production; do echo 'KEY={token}' > $name; done
 ln -s {home}/outside way-out
 mkdir -p sockets keep

@@ -25,7 +25,8 @@ def shown_event(event: SessionEvent) -> Event:
         case Denial():
             return AccessDenied(event.operation, event.target, event.reason)
         case GuardEvent(kind, path, reason, kept_at):
-            return GuardActed(kind, printable(path), reason, printable(kept_at))
+            shown = "noticed" if kind == "warned" else kind
+            return GuardActed(shown, printable(path), printable(reason), printable(kept_at))
         case ProjectReplaced(project):
             return Notice("warning", PROJECT_REPLACED.format(project=printable(project)))
         case DiskFull(path, free, unit):

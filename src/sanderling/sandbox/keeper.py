@@ -27,6 +27,7 @@ from sanderling.sandbox.file_workers import FileWorkers
 from sanderling.sandbox.kernel.layout import remove_temporary_directories
 from sanderling.sandbox.place import Directory, ProjectPlace
 from sanderling.sandbox.policy import NO_GRANT
+from sanderling.sandbox.report import GuardEvent
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Keeper:
         self._admissions = admissions
         self._place = place
         self._on_event = on_event
+        self._warnings = set[SandboxEvent]()
         self._on_change = on_change
         self._opened_at: Directory | None = None  # where the project was when the sandbox opened
         self._is_wanted = anyio.Event()
@@ -117,7 +119,7 @@ class Keeper:
         self._opened_at = self._place.now()
         try:
             async with Sandbox.open(
-                self._admissions.in_force, self._on_event, self.report
+                self._admissions.in_force, self._pass_on, self.report
             ) as sandbox:
                 self._admissions.policy = self._admissions.policy._replace(
                     tmp_dir=sandbox.policy.tmp_dir
@@ -142,6 +144,14 @@ class Keeper:
             self.problem = str(error)
         if self._is_wanted is is_wanted:
             self._let_go()
+
+    def _pass_on(self, event: SandboxEvent) -> None:
+        """Pass an event on; a warning, which comes whenever the sandbox opens, once in a session."""
+        if isinstance(event, GuardEvent) and event.kind == "warned":
+            if event in self._warnings:
+                return
+            self._warnings.add(event)
+        self._on_event(event)
 
     async def _catch_up(self, sandbox: Sandbox) -> None:
         """Put in force what has changed while it opened, before anything is started in it."""

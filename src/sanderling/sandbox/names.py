@@ -48,6 +48,8 @@ TABLE = (
         ".luarc.json .luarc.jsonc .nlsp-settings .ruby-lsp .solargraph.yml .ycm_extra_conf.py omnisharp.json"
     ),
     Row(".cargo/config .cargo/config.toml"),
+    # every Python that starts with a path to the project, before anything else
+    Row("sitecustomize.py usercustomize.py"),
     # what build tools write
     Row(".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False),
     # shells: what is run on entering the directory
@@ -191,11 +193,11 @@ def _row_at(path: str) -> Row | None:
     return row_of(name, os.path.basename(directory))
 
 
-def stamp(path: str) -> tuple[object, ...]:
+def stamp(path: str, limit: int = MAX_STAMPS) -> tuple[tuple[object, ...], ...]:
     """Return what changes with `path` or anything below, as far as that is not too much; () for nothing."""
-    found: list[object] = []
+    found: list[tuple[object, ...]] = []
     waiting = [path]
-    while waiting and len(found) < MAX_STAMPS:
+    while waiting and len(found) < limit:
         place = waiting.pop()
         try:
             status = os.lstat(place)

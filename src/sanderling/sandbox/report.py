@@ -46,10 +46,11 @@ class GuardEvent(NamedTuple):
     `kept_at` says where a quarantined thing is.
 
     `replaced`: the host itself put another file in the place of a mounted one, as `git config` does. That takes the mount off in
-    every namespace, so whoever owns the mounts must mount it again. `noticed`: nothing holds it, and nothing was undone.
+    every namespace, so whoever owns the mounts must mount it again. `noticed`: nothing holds it, and nothing was undone. `warned`: it was so
+    already when the guard began, and a command may change it.
     """
 
-    kind: Literal["quarantined", "restored", "replaced", "noticed", "failed"]
+    kind: Literal["quarantined", "restored", "replaced", "noticed", "warned", "failed"]
     path: str
     reason: str
     kept_at: str = ""

@@ -129,6 +129,38 @@ def git_config_hardlink(world: World) -> str:
     return "written through a link"
 
 
+@attack("git-config-other-name", kind="traps", evidence="canary", scene="own")
+def git_config_other_name(world: World) -> str:
+    """The user linked it under this name once."""
+    with Path(world.project, "saved-config").open("a") as config:
+        config.write(_trap_config(world))
+    return "written through a link of the user's"
+
+
+@attack("git-hook-other-name", kind="traps", evidence="canary", scene="own")
+def git_hook_other_name(world: World) -> str:
+    """A usual way to install hooks: the project's file is the hook."""
+    Path(world.project, "tools/pre-commit").write_text(Path(_canary(world)).read_text())
+    return "written through a link of the user's"
+
+
+@attack("git-filter-program", kind="traps", evidence="canary", scene="own")
+def git_filter_program(world: World) -> str:
+    """The user's own setting names it, behind a substitution."""
+    Path(world.project, "tools/clean").write_text(Path(_canary(world)).read_text())
+    return "changed"
+
+
+@attack("git-filter-program-replace", kind="traps", evidence="canary", scene="own")
+def git_filter_program_replace(world: World) -> str:
+    """Its directory is moved away, and another one has its name."""
+    tools = Path(world.project, "tools")
+    tools.rename(Path(world.project, "old-tools"))
+    tools.mkdir()
+    shutil.copy(_canary(world), tools / "clean")
+    return "replaced"
+
+
 @attack("git-config-worktree", kind="traps", evidence="canary", scene="own")
 def git_config_worktree(world: World) -> str:
     (_dot_git(world) / "config.worktree").write_text(_trap_config(world))

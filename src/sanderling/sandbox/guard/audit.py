@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 
 from sanderling.paths import is_within
 from sanderling.sandbox import names as listed
+from sanderling.sandbox.guard.command_lines import found_in_line
 from sanderling.sandbox.guard.git_program import UnclearError, leads_to
 from sanderling.sandbox.guard.project import GuardedProject
+from sanderling.sandbox.guard.protection import GitProtection
 from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.repositories import (
     MAX_CONFIG_BYTES,
@@ -21,10 +23,14 @@ from sanderling.sandbox.guard.repositories import (
     survey,
 )
 from sanderling.sandbox.guard.restoring import Restorer
-from sanderling.sandbox.guard.settings import executable_settings
+from sanderling.sandbox.guard.running_code import RunningCode
+from sanderling.sandbox.guard.settings import executable_settings, relative_settings
 from sanderling.sandbox.guard.tree import identity, open_directory, open_up
 
 MAX_TOLD = 30
+HAS_ANOTHER_NAME = (
+    "is protected, and has another name that is not: what is written there changes it, too"
+)
 MAY_RUN = ", and may run something or instruct an agent when you open, enter or commit the project"
 
 
@@ -32,7 +38,12 @@ class Audit:
     """A look at what git would run in `project` and what the table of names has there, against what was `found` at the start."""
 
     def __init__(
-        self, project: GuardedProject, quarantine: Quarantine, restorer: Restorer, found: Survey
+        self,
+        project: GuardedProject,
+        quarantine: Quarantine,
+        restorer: Restorer,
+        found: Survey,
+        protection: GitProtection,
     ) -> None:
         self._project = project
         self._quarantine = quarantine
@@ -43,6 +54,16 @@ class Audit:
             entry: (identity(entry), clear_repository(entry)) for entry in self._entries(found)
         }
         self._stamps = self._stamped(found.named)
+        self._users = relative_settings(found.git)
+        self._absent = protection.absent
+        self._linked = {path: listed.stamp(path) for path in protection.linked}
+        self._runs = RunningCode(project, protection)
+
+    def warn(self) -> None:
+        """Tell of what cannot be held, before anything runs."""
+        self._runs.warn()
+        for path in self._linked:
+            self._project.tell("warned", path, HAS_ANOTHER_NAME)
 
     def look(self, between: Callable[[], object], *, is_routine: bool) -> None:
         """Walk the project and judge what is there. `between` is called now and then, for what cannot wait."""
@@ -62,8 +83,13 @@ class Audit:
                 self._judge(entry)
             except OSError as error:
                 self._project.tell("failed", entry, f"cannot be judged: {error.strerror}")
+        for path, setting in self._absent:
+            if os.path.lexists(path):
+                self._quarantine.take(path, f"must not appear, for {setting} has git run it")
         if not is_routine:
             self._tell_of_names(found.named)
+            self._runs.tell_of_changes()
+            self._tell_of_linked()
 
     def _entries(self, found: Survey) -> list[str]:
         directories = git_directories(found, self._project.roots[1:])
@@ -114,6 +140,7 @@ class Audit:
             if reason := self._fault_of_config(path):
                 yield path, reason
         yield from self._faults_of_hooks(f"{now.common_dir}/hooks")
+        yield from self._faults_of_users_settings(now.entry)
         store = f"{now.common_dir}/objects"
         path = f"{store}/info/alternates"
         if not self._project.is_as_it_was(path) and not all(
@@ -137,6 +164,14 @@ class Audit:
             self._project.tell(
                 "noticed", news[MAX_TOLD], f"is new or changed, as are {more - 1} others{MAY_RUN}"
             )
+
+    def _tell_of_linked(self) -> None:
+        """Tell of files that have changed by another name, perhaps; where nothing is mounted they were put back."""
+        for path, before in () if self._project.restores else tuple(self._linked.items()):
+            self._linked[path] = now = listed.stamp(path)
+            if now and now != before:
+                reason = f"was changed, perhaps by another name that is not protected{MAY_RUN}"
+                self._project.tell("noticed", path, reason)
 
     def _is_copy(self, path: str) -> bool:
         """Say whether the project holds the same nearer its root: `path` is of a worktree, or a clone, that was made inside."""
@@ -193,6 +228,17 @@ class Audit:
             path = f"{directory}/{name}"
             if not name.endswith(".sample") and not self._project.is_as_it_was(path):
                 yield path, f"has a hook {name}"
+
+    def _faults_of_users_settings(self, entry: str) -> Iterator[tuple[str, str]]:
+        """Find what the user's own settings run in every repository, by a path from its top."""
+        worktree = os.path.dirname(entry) if os.path.basename(entry) == ".git" else entry
+        for key, value in self._users:
+            if key == "core.hookspath":
+                yield from self._faults_of_hooks(os.path.normpath(f"{worktree}/{value}"))
+                continue
+            for path in sorted(found_in_line(value, worktree).files):
+                if is_within(path, worktree) and not self._project.is_as_it_was(path):
+                    yield path, f"has what your own {key} has git run"
 
     def _settings(self, content: bytes) -> frozenset[str]:
         if not content.strip():

@@ -39,7 +39,7 @@ class Guard:
         self._project = GuardedProject(found, protection, restores=restores)
         self._quarantine = Quarantine(self._project, quarantine_dir)
         self._restorer = Restorer(self._project, self._quarantine, protection.pin)
-        self._audit = Audit(self._project, self._quarantine, self._restorer, found)
+        self._audit = Audit(self._project, self._quarantine, self._restorer, found, protection)
         self._tripwire = Tripwire(self._project, self._quarantine, self._restorer, protection)
 
     def fileno(self) -> int:
@@ -48,6 +48,11 @@ class Guard:
 
     def handle_events(self) -> list[GuardEvent]:
         self._tripwire.read_events()
+        return self._project.take_events()
+
+    def warnings(self) -> list[GuardEvent]:
+        """Return what the user should know before a first command runs: what cannot be held, and git would run."""
+        self._audit.warn()
         return self._project.take_events()
 
     def undoes(self, path: str) -> bool:

@@ -25,7 +25,8 @@ class GuardedProject:
         self.roots = (found.project, *protection.write)
         self.restores = restores
         self._events: list[GuardEvent] = []
-        self.kept = snapshot(held)
+        self.trees = protection.trees
+        self.kept = snapshot(path for path in held if path not in self.trees)
         # Whoever opened one of these before it was mounted again can write it for ever: they are judged by content.
         self.replaced: set[str] = set()
         self.bound: dict[str, Identity | None] = (
@@ -60,7 +61,7 @@ class GuardedProject:
 
     def tell(
         self,
-        kind: Literal["quarantined", "restored", "replaced", "noticed", "failed"],
+        kind: Literal["quarantined", "restored", "replaced", "noticed", "warned", "failed"],
         path: str,
         reason: str,
         kept_at: str = "",

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox import names as listed
+from sanderling.sandbox.guard.command_lines import found_in_line, scripts_named_by
 from sanderling.sandbox.guard.git_program import UnclearError, follow_links, leads_to
+from sanderling.sandbox.guard.links import MAX_OTHER_NAMES, other_names
 from sanderling.sandbox.guard.repositories import (
     MAX_CHAIN,
     MAX_CONFIG_BYTES,
-    MAX_HOOK_BYTES,
-    NAMED_IN_A_HOOK,
     OTHER_SURFACE,
     SURFACE,
     WORKTREE_SURFACE,
@@ -24,7 +24,29 @@ from sanderling.sandbox.guard.repositories import (
     pointer,
     read_file,
 )
-from sanderling.sandbox.guard.settings import is_inert, may_run_something, settings_of
+from sanderling.sandbox.guard.settings import (
+    is_inert,
+    may_run_something,
+    relative_settings,
+    settings_of,
+)
+
+MAX_SHOWN_CHARS = 100
+
+
+class Run(NamedTuple):
+    """
+    A setting that runs more of the project than can be held, as it is shown.
+
+    `ruling` is what decides about it, which the user is warned of; there and `nearby`, where more may be loaded from, changes count.
+    `is_unclear`: the line does not say what it runs.
+    """
+
+    setting: str
+    origin: str
+    ruling: tuple[str, ...]
+    nearby: tuple[str, ...]
+    is_unclear: bool
 
 
 class GitProtection(NamedTuple):
@@ -33,7 +55,9 @@ class GitProtection(NamedTuple):
 
     `write`, `read`: directories outside the project that git needs, writable or not. `pin`: directories to be bound onto
     themselves, so that they cannot be renamed away. `read_only`: files and directories to be bound read-only. `watch`: the names
-    that must not appear in a directory. `shared`: the project's core.sharedRepository.
+    that must not appear in a directory. `trees` are those of `read_only` that are too much to be looked at. `absent`: paths that
+    must not come to be, in directories that are not there yet, with the setting that would run them. `runs`: what cannot be held.
+    `linked`: held files with another name that was not found. `shared`: the project's core.sharedRepository.
     """
 
     write: tuple[str, ...]
@@ -41,16 +65,21 @@ class GitProtection(NamedTuple):
     pin: tuple[str, ...]
     read_only: tuple[str, ...]
     watch: tuple[tuple[str, frozenset[str]], ...]
+    trees: frozenset[str] = frozenset()
+    absent: tuple[tuple[str, str], ...] = ()
+    runs: tuple[Run, ...] = ()
+    linked: tuple[str, ...] = ()
     shared: str = ""
 
 
-def protection(survey: Survey) -> GitProtection:
+def protection(survey: Survey, granted: tuple[str, ...] = ()) -> GitProtection:
     """
     Find what must be protected in the project and its repositories, as they are now: after `place_sentinels`, which this sees.
 
     The names of the table that are not in the project's root yet are left to the guard, those in directories of its own excepted.
 
-    A repository outside the project is made writable only for the project's own `.git`, and only if it answers to the project.
+    A repository outside the project is made writable only for the project's own `.git`, and only if it answers to the project. In
+    directories that are `granted` as well, other names of what is held are looked for.
     """
     plan = _Plan(survey)
     for directory, names in OTHER_SURFACE.items():
@@ -60,12 +89,17 @@ def protection(survey: Survey) -> GitProtection:
     for entry in survey.repositories:
         plan.hold_entry(entry)
     plan.hold_listed(survey.named)
+    plan.hold_other_names(granted)
     return GitProtection(
         tuple(plan.write),
         tuple(plan.read),
         tuple(sorted(path for path in plan.pin if not plan.is_read_only(path))),
         tuple(sorted(plan.read_only)),
         tuple((directory, frozenset(names)) for directory, names in sorted(plan.watch.items())),
+        frozenset(plan.trees),
+        tuple(sorted(plan.absent.items())),
+        tuple(plan.runs.values()),
+        tuple(plan.linked),
         plan.shared,
     )
 
@@ -79,8 +113,13 @@ class _Plan:
         self.read: list[str] = []
         self.pin: set[str] = set()
         self.read_only: set[str] = set()
+        self.trees: set[str] = set()
+        self.absent: dict[str, str] = {}
+        self.runs: dict[tuple[str, str], Run] = {}  # by worktree and setting
+        self.linked: list[str] = []
         self.shared = ""
         self.watch: dict[str, set[str]] = {}
+        self.users = relative_settings(survey.git)
         self._seen: set[tuple[str, str]] = set()  # configs, by the worktree they were read for
         self._has_hooks = False
 
@@ -99,12 +138,14 @@ class _Plan:
         for config in (f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"):
             self._hold_what_config_names(worktree, config)
         if entry == f"{self.project}/.git":
-            settings = settings_of(self.git, cwd=self.project)
-            for origin, key, value in settings:
+            for origin, key, value in settings_of(self.git, cwd=self.project):
                 self._hold_setting(worktree, origin, key, value)
                 if key == "core.sharedrepository":
                     self.shared = value
             self._hold_alternates(repository.common_dir)
+        else:
+            for key, value in self.users:
+                self._hold_setting(worktree, "", key, value)
 
     def hold_git_directory(self, git_dir: str) -> None:
         if not (repository := clear_repository(git_dir)):
@@ -129,35 +170,33 @@ class _Plan:
                 self._pin(f"{self.project}/{directory}", self.project)
                 self._hold(f"{self.project}/{name}")
 
+    def hold_other_names(self, granted: tuple[str, ...]) -> None:
+        found, missing = other_names(self.read_only, (self.project, *self.write, *granted))
+        self.read_only.update(found[:MAX_OTHER_NAMES])
+        self.linked = [*found[MAX_OTHER_NAMES:], *missing]
+
     def _hold_what_hooks_name(self, hooks: str) -> None:
-        """Hold what links among `hooks` lead to, and one step further, the files that hooks name."""
+        """Hold what links among `hooks` lead to, the files that hooks name, and those that these name."""
         try:
             names = os.listdir(hooks)
         except OSError:
             return
+        scripts: list[str] = []
         for name in names:
             hook = f"{hooks}/{name}"
             if os.path.islink(hook):
                 self._hold_target(hook)
-            if name.endswith(".sample") or not os.path.isfile(hook):
-                continue
-            self._has_hooks = True
-            with suppress(OSError):
-                text = os.fsdecode(read_file(hook, MAX_HOOK_BYTES))
-                for words in set(NAMED_IN_A_HOOK.findall(text)):
-                    self._hold_plain_file(hooks, "".join(words))
-
-    def _hold_plain_file(self, hooks: str, word: str) -> None:
-        """
-        Hold a file that a hook names: by its whole path, from where the hook lies (`$(dirname "$0")/lint`), or from the root, where git runs it.
-
-        Not what is a link: a virtual environment's Python is made anew when that is.
-        """
-        inside, around = word.lstrip("/"), os.path.dirname(hooks)
-        places = (self.project, hooks, around, os.path.dirname(around))
-        for path in (word, *(f"{place}/{inside}" for place in places)):
-            if path.startswith("/") and os.path.isfile(path) and not os.path.islink(path):
-                self._hold_path(path)
+            if not name.endswith(".sample") and os.path.isfile(hook):
+                scripts.append(hook)
+        if not scripts:
+            return
+        self._has_hooks = True
+        # From where the hook lies (`$(dirname "$0")/lint`), or from the root, where git runs it.
+        around = os.path.dirname(hooks)
+        for path in scripts_named_by(
+            scripts, (self.project, hooks, around, os.path.dirname(around))
+        ):
+            self._hold_path(path)
 
     def hold_names(self, directory: str, names: Iterable[str], top: str) -> None:
         """Hold `names` in `directory`, and every directory from there up to `top`, which is held too unless it is the project."""
@@ -233,11 +272,40 @@ class _Plan:
             if name == "_" and around != self.project:
                 self._hold_path(around)
                 self._hold_what_hooks_name(around)
+        elif key.startswith("alias.") and not value.startswith("!"):
+            return  # of a command of git's own
         elif value and not is_inert(key):
-            for word in value.lstrip("!").split():
-                path = os.path.join(worktree, word.strip("\"'"))
-                if os.path.isfile(path):
-                    self._hold_path(path)
+            self._hold_command_line(worktree, origin, key, value.lstrip("!"))
+
+    def _hold_command_line(self, worktree: str, origin: str, key: str, line: str) -> None:
+        found = found_in_line(line, worktree)
+        for path in sorted(found.trees):
+            self._hold_tree(path)
+        for path in sorted(found.files):
+            if not self.is_read_only(path):
+                self._hold_path(path)
+        for path in filter(self._is_inside, found.absent):
+            if os.path.isdir(os.path.dirname(path)):
+                self._hold_path(path)
+            else:  # to forbid `tools` because of `tools/x` would forbid too much
+                self.absent[path] = key
+        if key.startswith("alias."):
+            return  # whoever types it means to run it
+        ruling, nearby = (
+            tuple(sorted(filter(self._is_inside, paths))) for paths in (found.ruling, found.nearby)
+        )
+        if ruling or nearby or found.is_unclear:
+            shown = line if len(line) <= MAX_SHOWN_CHARS else f"{line[:MAX_SHOWN_CHARS]}…"
+            run = Run(f"{key} = {shown}", origin, ruling, nearby, found.is_unclear)
+            self.runs.setdefault((worktree, run.setting), run)
+
+    def _hold_tree(self, path: str) -> None:
+        """Hold a directory of packages: so many files that nobody can keep their content."""
+        with suppress(UnclearError):
+            real = follow_links(path)
+            if self._is_inside(real) and real not in (self.project, *self.write):
+                self._hold_path(real)
+                self.trees.update({real} & self.read_only)
 
     def _hold_alternates(self, common_dir: str) -> None:
         """An alternate of the own repository becomes readable, so the list must not grow from inside."""

@@ -48,11 +48,6 @@ OTHER_SURFACE = {
     ".jj/repo": ("config.toml",),
 }
 """The surface of other version control, which a shell's prompt or an editor's gutter asks as eagerly."""
-NAMED_IN_A_HOOK = re.compile(
-    r"([\w.@+-]*(?:/[\w.@+-]+)+)|(?:\b(?:sh|bash|dash|zsh|python3?|node|ruby|perl|source)|(?<![^\s;&|(])\.)\s+[\"']?"
-    r"([\w.@+-]+)(?![\w/.@+-])"
-)
-"""A word of a hook that is a path, or stands behind an interpreter: any word that is a file's name would hold `package.json`, for instance."""
 _WORK_TREE = re.compile(rb"(^|\])\s*worktree\s*=", re.IGNORECASE | re.MULTILINE)
 
 

@@ -10,6 +10,11 @@ from sanderling.sandbox.guard.repositories import MAX_CONFIG_BYTES, Survey, read
 
 PUBLIC_ENV_ENDINGS = (".example", ".sample", ".template", ".dist")
 
+IN_NO_WORKTREE = ("alias.", "include.", "includeif.", "safe.", "url.", "http.")
+"""The sections of the user's own settings that run nothing where git stands, unless the user types them."""
+_MAY_BE_RELATIVE = re.compile(
+    r"(?:^|[\s\"'=;&|<(])[\w.@+-]+/|\$|`|\b(?:sh|bash|dash|zsh|source|python[\d.]*|node|ruby|perl)[\"']?[\s<]"
+)
 INERT = {
     "advice": "*",
     "author": "*",
@@ -97,6 +102,25 @@ def settings_of(git: TrustedGit, *arguments: str, cwd: str = "/") -> Iterator[tu
     for origin, setting in zip(fields[::2], fields[1::2], strict=False):
         key, _, value = setting.partition("\n")
         yield origin.removeprefix("file:"), key, value
+
+
+def relative_settings(git: TrustedGit) -> tuple[tuple[str, str], ...]:
+    """
+    Return the key and value of the user's own settings that may run something of whatever repository git is in.
+
+    Theirs is a path from the top of a worktree, so that it means another file in each.
+    """
+    return tuple(
+        (key, value)
+        for _, key, value in settings_of(git, cwd="/")
+        if not is_inert(key) and not key.startswith(IN_NO_WORKTREE) and _is_relative(key, value)
+    )
+
+
+def _is_relative(key: str, value: str) -> bool:
+    if key == "core.hookspath":
+        return not value.startswith(("/", "~"))
+    return _MAY_BE_RELATIVE.search(value) is not None
 
 
 def shared_umask(shared: str, umask: int) -> int:

@@ -200,7 +200,8 @@ class Tripwire:
             # Inside, the mount forbids it: this was the host. Until it is mounted again the sandbox can write it.
             self._project.bound[path] = identity(path)
             self._project.replaced.add(path)
-            self._project.kept |= snapshot([path])
+            if path not in self._project.trees:
+                self._project.kept |= snapshot([path])
             self._project.tell(
                 "replaced", path, "was replaced by the host, so it is mounted no more"
             )

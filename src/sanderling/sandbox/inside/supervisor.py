@@ -235,10 +235,11 @@ class Supervisor:
             sentinels.clean_up_after_the_dead(os.path.dirname(policy.state_dir))
             if there := protection.leads_nowhere(policy.project):
                 reason = f"leads to {there}, which does not exist, so git finds no repository"
-                self._report([GuardEvent("noticed", ".git", reason)])
+                self._report([GuardEvent("warned", ".git", reason)])
         if self._claim is None:
             self._claim = sentinels.place_sentinels(policy.state_dir, survey)
-        in_git = protection.protection(survey)
+        directories = tuple(filter(os.path.isdir, policy.write_paths))
+        in_git = protection.protection(survey, directories)
         os.umask(
             settings.shared_umask(in_git.shared, self._umask)
         )  # of each zygote, and its commands
@@ -246,7 +247,7 @@ class Supervisor:
             quarantine = private_directory(policy, "quarantine")
             self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")
             self._poll.register(self._guard, select.POLLIN)
-        directories = filter(os.path.isdir, policy.write_paths)
+            self._report(self._guard.warnings())
         granted = [repositories.survey(path, self._git) for path in directories]
         found = [in_git, *map(protection.protection, granted)]
         roots = (policy.project, *(survey.project for survey in granted))

@@ -1,0 +1,280 @@
+"""
+Command lines of git's settings and hooks: which files of a project they run.
+
+Git gives such a line to a shell, at the top of the worktree, so it can name a file in more ways than anyone can list:
+`$(git rev-parse --show-toplevel)/tools/x`, `cd tools && ./x`, `sh <x`, `PATH=bin:$PATH x`. So nothing is parsed here: a reader that
+misunderstands one of them would let a file through. Instead the line is broken at everything that can stand around a name, and a
+piece counts as soon as it names a file, in any directory that another piece names. That finds too much rather than too
+little, and a file that is held without need can still be read.
+
+Some lines run what no list of files says: `make` runs its Makefile, and a Python imports whatever lies beside its script. That is
+never held, for developers change it. The user is warned instead, when the sandbox opens or when a command has changed it.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from glob import escape, iglob
+from itertools import islice
+from typing import NamedTuple
+
+from sanderling.paths import is_within
+from sanderling.sandbox.guard.repositories import MAX_HOOK_BYTES, read_file
+
+MAX_PIECES, MAX_PIECE_CHARS = 400, 4096
+MAX_MATCHES = 100
+"""The most files that a pattern like `tools/*.sh` may stand for."""
+MAX_SCRIPTS = 200
+PROGRAM_DIRECTORIES = (".venv/bin", "venv/bin", "env/bin", "node_modules/.bin", "vendor/bin")
+"""The places where a bare name may lead: they are on PATH in an active environment, and `npx` and the like look there."""
+
+RUNNERS = {
+    "make gmake": "GNUmakefile makefile Makefile",
+    "just": "justfile Justfile .justfile",
+    "task": "Taskfile.yml Taskfile.yaml",
+    "rake": "Rakefile rakefile",
+    "npm npx pnpm pnpx yarn bun bunx": "package.json",
+    "deno": "deno.json deno.jsonc",
+    "cargo": "Cargo.toml build.rs src",
+    "go": "go.mod",
+    "uv poetry pdm hatch pipenv rye tox nox": "pyproject.toml Pipfile tox.ini noxfile.py",
+    "invoke inv": "tasks.py tasks",
+    "bundle": "Gemfile",
+    "composer": "composer.json",
+    "mvn": "pom.xml",
+    "gradle": "build.gradle build.gradle.kts",
+    "ant": "build.xml",
+    "mix": "mix.exs",
+    "scons": "SConstruct",
+    "ninja": "build.ninja",
+    "cmake": "CMakeLists.txt",
+    "nix": "flake.nix",
+}
+"""Programs that run what certain files of the directory say."""
+
+_FILES_OF_RUNNERS = {
+    name: files.split() for names, files in RUNNERS.items() for name in names.split()
+}
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?[-=+?]([^}]*))?[^}]*\}|(\w+))")
+_SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
+_CLEAR_SUBSTITUTION = re.compile(
+    r"\s*(?:git\s+rev-parse\s+--[\w=-]+|pwd(?:\s+-[LP])?"
+    r"|(?:dirname|basename|readlink|realpath|command\s+-v|which|mktemp|tty|tput|uname|date|nproc)\b.*)\s*",
+    re.DOTALL,
+)
+_AROUND_NAMES = re.compile(r"[\s;&|<>(){}`,:=\"'\\$!]+")
+_QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
+_WILD = re.compile(r"[*?\[]")
+_RELATIVE = re.compile(r"/*[\w.@+-]+(?:/+[\w.@+-]+)*")
+_INTERPRETER = (
+    r"(?:sh|bash|dash|zsh|ksh|source|\.|node|deno|bun|ruby|perl|php|lua|python[\d.]*|pypy[\d.]*|py)"
+)
+_INTERPRETED = re.compile(
+    rf"(?:^|[\s;&|(/\"']){_INTERPRETER}(?:\s*<\s*|\s+)[\"']?([\w.@+-]+)(?![\w/.@+-])"
+)
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*|py")
+_MODULE = re.compile(r"(?<!\S)-[A-Za-z]*m\s*([A-Za-z_][\w.]*)")
+# In a script, which is long, a word counts if it is a path or comes after an interpreter: any word that is the name of a file
+# would hold `package.json`, for instance.
+_PATH = re.compile(r"[\w.@+-]*(?:/[\w.@+-]+)+")
+_DIRECTORY = re.compile(r"(?:\bcd\s+|=)[\"']?([\w.@+-]+(?:/[\w.@+-]+)*)")
+_REQUIRED = re.compile(r"""(?:require_relative[\s(]*["']|["'](?=\.{1,2}/))([^"'\n]+)["']""")
+_REQUIRED_ENDINGS = ("", ".js", ".mjs", ".cjs", ".ts", ".json", ".rb", "/index.js")
+_IMPORTED = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+\.*([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE
+)
+
+
+class Found(NamedTuple):
+    """
+    The parts of a project that a line runs.
+
+    `files` are single ones, `trees` directories whose content is loaded as a whole, such as the packages of an environment.
+    `absent`: paths at which nothing is yet. `ruling`: files that say what a program does (a Makefile). `nearby`: directories, or
+    `DIRECTORY/*.py`, from which it may load more. `is_unclear`: it asks another program for what it runs.
+    """
+
+    files: set[str]
+    trees: set[str]
+    absent: set[str]
+    ruling: set[str]
+    nearby: set[str]
+    is_unclear: bool
+
+
+def found_in_line(line: str, worktree: str) -> Found:
+    """Find what a shell at the top of `worktree` would run of it."""
+    asked = (a or b for a, b in _SUBSTITUTION.findall(line))
+    is_unclear = not all(map(_CLEAR_SUBSTITUTION.fullmatch, asked))
+    found = Found(set(), set(), set(), set(), set(), is_unclear)
+    pieces = list(islice(dict.fromkeys(_pieces(line, worktree)), MAX_PIECES))
+    named = {path for piece in pieces for path in _candidates(piece, [worktree])}
+    directories = sorted(
+        path for path in named if is_within(path, worktree) and os.path.isdir(path)
+    )
+    places = list(dict.fromkeys((worktree, *directories)))
+    has_search_path = re.search(r"\bPATH=", line) is not None
+    interpreted = _INTERPRETED.findall(line)
+    for piece in pieces:
+        files = [path for path in _candidates(piece, places) if os.path.isfile(path)]
+        found.files.update(files or _programs(piece, worktree))
+        if not files and ("/" in piece or piece in interpreted) and _RELATIVE.fullmatch(piece):
+            found.absent.add(os.path.normpath(f"{worktree}/{piece.lstrip('/')}"))
+        elif not files and has_search_path and _RELATIVE.fullmatch(piece):
+            found.absent.update(f"{place}/{piece}" for place in directories)
+        rules = _FILES_OF_RUNNERS.get(piece, ())
+        paths = (f"{place}/{name}" for place in places for name in rules)
+        found.ruling.update(filter(os.path.lexists, paths))
+    if (
+        has_search_path
+    ):  # it decides about each program that the line, or a script of it, runs by its name
+        found.nearby.update(directories)
+    if any(_PYTHON.fullmatch(os.path.basename(piece)) for piece in pieces):
+        for name in _MODULE.findall(line):
+            _add_module(name, places, found)
+    found.files.update(scripts_named_by(found.files, [worktree]))
+    for path in found.files:
+        _add_surroundings(path, worktree, found)
+    found.absent.difference_update([path for path in found.absent if os.path.lexists(path)])
+    return found
+
+
+def scripts_named_by(scripts: Iterable[str], places: Sequence[str]) -> set[str]:
+    """
+    Find the files that scripts name, and those that these name: by their whole path, from where a script lies, or from `places`.
+
+    No links: a virtual environment's Python is made again when that is. Only below `places`.
+    """
+    found: set[str] = set()
+    waiting = [path for path in scripts if any(is_within(path, place) for place in places)]
+    while waiting and len(found) < MAX_SCRIPTS:
+        for path in _named_in_script(waiting.pop(), places):
+            is_new = path not in found and any(is_within(path, place) for place in places)
+            if is_new and os.path.isfile(path) and not os.path.islink(path):
+                found.add(path)
+                waiting.append(path)
+    return found
+
+
+def _named_in_script(path: str, places: Iterable[str]) -> set[str]:
+    try:
+        text = os.fsdecode(read_file(path, MAX_HOOK_BYTES))
+    except OSError:
+        return set()
+    if "\0" in text:
+        return set()  # a program in the language of the machine
+    here = os.path.dirname(path)
+    found: set[str] = set()
+    text = _VARIABLE.sub("", text)  # "$here/lib.sh"
+    around = [here, *places]
+    steps = (f"{place}/{name}" for name in set(_DIRECTORY.findall(text)) for place in around)
+    around += list(islice(filter(os.path.isdir, steps), MAX_MATCHES))
+    for word in {*_PATH.findall(text), *_INTERPRETED.findall(text)}:
+        found.update((word, *(f"{place}/{word.lstrip('/')}" for place in around)))
+    for name in _REQUIRED.findall(text):
+        found.update(f"{here}/{name}{ending}" for ending in _REQUIRED_ENDINGS)
+    if _is_python(path, text):
+        for names in _IMPORTED.findall(text):
+            for name in names.replace(" ", "").replace("\t", "").split(","):
+                found.update(_module_files(here, name))
+    return {os.path.normpath(each) for each in found if each.startswith("/")}
+
+
+def _pieces(line: str, worktree: str) -> Iterator[str]:
+    """Every piece of the line that could be a name: with its quotes resolved, without them, and whatever stands between."""
+    known = dict(os.environ) | {"PWD": worktree, "GIT_WORK_TREE": worktree, "OLDPWD": worktree}
+
+    def expanded(match: re.Match[str]) -> str:
+        return known.get(match[1] or match[3]) or f" {match[2] or ''} "
+
+    line = line.replace("\\\n", "")
+    for text in (line, _VARIABLE.sub(expanded, line), _VARIABLE.sub(" ", line)):
+        waiting = [text]
+        for part in waiting:  # and a line within the line: sh -c '…'
+            with suppress(ValueError):  # a quote that is not closed
+                words = shlex.split(part)
+                yield from words
+                waiting += [word for word in words if word != part and re.search(r"\s", word)]
+            yield from _AROUND_NAMES.split(part)
+            yield from _AROUND_NAMES.split(re.sub(r"[\"'\\]", "", part))
+        yield from (a or b for a, b in _QUOTED.findall(text))
+
+
+def _candidates(piece: str, places: Sequence[str]) -> Iterator[str]:
+    """Find the paths that a piece can stand for: all of it, or what follows any of its slashes, before which anything may have been."""
+    if not 0 < len(piece) <= MAX_PIECE_CHARS or "\0" in piece:
+        return
+    if piece.startswith("~"):
+        piece = f"{places[0]}{piece[2:]}" if piece.startswith("~+") else os.path.expanduser(piece)
+    if piece.startswith("/") and os.path.lexists(piece):
+        yield os.path.normpath(piece)
+        return
+    for name in (piece, piece[2:]) if piece.startswith("-") else (piece,):  # -fFILE
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        for n in range(len(parts)):
+            rest = "/".join(parts[n:])
+            for place in places:
+                yield os.path.normpath(f"{place}/{rest}")
+                if _WILD.search(rest):
+                    yield from islice(iglob(f"{escape(place)}/{rest}"), MAX_MATCHES)
+
+
+def _programs(name: str, worktree: str) -> list[str]:
+    """Find where a bare name may lead."""
+    if not _RELATIVE.fullmatch(name) or "/" in name:
+        return []
+    on_path = (path for path in os.get_exec_path() if is_within(path, worktree))
+    places = (*(f"{worktree}/{directory}" for directory in PROGRAM_DIRECTORIES), *on_path)
+    return [path for place in places if os.path.isfile(path := f"{place}/{name}")]
+
+
+def _add_module(name: str, places: Sequence[str], found: Found) -> None:
+    """Add a module that Python runs from where git stands; whatever it imports may come from there as well."""
+    for place in places:
+        found.files.update(filter(os.path.isfile, _module_files(place, name)))
+        package = f"{place}/{name.partition('.')[0]}"
+        if os.path.isdir(package):
+            found.trees.add(package)
+    found.absent.update(f"{places[0]}/{name.partition('.')[0]}{ending}" for ending in ("", ".py"))
+    found.nearby.add(f"{places[0]}/*.py")
+
+
+def _module_files(directory: str, name: str) -> list[str]:
+    path = f"{directory}/{name.replace('.', '/')}"
+    return [f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py"]
+
+
+def _add_surroundings(path: str, worktree: str, found: Found) -> None:
+    """Add what a program loads from around it."""
+    if environment := _environment_of(path):
+        found.trees.update(environment)
+        return
+    head, modules, rest = os.path.realpath(path).rpartition("/node_modules/")
+    if modules:
+        package = "/".join(rest.split("/")[: 2 if rest.startswith("@") else 1])
+        found.trees.add(f"{head}{modules}{package}")
+        found.nearby.add(f"{head}/node_modules")
+    elif is_within(path, worktree) and _is_python(path):
+        found.nearby.add(f"{os.path.dirname(path)}/*.py")
+
+
+def _environment_of(path: str) -> list[str]:
+    """Return what a virtual environment loads whenever a program of it runs, if `path` is one of those."""
+    root = os.path.dirname(os.path.dirname(path))
+    if not os.path.isfile(f"{root}/pyvenv.cfg"):
+        return []
+    packages = iglob(f"{escape(root)}/lib/python*/site-packages")
+    return [f"{root}/pyvenv.cfg", f"{root}/bin", *packages]
+
+
+def _is_python(path: str, text: str | None = None) -> bool:
+    if path.endswith(".py"):
+        return True
+    if text is None:
+        try:
+            text = os.fsdecode(read_file(path, MAX_HOOK_BYTES))
+        except OSError:
+            return False
+    return text.startswith("#!") and "python" in text.partition("\n")[0]

@@ -1,0 +1,63 @@
+"""The code of the project that git runs and that cannot be held: the user is warned of it, and told when it has changed."""
+
+import os
+from glob import escape, iglob
+
+from sanderling.sandbox import names as listed
+from sanderling.sandbox.guard.project import GuardedProject
+from sanderling.sandbox.guard.protection import GitProtection, Run
+
+MAX_STAMPS = 20_000
+MAX_TOLD = 5
+LOOK_FIRST = "look before you use git"
+
+Stamp = tuple[object, ...]
+
+
+class RunningCode:
+    """The `runs` of a protection, and how the files looked that they depend on."""
+
+    def __init__(self, project: GuardedProject, protection: GitProtection) -> None:
+        self._project = project
+        self._runs = protection.runs
+        # Nothing is mounted, and packages are too many to be put back.
+        self._trees = tuple(sorted(protection.trees)) if project.restores else ()
+        self._stamps = [self._stamped(run) for run in self._runs]
+
+    def warn(self) -> None:
+        for run in self._runs:
+            for path in (*run.ruling, *self._trees):
+                reason = f"decides what “{run.setting}” runs, and a command may change it"
+                self._project.tell("warned", path, f"{reason}: {LOOK_FIRST}")
+            if run.is_unclear and not run.ruling:
+                reason = f"has git run “{run.setting}”, which may be of this project"
+                self._project.tell("warned", run.origin or ".git/config", f"{reason}: {LOOK_FIRST}")
+
+    def tell_of_changes(self) -> None:
+        for number, run in enumerate(self._runs):
+            before, now = self._stamps[number], self._stamped(run)
+            self._stamps[number] = now
+            changed = sorted(path for path in now if now[path] != before.get(path))
+            for path in changed[:MAX_TOLD]:
+                others = (
+                    f", as are {len(changed) - MAX_TOLD} others" if len(changed) > MAX_TOLD else ""
+                )
+                news = "was changed" if path in before else "is new"
+                reason = f"{news}{others}, and “{run.setting}” may run it: {LOOK_FIRST}"
+                self._project.tell("noticed", path, reason)
+
+    def _stamped(self, run: Run) -> dict[str, Stamp]:
+        stamps: dict[str, Stamp] = {}
+        for place in (*run.ruling, *run.nearby, *self._trees):
+            directory, name = os.path.split(place)
+            if name == "*.py":
+                modules = iglob(f"{escape(directory)}/*.py")
+                packages = iglob(f"{escape(directory)}/*/__init__.py")
+                found = [each for path in (*modules, *packages) for each in listed.stamp(path)]
+            else:
+                found = listed.stamp(place, MAX_STAMPS)
+            stamps |= {str(each[0]): each for each in found if not self._is_held(str(each[0]))}
+        return stamps
+
+    def _is_held(self, path: str) -> bool:
+        return self._project.is_as_it_was(path)
