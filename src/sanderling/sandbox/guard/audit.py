@@ -3,10 +3,10 @@
 import os
 import stat
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 from sanderling.paths import is_within
 from sanderling.sandbox import names as listed
-from sanderling.sandbox.guard.command_lines import found_in_line
 from sanderling.sandbox.guard.git_program import UnclearError, leads_to
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.protection import GitProtection
@@ -55,6 +55,8 @@ class Audit:
         }
         self._stamps = self._stamped(found.named)
         self._users = relative_settings(found.git)
+        if self._users:  # now, for where the project is our own checkout, a command can change it
+            import_module("sanderling.sandbox.guard.command_lines")
         self._absent = protection.absent
         self._linked = {path: listed.stamp(path) for path in protection.linked}
         self._runs = RunningCode(project, protection)
@@ -233,6 +235,8 @@ class Audit:
         """Find what the user's own settings run in every repository, by a path from its top."""
         worktree = os.path.dirname(entry) if os.path.basename(entry) == ".git" else entry
         for key, value in self._users:
+            from sanderling.sandbox.guard.command_lines import found_in_line
+
             if key == "core.hookspath":
                 yield from self._faults_of_hooks(os.path.normpath(f"{worktree}/{value}"))
                 continue

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox import names as listed
-from sanderling.sandbox.guard.command_lines import found_in_line, scripts_named_by
 from sanderling.sandbox.guard.git_program import UnclearError, follow_links, leads_to
 from sanderling.sandbox.guard.links import MAX_OTHER_NAMES, other_names
 from sanderling.sandbox.guard.repositories import (
@@ -190,6 +189,8 @@ class _Plan:
                 scripts.append(hook)
         if not scripts:
             return
+        from sanderling.sandbox.guard.command_lines import scripts_named_by  # few need it: 7 ms
+
         self._has_hooks = True
         # From where the hook lies (`$(dirname "$0")/lint`), or from the root, where git runs it.
         around = os.path.dirname(hooks)
@@ -278,6 +279,8 @@ class _Plan:
             self._hold_command_line(worktree, origin, key, value.lstrip("!"))
 
     def _hold_command_line(self, worktree: str, origin: str, key: str, line: str) -> None:
+        from sanderling.sandbox.guard.command_lines import found_in_line
+
         found = found_in_line(line, worktree)
         for path in sorted(found.trees):
             self._hold_tree(path)
