@@ -766,3 +766,22 @@ def test_a_request_that_no_host_can_be_started_for_is_answered_with_the_reason(c
       end)
     """)
     assert "cannot be run" in wait_until(lambda: child.lua("return _G.result"))["error"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("what", ["shared/.git", "shared"])
+def test_repository_that_another_user_has_made_above_is_not_the_project(child, tmp_path, what):
+    shared = tmp_path / "shared"
+    deep = shared / "mine" / "deep"
+    deep.mkdir(parents=True)
+    (shared / ".git").mkdir()
+    child.command(f"cd {deep}")
+    root = "return require('sanderling.session.stored').root_here()"
+    child.command(f"edit {deep}/file")
+    assert child.lua(root) == str(shared)
+    os.chown(tmp_path / what, 12345, 12345)
+    assert child.lua(root) == str(deep)
+    (shared / "mine" / ".git").write_text("gitdir: elsewhere\n")
+    assert child.lua(root) == str(shared / "mine")
+    child.command("enew")
+    assert child.lua(root) == str(shared / "mine")

@@ -20,10 +20,31 @@ function M.new_id()
   return ('%s-%02x%02x'):format(os.date('%Y%m%d-%H%M%S'), random:byte(1, 2))
 end
 
+--- Say whether `root` and its `.git` belong to this user or to root: in a directory like /tmp anybody can make a `.git`, and git
+--- itself refuses such a repository ("dubious ownership"). `project/root.py` has the same rule.
+---@param root string
+---@return boolean
+local function is_own(root)
+  local trusted = { [0] = true, [vim.uv.getuid()] = true }
+  if vim.uv.getuid() == 0 then
+    trusted[tonumber(vim.env.SUDO_UID) or 0] = true
+  end
+  local dot_git = root .. '/.git'
+  local found = { vim.uv.fs_stat(dot_git), vim.uv.fs_lstat(dot_git), vim.uv.fs_stat(root) }
+  return vim.iter(found):all(function(stat)
+    return trusted[stat.uid] ~= nil
+  end)
+end
+
 --- The project of what is open in the current window.
 ---@return string
 function M.root_here()
-  return vim.fs.root(0, '.git') or vim.fn.getcwd()
+  local root = vim.fs.root(0, '.git')
+  while root and not is_own(root) do
+    local above = vim.fs.dirname(root)
+    root = above ~= root and vim.fs.root(above, '.git') or nil
+  end
+  return root or vim.fn.getcwd()
 end
 
 --- The project whose sessions are meant: in a window of the chat that of its session.

@@ -1,5 +1,7 @@
 """The root of the project that a command line is about."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from sanderling.errors import UsageError
@@ -8,7 +10,7 @@ from sanderling.text import printable
 
 def project_root(directory: str) -> str:
     """
-    The nearest directory upwards that holds `.git`, as in the editor; where there is none, the one of now.
+    Return the nearest directory upwards that holds a `.git` of the user's own, as the editor does, else the current one.
 
     Raises:
         UsageError: there is no such directory, or it is none to work in.
@@ -31,4 +33,22 @@ def _root_named(directory: str) -> Path:
 
 
 def _root_around(here: Path) -> Path:
-    return next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+    return next(filter(_holds_own_repository, (here, *here.parents)), here)
+
+
+def _holds_own_repository(directory: Path) -> bool:
+    """
+    Say whether `directory` holds a `.git`, and both belong to this user or to root.
+
+    In a directory that many may write, such as /tmp, anybody can make a `.git`. Whoever works below would open all of it as
+    their project, other users' `AGENTS.md` and this user's other files included. Git refuses such a repository as well
+    ("dubious ownership", safe.directory in git-config(1)), and trusts the user behind `sudo`, too.
+    """
+    if not (dot_git := directory / ".git").exists():
+        return False
+    trusted = {os.geteuid(), 0}
+    if os.geteuid() == 0:
+        with suppress(KeyError, ValueError):
+            trusted.add(int(os.environ["SUDO_UID"]))
+    looks = dot_git.stat(), dot_git.lstat(), directory.stat()
+    return {look.st_uid for look in looks} <= trusted
