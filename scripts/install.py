@@ -31,6 +31,8 @@ if sys.version_info < (3, 11):  # noqa: UP036 - old Pythons do get here
 
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = "sanderling-stamp"
+INPUTS = ("pyproject.toml", "constraints.txt", "scripts/sanderling.sh")
+"""The files that an environment is made of; lua/sanderling/health.lua compares them, too."""
 NO_CONNECTION = re.compile(
     r"NewConnectionError|ConnectTimeout|NameResolutionError|ProxyError|dns error|Connection refused"
 )
@@ -107,7 +109,7 @@ def one_at_a_time(directory: Path) -> Generator[None, None, None]:
 
 
 def hash_of_inputs() -> str:
-    inputs = (ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes()
+    inputs = b"".join((ROOT / name).read_bytes() for name in INPUTS)
     return hashlib.sha256(inputs).hexdigest()
 
 

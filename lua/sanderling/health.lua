@@ -84,7 +84,7 @@ local function environment_problem(python)
     return vim.json.decode(table.concat(lines, '\n'))
   end)
   local inputs = ''
-  for _, name in ipairs({ 'pyproject.toml', 'constraints.txt' }) do
+  for _, name in ipairs({ 'pyproject.toml', 'constraints.txt', 'scripts/sanderling.sh' }) do
     inputs = inputs .. vim.fn.readblob(vim.fs.joinpath(host.root(), name))
   end
   if not ok then
