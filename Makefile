@@ -81,7 +81,7 @@ bench: development ## measure speed
 screens: development ## picture the states of the screen in doc/screens; ARGS='answer edit' chooses
 	cd "$(ROOT)" && "$(BIN)/python" -m tests.screens $(ARGS)
 
-lock: ## pin what resolves now, in constraints.txt
+lock: ## pin what resolves now, with hashes, in constraints.txt; needs uv
 	@"$(PYTHON)" "$(ROOT)/scripts/lock.py"
 
 clean: ## remove what the other targets made

@@ -3,6 +3,11 @@ Build the Python environment that Sanderling's host runs in: `make install` and 
 
 The standard library is all there is at this point. A stamp, written last, tells a finished environment from an
 interrupted or outdated one: without a stamp everything is built again, with an old one the packages are brought up to date.
+
+Packages come as the very files that the tests ran with: constraints.txt has their hashes, and pip and uv refuse any others. Only
+wheels, because to build a package from its source they would fetch whatever tools its maker names, of which no hash is known. An
+editable project has none either, and in the same call would be refused: so packages come first, hatchling among them, and then
+the project alone, built by that and with no index to fetch from.
 """
 
 import argparse
@@ -36,8 +41,15 @@ INPUTS = ("pyproject.toml", "constraints.txt", "scripts/sanderling.sh")
 NO_CONNECTION = re.compile(
     r"NewConnectionError|ConnectTimeout|NameResolutionError|ProxyError|dns error|Connection refused"
 )
+NO_WHEEL = re.compile(r"[Nn]o matching distribution|no usable wheels|no wheels? with a matching")
+WRONG_HASH = re.compile(r"DO NOT MATCH THE HASHES|[Hh]ash mismatch")
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 # PYTHONPATH would hide packages from the installer, PYTHONDONTWRITEBYTECODE make every import 3-4 times slower.
+LOCK = "constraints.txt"
+# The user's own would be added to ours, and have no hashes.
+NO_CONSTRAINTS = dict.fromkeys(
+    ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT", "UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"), os.devnull
+) | {"PIP_USER": "0"}
 ENVIRON = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 
@@ -50,6 +62,11 @@ def main() -> None:
     parser.add_argument("--environment", type=Path, default=ROOT / ".venv", metavar="DIR")
     parser.add_argument("--extras", default="", help="of pyproject.toml, separated by commas")
     parser.add_argument(
+        "--allow-source",
+        action="store_true",
+        help="build packages from source of which there is no wheel here, with tools that are not pinned",
+    )
+    parser.add_argument(
         "--neovim-if-missing", action="store_true", help="install one if PATH has no Neovim 0.11"
     )
     args = parser.parse_args()
@@ -57,7 +74,7 @@ def main() -> None:
     try:
         if args.neovim_if_missing and not has_neovim():
             extras.add("neovim")
-        install(args.environment.expanduser().absolute(), extras)
+        install(args.environment.expanduser().absolute(), extras, allows_source=args.allow_source)
     except InstallError as error:
         sys.exit(f"Not installed: {error}")
     except OSError as error:
@@ -68,7 +85,7 @@ def main() -> None:
         sys.exit("Not installed: interrupted. The next run starts over.")
 
 
-def install(environment: Path, extras: set[str]) -> None:
+def install(environment: Path, extras: set[str], *, allows_source: bool = False) -> None:
     environment.parent.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(environment.parent):
         stamp = read_stamp(environment)
@@ -90,7 +107,8 @@ def install(environment: Path, extras: set[str]) -> None:
             print(f"1/3 environment: {environment} (Python {PYTHON_VERSION})", flush=True)
             create(environment, uv)
         print(f"2/3 packages: with {'uv' if uv else 'pip'}, up to a minute …", flush=True)
-        install_packages(environment, sorted(extras), uv)
+        install_packages(environment, ["base", "build", *sorted(extras)], uv, allows_source)
+        install_project(environment, uv)
         print("3/3 bytecode", flush=True)
         compile_sources(environment)
         (environment / STAMP).write_text(json.dumps(wanted) + "\n")
@@ -152,33 +170,35 @@ def create(environment: Path, uv: str | None) -> None:
     run([python, "-I", "-m", "venv", str(environment)], "the environment could not be created")
 
 
-def install_packages(environment: Path, extras: list[str], uv: str | None) -> None:
+def install_packages(
+    environment: Path, sections: list[str], uv: str | None, allows_source: bool = False
+) -> None:
+    """Install what these sections of constraints.txt pin, and nothing else, after a look at its hash."""
+    source = [] if allows_source else ["--only-binary", ":all:"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
+        pins.write("".join(map(sections_of((ROOT / LOCK).read_text()).__getitem__, sections)))
+        pins.flush()
+        options = ["--require-hashes", "--no-deps", *source, "--requirement", pins.name]
+        run(installer(environment, uv, *options), f"{'uv' if uv else 'pip'} failed", NO_CONSTRAINTS)
+
+
+def install_project(environment: Path, uv: str | None) -> None:
+    """Install the checkout itself, so that its sources are what runs."""
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--editable", "."]
+    run(installer(environment, uv, *options), "the project could not be built", NO_CONSTRAINTS)
+
+
+def sections_of(lock: str) -> dict[str, str]:
+    """The pins by the names of the sections, which stand above them as `# NAME`."""
+    parts = re.split(r"^# (.+)\n", lock, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def installer(environment: Path, uv: str | None, *options: str) -> list[str]:
     python = str(environment / "bin" / "python")
-    # Relative, and run in ROOT, because pip splits its variables at spaces.
-    project = ["--editable", f".[{','.join(extras)}]" if extras else "."]
     if uv:
-        constraints = ["--constraints", "constraints.txt", "--build-constraints", "constraints.txt"]
-        run(
-            [
-                uv,
-                "pip",
-                "install",
-                "--python",
-                python,
-                "--compile-bytecode",
-                *constraints,
-                *project,
-            ],
-            "uv failed",
-        )
-        return
-    # Variables and no options: they reach hatchling's build environment too, in pip before and after 25.3.
-    environ = {
-        "PIP_CONSTRAINT": "constraints.txt",
-        "PIP_BUILD_CONSTRAINT": "constraints.txt",
-        "PIP_USER": "0",
-    }
-    run([python, "-I", "-m", "pip", "install", "--compile", *project], "pip failed", environ)
+        return [uv, "pip", "install", "--python", python, "--compile-bytecode", *options]
+    return [python, "-I", "-m", "pip", "install", "--compile", *options]
 
 
 def compile_sources(environment: Path) -> None:
@@ -212,15 +232,21 @@ def run(command: list[str], failure: str, environ: dict[str, str] | None = None)
     # pip quotes the error of its build step, indented, after its own "subprocess-exited-with-error"
     error = re.search(r"^\W*error: (?!subprocess)(.+)", result.stdout, re.IGNORECASE | re.MULTILINE)
     reason = error[1].rstrip(".") if error else result.stdout.strip().rpartition("\n")[2]
+    remedy = "Check network and disk, then run this again"
     if NO_CONNECTION.search(result.stdout):  # pip itself ends with a talk of conflicting versions
         reason = "the package index cannot be reached"
+    elif WRONG_HASH.search(result.stdout):
+        reason = "a package is not the file that was tested"
+        remedy = "Your package index, or something on the way to it, has another: find out which is right"
+    elif NO_WHEEL.search(result.stdout):
+        remedy = (
+            "Use another Python, or build it from source: python3 scripts/install.py --allow-source"
+        )
     with tempfile.NamedTemporaryFile(
         "w", prefix="sanderling-install-", suffix=".log", delete=False
     ) as log:
         log.write(result.stdout)
-    raise InstallError(
-        f"{failure} ({reason[:300]}). Check network and disk, then run this again; details: {log.name}"
-    )
+    raise InstallError(f"{failure} ({reason[:300]}). {remedy}; details: {log.name}")
 
 
 def has_neovim() -> bool:

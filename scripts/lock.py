@@ -1,49 +1,68 @@
 """
-Pin everything: write constraints.txt from what resolves now. `make lock` runs it.
+Pin everything: write constraints.txt from what resolves now. `make lock` runs it, and needs uv.
 
-It asks pip to resolve without installing. The oldest supported Python decides, because it needs the most backports;
-newer ones then use a subset of the pins.
+uv resolves for every platform and for each Python from the oldest supported one on, and knows the hash of every file of a
+release. So whoever installs gets the bytes that were tested, on a platform that was never resolved on as well. A section for each
+extra, and one for what builds the project, has what the sections before it lack; `install.py` takes those that it needs.
 """
 
-import json
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OLDEST_PYTHON = (3, 11)
-REQUIREMENTS = [".[dev,neovim]", "hatchling"]  # hatchling is what pyproject.toml builds with
+LOCK = ROOT / "constraints.txt"
+OLDEST_PYTHON = "3.11"
+PIN = re.compile(r"^([\w.-]+)==.*(?:\n    .*)*", re.MULTILINE)
+"""A release, its marker, and below it the hashes of its files."""
 
 
 def main() -> None:
-    if sys.version_info[:2] != OLDEST_PYTHON:
-        sys.exit("The pins are resolved on Python 3.11: make lock PYTHON=python3.11")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--dry-run",
-        "--ignore-installed",
-        "--quiet",
-        "--report",
-        "-",
-    ]
-    result = subprocess.run(
-        [*command, *REQUIREMENTS], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
-    )
-    if result.returncode != 0:
-        sys.exit(
-            "constraints.txt stays as it is: pip could not resolve the requirements, see above."
+    uv = shutil.which("uv")
+    if uv is None:
+        sys.exit("make lock needs uv, which resolves for all platforms: pip install uv")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    runtime = project["project"]["dependencies"]
+    extras = project["project"]["optional-dependencies"]
+    sections = {
+        "base": runtime,
+        "build": project["build-system"]["requires"],
+        **{name: [*runtime, *wanted] for name, wanted in extras.items()},
+    }
+    together = resolve(uv, [each for wanted in sections.values() for each in wanted])
+    text, known = "", set[str]()
+    for name, wanted in sections.items():
+        pins = resolve(uv, wanted, together)
+        text += f"# {name}\n" + "".join(
+            f"{pin}\n" for each, pin in pins.items() if each not in known
         )
-    packages = [item["metadata"] for item in json.loads(result.stdout)["install"]]
-    pins = sorted(
-        f"{item['name'].lower()}=={item['version']}"
-        for item in packages
-        if item["name"] != "sanderling"
-    )
-    (ROOT / "constraints.txt").write_text("\n".join(pins) + "\n")
-    print(f"constraints.txt: {len(pins)} pins")
+        known |= pins.keys()
+    LOCK.write_text(text)
+    print(f"{LOCK.name}: {len(known)} pins")
+
+
+def resolve(uv: str, requirements: list[str], pins: dict[str, str] | None = None) -> dict[str, str]:
+    """The pins that meet `requirements`, by name; among `pins`, if there are any."""
+    options = ["--universal", "--python-version", OLDEST_PYTHON, "--generate-hashes"]
+    options += ["--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+        constraints.write("\n".join((pins or {}).values()))
+        constraints.flush()
+        result = subprocess.run(
+            [uv, "pip", "compile", *options, "--constraints", constraints.name, "-"],
+            cwd=ROOT,
+            input="\n".join(requirements),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    if result.returncode != 0:
+        sys.exit(f"{LOCK.name} stays as it is: uv could not resolve the requirements, see above.")
+    return {match[1]: match[0] for match in PIN.finditer(result.stdout)}
 
 
 if __name__ == "__main__":
