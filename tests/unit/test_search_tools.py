@@ -494,6 +494,7 @@ async def test_listing_that_was_killed_has_failed(repository, monkeypatch):
 @prove
 async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypatch):
     monkeypatch.setattr(ripgrep, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(ripgrep, "SLOW_S", 1000)
     os.mkfifo(place.project / ".ignore")
     async with place.tools() as tools:
         with anyio.fail_after(10):
@@ -501,7 +502,43 @@ async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypa
     assert words.startswith("Nothing was found in 0 s. Stopped after 0 s")
 
 
-async def test_cancelled_search_leaves_no_process(place):
+@pytest.mark.parametrize(
+    "name",
+    prove_rest([".gitignore", ".ignore", ".rgignore", ".git/info/exclude", "link"], keep=(0,)),
+)
+async def test_pipe_in_the_place_of_ignore_rules_holds_up_no_search(place, name):
+    place.write(
+        {"sub/deep/a.txt": "needle\n", "sub/.gitignore": "b.txt\n", "sub/b.txt": "needle\n"}
+    )
+    pipe = place.project / name
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    pipe.unlink(missing_ok=True)  # git makes one
+    os.mkfifo(pipe)
+    if name == "link":
+        (place.project / ".gitignore").symlink_to("link")
+    else:
+        os.mkfifo(place.project / "sub/deep/.ignore")
+    async with place.tools() as tools:
+        for path in ("", "sub/deep"):
+            told = await tools.grep("needle", path=path)
+            assert "1 match" in told
+            assert "Stopped" not in told
+        assert await tools.names("**/a.txt") == ["sub/deep/a.txt"]
+
+
+@prove
+async def test_pipe_in_the_place_of_ignore_rules_holds_up_no_search_of_a_project_that_is_only_read(
+    place,
+):
+    place.write({"a.txt": "needle\n"})
+    os.mkfifo(place.project / ".gitignore")
+    async with place.tools() as tools:
+        tools.workspace.sandbox.set_mode("ro")
+        assert "1 match" in await tools.grep("needle")
+
+
+async def test_cancelled_search_leaves_no_process(place, monkeypatch):
+    monkeypatch.setattr(ripgrep, "SLOW_S", 1000)
     place.write({"waits/a.txt": "needle\n"})
     # Ripgrep waits for somebody to write what it is to ignore.
     os.mkfifo(place.project / "waits/.ignore")

@@ -6,6 +6,7 @@ than the disk's. All else is written on the disk, by the tools themselves: the s
 """
 
 import os
+from pathlib import Path
 from zlib import crc32
 
 import anyio
@@ -18,6 +19,7 @@ from sanderling.acp.errors import RpcError
 from sanderling.acp_agent.client import Client
 from sanderling.editing.lines import Hunk, applied
 from sanderling.errors import ToolError
+from sanderling.paths import open_plain
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.text import printable
@@ -132,7 +134,7 @@ def _is_there(path: str, identity: Identity) -> bool:
 def _text_on_disk(path: str) -> str | None:
     """The text of a file, empty if there is none; None if it is no text, or too long."""
     try:
-        with open(path, "rb") as file:
+        with open_plain(Path(path)) as file:
             data = file.read(MAX_BYTES + 1)
         return None if len(data) > MAX_BYTES else data.decode()
     except FileNotFoundError:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
+from sanderling.paths import open_plain
 from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, TrustedGit
 from sanderling.sandbox.policy import SandboxPolicy
 
@@ -34,7 +35,8 @@ async def write_gitconfig(policy: SandboxPolicy) -> None:
 def _write(state: Path, settings: dict[str, str]) -> None:
     ignored = Path(settings.pop("core.excludesfile", "~/.config/git/ignore")).expanduser()
     try:
-        ignore_text = ignored.read_text(encoding="utf-8", errors="surrogateescape")
+        with open_plain(ignored) as file:
+            ignore_text = file.read().decode(errors="surrogateescape")
     except OSError:
         ignore_text = ""
     kept = {key: value for key, value in settings.items() if re.fullmatch(KEPT, key)}

@@ -10,8 +10,10 @@ pipe's other end; so the shell looks at it first.
 import os
 import re
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import anyio
 import msgspec
@@ -24,6 +26,7 @@ from sanderling.tools.paths import Glob, GlobError, escaped
 from sanderling.tools.workspace import Workspace
 
 TIMEOUT_S = 30.0
+SLOW_S = 0.5
 MAX_MEMORY_KIB = 1024 * 1024
 MAX_ARGUMENT_BYTES = 100_000  # the kernel takes 128 KiB
 MAX_RECORD_BYTES = 8 * 1024 * 1024
@@ -48,6 +51,17 @@ else
 fi
 printf '\\{separator:03o}%s\\{separator:03o}%s' {mark} "$errors"
 exit $status
+"""
+
+FIND_PIPES = r"""
+place=$1
+find "$place" \( -name .gitignore -o -name .ignore -o -name .rgignore -o -path '*/.git/info/exclude' \) ! -type f ! -type d -print0
+while test -n "$place"; do
+  place=${place%/*}
+  for name in .gitignore .ignore .rgignore .git/info/exclude; do
+    ! test -p "$place/$name" || printf '%s\0' "$place/$name"
+  done
+done
 """
 
 OPTIONS = (
@@ -154,13 +168,57 @@ async def run_ripgrep(
         return True
 
     command = [*shell, program, *OPTIONS, *arguments, "--", directory]
-    ended = await run(workspace, command, take_record, separator)
+    problem: ToolError | None = None
+    ended = Ended(None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_release_pipes, workspace, directory)
+        try:
+            ended = await run(workspace, command, take_record, separator)
+        except ToolError as error:
+            problem = error
+        tasks.cancel_scope.cancel()
+    if problem:
+        raise problem
     words = _words(b"\n".join(errors), workspace)
     if ended.status in (CANNOT_RUN, NOT_FOUND):
         raise ToolError(
             f"The sandbox cannot run ripgrep at {program}: ask the person to install it with the system's package manager."
         )
     return Ended(ended.status, words, ended.is_late)
+
+
+async def _release_pipes(workspace: Workspace, directory: str) -> None:
+    """
+    Let go on a search that waits for a pipe in the place of a file of ignore rules, as long as it runs.
+
+    rg opens whatever is called `.gitignore`, and waits until somebody writes into it: for ever. No option of its own leaves that
+    out, and to look for pipes before each search would take as long as the search. So when one is slow they are looked for, and
+    opened for a moment: rg finds that there is nothing in it. Here and not in the sandbox, which may only read the project.
+    """
+    await anyio.sleep(SLOW_S)
+    while sys.platform == "linux":
+        pipes: list[bytes] = []
+
+        def note(path: bytes, pipes: list[bytes] = pipes) -> bool:
+            pipes.append(path)
+            return True
+
+        with suppress(ToolError):
+            await run(workspace, ["/bin/sh", "-c", FIND_PIPES, "sh", directory], note, NUL)
+        for pipe in pipes:
+            _open_for_a_moment(pipe)
+        await anyio.sleep(SLOW_S / 5)
+
+
+def _open_for_a_moment(pipe: bytes) -> None:
+    """Open a pipe, if it is one: what a path leads to can have changed."""
+    with suppress(OSError):
+        found = os.open(pipe, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if stat.S_ISFIFO(os.fstat(found).st_mode):
+                os.close(os.open(f"/proc/self/fd/{found}", os.O_RDWR | os.O_NONBLOCK))
+        finally:
+            os.close(found)
 
 
 async def run(
