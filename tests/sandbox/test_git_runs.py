@@ -73,6 +73,8 @@ WAYS = (
     Way("PATH=bin:$PATH cl", path="bin/cl"),
     Way("PATH=$PWD/bin:$PATH; cl", path="bin/cl"),
     Way('export PATH="$(git rev-parse --show-toplevel)/bin:$PATH" && cl', path="bin/cl"),
+    Way("$(git rev-parse --show-toplevel)/bin/tac", path="bin/tac"),
+    Way("${TOP:-$(pwd)}/bin/tac", path="bin/tac"),
     Way("npx cl", path="node_modules/.bin/cl"),
     Way("node_modules/.bin/cl", path="node_modules/.bin/cl"),
     Way("sh tools/caller", path="tools/x"),
@@ -83,6 +85,8 @@ WAYS = (
     Way("python3 -m nbs", path="nbs/__main__.py", plant="python"),
     Way("python3 -m nbs", path="nbs/other.py", plant="python"),
     Way("python3 -Im nbs.inner || python3 -m nbs.inner", path="nbs/inner.py", plant="python"),
+    Way("python3 tools", path="tools/__main__.py", plant="python"),
+    Way("PYTHONPATH=lib python3 -m deep_module", path="lib/deep_module.py", plant="python"),
     Way("sh ./x<", path="x", key="diff.x.textconv", git=DIFF),
     Way("sh ./x <", path="x", key="diff.x.textconv", git=DIFF),
     Way("./x;:", path="x", key="diff.external", git=DIFF),
@@ -112,6 +116,7 @@ class Place(Yard):
         for name in ("tools", "bin", "lib", "nbs", "node_modules/.bin"):
             (here / name).mkdir(parents=True)
         scripts = (
+            "bin/tac",
             "x",
             "tools/x",
             "tools/with blank",
@@ -131,6 +136,8 @@ class Place(Yard):
         self.program("nbs/__main__.py", "import nbs.other\n")
         self.program("nbs/other.py", "")
         self.program("nbs/inner.py", "")
+        self.program("tools/__main__.py", "")
+        self.program("lib/deep_module.py", "")
         (here / ".git/info/attributes").write_text("*.txt filter=x diff=x merge=x\n")
 
     def program(self, name: str, text: str) -> None:
@@ -299,6 +306,9 @@ def test_line_that_is_held_is_not_warned_of(place: Place):
         ("python3 tools/run.py", "tools/random/__init__.py"),
         ("python3 -m nbs", "json.py"),
         ("PATH=bin:$PATH cl", "bin/cat"),
+        ("python3 -c 'import sys; sys.path.append(\"lib\"); import deep' || cat", "lib/deep.py"),
+        ("perl -Ilib -MDeep -e1; cat", "lib/Deep.pm"),
+        ("make -s -C tools", "tools/x.mk"),
     ],
 )
 def test_module_beside_what_git_runs_is_told(place: Place, value: str, name: str):
@@ -323,6 +333,29 @@ def test_program_that_is_not_there_yet_must_not_appear(place: Place, where, name
     assert kinds(events) == [("quarantined", name)]
     assert not place.runs(*STATUS)
     assert (place.project / "new/else").exists()
+
+
+@pytest.mark.parametrize(
+    "value, name",
+    [
+        ("PATH=made:$PATH cl", "made/cl"),
+        ("PATH=made/bin:$PATH; cl", "made/bin/cl"),
+        ('PATH="$(git rev-parse --show-toplevel)/made:$PATH" cl', "made/cl"),
+        ("cd made && ./cl", "made/cl"),
+        ("cd made; sh -e cl", "made/cl"),
+        ("cd tools && ./new", "tools/new"),
+    ],
+)
+def test_program_in_a_directory_that_is_not_there_yet_must_not_appear(place: Place, value, name):
+    place.configure("core.fsmonitor", value)
+    guard = place.start_guard()
+    (place.project / name).parent.mkdir(parents=True, exist_ok=True)
+    place.plant(name)
+    assert place.runs(*STATUS)
+    guard.handle_events()
+    guard.audit()
+    assert not place.runs(*STATUS)
+    assert (place.project / name).parent.exists()
 
 
 def test_bare_name_after_an_interpreter_must_not_appear(place: Place):

@@ -30,6 +30,9 @@ MAX_SCRIPTS = 200
 PROGRAM_DIRECTORIES = (".venv/bin", "venv/bin", "env/bin", "node_modules/.bin", "vendor/bin")
 """The places where a bare name may lead: they are on PATH in an active environment, and `npx` and the like look there."""
 
+ENTRY_POINTS = ("__main__.py", "index.js", "index.mjs", "index.cjs")
+"""The files that `python DIRECTORY` or `node DIRECTORY` run."""
+
 RUNNERS = {
     "make gmake": "GNUmakefile makefile Makefile",
     "just": "justfile Justfile .justfile",
@@ -71,8 +74,10 @@ _RELATIVE = re.compile(r"/*[\w.@+-]+(?:/+[\w.@+-]+)*")
 _INTERPRETER = (
     r"(?:sh|bash|dash|zsh|ksh|source|\.|node|deno|bun|ruby|perl|php|lua|python[\d.]*|pypy[\d.]*|py)"
 )
+_STEP = re.compile(r"(?:\bcd\s+|\bPATH=)[\"']?(?:\./)?([\w.@+-]+(?:/[\w.@+-]+)*)|/([\w.@+-]+):")
+"""A directory that the line goes to, or puts on PATH."""
 _INTERPRETED = re.compile(
-    rf"(?:^|[\s;&|(/\"']){_INTERPRETER}(?:\s*<\s*|\s+)[\"']?([\w.@+-]+)(?![\w/.@+-])"
+    rf"(?:^|[\s;&|(/\"']){_INTERPRETER}(?:\s+-[\w-]+)*(?:\s*<\s*|\s+)[\"']?([\w.@+-]+)(?![\w/.@+-])"
 )
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*|py")
 _MODULE = re.compile(r"(?<!\S)-[A-Za-z]*m\s*([A-Za-z_][\w.]*)")
@@ -110,26 +115,23 @@ def found_in_line(line: str, worktree: str) -> Found:
     is_unclear = not all(map(_CLEAR_SUBSTITUTION.fullmatch, asked))
     found = Found(set(), set(), set(), set(), set(), is_unclear)
     pieces = list(islice(dict.fromkeys(_pieces(line, worktree)), MAX_PIECES))
-    named = {path for piece in pieces for path in _candidates(piece, [worktree])}
+    named = {path for piece in pieces for path in _candidates(piece, [worktree])} - {worktree}
     directories = sorted(
         path for path in named if is_within(path, worktree) and os.path.isdir(path)
     )
-    places = list(dict.fromkeys((worktree, *directories)))
-    has_search_path = re.search(r"\bPATH=", line) is not None
-    interpreted = _INTERPRETED.findall(line)
+    places = [worktree, *directories]
     for piece in pieces:
         files = [path for path in _candidates(piece, places) if os.path.isfile(path)]
         found.files.update(files or _programs(piece, worktree))
-        if not files and ("/" in piece or piece in interpreted) and _RELATIVE.fullmatch(piece):
-            found.absent.add(os.path.normpath(f"{worktree}/{piece.lstrip('/')}"))
-        elif not files and has_search_path and _RELATIVE.fullmatch(piece):
-            found.absent.update(f"{place}/{piece}" for place in directories)
-        rules = _FILES_OF_RUNNERS.get(piece, ())
-        paths = (f"{place}/{name}" for place in places for name in rules)
-        found.ruling.update(filter(os.path.lexists, paths))
-    if (
-        has_search_path
-    ):  # it decides about each program that the line, or a script of it, runs by its name
+        found.absent.update(_not_yet_there(piece, line, [] if files else places, worktree))
+        for path in (f"{d}/{name}" for d in places for name in _FILES_OF_RUNNERS.get(piece, ())):
+            (found.ruling if os.path.lexists(path) else found.nearby).add(path)
+    entries = (f"{directory}/{name}" for directory in directories for name in ENTRY_POINTS)
+    found.files.update(filter(os.path.isfile, entries))
+    # What lies in a directory on PATH, or is looked for in one that is handed to a program, runs by its name alone.
+    if not _FILES_OF_RUNNERS.keys().isdisjoint(pieces) or re.search(
+        rf"\bPATH=|(?:^|[\s;&|(/\"']){_INTERPRETER}\s", line
+    ):
         found.nearby.update(directories)
     if any(_PYTHON.fullmatch(os.path.basename(piece)) for piece in pieces):
         for name in _MODULE.findall(line):
@@ -184,13 +186,17 @@ def _named_in_script(path: str, places: Iterable[str]) -> set[str]:
 
 def _pieces(line: str, worktree: str) -> Iterator[str]:
     """Every piece of the line that could be a name: with its quotes resolved, without them, and whatever stands between."""
-    known = dict(os.environ) | {"PWD": worktree, "GIT_WORK_TREE": worktree, "OLDPWD": worktree}
+    known = {name: value for name, value in os.environ.items() if not _AROUND_NAMES.search(value)}
+    known |= {"PWD": worktree, "GIT_WORK_TREE": worktree, "OLDPWD": worktree}
 
     def expanded(match: re.Match[str]) -> str:
         return known.get(match[1] or match[3]) or f" {match[2] or ''} "
 
     line = line.replace("\\\n", "")
-    for text in (line, _VARIABLE.sub(expanded, line), _VARIABLE.sub(" ", line)):
+    filled = _VARIABLE.sub(expanded, line)
+    # Whatever is asked for a directory may answer with this one: $(git rev-parse --show-toplevel)/bin is not /bin.
+    rooted = _SUBSTITUTION.sub(lambda _: worktree, _VARIABLE.sub(lambda _: worktree, line))
+    for text in (line, filled, rooted, _VARIABLE.sub(" ", line)):
         waiting = [text]
         for part in waiting:  # and a line within the line: sh -c '…'
             with suppress(ValueError):  # a quote that is not closed
@@ -219,6 +225,20 @@ def _candidates(piece: str, places: Sequence[str]) -> Iterator[str]:
                 yield os.path.normpath(f"{place}/{rest}")
                 if _WILD.search(rest):
                     yield from islice(iglob(f"{escape(place)}/{rest}"), MAX_MATCHES)
+
+
+def _not_yet_there(piece: str, line: str, places: Sequence[str], worktree: str) -> Iterator[str]:
+    """Find the paths at which a piece would be run if it were there: in `places`, and in directories that come to be."""
+    names = [name for either in _STEP.findall(line) for name in either if name]
+    is_absolute = piece.startswith("/") and os.path.lexists(piece)
+    if is_absolute or piece.strip("/") in names or not _RELATIVE.fullmatch(piece):
+        return
+    steps = [path for name in names if not os.path.isdir(path := f"{worktree}/{name}")]
+    if "/" in piece or piece in _INTERPRETED.findall(line):
+        around = [*places, *steps]
+    else:
+        around = [*places[1:], *steps] if "PATH=" in line else []
+    yield from (os.path.normpath(f"{place}/{piece.lstrip('/')}") for place in around)
 
 
 def _programs(name: str, worktree: str) -> list[str]:
