@@ -186,17 +186,19 @@ def _named_in_script(path: str, places: Iterable[str]) -> set[str]:
 
 def _pieces(line: str, worktree: str) -> Iterator[str]:
     """Every piece of the line that could be a name: with its quotes resolved, without them, and whatever stands between."""
-    known = {name: value for name, value in os.environ.items() if not _AROUND_NAMES.search(value)}
-    known |= {"PWD": worktree, "GIT_WORK_TREE": worktree, "OLDPWD": worktree}
+    here = {"PWD": worktree, "GIT_WORK_TREE": worktree, "OLDPWD": worktree}
 
     def expanded(match: re.Match[str]) -> str:
-        return known.get(match[1] or match[3]) or f" {match[2] or ''} "
+        name = match[1] or match[3]
+        value = here.get(name) or os.environ.get(name, "")
+        is_path = value and not _AROUND_NAMES.search(value)  # not PATH
+        return value if is_path else f" {match[2] or ''} "
 
     line = line.replace("\\\n", "")
     filled = _VARIABLE.sub(expanded, line)
     # Whatever is asked for a directory may answer with this one: $(git rev-parse --show-toplevel)/bin is not /bin.
     rooted = _SUBSTITUTION.sub(lambda _: worktree, _VARIABLE.sub(lambda _: worktree, line))
-    for text in (line, filled, rooted, _VARIABLE.sub(" ", line)):
+    for text in dict.fromkeys((line, filled, rooted, _VARIABLE.sub(" ", line))):
         waiting = [text]
         for part in waiting:  # and a line within the line: sh -c '…'
             with suppress(ValueError):  # a quote that is not closed
