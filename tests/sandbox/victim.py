@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import secrets
 import selectors
 import shutil
@@ -184,6 +185,7 @@ class Victim:
             "attack_ids": [attack.id for attack in self.attacks],
             "needs_process": [attack.id for attack in self.attacks if attack.kind == "processes"],
             "other_uid": 12346,
+            "signal_limit": resource.getrlimit(resource.RLIMIT_SIGPENDING)[1],
             "has_ia32": Path("/proc/sys/abi/ldt16").exists() or _has_ia32(),
         }
         (self.home / "busy").mkdir()

@@ -376,7 +376,7 @@ def command_line(*words: str, key: str = "") -> tuple[int, str]:
     run = subprocess.run(
         [sys.executable, "-m", "sanderling", *words],
         check=False,
-        cwd=ROOT,
+        cwd="/",
         input=key,
         capture_output=True,
         text=True,

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from .kernel import syscall
+from .kernel import libc, syscall
 from .registry import Stopped, World, attack
 
 PROCESSES = 1300
@@ -176,3 +176,14 @@ def inotify_watches(world: World) -> str:
         for name in names:
             name.unlink()
     return f"{taken} watches"
+
+
+@attack("signal-queue", kind="exhaustion", severity="low", scene="alone", timeout_s=20)
+def signal_queue(world: World) -> str:
+    """More than half of the signals that may wait for the user's processes: without room no timer can be made."""
+    wanted = world.signal_limit // 2 + 1
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    for sent in range(wanted):
+        if libc.sigqueue(os.getpid(), int(signal.SIGRTMIN), None):
+            raise Stopped(f"{sent} signals, then none")
+    return f"{wanted} signals"

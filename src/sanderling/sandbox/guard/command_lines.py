@@ -128,7 +128,7 @@ def found_in_line(line: str, worktree: str) -> Found:
             (found.ruling if os.path.lexists(path) else found.nearby).add(path)
     entries = (f"{directory}/{name}" for directory in directories for name in ENTRY_POINTS)
     found.files.update(filter(os.path.isfile, entries))
-    # What lies in a directory on PATH, or is looked for in one that is handed to a program, runs by its name alone.
+    # A file in a directory on PATH, or in one that is handed to a program that looks for it there, runs by its name alone.
     if not _FILES_OF_RUNNERS.keys().isdisjoint(pieces) or re.search(
         rf"\bPATH=|(?:^|[\s;&|(/\"']){_INTERPRETER}\s", line
     ):

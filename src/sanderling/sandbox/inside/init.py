@@ -39,6 +39,9 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+# The kernel counts these for each user, across namespaces: who takes all signals that may wait leaves none for the timers of the
+# user's other programs. A command gets half.
+SHARED_LIMITS = (resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE)
 # Python ignores or handles some.
 RESET = (*FORWARDED, PARENT_DIED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
@@ -184,6 +187,10 @@ def bar_capabilities() -> None:
 def _set_limits(limits: Limits, *, counts_all: bool) -> None:
     # Without a user namespace of our own the kernel counts all that this user runs.
     processes = limits.processes + (_count_processes(os.getuid()) if counts_all else 0)
+    for kind in SHARED_LIMITS:
+        hard = resource.getrlimit(kind)[1]
+        limit = hard if hard == resource.RLIM_INFINITY else hard // 2
+        resource.setrlimit(kind, (limit, limit))
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
