@@ -248,6 +248,24 @@ def test_packages_of_an_environment_that_git_runs_are_held(place: Place, environ
     assert {str(place.project / ".venv"), str(environment.parent)} <= set(plan.pin)
 
 
+def test_packages_are_warned_of_and_told_where_nothing_is_mounted(place: Place, environment: Path):
+    guard = place.start_guard(restores=True)
+    packages = str(environment.relative_to(place.project))
+    assert packages in place.warnings
+    assert guard.audit() == []
+    (environment / "nbformat.py").write_text("import sys\n")
+    assert kinds(guard.audit()) == [("noticed", f"{packages}/nbformat.py")]
+
+
+def test_alias_forbids_only_what_it_runs(place: Place):
+    place.configure("alias.st", "!cat notes/today src/x.py && sh -c 'tee tools/out'; ./tools/y")
+    guard = place.start_guard()
+    for name in ("notes/today", "src/x.py", "tools/out"):
+        (place.project / name).parent.mkdir(exist_ok=True)
+        place.program(name, "")
+    assert [*guard.handle_events(), *guard.audit()] == []
+
+
 def test_package_of_node_that_git_runs_is_held(place: Place):
     bin_file = place.project / "node_modules/@scope/clean/bin/main.js"
     bin_file.parent.mkdir(parents=True)

@@ -234,9 +234,11 @@ class Audit:
     def _faults_of_users_settings(self, entry: str) -> Iterator[tuple[str, str]]:
         """Find what the user's own settings run in every repository, by a path from its top."""
         worktree = os.path.dirname(entry) if os.path.basename(entry) == ".git" else entry
-        for key, value in self._users:
-            from sanderling.sandbox.guard.command_lines import found_in_line
+        if not self._users:
+            return
+        from sanderling.sandbox.guard.command_lines import found_in_line
 
+        for key, value in self._users:
             if key == "core.hookspath":
                 yield from self._faults_of_hooks(os.path.normpath(f"{worktree}/{value}"))
                 continue

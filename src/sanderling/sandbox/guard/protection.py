@@ -37,12 +37,13 @@ class Run(NamedTuple):
     """
     A setting that runs more of the project than can be held, as it is shown.
 
-    `ruling` is what decides about it, which the user is warned of; there and `nearby`, where more may be loaded from, changes count.
-    `is_unclear`: the line does not say what it runs.
+    `ruling` is what decides about it, which the user is warned of, and so are `trees` where nothing is mounted; there and
+    `nearby`, where more may be loaded from, changes count. `is_unclear`: the line does not say what it runs.
     """
 
     setting: str
     origin: str
+    trees: tuple[str, ...]
     ruling: tuple[str, ...]
     nearby: tuple[str, ...]
     is_unclear: bool
@@ -282,33 +283,36 @@ class _Plan:
         from sanderling.sandbox.guard.command_lines import found_in_line
 
         found = found_in_line(line, worktree)
-        for path in sorted(found.trees):
-            self._hold_tree(path)
+        is_typed = key.startswith("alias.")
+        trees = [real for path in sorted(found.trees) if (real := self._hold_tree(path))]
         for path in sorted(found.files):
             if not self.is_read_only(path):
                 self._hold_path(path)
         for path in filter(self._is_inside, found.absent):
+            if is_typed and f"./{os.path.basename(path)}" not in line:
+                continue  # rather a file that it is about
             if os.path.isdir(os.path.dirname(path)):
                 self._hold_path(path)
             else:  # to forbid `tools` because of `tools/x` would forbid too much
                 self.absent[path] = key
-        if key.startswith("alias."):
-            return  # whoever types it means to run it
         ruling, nearby = (
             tuple(sorted(filter(self._is_inside, paths))) for paths in (found.ruling, found.nearby)
         )
-        if ruling or nearby or found.is_unclear:
+        if not is_typed and (trees or ruling or nearby or found.is_unclear):
             shown = line if len(line) <= MAX_SHOWN_CHARS else f"{line[:MAX_SHOWN_CHARS]}…"
-            run = Run(f"{key} = {shown}", origin, ruling, nearby, found.is_unclear)
+            run = Run(f"{key} = {shown}", origin, tuple(trees), ruling, nearby, found.is_unclear)
             self.runs.setdefault((worktree, run.setting), run)
 
-    def _hold_tree(self, path: str) -> None:
-        """Hold a directory of packages: so many files that nobody can keep their content."""
+    def _hold_tree(self, path: str) -> str:
+        """Hold a directory of packages, so many files that nobody can keep their content; return where it is, if it is held."""
         with suppress(UnclearError):
             real = follow_links(path)
             if self._is_inside(real) and real not in (self.project, *self.write):
                 self._hold_path(real)
-                self.trees.update({real} & self.read_only)
+                if real in self.read_only:
+                    self.trees.add(real)
+                    return real
+        return ""
 
     def _hold_alternates(self, common_dir: str) -> None:
         """An alternate of the own repository becomes readable, so the list must not grow from inside."""

@@ -20,13 +20,11 @@ class RunningCode:
     def __init__(self, project: GuardedProject, protection: GitProtection) -> None:
         self._project = project
         self._runs = protection.runs
-        # Nothing is mounted, and packages are too many to be put back.
-        self._trees = tuple(sorted(protection.trees)) if project.restores else ()
         self._stamps = [self._stamped(run) for run in self._runs]
 
     def warn(self) -> None:
         for run in self._runs:
-            for path in (*run.ruling, *self._trees):
+            for path in (*run.ruling, *self._trees(run)):
                 reason = f"decides what “{run.setting}” runs, and a command may change it"
                 self._project.tell("warned", path, f"{reason}: {LOOK_FIRST}")
             if run.is_unclear and not run.ruling:
@@ -48,7 +46,7 @@ class RunningCode:
 
     def _stamped(self, run: Run) -> dict[str, Stamp]:
         stamps: dict[str, Stamp] = {}
-        for place in (*run.ruling, *run.nearby, *self._trees):
+        for place in (*run.ruling, *run.nearby, *self._trees(run)):
             directory, name = os.path.split(place)
             if name == "*.py":
                 modules = iglob(f"{escape(directory)}/*.py")
@@ -58,6 +56,10 @@ class RunningCode:
                 found = listed.stamp(place, MAX_STAMPS)
             stamps |= {str(each[0]): each for each in found if not self._is_held(str(each[0]))}
         return stamps
+
+    def _trees(self, run: Run) -> tuple[str, ...]:
+        """The packages that it loads, where nothing is mounted: they are too many to be put back."""
+        return run.trees if self._project.restores else ()
 
     def _is_held(self, path: str) -> bool:
         return self._project.is_as_it_was(path)

@@ -240,9 +240,8 @@ class Supervisor:
             self._claim = sentinels.place_sentinels(policy.state_dir, survey)
         directories = tuple(filter(os.path.isdir, policy.write_paths))
         in_git = protection.protection(survey, directories)
-        os.umask(
-            settings.shared_umask(in_git.shared, self._umask)
-        )  # of each zygote, and its commands
+        # What is forked from now on inherits it: the zygote, and its commands.
+        os.umask(settings.shared_umask(in_git.shared, self._umask))
         if policy.has_guard and self._guard is None:
             quarantine = private_directory(policy, "quarantine")
             self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")
