@@ -127,6 +127,7 @@
 ---@field kind 'finish'|'redo'|'rewind'|'undo'
 ---@field turns string[]
 ---@field files? sanderling.RestoredFile[]
+---@field rest_of? integer
 
 ---@class (exact) sanderling.UnreviewedFile
 ---@field path string
@@ -711,9 +712,11 @@
 ---@field text string
 ---@field files? sanderling.ChangedFile[]
 ---@field is_undone? boolean
+---@field is_interrupted? boolean
 
 ---@class (exact) sanderling.Changes
 ---@field turns sanderling.TurnShown[]
+---@field problems? string[]
 
 ---@class (exact) sanderling.FileBefore
 ---@field path string

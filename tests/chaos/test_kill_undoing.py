@@ -156,7 +156,7 @@ class Story:
 
     def require_told(self) -> None:
         """Each undoing that the journal knows is told in the log, once. A line that was torn is none, and is cut off by the next one."""
-        records = read_journal(changes_dir(self.session().path) / NAME)
+        records = read_journal(changes_dir(self.session().path) / NAME).records
         assert self.told() == [each.id for each in records if isinstance(each, Restoring)]
 
 

@@ -32,7 +32,7 @@ def test_a_file_that_is_saved_while_a_command_runs_is_not_taken_for_its_work(sta
     )
     (project / "go").touch()
     agent.wait_for_turns()
-    (turn,) = turns_of(read_journal(journal_of(agent)))
+    (turn,) = turns_of(read_journal(journal_of(agent)).records)
     changed = {Path(change.path).name for change in turn.changes}
     assert changed == {"begun", "go", "made"}  # who has made `go`, nobody can know
     assert [Path(change.path).name for change in turn.doubtful] == ["mine.txt"]

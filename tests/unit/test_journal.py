@@ -214,7 +214,7 @@ async def test_a_pack_may_be_torn_anywhere(place):
 
 async def test_the_lines_of_a_journal_stay_readable():
     path = ROOT / "tests" / "golden" / "journal_v1.jsonl"
-    records = list(read_journal(path))
+    records = read_journal(path).records
     lines = path.read_bytes().splitlines(keepends=True)
     assert [encoded(record) for record in records] == lines[1:]
 
@@ -338,3 +338,56 @@ def test_the_disk_has_all_packs_after_a_sync_also_those_that_were_full_before(
     packs = list((tmp_path / "s").glob("*.pack"))
     assert len(packs) == 3
     assert {pack.stat().st_ino for pack in packs} == synced
+
+
+def journal_file(place) -> Path:
+    (path,) = place.root.rglob("journal.jsonl")
+    return path
+
+
+async def noted(journal: Journal, *turns: str) -> None:
+    for turn in turns:
+        journal.begin_turn(turn)
+        await journal.note(FileChange(f"/{turn}", ABSENT, State("link", target="1"), "t"))
+
+
+async def test_a_damaged_line_is_reported_and_the_others_are_read(place):
+    await noted(place.journal(), "p1", "p2", "p3")
+    path = journal_file(place)
+    path.write_bytes(path.read_bytes().replace(b'"/p2"', b'"/p2'))
+    again = place.journal()
+    assert [turn.turn for turn in await again.turns()] == ["p1", "p3"]
+    assert place.problems == [*again.problems]
+    assert "1 line of the record" in again.problems[0]
+
+
+@pytest.mark.parametrize(
+    "header, words",
+    [
+        (b'{"type":"changes","version":2,"project":"/project"}', "another version"),
+        (b'{"type":"chan\xff\xff', "damaged"),
+    ],
+)
+async def test_a_journal_that_is_not_ours_stays_as_it_is_and_another_one_is_written(
+    place, header, words
+):
+    await noted(place.journal(), "p1")
+    path = journal_file(place)
+    theirs = header + path.read_bytes()[path.read_bytes().index(b"\n") :]
+    path.write_bytes(theirs)
+    for turn, known in (("p2", ["p2"]), ("p3", ["p2", "p3"])):
+        journal = place.journal()
+        await noted(journal, turn)
+        assert [each.turn for each in await journal.turns()] == known
+        assert len(journal.problems) == 1
+        assert words in journal.problems[0]
+    assert path.read_bytes() == theirs
+
+
+async def test_a_journal_without_a_complete_header_begins_again(place):
+    await noted(place.journal(), "p1")
+    journal_file(place).write_bytes(b'{"type":"cha')
+    await noted(place.journal(), "p2")
+    again = place.journal()
+    assert [turn.turn for turn in await again.turns()] == ["p2"]
+    assert place.problems == []

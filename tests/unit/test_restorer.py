@@ -62,7 +62,7 @@ class Agent:
 
     async def undo(self, *turns: str) -> Plan:
         timeline = await self.timeline()
-        turns = turns or ((last.turn,) if (last := timeline.last_turn) else ())
+        turns = turns or tuple(not_undone(timeline)[-1:])
         return await self.restore(turns, timeline.changes_of(turns))
 
     async def redo(self) -> Plan:
@@ -76,6 +76,10 @@ class Agent:
         self.undoings += 1
         restorer = Restorer(self.desk.workspace)
         return await restorer.restore(f"u{self.undoings}", turns, changes, undoes)
+
+
+def not_undone(timeline: Timeline) -> list[str]:
+    return [turn for turn in timeline.turns if turn not in timeline.undone_turns]
 
 
 def tree(root: Path) -> dict[str, tuple[int, bytes | str]]:
@@ -154,7 +158,7 @@ async def test_turns_are_undone_one_after_the_other_and_redone_backwards(place, 
             await act()
             seen.append((project / "a").read_text().strip())
         assert seen == ["2", "1", "2", "1", "0"]
-        assert (await agent.timeline()).last_turn is None
+        assert not_undone(await agent.timeline()) == []
         for _ in range(3):
             await agent.redo()
         assert (project / "a").read_text() == "3\n"

@@ -52,6 +52,37 @@ def test_what_stays_is_not_counted_as_undone(shell):
 
 
 @prove
+def test_what_may_come_with_another_try_is_named_with_the_way_to_it(shell):
+    (shell.project / "new.txt").unlink()
+    (shell.project / "new.txt").mkdir()
+    undone = shell.run("undo")
+    assert undone.stdout.splitlines()[-1] == (
+        "  `sanderling undo --turn 1` does the rest, once nothing keeps it from that"
+    )
+    (shell.project / "new.txt").rmdir()
+    again = shell.run("undo", "--turn", "1")
+    assert (again.returncode, again.stdout) == (
+        0,
+        "undone: no file, they are as they were before\n",
+    )
+
+
+@prove
+def test_what_the_record_of_changes_has_lost_is_said_and_counts_as_left(shell):
+    (journal,) = shell.state.rglob("journal.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    damaged = [line for line in lines if b'"changed"' in line and b"old.txt" in line]
+    journal.write_bytes(b"".join(line[7:] if line in damaged else line for line in lines))
+    for command in ("changes", "undo"):
+        shown = shell.run(command)
+        assert shown.returncode == 1
+        assert "1 line of the record of this session's changes is damaged" in shown.stderr
+    journal.write_bytes(lines[0].replace(b'"version":1', b'"version":2') + b"".join(lines[1:]))
+    shown = shell.run("changes")
+    assert (shown.returncode, "another version" in shown.stderr) == (1, True)
+
+
+@prove
 def test_what_nobody_reads_is_undone_all_the_same(shell):
     shell.environment["PYTHONUNBUFFERED"] = "1"  # else the last flush alone would meet the pipe
     ours, theirs = os.pipe()

@@ -1,11 +1,15 @@
 """A conversation whose turns are undone: files, what the model is told, and what a session that is resumed knows of it."""
 
+import errno
+import os
+
 import pytest
 from msgspec.structs import replace
 from tests.conftest import happens, prove
 from tests.unit.test_conversation import Talk
 
 from sanderling.changes.records import CommandBegun, Restoring
+from sanderling.changes.states import FileChange
 from sanderling.protocol.actions import (
     RedoTurn,
     RejectChanges,
@@ -18,6 +22,7 @@ from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, PreviewRewind
 from sanderling.protocol.restoring import ConversationRewound, FilesRestored, RestoredFile
 from sanderling.session.store import fork
+from sanderling.tools.restoring import Restorer
 
 pytestmark = pytest.mark.guard
 
@@ -301,7 +306,7 @@ async def test_what_an_interrupted_command_has_changed_is_said_to_be_unknown(tmp
     async with again.served():
         again.conversation.act(UndoTurn())
         await again.until(FilesRestored)
-    assert ["command was interrupted" in notice.text for notice in again.of(Notice)] == [True]
+    assert ["stopped while a command" in notice.text for notice in again.of(Notice)] == [True]
     assert not (talk.project / "a").exists()
 
 
@@ -318,3 +323,145 @@ async def test_a_command_that_was_stopped_is_not_said_to_be_unknown(tmp_path):
         await talk.until(FilesRestored)
         assert talk.of(Notice) == []
     assert not (talk.project / "made").exists()
+
+
+def turned(change: FileChange) -> FileChange:
+    return replace(change, before=change.after, after=change.before)
+
+
+async def interrupted(tmp_path, kind: str) -> Talk:
+    """Two turns that made `a` and `b`, and a process that was killed when it had announced to undo, or redo, the last one."""
+    one, two = [write("a", "one\n")], [write("b", "two\n")]
+    done = [{"text": "Done."}]
+    talk = Talk(tmp_path, one, done, two, done, answer="once")
+    async with talk.served():
+        for count, prompt in enumerate((ONE, TWO), 1):
+            talk.conversation.submit(prompt)
+            await talk.until(TurnEnded, count)
+        if kind == "redo":
+            talk.conversation.act(UndoTurn())
+            await talk.until(FilesRestored)
+    journal = talk.conversation.parts.workspace.journal
+    made = (await journal.turns())[-1].changes
+    undoes = [each.id for each in await journal.records() if isinstance(each, Restoring)]
+    steps = made if kind == "redo" else tuple(map(turned, made))
+    prompt_id = "p2" if kind == "rewind" else ""
+    await journal.append(Restoring("u1", ("p2",), steps, *undoes, kind=kind, prompt_id=prompt_id))
+    return talk
+
+
+@pytest.mark.parametrize(
+    "kind, again, has_b",
+    [
+        ("undo", UndoTurn(), False),
+        ("undo", UndoTurn("p2"), False),
+        ("redo", RedoTurn(), True),
+        ("rewind", Rewind("p2"), False),
+        ("rewind", Rewind("p2", "both"), False),
+    ],
+)
+async def test_what_was_interrupted_is_finished_by_asking_again_and_nothing_more_is_undone(
+    tmp_path, kind, again, has_b
+):
+    await interrupted(tmp_path, kind)
+    talk = Talk(tmp_path)
+    talk.conversation.act(again)
+    async with talk.served():
+        answer = await talk.until(FilesRestored)
+        assert (answer.kind, [file.path for file in answer.files]) == (kind, ["b"])
+        talk.conversation.act(UndoTurn("p9"))  # whose answer comes after all that was asked before
+        assert "no such turn" in (await talk.until(Notice)).text
+        assert len(talk.of(FilesRestored)) == 1
+    assert (talk.project / "a").exists()
+    assert (talk.project / "b").exists() == has_b
+    assert ("p2" in [each.id for each in talk.session.asked.prompts]) == (kind != "rewind")
+
+
+async def test_another_turn_is_undone_after_what_was_interrupted(tmp_path):
+    await interrupted(tmp_path, "undo")
+    talk = Talk(tmp_path)
+    talk.conversation.act(UndoTurn("p1"))
+    async with talk.served():
+        assert (await talk.until(FilesRestored, 2)).kind == "undo"
+        assert [each.kind for each in talk.of(FilesRestored)] == ["finish", "undo"]
+    assert not (talk.project / "a").exists()
+    assert not (talk.project / "b").exists()
+
+
+async def test_nothing_is_undone_while_what_was_interrupted_cannot_be_finished(tmp_path):
+    await interrupted(tmp_path, "undo")
+    talk = Talk(tmp_path)
+    talk.conversation.controls.set_mode("plan")
+    async with talk.served():
+        talk.conversation.act(UndoTurn("p1"))
+        assert "plan mode" in (await talk.until(Notice, 2)).text
+        assert talk.of(FilesRestored) == []
+    assert (talk.project / "a").exists()
+    assert (talk.project / "b").exists()
+
+
+async def test_the_rest_of_a_turn_is_undone_before_the_turn_before_it(tmp_path):
+    replies = ([write("a", "1\n")], [{"text": "."}], [write("b", "2\n"), write("d/c", "2\n")])
+    talk = Talk(tmp_path, *replies, [{"text": "."}], answer="once")
+    async with talk.served():
+        for count, prompt in enumerate((ONE, TWO), 1):
+            talk.conversation.submit(prompt)
+            await talk.until(TurnEnded, count)
+        restorer = "sanderling.tools.restoring.Restorer._step"
+        step = Restorer._step
+
+        async def refuses(self, files, modes, undoing_id, step_of_it):
+            if step_of_it.path.endswith("/b"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            await step(self, files, modes, undoing_id, step_of_it)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(restorer, refuses)
+            talk.conversation.act(UndoTurn())
+            partly = await talk.until(FilesRestored)
+        assert {file.path: file.how for file in partly.files} == {"b": "left", "d/c": "restored"}
+        assert partly.rest_of == 2
+        talk.conversation.act(UndoTurn())
+        rest = await talk.until(FilesRestored, 2)
+        assert (rest.turns, [file.path for file in rest.files]) == (("p2",), ["b"])
+        assert rest.rest_of == 0
+        talk.conversation.act(UndoTurn())
+        assert (await talk.until(FilesRestored, 3)).turns == ("p1",)
+
+
+async def test_what_the_user_keeps_does_not_block_the_way_to_earlier_turns(tmp_path):
+    talk = Talk(tmp_path, *REPLIES[:4], answer="once")
+    async with talk.served():
+        for count, prompt in enumerate((ONE, TWO), 1):
+            talk.conversation.submit(prompt)
+            await talk.until(TurnEnded, count)
+        (talk.project / "b").write_text("mine\n")
+        talk.conversation.act(UndoTurn())
+        partly = await talk.until(FilesRestored)
+        assert {file.path: file.how for file in partly.files} == {"a": "restored", "b": "left"}
+        talk.conversation.act(UndoTurn())
+        assert (await talk.until(FilesRestored, 2)).turns == ("p1",)
+    assert (talk.project / "b").read_text() == "mine\n"
+
+
+async def test_a_turn_whose_command_was_interrupted_is_the_last_one_though_nothing_is_known_of_it(
+    tmp_path,
+):
+    talk = await Talk(tmp_path, *REPLIES[:2], [{"text": "Done."}], answer="once").run(ONE, TWO)
+    journal = talk.conversation.parts.workspace.journal
+    await journal.append(CommandBegun("c1"))
+    again = Talk(tmp_path)
+    async with again.served():
+        changes = await again.conversation.answer(ListChanges("s1"))
+        assert [(each.number, each.is_interrupted) for each in changes.turns] == [
+            (1, False),
+            (2, True),
+        ]
+        again.conversation.act(UndoTurn())
+        undone = await again.until(FilesRestored)
+        assert (undone.turns, undone.files) == (("p2",), ())
+        assert "stopped while a command" in again.of(Notice)[-1].text
+        assert (talk.project / "a").exists()
+        again.conversation.act(UndoTurn())
+        await again.until(FilesRestored, 2)
+    assert not (talk.project / "a").exists()

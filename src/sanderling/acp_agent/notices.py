@@ -70,4 +70,10 @@ def _restored(event: events.FilesRestored) -> Said:
     left = [f"{each.path}: {each.why}" for each in event.files if each.how == "left"]
     words = {"undo": "Undone", "redo": "Made again", "rewind": "Rewound", "finish": "Finished"}
     said = f"{words[event.kind]}: {', '.join(done) or 'nothing'}."
-    return ("warning", "\n".join((said, "Left as it is:", *left))) if left else ("info", said)
+    if not left:
+        return "info", said
+    lines = [said, "Left as it is:", *left]
+    if event.rest_of:
+        verb = "redo" if event.kind == "redo" else "undo"
+        lines.append(f"/{verb} {event.rest_of} does the rest, once nothing keeps it from that.")
+    return "warning", "\n".join(lines)

@@ -57,7 +57,7 @@ def take_over(origin: Origin, directory: Path) -> None:
             with suppress(FileNotFoundError):  # it was dropped just now
                 _name_again(pack, temporary / pack.name)
         file = JournalFile(temporary / NAME, origin.project)
-        file.append(_shared(list(read_journal(origin.directory / NAME)), origin.turns))
+        file.append(_shared(read_journal(origin.directory / NAME).records, origin.turns))
         file.sync()
         file.close()
         temporary.rename(directory)

@@ -79,6 +79,7 @@ class Journal:
         self._file = JournalFile(directory / NAME, project)
         self._on_problem = on_problem
         self._problems: set[str] = set()
+        self.problems: tuple[str, ...] = ()  # of the file, once it was read
         self._writing = anyio.Lock()
         self._records: list[Record] | None = None
         self._unwritten: list[Record] = []
@@ -225,7 +226,9 @@ class Journal:
             if self._records is None:
                 await self._take_over()
                 try:
-                    self._records = await to_thread.run_sync(self._file.read)
+                    self._records, self.problems = await to_thread.run_sync(self._file.read)
+                    for problem in self.problems:
+                        self._tell(problem)
                 except OSError as error:
                     self._tell(UNWRITTEN.format(reason=error.strerror))
                     self._records = []

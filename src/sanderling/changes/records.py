@@ -2,17 +2,21 @@
 The journal's file: JSON lines, only ever appended to, a header first.
 
 A process that was killed leaves at most one torn line, the last: it is cut off when the journal is opened to be written. Lines that
-are damaged, and records of a later version, are left out. Names of files can hold any bytes, so these lines are Python's JSON:
-what is no UTF-8 stands there as lone surrogates.
+are damaged are left out, and counted: what they recorded cannot be undone, which the user has to know. Names of files can hold any
+bytes, so these lines are Python's JSON: what is no UTF-8 stands there as lone surrogates.
+
+A journal of another version, or one whose header is damaged, is neither read nor written: what this version appended to it would
+never be read again, by either. This version then has a journal of its own next to it. Moving the other one away was the alternative;
+but whoever goes back to that version, after trying this one, would find their undo gone.
 """
 
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -22,8 +26,18 @@ from sanderling.paths import open_plain, write_all
 
 VERSION = 1
 NAME = "journal.jsonl"
+OWN_NAME = f"journal-{VERSION}.jsonl"
+"""The journal of this version where another version has the usual name."""
+OTHER_VERSION = "What was changed earlier in this session was recorded by another version of Sanderling, which can undo it. This one cannot."
+DAMAGED_HEADER = (
+    "The record of what was changed earlier in this session is damaged: none of that can be undone."
+)
+DAMAGED_LINES = "{count} line{s} of the record of this session's changes {are} damaged: what {they} recorded cannot be undone."
 MAX_BYTES = 256 << 20
 """All of it is in memory while a session is open."""
+
+
+Kind = Literal["", "undo", "redo", "rewind"]
 
 
 class Header(msgspec.Struct, tag="changes", frozen=True):
@@ -77,7 +91,7 @@ class Restoring(msgspec.Struct, tag="restoring", frozen=True, omit_defaults=True
     turns: tuple[str, ...]
     steps: tuple[FileChange, ...]
     undoes: str = ""
-    kind: Literal["", "undo", "redo", "rewind"] = ""
+    kind: Kind = ""
     prompt_id: str = ""
 
 
@@ -124,8 +138,15 @@ def decoded(line: bytes) -> Header | Record | None:
     return None
 
 
+class Recorded(NamedTuple):
+    """The records of a journal, and what is wrong with it: sentences."""
+
+    records: list[Record]
+    problems: tuple[str, ...] = ()
+
+
 class JournalFile(Descriptor):
-    """The journal of one session on disk. Every method blocks, and may raise `OSError`."""
+    """The journal of one session on disk; `path` is its usual place. Every method blocks, and may raise `OSError`."""
 
     def __init__(self, path: Path, project: str) -> None:
         super().__init__()
@@ -133,9 +154,8 @@ class JournalFile(Descriptor):
         self._project = project
         self._is_torn = False
 
-    def read(self) -> list[Record]:
-        """Return the records; none if there is no journal, or one that this version cannot read."""
-        return list(read_journal(self._path))
+    def read(self) -> Recorded:
+        return read_journal(self._path)
 
     def append(self, records: Iterable[Record]) -> None:
         """Write `records`, all or none of them."""
@@ -158,10 +178,11 @@ class JournalFile(Descriptor):
 
     def _opened(self) -> int:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._path.with_name(OWN_NAME) if _foreign(self._path) else self._path
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        fd = os.open(self._path, flags, 0o600)
+        fd = os.open(path, flags, 0o600)
         try:
-            data = self._path.read_bytes()
+            data = path.read_bytes()
             os.ftruncate(fd, data.rfind(b"\n") + 1)
             if b"\n" not in data:
                 write_all(fd, encoded(Header(VERSION, self._project)))
@@ -171,17 +192,49 @@ class JournalFile(Descriptor):
         return fd
 
 
-def read_journal(path: Path) -> Iterator[Record]:
-    """The records of a journal, also of one that another process writes."""
+def read_journal(path: Path) -> Recorded:
+    """Read a journal, also one that another process writes."""
+    problem = _foreign(path)
+    records, damaged = _lines(path.with_name(OWN_NAME) if problem else path)
+    problems = [problem] if problem else []
+    if damaged:
+        is_one = damaged == 1
+        words = {"s": "" if is_one else "s", "are": "is" if is_one else "are"}
+        they = "it" if is_one else "they"
+        problems.append(DAMAGED_LINES.format(count=damaged, they=they, **words))
+    return Recorded(records, tuple(problems))
+
+
+def _foreign(path: Path) -> str:
+    """Return why this version leaves the journal at `path` alone, as a sentence; empty if it does not."""
+    try:
+        with open_plain(path) as file:
+            line = file.readline()
+    except FileNotFoundError:
+        return ""
+    if not line.endswith(b"\n"):  # torn before the header was complete: nothing is lost with it
+        return ""
+    header = decoded(line)
+    if not isinstance(header, Header):
+        return DAMAGED_HEADER
+    return "" if header.version == VERSION else OTHER_VERSION
+
+
+def _lines(path: Path) -> tuple[list[Record], int]:
+    """The records of the journal at `path`, and the number of lines that cannot be read."""
+    records: list[Record] = []
+    damaged = 0
     try:
         file = open_plain(path)
     except FileNotFoundError:
-        return
+        return records, damaged
     with file:
-        first: Any = decoded(file.readline())
-        if not isinstance(first, Header) or first.version != VERSION:
-            return
-        for line in file:
-            record = decoded(line) if line.endswith(b"\n") else None
+        for number, line in enumerate(file):
+            if not line.endswith(b"\n"):
+                break  # torn, or another process is writing it
+            record = decoded(line)
             if record and not isinstance(record, Header):
-                yield record
+                records.append(record)
+            elif number or not isinstance(record, Header):
+                damaged += 1
+    return records, damaged

@@ -189,7 +189,7 @@ def _kept(state: State, content: Content) -> Present:
     if state.kind != "file":
         return Present(state)
     if (data := content(state)) is None:
-        raise LeftError(NOT_KEPT.format(why="it had to make room"))
+        raise LeftError(NOT_KEPT.format(why="its copy is gone, or damaged"))
     return Present(state, data)
 
 

@@ -7,6 +7,7 @@ from sanderling.changes.journal import turns_of
 from sanderling.changes.records import (
     CommandBegun,
     CommandEnded,
+    Kind,
     Record,
     Restored,
     Restoring,
@@ -28,7 +29,7 @@ class Undoing(NamedTuple):
     undoes: str
     is_finished: bool
     left: tuple[tuple[str, str], ...] = ()
-    kind: str = ""
+    kind: Kind = ""
     prompt_id: str = ""
 
 
@@ -36,27 +37,26 @@ class Timeline:
     """
     All turns in which something was changed, and all undoings, the oldest first.
 
-    `interrupted` are the turns with a command whose end nobody saw: what it has changed is not known.
+    `interrupted` are the turns with a command whose end nobody saw: what it has changed is not known. They are among the turns, for
+    they are what a user who undoes "the last turn" thinks of.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
         records = list(records)
-        self.turns = {each.turn: each for each in turns_of(records)}
         self.undoings = list(_undoings(records))
         self.interrupted = set(_interrupted(records))
+        made = {each.turn: each for each in turns_of(records)}
+        begun = dict.fromkeys(each.id for each in records if isinstance(each, TurnBegun))
+        self.turns = {
+            turn: made.get(turn) or TurnChanges(turn, ())
+            for turn in (*(each for each in made if each not in begun), *begun)
+            if turn in made or turn in self.interrupted
+        }
 
     @property
     def latest(self) -> Undoing | None:
         """The last undoing, or taking back of one."""
         return self.undoings[-1] if self.undoings else None
-
-    @property
-    def last_turn(self) -> TurnChanges | None:
-        """The last turn that was not undone."""
-        undone = self.undone_turns
-        return next(
-            (each for each in reversed(self.turns.values()) if each.turn not in undone), None
-        )
 
     @property
     def last_undoing(self) -> Undoing | None:
@@ -78,6 +78,11 @@ class Timeline:
             for turn in each.turns
             if each.id not in redone and not self._is_all_left(turn, each)
         }
+
+    @property
+    def tried_turns(self) -> set[str]:
+        """The turns that were undone, or of which that was tried, and not redone since."""
+        return {turn for each in self.undoings_in_force for turn in each.turns}
 
     def _is_all_left(self, turn: str, undoing: Undoing) -> bool:
         made = self.turns[turn].changes if turn in self.turns else ()

@@ -27,6 +27,9 @@ from sanderling.tools.paths import escaped
 EXIT_LEFT, EXIT_USAGE = 1, 2
 EXIT_STATUS = "The exit status is 0, 1 if something had to be left as it is or could not be done, 2 if the command line or the session is wrong."
 IN_USE = "if it is open in Neovim, review and undo there (:help sanderling-undo), or close it first"
+NOTHING_LEFT = "no file, they are as they were before"
+REST = "`sanderling {verb} --turn {number}` does the rest, once nothing keeps it from that"
+INTERRUPTED = "a command was interrupted: what it changed is not known"
 DID = {
     "undo": "undone",
     "redo": "done again",
@@ -91,6 +94,8 @@ class _Face:
             answer = await agent.answer(ListChanges(session_id))
             assert isinstance(answer, Changes)
             turn = _turn(answer, self._arguments.turn)
+            for problem in answer.problems:
+                self._warn(problem)
         except BaseException:
             agent.close()
             await agent.serve()
@@ -113,12 +118,15 @@ class _Face:
             case FilesRestored():
                 self._show_restored(event)
             case Notice(text=text):
-                sys.stderr.write(f"sanderling: {visible(text)}\n")
-                self._status = EXIT_LEFT
+                self._warn(text)
             case _:
                 return
         if not isinstance(event, FilesRestored) or event.kind != "finish":
             self._agent.close()
+
+    def _warn(self, text: str) -> None:
+        sys.stderr.write(f"sanderling: {visible(text)}\n")
+        self._status = EXIT_LEFT
 
     def _show_restored(self, restored: FilesRestored) -> None:
         if any(file.how == "left" for file in restored.files):
@@ -129,9 +137,13 @@ class _Face:
         left = sum(file.how == "left" for file in restored.files)
         count = len(restored.files) - left
         stays = f", {left} stay{'s' * (left == 1)}" if left else ""
-        self._shown.append(f"{DID[restored.kind]}: {count} file{'s' * (count != 1)}{stays}\n")
+        files = f"{count} file{'s' * (count != 1)}{stays}" if restored.files else NOTHING_LEFT
+        self._shown.append(f"{DID[restored.kind]}: {files}\n")
         for file in restored.files:
             self._shown.append(f"  {_line(file)}\n")
+        if restored.rest_of:
+            verb = "redo" if restored.kind == "redo" else "undo"
+            self._shown.append(f"  {REST.format(verb=verb, number=restored.rest_of)}\n")
 
     def _show_changes(self, changes: Changes, turn: str) -> None:
         shown = [each for each in changes.turns if turn in ("", each.turn)]
@@ -155,7 +167,9 @@ def _turn(changes: Changes, number: int | None) -> str:
 
 def _turn_line(turn: TurnShown) -> str:
     undone = " (undone)" if turn.is_undone else ""
-    return visible(f"{turn.number} {turn.text}{undone}").replace("\n", " ") + "\n"
+    interrupted = f" ({INTERRUPTED})" if turn.is_interrupted else ""
+    text = f"{turn.number} {turn.text}{undone}{interrupted}"
+    return visible(text).replace("\n", " ") + "\n"
 
 
 def _changed_line(file: ChangedFile) -> str:

@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from sanderling.changes.restoring import Left, Plan, Step
 from sanderling.changes.states import FileChange, State
-from sanderling.changes.timeline import Timeline
+from sanderling.changes.timeline import Timeline, Undoing
 from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.parts import Parts
 from sanderling.editing.lines import Difference
@@ -44,7 +44,7 @@ NOTHING_TO_UNDO = "The agent has changed nothing that could be undone."
 NOTHING_TO_REDO = "Nothing was undone that could be done again."
 NO_SUCH_TURN = "There is no such turn in this session."
 READ_ONLY = "In plan mode the project is read-only. Switch to another mode first."
-UNSEEN = "A command was interrupted with Sanderling: what it had changed by then is not known, and is not undone."
+UNSEEN = "Sanderling stopped while a command of this turn ran. What it had changed by then is not known, and is not undone."
 UNFINISHED = "Undoing was interrupted, and cannot be finished now: {reason}"
 FORGOTTEN = "The conversation cannot go back to before this prompt: it was summarized away. A fork of the session can be made there."
 
@@ -72,8 +72,13 @@ class Undoer:
 
     async def run(self) -> None:
         """Do what was asked for first."""
-        action = self._asked.popleft()
-        await self.finish_interrupted()
+        action = self._asked[0]
+        is_possible = await self.finish_interrupted()
+        if not self._asked or self._asked[0] is not action:
+            return  # it asked for what was interrupted
+        self._asked.popleft()
+        if not is_possible:
+            return
         await self._workspace.changes.look_at_jobs(self._workspace.ground)
         try:
             match action:
@@ -86,33 +91,82 @@ class Undoer:
         except (ToolError, SandboxError, SessionError) as error:
             self._parts.warn(str(error))
 
-    async def finish_interrupted(self) -> None:
-        """Finish what a process that was killed has begun to undo."""
-        last = (await self._timeline()).latest
+    async def finish_interrupted(self) -> bool:
+        """
+        Finish what a killed process began to undo; return False if that failed.
+
+        If the first request asks for the same, it is answered by this. Whoever runs `undo` again after it was killed wants it
+        finished: to undo one turn more would be the opposite of what they asked for.
+        """
+        timeline = await self._timeline()
+        last = timeline.latest
         if last is None:
-            return
+            return True
+        is_told = not last.kind or last.id == self._session.undoing_id
+        if last.is_finished and is_told and not self._misses_rewind(last):
+            return True
+        is_asked_again = bool(self._asked) and self._asks_for(self._asked[0], last, timeline)
+        kind = last.kind if is_asked_again and last.kind else "finish"
         try:
             if not last.is_finished:
                 self._require_writable()
                 done = await Restorer(self._workspace).finish(last)
-                await self._tell("finish", last.turns, done, last.id)
-            elif last.kind and last.id != self._session.undoing_id:
+                await self._tell(kind, last.turns, done, last.id)
+            elif not is_told:
                 done = await Restorer(self._workspace).done(last)
-                await self._tell("finish", last.turns, done, last.id)
+                await self._tell(kind, last.turns, done, last.id)
         except (ToolError, SandboxError, SessionError) as error:
             self._parts.warn(UNFINISHED.format(reason=error))
-            return
-        if last.prompt_id and self._session.has_just_restored(last.id):
+            return False
+        if is_asked_again:
+            self._asked.popleft()
+        if self._misses_rewind(last):
             self._rewind_conversation(last.prompt_id)
+        return True
+
+    def _misses_rewind(self, undoing: Undoing) -> bool:
+        """Say whether the files went back to before a prompt, and the conversation did not."""
+        return bool(undoing.prompt_id) and self._session.has_just_restored(undoing.id)
+
+    def _asks_for(self, action: Asked, undoing: Undoing, timeline: Timeline) -> bool:
+        """Say whether `action` asks for just this undoing."""
+        match action:
+            case UndoTurn(turn) | RedoTurn(turn):
+                kind = "undo" if isinstance(action, UndoTurn) else "redo"
+                return undoing.kind == kind and turn in ("", *undoing.turns)
+            case Rewind(prompt_id, "files"):
+                return (
+                    undoing.kind == "rewind"
+                    and not undoing.prompt_id
+                    and prompt_id in self._session.asked.turn_ids
+                    and undoing.turns == self._turns_from(prompt_id, timeline)
+                )
+            case Rewind(prompt_id, what):
+                return what == "both" and undoing.prompt_id == prompt_id
 
     # --- what is asked for -------------------------------------------------------------------------------------------------
 
     async def _undo(self, turn: str) -> None:
         timeline = await self._timeline()
-        last = timeline.last_turn
-        turns = (turn,) if turn else (last.turn,) if last else ()
         self._require_turn(turn)
+        turns = (turn,) if turn else await self._last_turn(timeline)
         await self._restore("undo", turns, timeline, otherwise=NOTHING_TO_UNDO)
+
+    async def _last_turn(self, timeline: Timeline) -> tuple[str, ...]:
+        """
+        Return the last turn of which something can still be undone; empty if there is none.
+
+        A turn that was undone in part (the disk was full, a file was immutable) is still the last one while the rest can be tried
+        again. What stays because the user has changed the same lines would stay every time, and block the way to all earlier turns,
+        so such a turn counts only the first time. Which of the two it is, the plan says: it looks at the files as they are now.
+        """
+        for turn in reversed(timeline.turns):
+            if turn not in timeline.tried_turns:
+                return (turn,)
+            left = timeline.changes_of((turn,))
+            if left and (await Restorer(self._workspace).plan(left)).steps:
+                return (turn,)
+        return ()
 
     async def _redo(self, turn: str) -> None:
         timeline = await self._timeline()
@@ -126,7 +180,7 @@ class Undoer:
         done = await Restorer(self._workspace).restore(
             undoing_id, undoing.turns, undoing.changes, undoing.id, kind="redo"
         )
-        await self._tell("redo", undoing.turns, done, undoing_id)
+        await self._tell("redo", undoing.turns, done, undoing_id, undoing.changes)
 
     async def _rewind(self, prompt_id: str, what: str) -> None:
         self._require_turn(prompt_id)
@@ -167,10 +221,11 @@ class Undoer:
         prompt_id: str = "",
     ) -> None:
         """Take back what was done in `turns`, say `otherwise` where that is nothing; with a `prompt_id` a rewind of the conversation follows."""
-        if timeline.interrupted & set(turns):
+        is_interrupted = bool(timeline.interrupted & set(turns))
+        if is_interrupted:
             self._emit(Notice("warning", UNSEEN))
         changes, doubtful = timeline.changes_of(turns), timeline.doubtful_of(turns)
-        if not changes and not doubtful:
+        if not changes and not doubtful and not (is_interrupted and kind == "undo"):
             if otherwise:
                 self._emit(Notice("info", otherwise))
             return
@@ -179,15 +234,28 @@ class Undoer:
         done = await Restorer(self._workspace).restore(
             undoing_id, turns, changes, kind=kind, prompt_id=prompt_id
         )
-        await self._tell(kind, turns, _with_doubtful(done, doubtful), undoing_id)
+        await self._tell(kind, turns, _with_doubtful(done, doubtful), undoing_id, changes)
 
     async def _tell(
-        self, kind: Restoration, turns: Sequence[str], done: Plan, undoing_id: str
+        self,
+        kind: Restoration,
+        turns: Sequence[str],
+        done: Plan,
+        undoing_id: str,
+        changes: Sequence[FileChange] = (),
     ) -> None:
         files = await to_thread.run_sync(self._shown, done)
-        restored = FilesRestored(kind, tuple(turns), files)
+        rest = self._rest_of(turns, done, changes)
+        restored = FilesRestored(kind, tuple(turns), files, rest)
         self._session.append(LoggedRestored(restored, undoing_id))
         self._emit(restored)
+
+    def _rest_of(self, turns: Sequence[str], done: Plan, changes: Sequence[FileChange]) -> int:
+        """The number of the turn to ask for again, if that may bring what was left of its `changes`."""
+        kept = {change.path for change in changes if not change.before.lost}
+        ids = self._session.asked.turn_ids
+        has_rest = any(each.path in kept for each in done.left)
+        return ids.index(turns[0]) + 1 if has_rest and turns[0] in ids and len(turns) == 1 else 0
 
     def _require_turn(self, prompt_id: str) -> None:
         if prompt_id and prompt_id not in self._session.asked.turn_ids:
@@ -215,9 +283,17 @@ class Undoer:
                 continue
             made = timeline.turns.get(each)
             files = await self._changed((*made.changes, *made.doubtful)) if made else ()
-            is_undone = each in timeline.undone_turns
-            shown.append(TurnShown(each, number, texts.get(each, ""), files, is_undone))
-        return Changes(tuple(shown))
+            shown.append(
+                TurnShown(
+                    each,
+                    number,
+                    texts.get(each, ""),
+                    files,
+                    is_undone=bool(files) and each in timeline.undone_turns,
+                    is_interrupted=each in timeline.interrupted,
+                )
+            )
+        return Changes(tuple(shown), self._workspace.journal.problems)
 
     async def before(self, what: str, path: str = "") -> FilesBefore:
         """
@@ -227,8 +303,8 @@ class Undoer:
             ToolError: there is no sandbox to be had, or the editor does not answer.
         """
         timeline = await self._timeline()
-        last = timeline.last_turn
-        turns = tuple(timeline.turns) if what == "session" else (last.turn,) if last else ()
+        is_all = what == "session"
+        turns = tuple(timeline.turns) if is_all else await self._last_turn(timeline)
         planned = Plan(())
         changes = timeline.changes_of(turns)
         if changes := tuple(each for each in changes if each.path == (path or each.path)):

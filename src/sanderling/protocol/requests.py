@@ -230,17 +230,25 @@ class ChangedFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TurnShown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A turn: the id and the first words of its prompt, and its `number` in the session, from 1."""
+    """
+    A turn: the id and the first words of its prompt, and its `number` in the session, from 1.
+
+    If it `is_interrupted`, one of its commands ended with Sanderling: what that has changed is not known.
+    """
 
     turn: str
     number: int
     text: str
     files: tuple[ChangedFile, ...] = ()
     is_undone: bool = False
+    is_interrupted: bool = False
 
 
-class Changes(msgspec.Struct, frozen=True):
+class Changes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The turns of a session, and what is wrong with the record of its changes: sentences."""
+
     turns: tuple[TurnShown, ...]
+    problems: tuple[str, ...] = ()
 
 
 class ShowDifference(

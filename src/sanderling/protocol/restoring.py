@@ -24,11 +24,16 @@ Restoration = Literal["undo", "redo", "rewind", "finish"]
 
 
 class FilesRestored(msgspec.Struct, tag="files_restored", frozen=True, omit_defaults=True):
-    """The changes that the agent has made in these turns were taken back, or made again; `turns` are the ids of their prompts."""
+    """
+    The changes that the agent has made in these turns were taken back, or made again; `turns` are the ids of their prompts.
+
+    Where another try may bring what was left, `rest_of` is the number of the turn to ask for; 0 if there is none.
+    """
 
     kind: Restoration
     turns: tuple[str, ...]
     files: tuple[RestoredFile, ...] = ()
+    rest_of: int = 0
 
 
 class ConversationRewound(msgspec.Struct, tag="conversation_rewound", frozen=True):

@@ -58,16 +58,26 @@ function M.draw.files_restored(self, event)
   end, files)
   local count = words.counted(#files - left, 'file')
   local stays = left == 0 and '' or (', %d stay%s'):format(left, left == 1 and 's' or '')
-  local title = ('%s %s: %s%s'):format(icons.rule:rep(2), DID[event.kind], count, stays)
+  local done = #files == 0 and 'no file, they are as they were before' or count .. stays
+  local title = ('%s %s: %s'):format(icons.rule:rep(2), DID[event.kind], done)
   self:append_block(title, 'AgentNotice')
   for i, file in ipairs(files) do
     local row = self.last + 1
     if i > MAX_FILES then
       self:append(('\n  and %d more'):format(#files - MAX_FILES))
-      return self:paint(row, self.last, 'AgentNotice')
+      self:paint(row, self.last, 'AgentNotice')
+      break
     end
     self:append('\n  ' .. words.restored(file))
     self:paint(row, self.last, file.how == 'left' and 'AgentWarning' or 'AgentNotice')
+  end
+  if event.rest_of then
+    local row = self.last + 1
+    local verb = event.kind == 'redo' and ':AgentRedo' or ':AgentUndo'
+    self:append(
+      ('\n  %s %d does the rest, once nothing keeps it from that'):format(verb, event.rest_of)
+    )
+    self:paint(row, self.last, 'AgentRemedy')
   end
 end
 
