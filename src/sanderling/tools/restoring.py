@@ -9,7 +9,7 @@ what stood there is to come back byte by byte.
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -110,18 +110,23 @@ class Restorer:
         left = (
             *planned.left,
             *(Left(path, TOO_MUCH) for path in others),
-            *(Left(path, UNSAVED) for path in self._hidden(chosen, planned)),
+            *(Left(path, UNSAVED) for path in await self._hidden(chosen, planned)),
         )
         return Plan(planned.steps, left)
 
-    def _hidden(self, changes: Sequence[FileChange], planned: Plan) -> Iterator[str]:
+    async def _hidden(self, changes: Sequence[FileChange], planned: Plan) -> list[str]:
         """The paths whose change is on the disk alone, behind a buffer with unsaved changes that has none of it."""
         known = {each.path for each in (*planned.steps, *planned.left)}
-        for path, made in by_path(changes).items():
-            sight = self._sights[path]
-            is_unsaved = sight.buffer and sight.buffer.is_modified and path not in known
-            if is_unsaved and is_same(_present(sight.look).state, made[-1].after):
-                yield path
+        on_disk = {
+            path: _present(sight.look)
+            for path, sight in self._sights.items()
+            if sight.buffer and sight.buffer.is_modified and path not in known
+        }
+        if not on_disk:
+            return []
+        chosen = [each for each in changes if each.path in on_disk]
+        behind = await to_thread.run_sync(plan, chosen, on_disk, self._journal.stored)
+        return [each.path for each in (*behind.steps, *behind.left)]
 
     async def restore(
         self,
