@@ -19,7 +19,7 @@ LAYERS = (
     {"text", "paths", "hosts"},
     {"json_lines"},
     {"errors"},
-    {"protocol", "acp", "terminal"},
+    {"protocol", "acp", "terminal", "state_file"},
     {"config"},
     {"models"},
     {"sandbox", "editing", "session", "providers", "project"},

@@ -12,6 +12,9 @@ if TYPE_CHECKING:  # who opens a sandbox waits for it otherwise
     from pathlib import Path
 
 
+RANDOM_BYTES = 8
+
+
 def open_plain(path: "Path") -> BinaryIO:
     """
     Open `path` to read it. /dev/null stands for an empty file, as ever.
@@ -36,10 +39,10 @@ def replacing(path: "Path", *, is_durable: bool = True) -> Generator[BinaryIO]:
     """
     Open a file for its owner alone, which takes the place of `path` at the end of this context: all of it, or what was there stays.
 
-    If it `is_durable`, the disk has it then.
+    If it `is_durable`, the disk has it then. Of several writers the last one to end wins, with all of its file: the temporary names
+    are random, because a process id does not tell apart the threads of a process, nor processes in two containers.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)  # a process that was killed has left it
+    temporary = path.with_name(f".{path.name}.{os.urandom(RANDOM_BYTES).hex()}")
     try:
         with open(temporary, "xb", opener=_open_private) as file:
             yield file
@@ -56,6 +59,20 @@ def replacing(path: "Path", *, is_durable: bool = True) -> Generator[BinaryIO]:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def temporaries_of(path: "Path") -> "list[Path]":
+    """The files that `replacing` has begun to write for `path`, also in a process that was killed."""
+    begin = f".{path.name}."
+    return [
+        path.with_name(name)
+        for name in os.listdir(path.parent)
+        if name.startswith(begin) and _is_random(name[len(begin) :])
+    ]
+
+
+def _is_random(end: str) -> bool:
+    return len(end) == 2 * RANDOM_BYTES and not end.strip("0123456789abcdef")
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -1,5 +1,6 @@
 """Standing rules: loaded from the settings, stored beside the project, proposed for "always"."""
 
+import errno
 import fcntl
 import json
 import multiprocessing
@@ -11,7 +12,6 @@ from msgspec.structs import replace
 from tests.conftest import prove
 
 from sanderling.errors import ConfigError
-from sanderling.permissions import store as stored_rules
 from sanderling.permissions.decide import decide
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Examples, Rule
@@ -276,23 +276,24 @@ def test_rules_inside_of_the_project_are_not_believed(tmp_path):
     assert "inside of the project" in store.load().problem
 
 
-def temporary_of(path):
-    return path.with_name(f".{path.name}.{os.getpid()}")
-
-
-def test_write_that_fails_leaves_what_was_there(store):
+def test_write_that_fails_leaves_what_was_there(store, monkeypatch):
     store.add(allow("a"))
     before = store.path.read_bytes()
-    temporary_of(store.path).mkdir()  # it cannot be made
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ConfigError, match="cannot be stored"):
         store.add(allow("b"))
     assert store.path.read_bytes() == before
     assert store.load().rules == (allow("a"),)
+    assert sorted(store.path.parent.iterdir()) == [store.path, store.path.with_suffix(".lock")]
 
 
 def test_lock_that_nobody_gives_back_is_not_waited_for_without_end(store, monkeypatch):
     store.add(allow("a"))
-    monkeypatch.setattr(stored_rules, "MAX_LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr("sanderling.state_file.MAX_LOCK_WAIT_S", 0.05)
     with store.path.with_suffix(".lock").open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(ConfigError, match="another process"):
@@ -307,14 +308,6 @@ def test_file_that_cannot_be_reached_any_more_allows_nothing(store):
     store.path.parent.write_text("a file in the place of the directory")
     assert store.load().rules == (ASK_ALWAYS,)
     assert "cannot be read" in store.load().problem
-
-
-def test_what_a_killed_process_left_is_in_nobodys_way(store):
-    store.add(allow("a"))
-    temporary_of(store.path).write_text("half a f")
-    store.add(allow("b"))
-    assert store.load().rules == (allow("a"), allow("b"))
-    assert not temporary_of(store.path).exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -406,7 +406,7 @@ def test_state_directory_may_not_lie_in_the_project(project, tmp_path):
 
 
 def store_file(state: Path) -> Path:
-    (path,) = (state / "trust").iterdir()
+    (path,) = (state / "trust").glob("*.json")
     return path
 
 

@@ -59,5 +59,5 @@ class Allowed:
             return False
         self._for_now.add(server.digest)
         if answer.answer == "always":
-            self._store.replace({**self._store.hashes(), name: server.digest})
+            self._store.add(name, server.digest)
         return True

@@ -5,24 +5,22 @@ The stored ones are a JSON file per project below the state directory, where nei
 cannot be read there widens nothing: its allow rules are left out, and where a rule that denies or asks may be lost, all asks.
 """
 
-import fcntl
 import os
-import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.paths import is_within, open_plain, replacing, stamp_of, state_directory
+from sanderling.paths import is_within, stamp_of, state_directory
 from sanderling.permissions.rules import KIND_OF_TOOL, Examples, Rule, is_for_any_server
+from sanderling.state_file import StateFile, TooLargeError, UnreadableError, Versioned
 from sanderling.tools.effects import Effect
 
 VERSION = 1
 MAX_FILE_BYTES, MAX_RULES = 1 << 20, 1_000
-MAX_LOCK_WAIT_S = 2.0
+TOO_MANY = "there are more rules stored than are ever read again; remove some first"
 ASK_ALWAYS = Rule(action="ask", tool="*")
 
 
@@ -98,8 +96,7 @@ class StoredRules(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class _File(msgspec.Struct):
-    version: int
+class _File(Versioned):
     rules: Annotated[list[Any], msgspec.Meta(max_length=MAX_RULES)]
 
 
@@ -112,6 +109,7 @@ class RuleStore:
 
     def __init__(self, state_dir: str, project: str) -> None:
         self.path = Path(f"{state_directory(f'{state_dir}/rules', project)}.json")
+        self._file = StateFile(self.path, _File, version=VERSION, max_bytes=MAX_FILE_BYTES)
         self._project = project
         self._stamp: tuple[int, ...] | None = None
         self._stored = StoredRules()
@@ -132,16 +130,20 @@ class RuleStore:
         """
         # Else the file could not be read again.
         load_rule(msgspec.to_builtins(rule), 1, self._project)
+
+        def with_it() -> _File:
+            stored = self._read()
+            if stored.problem:
+                raise ConfigError(f"{stored.problem} Repair or remove it first.")
+            rules = [*(other for other in stored.rules if other != rule), rule]
+            if len(rules) > MAX_RULES:
+                raise ConfigError(TOO_MANY)
+            return _File(VERSION, rules)
+
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(self.path.with_suffix(".lock")):
-                stored = self._read()
-                if stored.problem:
-                    raise ConfigError(f"{stored.problem} Repair or remove it first.")
-                rules = (*(other for other in stored.rules if other != rule), rule)
-                data = _encode(rules)
-                with replacing(self.path) as file:
-                    file.write(data)
+            self._file.change(with_it)
+        except TooLargeError as error:
+            raise ConfigError(TOO_MANY) from error
         except UnicodeEncodeError as error:
             raise ConfigError(
                 "a rule with what is no text in any encoding is not stored"
@@ -154,22 +156,15 @@ class RuleStore:
 
     def _read(self) -> StoredRules:
         try:
-            with open_plain(self.path) as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except FileNotFoundError:
+            content = self._file.read()
+        except UnreadableError as error:
+            return self._broken(str(error))
+        if content is None:
             return StoredRules()
-        except OSError as error:
-            return self._broken(f"cannot be read: {error.strerror}")
         if is_within(os.path.realpath(self.path), os.path.realpath(self._project)):
             return self._broken(
                 "lies inside of the project, where anyone who works there could write it"
             )
-        try:
-            content = msgspec.json.decode(data if len(data) <= MAX_FILE_BYTES else b"", type=_File)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._broken("is no list of rules")
-        if content.version != VERSION:
-            return self._broken("was written by another version")
         return self._check(content.rules)
 
     def _check(self, tables: list[Any]) -> StoredRules:
@@ -195,34 +190,3 @@ class RuleStore:
         return StoredRules(
             rules, f"The file of stored rules {self.path} {why}: until it is repaired, {effect}."
         )
-
-
-def _encode(rules: Sequence[Rule]) -> bytes:
-    data = msgspec.json.format(msgspec.json.encode({"version": VERSION, "rules": rules}), indent=2)
-    if len(data) >= MAX_FILE_BYTES or len(rules) > MAX_RULES:
-        raise ConfigError("there are more rules stored than are ever read again; remove some first")
-    return data + b"\n"
-
-
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        _lock(fd)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _lock(fd: int) -> None:
-    """Wait for the lock, but not for a process that has been stopped while it holds it: the editor's host waits meanwhile."""
-    deadline = time.monotonic() + MAX_LOCK_WAIT_S
-    while True:
-        try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise ConfigError(
-                    "another process is storing a rule, and does not end; try again"
-                ) from None
-            time.sleep(0.005)

@@ -3,10 +3,11 @@
 import hmac
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from sanderling.errors import ConfigError
+from sanderling.paths import replacing
+from sanderling.state_file import locked
 
 NAME = "serve-token"
 SCHEME = "Bearer "
@@ -39,20 +40,13 @@ def own_token(state_dir: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Write a new token, unless there is one: complete, or not at all."""
-    if path.exists():
+    """Write a new token, unless there is one: of two servers that begin at once, one makes it."""
+    if os.path.lexists(path):
         return
-    temporary = path.with_name(f".{NAME}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        os.write(descriptor, f"{secrets.token_urlsafe(32)}\n".encode())
-        os.fsync(descriptor)
-        os.close(descriptor)
-        with suppress(FileExistsError):  # of two that begin at once, one makes it
-            os.link(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with locked(path):
+        if not os.path.lexists(path):
+            with replacing(path) as file:
+                file.write(f"{secrets.token_urlsafe(32)}\n".encode())
 
 
 def is_right(headers: list[str], token: str) -> bool:

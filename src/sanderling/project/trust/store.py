@@ -1,19 +1,17 @@
 """The store of trusted files: a JSON file per project, where neither the project nor a command can write."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from sanderling.errors import ConfigError
-from sanderling.paths import open_plain, replacing, stamp_of, state_directory
+from sanderling.paths import stamp_of, state_directory
+from sanderling.state_file import StateFile, TooLargeError, UnreadableError, Versioned
 
 VERSION = 1
 MAX_STORE_BYTES = 1 << 20
 
 
-class _Stored(msgspec.Struct):
-    version: int
+class _Stored(Versioned):
     files: dict[str, str]
 
 
@@ -21,11 +19,12 @@ class TrustStore:
     """
     The SHA-256 of each trusted file, by its path.
 
-    Any number of processes may hold one for the same project: each looks at the file anew, and replaces all of it.
+    Any number of processes may hold one for the same project: each looks at the file again, and changes it under a lock.
     """
 
     def __init__(self, state_dir: str, project: str) -> None:
         self.path = Path(f"{state_directory(f'{state_dir}/trust', project)}.json")
+        self._file = StateFile(self.path, _Stored, version=VERSION, max_bytes=MAX_STORE_BYTES)
         self._stamp: tuple[int, ...] | None = None
         self._hashes: Mapping[str, str] = {}
         self._problem = ""
@@ -51,13 +50,24 @@ class TrustStore:
         Raises:
             ConfigError: the file cannot be written, or would be too large to be read again.
         """
-        data = msgspec.json.encode(_Stored(VERSION, dict(hashes)))
-        if len(data) > MAX_STORE_BYTES:
-            raise ConfigError("more files are to be trusted than can be remembered; trust fewer")
+        self._change(lambda: hashes)
+
+    def add(self, path: str, digest: str) -> None:
+        """
+        Store one more, next to what is stored by now.
+
+        Raises:
+            ConfigError: as `replace` does.
+        """
+        self._change(lambda: {**self._read()[0], path: digest})
+
+    def _change(self, hashes: Callable[[], Mapping[str, str]]) -> None:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with replacing(self.path) as file:
-                file.write(msgspec.json.format(data, indent=2) + b"\n")
+            self._file.change(lambda: _Stored(VERSION, dict(hashes())))
+        except TooLargeError as error:
+            raise ConfigError(
+                "more files are to be trusted than can be remembered; trust fewer"
+            ) from error
         except OSError as error:
             raise ConfigError(
                 f"what is trusted cannot be stored in {self.path}: {error.strerror}"
@@ -66,18 +76,10 @@ class TrustStore:
 
     def _read(self) -> tuple[Mapping[str, str], str]:
         try:
-            with open_plain(self.path) as file:
-                data = file.read(2 * MAX_STORE_BYTES)
-            stored = msgspec.json.decode(data, type=_Stored)
-        except FileNotFoundError:
-            return {}, ""
-        except OSError as error:
-            return {}, self._broken(f"cannot be read: {error.strerror}")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return {}, self._broken("is damaged")
-        if stored.version != VERSION:
-            return {}, self._broken("was written by another version")
-        return stored.files, ""
+            stored = self._file.read()
+        except UnreadableError as error:
+            return {}, self._broken(str(error))
+        return (stored.files if stored else {}), ""
 
     def _broken(self, why: str) -> str:
         return f"The file of trusted files {self.path} {why}: nothing is trusted until you have looked at the files again."
