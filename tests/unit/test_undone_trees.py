@@ -279,6 +279,49 @@ async def test_the_files_of_any_repository_come_back(place, project, prepare, co
     await taken_back(place, command, is_on=is_on)
 
 
+def staged(project: Path) -> None:
+    repository(project)
+    (project / "staged").write_text("staged\n")
+    git(project, "add", "staged")
+    os.utime(project / "staged", (1, 1))
+    git(project, "update-index", "--refresh")
+
+
+def packed(project: Path) -> None:
+    repository(project)
+    git(project, "gc", "-q")
+
+
+GC = "git -c gc.reflogExpire=now -c gc.reflogExpireUnreachable=now gc -q --prune=now"
+
+
+@pytest.mark.parametrize(
+    "prepare, command",
+    prove_rest(
+        [
+            (packed, "rm -rf .git; rm file0; echo after > file1"),
+            (repository, "find . -mindepth 1 -delete"),
+            (staged, f"git reset -q --hard; {GC}"),
+            (packed, f"git checkout -q --orphan x; git rm -rqf .; git branch -D main; {GC}"),
+            (submodules, "cd sub; rm -rf ../.git/modules; rm file0; echo after > file1"),
+        ],
+        keep=(0, 2),
+    ),
+)
+@pytest.mark.parametrize("is_on", prove_rest([True, False], keep=(0,)))
+async def test_files_come_back_though_gits_objects_are_gone(
+    place, project, prepare, command, is_on
+):
+    prepare(project)
+    before = tree(project)
+    async with place.desk(is_on=is_on) as desk:
+        agent = Agent(desk)
+        await run(desk, f"({command}) 2>/dev/null")
+        assert tree(project) != before
+        await agent.undo()
+    assert tree(project) == before
+
+
 class Swapped(Restorer):
     """Restores after somebody has put something else in the place of what was looked at."""
 

@@ -88,13 +88,13 @@ def _objects(output: bytes) -> dict[str, bytes]:
         if len(words) == 3 and words[1] == b"blob" and words[2].isdigit():  # noqa: PLR2004 - else it is "missing"
             end = position + int(words[2])
             data = output[position:end]
-            if end < len(output) and _digest(data) == words[0].decode():
+            if end < len(output) and digest_of(data) == words[0].decode():
                 found[words[0].decode()] = data
             position = end + 1
     return found
 
 
-def _digest(data: bytes) -> str:
+def digest_of(data: bytes) -> str:
     """The name that git gives to these bytes."""
     return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import anyio
 from anyio import to_thread
 
-from sanderling.changes.git import as_file, read_objects
+from sanderling.changes.git import as_file, digest_of, read_objects
 from sanderling.changes.states import (
     ABSENT,
     NO_ROOM,
@@ -195,7 +195,7 @@ class Scan:
         news = [each for each in seen if not self._is_known(each)]
         if not news:
             return []
-        objects = await self._objects(ground, news)
+        objects = await self._objects(ground, files, news)
         copied = await self._copied(files, news)
 
         def record() -> list[Difference]:
@@ -236,7 +236,9 @@ class Scan:
             paths = paths[len(some) :]
         return found
 
-    async def _objects(self, ground: Ground, seen: Iterable[Seen]) -> dict[str, bytes]:
+    async def _objects(
+        self, ground: Ground, files: Files, seen: Iterable[Seen]
+    ) -> dict[str, bytes]:
         by_repository: dict[str, dict[str, int]] = {}
         for each in seen:
             if each.object and each.before and each.before.size <= MAX_FILE_BYTES:
@@ -244,6 +246,9 @@ class Scan:
         found: dict[str, bytes] = {}
         for repository, sizes in by_repository.items():
             found |= await read_objects(ground, self._root, repository, sizes)
+            if missing := [name for name in sizes if name not in found]:
+                held = await self._looks.objects(files, repository, missing, MAX_FILE_BYTES)
+                found |= {name: data for name, data in held.items() if digest_of(data) == name}
         return found
 
     def _before(self, seen: Seen, objects: dict[str, bytes]) -> State:

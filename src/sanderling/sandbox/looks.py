@@ -2,6 +2,7 @@
 
 import os
 import sys
+import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -64,6 +65,22 @@ class Looks:
         """Copy the first of `paths`, as many as one answer holds; those that are larger than `limit` are empty."""
         found = await files.ask("copies", self.root, tuple(paths), limit)
         return [Copied(path, Row(*row), *content) for path, row, *content in found]
+
+    async def objects(
+        self, files: Files, repository: str, names: Sequence[str], limit: int
+    ) -> dict[str, bytes]:
+        """Return what those of git's objects hold that were held before they were removed, none more than `limit` bytes."""
+        found: dict[str, bytes] = {}
+        while names:
+            some = await files.ask(
+                "objects", self.root, self._token, repository, tuple(names), limit
+            )
+            for name, data in some:
+                if data:
+                    inflate = zlib.decompressobj()
+                    found[name] = inflate.decompress(data, limit + 1)
+            names = names[len(some) :]
+        return found
 
     def close(self) -> None:
         """Let go of what was seen in this process, without a sandbox; a worker lets go of it with its end."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from operator import attrgetter
 
 from sanderling.sandbox.inside.git_index import MAX_ENTRIES, Index
+from sanderling.sandbox.inside.git_objects import Held
 from sanderling.sandbox.inside.ignoring import NAME, Rules, is_ignored
 from sanderling.sandbox.inside.reading import TICK_NS, load
 from sanderling.sandbox.inside.rows import Row, Seen, row_of
@@ -75,6 +76,7 @@ class Tree:
         self._directories: dict[str, _Directory] = {}
         self._indexes: dict[str, Index] = {}
         self._objects: dict[str, tuple[bytes, str]] = {}
+        self._held: dict[str, Held] = {}  # by the root of their repository
         self._unjudged: dict[str, set[str]] = {}  # names by directory
         self._changes: dict[str, Seen] | None = None  # None: all is new
         self._count = 0
@@ -90,6 +92,12 @@ class Tree:
 
     def close(self) -> None:
         self._watches.close()
+        for held in self._held.values():
+            held.close()
+
+    def held(self, repository: str) -> Held | None:
+        """The objects of the repository whose root that is, as far as they outlive their removal."""
+        return self._held.get(repository)
 
     # --- looking -------------------------------------------------------------------------------------------------------
 
@@ -133,6 +141,7 @@ class Tree:
                 index.refresh()
                 self._bound(index)
         found: list[tuple[str, Row]] = []
+        needed: dict[str, list[bytes]] = {}
         for path, names in waiting.items():
             if (directory := self._directories.get(path)) is None:
                 continue
@@ -143,8 +152,13 @@ class Tree:
                 below = f"{path}/{name}"
                 if index and (named := index.clean(below, row)):
                     self._objects[below] = (named, index.root)
+                    needed.setdefault(index.root, []).append(named)
                 else:
                     found.append((below, row))
+        for root, names in needed.items():
+            if root not in self._held:
+                self._held[root] = Held(f"{self._indexes[root].common_dir}/objects")
+            self._held[root].hold(names)
         return found
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from sanderling.sandbox import wire
-from sanderling.sandbox.inside.looking import copies, judged, scan, unclean
+from sanderling.sandbox.inside.looking import copies, judged, objects, scan, unclean
 from sanderling.sandbox.inside.naming import chmod, look, looks, mkdir, rmdir, symlink, unlink
 from sanderling.sandbox.inside.reading import identify, lines, list_directory, load, read
 from sanderling.sandbox.inside.writing import check, sync, write
@@ -60,4 +60,5 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "unclean": unclean,
     "judged": judged,
     "copies": copies,
+    "objects": objects,
 }

@@ -1,0 +1,69 @@
+"""statfs(2), which Python wraps without the one field that matters here: which file system a path lies on."""
+
+import ctypes
+import os
+import struct
+
+_LOCAL = frozenset(
+    (
+        0xEF53,  # ext2, ext3, ext4
+        0x5846_5342,  # XFS
+        0x9123_683E,  # Btrfs
+        0x0102_1994,  # tmpfs
+        0x8584_58F6,  # ramfs
+        0xF2F5_2010,  # F2FS
+        0xCA45_1A4E,  # bcachefs
+        0x2FC1_2FC1,  # ZFS
+        0x4D44,  # FAT
+        0x2011_BAB0,  # exFAT
+        0x7366_746E,  # NTFS, the kernel's own
+        0x3153_464A,  # JFS
+        0x5265_4973,  # ReiserFS
+        0x3434,  # NILFS2
+        0x2405_1905,  # UBIFS
+        0x482B,  # HFS+
+    )
+)
+OVERLAY = 0x794C_7630
+STATFS_BYTES = 256  # more than any machine's structure has
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def type_of(path: str) -> int:
+    """
+    Return the number of the file system that `path` lies on (linux/magic.h).
+
+    Raises:
+        OSError: nobody can tell.
+    """
+    buffer = ctypes.create_string_buffer(STATFS_BYTES)
+    try:
+        failed = _libc.statfs(os.fsencode(path), buffer)
+    except AttributeError:  # another system's C library
+        failed = -1
+    if failed:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), path)
+    return struct.unpack_from("@l", buffer)[0] & 0xFFFF_FFFF
+
+
+def is_local(path: str) -> bool:
+    """
+    Say whether all that happens on the file system of `path` goes through this kernel.
+
+    The names are those of file systems of which that is known, rather than of those of which it is not: FUSE, NFS, SMB, 9p, virtiofs,
+    vboxsf, AFS, Ceph, Lustre, GFS2 and OCFS2 have another side, and the next one that is invented will be taken for one of them. So is
+    overlayfs, whose lower layers may change beneath it.
+    """
+    try:
+        return type_of(path) in _LOCAL
+    except OSError:
+        return False
+
+
+def is_overlay(path: str) -> bool:
+    try:
+        return type_of(path) == OVERLAY
+    except OSError:
+        return False
