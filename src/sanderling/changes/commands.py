@@ -141,7 +141,16 @@ class CommandChanges:
             self._tell(MISSED.format(reason=f"it has changed more than {MAX_CHANGES:,} files"))
             return []
         use = in_front or self._job_use
-        changes = [FileChange(*each, use, SAVED if each.path in saved else doubt) for each in found]
+        changes = [
+            FileChange(
+                each.path,
+                each.before,
+                each.after,
+                use,
+                SAVED if each.path in saved else doubt or each.doubt,
+            )
+            for each in found
+        ]
         if changes:
             with anyio.CancelScope(shield=True):
                 announced = map(Changing, changes if self._are_edits and not is_of_command else ())

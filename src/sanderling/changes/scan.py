@@ -38,6 +38,9 @@ RESERVE_BYTES = 1 << 30
 IGNORED = "it was ignored until then"
 UNSEEN = "it was not looked at before"
 HOME = "it is the home directory, or above it"
+SHARED = (
+    "it has got another name outside of the project, by which somebody else may have changed it"
+)
 RESTARTED = "the sandbox was switched meanwhile"
 REFUSED = {
     errno.E2BIG: "it has more than 200,000 files and directories",
@@ -55,11 +58,12 @@ class CannotLookError(Exception):
 
 
 class Difference(NamedTuple):
-    """A file that is not what it was when one looked at the project before."""
+    """A file that is not what it was when one looked at the project before. `doubt` says why somebody else may have changed it."""
 
     path: str
     before: State
     after: State
+    doubt: str = ""
 
 
 class _Copies:
@@ -116,6 +120,7 @@ class Scan:
         self._known: dict[str, tuple[Row, State]] = {}
         self._edited: dict[str, tuple[Stamp | None, State]] = {}
         self._uncopied: dict[str, Row] = {}  # left by a look that was cut off
+        self._compared: set[str] = set()  # by their bytes, in this look
 
     def edited(self, path: str, stamp: Stamp, state: State) -> None:
         """Take note of what a tool has written, so that it is nobody else's change; with no inode it stands in a buffer alone."""
@@ -144,6 +149,7 @@ class Scan:
             changes: list[Difference] = []
             if is_whole and not is_first:
                 changes = await self._changes(ground, files, seen)
+            self._forget_unsure(seen)
             self._forget_edited(list(self._edited) if is_first else [each.path for each in seen])
             await self._copy_unclean(files)
         except OSError as error:
@@ -182,7 +188,7 @@ class Scan:
     def _state(self, path: str, row: Row) -> State | None:
         """The state that is known of a row."""
         stamp, state = self._edited.get(path, (None, None))
-        if stamp and (stamp.ctime_ns, stamp.inode) == (row.ctime_ns, row.inode):
+        if stamp and _row_of(stamp) == row:
             return state
         known = self._known.get(path)
         return known[1] if known and known[0] == row else None
@@ -201,7 +207,10 @@ class Scan:
         def record() -> list[Difference]:
             changes = [
                 Difference(
-                    each.path, self._before(each, objects), self._after(each, copied.get(each.path))
+                    each.path,
+                    self._before(each, objects),
+                    self._after(each, copied.get(each.path)),
+                    SHARED if each.is_shared else "",
                 )
                 for each in news
             ]
@@ -216,10 +225,21 @@ class Scan:
         """Say whether what is there now was there before the command, or a tool has written it, or taken away what was there."""
         if seen.after is None:
             return self._edited.get(seen.path) == (None, ABSENT)
+        if seen.is_unsure and stat.S_ISREG(seen.after.mode):
+            return seen.before == seen.after and seen.after.size > MAX_FILE_BYTES
         _, edited = self._edited.get(seen.path, (None, None))
         if edited and edited.kind == "directory":  # whose times are those of what is done in it
             return edited == _directory(seen.after)
         return self._state(seen.path, seen.after) is not None
+
+    def _forget_unsure(self, seen: Iterable[Seen]) -> None:
+        """Trust no row that does not tell what the file holds: what is copied from now on counts, or was copied just now."""
+        for each in seen:
+            if each.is_unsure:
+                self._edited.pop(each.path, None)
+                if each.path not in self._compared:
+                    self._known.pop(each.path, None)
+        self._compared.clear()
 
     def _forget_edited(self, paths: Iterable[str]) -> None:
         """Let what is known without a stamp hold for one look: the next one who makes or removes such a thing is somebody else."""
@@ -253,6 +273,8 @@ class Scan:
 
     def _before(self, seen: Seen, objects: dict[str, bytes]) -> State:
         row = seen.before
+        if seen.is_unsure and seen.after and self._state(seen.path, seen.after):
+            row = seen.after  # what a tool has written since, or what was there all the time
         if row is None:
             return State("file", lost=IGNORED) if seen.was_ignored else ABSENT
         if state := _directory(row) or self._state(seen.path, row):
@@ -275,6 +297,7 @@ class Scan:
         if copy.digest:
             state = self._stored(Packed(copy.digest, copy.size, copy.data), copy.row)
         self._known[seen.path] = (copy.row, state)
+        self._compared.add(seen.path)
         return state
 
     def _stored(self, content: Packed, row: Row) -> State:
@@ -301,6 +324,10 @@ def _state_of(copy: Copied) -> State:
     if copy.digest:
         return State("file", mode, copy.size, copy.digest.hex())
     return _lost(row, TOO_LARGE if row.size > MAX_FILE_BYTES else UNREADABLE)
+
+
+def _row_of(stamp: Stamp) -> Row:
+    return Row(stamp.mode, stamp.size, stamp.mtime_ns, stamp.ctime_ns, stamp.inode, stamp.nlink)
 
 
 def _directory(row: Row) -> State | None:

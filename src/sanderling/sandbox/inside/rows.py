@@ -1,26 +1,32 @@
 """Rows and what is seen of their change: what a look at the tree tells the host, who need not load how it is done."""
 
-import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import os
+
+    from sanderling.sandbox.kernel.file_systems import Status
 
 
 class Row(NamedTuple):
-    """The state of a name, as far as it can be seen without reading."""
+    """The state of a name, as far as it can be seen without reading. A file has so many `links`, or names."""
 
     mode: int
     size: int
     mtime_ns: int
     ctime_ns: int
     inode: int
+    links: int = 1
 
 
-def row_of(status: os.stat_result) -> Row:
+def row_of(status: "os.stat_result | Status") -> Row:
     return Row(
         status.st_mode,
         status.st_size,
         status.st_mtime_ns,
         status.st_ctime_ns,
         status.st_ino,
+        status.st_nlink,
     )
 
 
@@ -30,6 +36,10 @@ class Seen(NamedTuple):
 
     `object` names that of git's which held the bytes before, in a `repository`. `was_ignored`: something may have been there, but
     nobody had looked.
+
+    If it `is_unsure`, its times cannot tell what happened to it, so that its bytes have to: with equal rows whether it has changed at
+    all, else whether somebody has changed it again since a tool did. If it `is_shared`, it has got another name outside of the tree
+    since, by which somebody else may have changed it.
     """
 
     path: str
@@ -38,3 +48,5 @@ class Seen(NamedTuple):
     object: str = ""
     repository: str = ""
     was_ignored: bool = False
+    is_unsure: bool = False
+    is_shared: bool = False

@@ -59,17 +59,23 @@ class Watches:
             del self._paths[number]
             inotify.forget(self._fd, number)
 
-    def happened(self) -> set[str] | None:
-        """The directories in which something has happened since this was asked last; None if nobody can tell."""
+    def happened(self) -> dict[str, set[str]] | None:
+        """
+        The directories in which something has happened since this was asked last; None if nobody can tell.
+
+        Each has the names of the files that were written, or whose writer is done.
+        """
         if self._fd < 0:
             return None
-        happened: set[str] = set()
+        happened: dict[str, set[str]] = {}
         is_sure = True
         while events := list(inotify.events(self._fd, MAX_READS)):
             for event in events:
                 is_sure = is_sure and not event.mask & inotify.IN_Q_OVERFLOW
                 if path := self._paths.get(event.watch):
-                    happened.add(path)
+                    written = happened.setdefault(path, set())
+                    if event.mask & (inotify.IN_MODIFY | inotify.IN_CLOSE_WRITE):
+                        written.add(event.name)
                     if event.mask & inotify.IN_IGNORED:
                         del self._paths[event.watch]
         return happened if is_sure else None
