@@ -267,7 +267,8 @@ class Scan:
         for repository, sizes in by_repository.items():
             found |= await read_objects(ground, self._root, repository, sizes)
             if missing := [name for name in sizes if name not in found]:
-                held = await self._looks.objects(files, repository, missing, MAX_FILE_BYTES)
+                largest = max(sizes[name] for name in missing)
+                held = await self._looks.objects(files, repository, missing, largest)
                 found |= {name: data for name, data in held.items() if digest_of(data) == name}
         return found
 

@@ -37,7 +37,7 @@ from sanderling.sandbox.kernel.file_systems import is_local, is_overlay
 
 MAX_PACKS = 64
 MAX_LOOSE = 4096
-"""Of each look. To read so many takes 50 ms, and more are rare: git packs what it has before there are twice as many, history included."""
+"""The most that one look reads, which takes 50 ms. More are rare: git packs its objects before there are twice as many."""
 MAX_LOOSE_BYTES = 32 << 20
 MAX_LOOSE_FILE_BYTES = 1 << 20
 MAX_OBJECT_BYTES = 64 << 20
@@ -58,7 +58,7 @@ class DamagedError(Exception):
 
 
 class _Piece(NamedTuple):
-    """What stands at one place of a pack: an object, or what leads to it from the object at the place `base`, or of the name `base`."""
+    """An entry of a pack: an object, or the delta to it from another one, whose place or name is `base`."""
 
     kind: int
     data: bytes
@@ -198,7 +198,7 @@ class _Pack:
 
 
 def _applied(base: bytes, delta: bytes) -> bytes:
-    """What comes of `base` by `delta`, which copies parts of it and inserts bytes of its own."""
+    """Return `base` with `delta` applied, which copies parts of it and inserts bytes of its own."""
     try:
         base_size, at = _varint(delta, 0)
         size, at = _varint(delta, at)

@@ -47,7 +47,7 @@ SECOND_NS = 1_000_000_000
 COARSE_S = 2.0
 """The longest that two changes can be apart, on a file system that counts in whole seconds, and have the same time."""
 MAX_SKEW_S = 60.0
-"""How far a server's clock may be ahead of, or behind, ours."""
+"""The most by which a server's clock may differ from ours."""
 _status_time, _row_time = attrgetter("st_ctime_ns"), attrgetter("ctime_ns")
 OWN = frozenset((".git", ".hg", ".jj", ".svn"))
 

@@ -77,7 +77,7 @@ def is_overlay(path: str) -> bool:
 
 
 class Status(NamedTuple):
-    """What statx(2) says of a name, in the words of `os.stat_result`."""
+    """The result of statx(2), with the names of `os.stat_result`."""
 
     st_nlink: int
     st_mode: int
