@@ -296,9 +296,9 @@ async def test_pipes_and_sockets_are_neither_opened_nor_kept(place, project):
                 for name, each in (await bench.changed()).items()
             }
             assert kinds == {
-                "pipe": ("other", "absent"),
-                "socket": ("other", "absent"),
-                "other": ("absent", "other"),
+                "pipe": ("fifo", "absent"),
+                "socket": ("socket", "absent"),
+                "other": ("absent", "fifo"),
             }
 
 

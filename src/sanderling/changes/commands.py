@@ -148,6 +148,8 @@ class CommandChanges:
                 each.after,
                 use,
                 SAVED if each.path in saved else doubt or each.doubt,
+                before_twin=each.before_twin,
+                after_twin=each.after_twin,
             )
             for each in found
         ]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from sanderling.changes.states import ABSENT, ANY_MODE, FileChange, State
+from sanderling.changes.states import ABSENT, ANY_MODE, UNREADABLE, FileChange, State
 from sanderling.changes.store import name_of
 from sanderling.editing.merge import merge
 from sanderling.editing.text import decode
@@ -25,19 +25,29 @@ NOT_KEPT = "what stood there is not kept: {why}"
 NOT_TEXT = "it was changed since, and is no text that could be merged"
 NOT_KNOWN = "whether it was changed since cannot be told: {why}"
 
+NOT_MADE = {
+    "socket": "it was a socket, which only the program that listens there can make",
+    "other": "it was a device",
+}
+
 Content = Callable[[State], bytes | None]
 """The bytes of a file in a state; None where they are not kept any more."""
 
 
 class Present(NamedTuple):
-    """The state of a path, with a file's bytes."""
+    """The state of a path, with a file's bytes. A `twin` is another name of the same file."""
 
     state: State
     data: bytes | None = None
+    twin: str = ""
 
 
 class Step(NamedTuple):
-    """One path: what stands there now, what will, and whether that is put together from two sides."""
+    """
+    One path: what stands there now, what will, and whether that is put together from two sides.
+
+    If the twin of `then` holds the same by then, `path` becomes a name of it again. Without one it becomes a file of its own.
+    """
 
     path: str
     now: Present
@@ -94,7 +104,11 @@ def plan(changes: Iterable[FileChange], present: Mapping[str, Present], content:
         except LeftError as error:
             left.append(Left(path, str(error)))
         else:
-            if not is_same(then.state, now.state):
+            now = now._replace(twin=made[-1].after_twin)
+            if is_same(then.state, made[0].before):
+                then = then._replace(twin=made[0].before_twin)
+            has_other_names = now.state.kind == "file" and then.twin != now.twin
+            if not is_same(then.state, now.state) or has_other_names:
                 steps.append(Step(path, now, then, is_merged))
     return Plan(tuple(sorted(steps, key=_place)), tuple(left))
 
@@ -108,12 +122,12 @@ def is_same(one: State, other: State) -> bool:
             return True
         case "link":
             return one.target == other.target
-        case "directory":
+        case "directory" | "fifo":
             return _has_same_mode(one, other)
-        case "file":
+        case "file" if UNREADABLE not in (one.lost, other.lost):
             return bool(one.content) and one.content == other.content and _has_same_mode(one, other)
-        case "other":
-            return False
+        case _:  # what cannot be read is the same if nothing has happened to it
+            return bool(one.stamp) and one.stamp == other.stamp
 
 
 def _has_same_mode(one: State, other: State) -> bool:
@@ -184,8 +198,8 @@ def _is_torn(now: Present, change: FileChange, content: Content) -> bool:
 
 
 def _kept(state: State, content: Content) -> Present:
-    if state.lost or state.kind == "other":
-        raise LeftError(NOT_KEPT.format(why=state.lost or "it was no file"))
+    if why := state.lost or NOT_MADE.get(state.kind, ""):
+        raise LeftError(NOT_KEPT.format(why=why))
     if state.kind != "file":
         return Present(state)
     if (data := content(state)) is None:

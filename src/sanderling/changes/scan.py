@@ -15,14 +15,17 @@ from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from sanderling.changes.git import as_file, digest_of, read_objects
 from sanderling.changes.states import (
     ABSENT,
+    ANY_MODE,
     NO_ROOM,
     TOO_LARGE,
     UNREADABLE,
     State,
+    stamp_of,
 )
 from sanderling.changes.store import MAX_FILE_BYTES, Packed, Store, packed
 from sanderling.paths import is_within, real_path
@@ -36,6 +39,10 @@ MAX_COPIES_BYTES = 256 << 20
 RESERVE_BYTES = 1 << 30
 """The room that copies leave free on the disk."""
 IGNORED = "it was ignored until then"
+LEFT_OUT = {
+    "ignored": "git ignores it, so no copy was kept",
+    "own": "version control's own files are not kept",
+}
 UNSEEN = "it was not looked at before"
 HOME = "it is the home directory, or above it"
 SHARED = (
@@ -58,12 +65,18 @@ class CannotLookError(Exception):
 
 
 class Difference(NamedTuple):
-    """A file that is not what it was when one looked at the project before. `doubt` says why somebody else may have changed it."""
+    """
+    A file that is not what it was when one looked at the project before. `doubt` says why somebody else may have changed it.
+
+    A twin is another name of the same file, where it had one then, or has one now.
+    """
 
     path: str
     before: State
     after: State
     doubt: str = ""
+    before_twin: str = ""
+    after_twin: str = ""
 
 
 class _Copies:
@@ -205,17 +218,20 @@ class Scan:
         copied = await self._copied(files, news)
 
         def record() -> list[Difference]:
-            changes = [
-                Difference(
-                    each.path,
-                    self._before(each, objects),
-                    self._after(each, copied.get(each.path)),
-                    SHARED if each.is_shared else "",
-                )
-                for each in news
-            ]
+            changes: list[Difference] = []
+            for each in news:
+                before = self._before(each, objects)
+                after = self._after(each, copied.get(each.path))
+                after = _as_closed(before, each, after)
+                doubt = SHARED if each.is_shared else ""
+                twins = each.before_twin, each.after_twin
+                changes.append(Difference(each.path, before, after, doubt, *twins))
             self._store.sync()
-            return [each for each in changes if each.before != each.after or each.after.lost]
+            return [
+                change
+                for change, each in zip(changes, news, strict=True)
+                if change.before != change.after or change.after.lost or _is_split(each)
+            ]
 
         changes = await to_thread.run_sync(record)
         await self._looks.judged(files, list(copied))
@@ -274,6 +290,10 @@ class Scan:
 
     def _before(self, seen: Seen, objects: dict[str, bytes]) -> State:
         row = seen.before
+        if row and seen.left_out:
+            lost = LEFT_OUT[seen.left_out]
+            is_directory = stat.S_ISDIR(row.mode)
+            return State("directory" if is_directory else "file", ANY_MODE, lost=lost)
         if seen.is_unsure and seen.after and self._state(seen.path, seen.after):
             row = seen.after  # what a tool has written since, or what was there all the time
         if row is None:
@@ -321,7 +341,7 @@ def _state_of(copy: Copied) -> State:
     if stat.S_ISLNK(row.mode):
         return State("link", target=os.fsdecode(copy.data))
     if not stat.S_ISREG(row.mode):
-        return State("other", mode)
+        return _special(row)
     if copy.digest:
         return State("file", mode, copy.size, copy.digest.hex())
     return _lost(row, TOO_LARGE if row.size > MAX_FILE_BYTES else UNREADABLE)
@@ -336,5 +356,44 @@ def _directory(row: Row) -> State | None:
 
 
 def _lost(row: Row, why: str) -> State:
-    kind = "link" if stat.S_ISLNK(row.mode) else "file" if stat.S_ISREG(row.mode) else "other"
-    return State(kind, stat.S_IMODE(row.mode), row.size, lost="" if kind == "other" else why)
+    if not (stat.S_ISLNK(row.mode) or stat.S_ISREG(row.mode)):
+        return _special(row)
+    kind = "link" if stat.S_ISLNK(row.mode) else "file"
+    stamp = stamp_of(row.inode, row.ctime_ns) if why == UNREADABLE else ""
+    return State(kind, stat.S_IMODE(row.mode), row.size, lost=why, stamp=stamp)
+
+
+def _special(row: Row) -> State:
+    """The state of what is neither file nor link: a FIFO is like any other, a socket is somebody's."""
+    mode = stat.S_IMODE(row.mode)
+    if stat.S_ISFIFO(row.mode):
+        return State("fifo", mode)
+    if stat.S_ISSOCK(row.mode):
+        return State("socket", mode, stamp=stamp_of(row.inode, row.ctime_ns))
+    return State("other", mode)
+
+
+def _is_split(seen: Seen) -> bool:
+    """Say whether a hard link was replaced by a file of its own, which may hold the same."""
+    before, after = seen.before, seen.after
+    return (
+        before is not None
+        and after is not None
+        and bool(seen.before_twin)
+        and before.inode != after.inode
+    )
+
+
+def _as_closed(before: State, seen: Seen, after: State) -> State:
+    """
+    The state of a file that nobody may read any more, of which the times say that it still holds what it did.
+
+    Whoever sets times back can make this wrong. Then what is undone is right all the same, for `stamp` alone says whether it has been
+    changed since; and what is redone is what was there before.
+    """
+    one, other = seen.before, seen.after
+    if after.lost != UNREADABLE or not before.content or not one or not other:
+        return after
+    if (one.inode, one.size, one.mtime_ns) != (other.inode, other.size, other.mtime_ns):
+        return after
+    return replace(before, mode=after.mode, stamp=after.stamp)

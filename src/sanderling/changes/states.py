@@ -10,19 +10,26 @@ ANY_MODE = -1
 TOO_LARGE, NO_ROOM, UNREADABLE = "too large", "no room", "unreadable"
 
 
+def stamp_of(inode: int, ctime_ns: int) -> str:
+    """Return the stamp of a state: a change of the thing is a change of this."""
+    return f"{inode}:{ctime_ns}"
+
+
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     The state of a path at one time. `mode` are its permission bits, `target` is a link's.
 
-    `content` is the digest of its bytes in the store, empty where they are not kept; then `lost` says why.
+    `content` is the digest of its bytes in the store, empty where they are not kept; then `lost` says why. `stamp` stands for what
+    cannot be read: with the same one it is the same thing, and nobody has changed it.
     """
 
-    kind: Literal["absent", "file", "link", "directory", "other"] = "absent"
+    kind: Literal["absent", "file", "link", "directory", "fifo", "socket", "other"] = "absent"
     mode: int = 0
     size: int = 0
     content: str = ""
     target: str = ""
     lost: str = ""
+    stamp: str = ""
 
 
 ABSENT = State()
@@ -33,7 +40,8 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
     A change of the file `path`, which is absolute; bytes of a name that are no UTF-8 are surrogates (PEP 383).
 
     `doubt` says why it may not be the agent's: a job ran in the background, say, while the person worked. It is empty if it is.
-    `is_seen`: the person was shown it, and allowed it, before it was made.
+    `is_seen`: the person was shown it, and allowed it, before it was made. A twin is the path of the same file by another name (a hard
+    link), where it had one before the change, or has one after it.
     """
 
     path: str
@@ -42,6 +50,8 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_use_id: str
     doubt: str = ""
     is_seen: bool = False
+    before_twin: str = ""
+    after_twin: str = ""
 
 
 class TurnChanges(msgspec.Struct, frozen=True):
@@ -69,9 +79,19 @@ def _one_each(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
     for change in changes:
         chain = chains.pop(change.path, [])  # the last one decides about the order
         if chain and chain[-1].after == change.before:
-            chain.append(msgspec.structs.replace(change, before=chain.pop().before))
+            first = chain.pop()
+            chain.append(
+                msgspec.structs.replace(change, before=first.before, before_twin=first.before_twin)
+            )
         else:
             chain.append(change)
         chains[change.path] = chain
     every = (change for chain in chains.values() for change in chain)
-    return tuple(each for each in every if each.before != each.after or each.after.lost)
+    return tuple(
+        each for each in every if each.before != each.after or each.after.lost or is_split(each)
+    )
+
+
+def is_split(change: FileChange) -> bool:
+    """Say whether the file has other names after the change: it may hold the same as before, but not be the same file."""
+    return change.before_twin != change.after_twin

@@ -337,7 +337,7 @@ class Undoer:
 
         def shown() -> Iterator[ChangedFile]:
             for each in changes:
-                if "directory" not in (each.before.kind, each.after.kind):
+                if "directory" not in (each.before.kind, each.after.kind) or each.before.lost:
                     counts = counter.counts(each.before, each.after, stored)
                     yield _changed_file(self._workspace.shown(each.path), each, counts)
 

@@ -45,7 +45,7 @@ class Loaded(NamedTuple):
 class Look(NamedTuple):
     """A thing that has a name: its mode if it is no link, the `data` of a file (None if it is too long, or may not be read), the `target` of a link."""
 
-    kind: Literal["absent", "file", "link", "directory", "other"]
+    kind: Literal["absent", "file", "link", "directory", "fifo", "socket", "other"]
     mode: int
     size: int
     data: bytes | None
@@ -132,19 +132,20 @@ class Files:
         expected: Expected | None = None,
         makes_parents: bool = False,
         mode: int | None = None,
+        is_split: bool = False,
     ) -> Stamp:
         """
         Put `data` in the place of what `path` holds, all of it or nothing; return the stamp of what is there now.
 
         Mode, owner, attributes, links and hard links stay; where a `mode` is given, it is the file's, no link is
-        followed, and the disk has the file after the next `sync`.
+        followed, and the disk has the file after the next `sync`. If it `is_split`, it is a file of its own from then on.
         `expected` is the stamp of what may be replaced, or `ABSENT`.
 
         Raises:
             FileChangedError: it is not what was expected.
         """
         stamp = None if expected is None else tuple(expected)
-        return Stamp(*await self._change("write", path, data, stamp, makes_parents, mode))
+        return Stamp(*await self._change("write", path, data, stamp, makes_parents, mode, is_split))
 
     # None of the following methods follows a link, and what is replaced must be what is `expected`, as with `write`.
 
@@ -161,12 +162,27 @@ class Files:
         return found
 
     async def unlink(self, path: str, expected: Expected) -> None:
-        """Take away the name of a file or a link."""
+        """Take away the name of whatever is no directory."""
         await self._change("unlink", path, tuple(expected))
 
     async def symlink(self, path: str, target: str, expected: Expected) -> None:
         """Put a link in the place of a file, a link, or of nothing; directories above it are made."""
         await self._change("symlink", path, target, tuple(expected))
+
+    async def link(
+        self, path: str, twin: str, data: bytes, mode: int, expected: Expected
+    ) -> Stamp | None:
+        """
+        Make `path` another name of the file `twin`, if that holds `data` and has this mode; return its stamp.
+
+        None, and nothing done, if `twin` is something else, or the same file already.
+        """
+        stamp = await self._change("link", path, twin, data, mode, tuple(expected))
+        return Stamp(*stamp) if stamp else None
+
+    async def mkfifo(self, path: str, mode: int) -> None:
+        """Make a FIFO, and the directories above it."""
+        await self._change("mkfifo", path, mode)
 
     async def chmod(self, path: str, mode: int, expected: Expected) -> None:
         """Set the mode of a file or a directory."""

@@ -31,11 +31,18 @@ from sanderling.changes.restoring import (
     plan,
     states_needed,
 )
-from sanderling.changes.states import NO_ROOM, TOO_LARGE, UNREADABLE, FileChange, State
+from sanderling.changes.states import (
+    NO_ROOM,
+    TOO_LARGE,
+    UNREADABLE,
+    FileChange,
+    State,
+    stamp_of,
+)
 from sanderling.changes.store import MAX_FILE_BYTES
 from sanderling.changes.timeline import Undoing
 from sanderling.errors import SandboxError, ToolError
-from sanderling.sandbox.files import ABSENT, FileChangedError, Files, Look
+from sanderling.sandbox.files import ABSENT, Expected, FileChangedError, Files, Look
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, bytes_or_text, text_in
@@ -50,6 +57,8 @@ PREFIX = "restoring:"
 """The beginning of a tool use's id, before that of the undoing, where a buffer is changed by it."""
 JUST_CHANGED = "it was changed by somebody else just now"
 PROTECTED = "the sandbox's guard protects it while it is open"
+UNLINKED = ("file", "link", "fifo", "socket")
+OWNERS_FILE = 0o600
 UNSAVED = "it has unsaved changes"
 INTERRUPTED = "undoing was interrupted, and it has changed since"
 MAX_HELD_BYTES = 512 << 20
@@ -161,8 +170,8 @@ class Restorer:
         steps = (
             Step(
                 each.path,
-                Present(each.before, kept.get(each.before.content)),
-                Present(each.after, kept.get(each.after.content)),
+                Present(each.before, kept.get(each.before.content), each.before_twin),
+                Present(each.after, kept.get(each.after.content), each.after_twin),
             )
             for each in undoing.changes
         )
@@ -189,7 +198,7 @@ class Restorer:
             if now.state == step.then.state:
                 done.append(step)
             elif is_kept and (now.state == step.now.state or _is_half_done(now, step)):
-                steps.append(step._replace(now=now))
+                steps.append(step._replace(now=now._replace(twin=step.now.twin)))
             else:
                 left.append(Left(step.path, INTERRUPTED))
         with anyio.CancelScope(shield=True):
@@ -239,7 +248,14 @@ class Restorer:
         Raises:
             ToolError: there is no room for that.
         """
-        change = FileChange(step.path, step.now.state, step.then.state, PREFIX + undoing_id)
+        change = FileChange(
+            step.path,
+            step.now.state,
+            step.then.state,
+            PREFIX + undoing_id,
+            before_twin=step.now.twin,
+            after_twin=step.then.twin,
+        )
         if step.is_merged:
             for each in (step.now, step.then):
                 if each.data is not None:
@@ -290,16 +306,24 @@ class Restorer:
         return tuple(taken), tuple(left)
 
     async def _step_or_same(self, files: Files, modes: Modes, undoing_id: str, step: Step) -> None:
-        """Do a step, unless it is done already: a file was brought back by another one of its names."""
+        """
+        Do a step, also where another one has had to do with the same file by another of its names.
+
+        Whoever writes or removes one name of a file changes the times of all. So a file whose stamp is another one is looked at again:
+        it may be what it is to be by now, or still hold what the step was made for. Its bytes decide, as they did before.
+        """
         try:
             await self._step(files, modes, undoing_id, step)
         except FileChangedError:
-            if step.then.state.kind != "file":
+            look, sight = await files.look(step.path, MAX_FILE_BYTES), self._sights[step.path]
+            now = _present(look).state
+            if is_same(now, step.then.state):
+                await self._note(files, step)
+            elif is_same(now, _present(sight.look).state):
+                self._sights[step.path] = sight._replace(look=look)
+                await self._step(files, modes, undoing_id, step)
+            else:
                 raise
-            look = await files.look(step.path, MAX_FILE_BYTES)
-            if not is_same(_present(look).state, step.then.state):
-                raise
-            await self._note(files, step)
 
     async def _step(self, files: Files, modes: Modes, undoing_id: str, step: Step) -> None:
         if await self._workspace.sandbox.undoes(step.path):
@@ -354,17 +378,16 @@ async def _on_disk(files: Files, modes: Modes, step: Step, look: Look) -> Stamp 
     if now.kind == "directory" and then.kind != "directory":
         await files.rmdir(path)
         expected = ABSENT
-    elif now.kind in ("file", "link") and then.kind not in (now.kind, "link"):
+    elif now.kind in UNLINKED and then.kind not in (now.kind, "link"):
         await files.unlink(path, expected)
         expected = ABSENT
     match then.kind:
-        case "file" if now.kind == "file" and now.content == then.content:
-            await files.chmod(path, then.mode, expected)
         case "file":
-            data = step.then.data or b""
-            return await files.write(
-                path, data, expected=expected, makes_parents=True, mode=then.mode
-            )
+            return await _file_on_disk(files, step, expected)
+        case "fifo" if now.kind == "fifo":
+            await files.chmod(path, then.mode, expected)
+        case "fifo":
+            await files.mkfifo(path, then.mode)
         case "link":
             await files.symlink(path, then.target, expected)
         case "directory" if now.kind == "directory":
@@ -374,6 +397,33 @@ async def _on_disk(files: Files, modes: Modes, step: Step, look: Look) -> Stamp 
         case _:
             pass
     return None
+
+
+async def _file_on_disk(files: Files, step: Step, expected: Expected) -> Stamp | None:
+    """Bring a file back; return its stamp if it was written, or linked to the other name that it had."""
+    path, now, then = step.path, step.now.state, step.then.state
+    data = step.then.data or b""
+    is_there = now.kind == "file"
+    if (
+        is_there and now.lost == UNREADABLE
+    ):  # only who may read it can know whether it has to be written
+        await files.chmod(path, now.mode | OWNERS_FILE, expected)
+        look = await files.look(path, MAX_FILE_BYTES)
+        expected = look.stamp
+        holds_it = look.data == data
+    else:
+        holds_it = is_there and now.content == then.content
+    if twin := step.then.twin:
+        stamp = await files.link(path, twin, data, then.mode, expected)
+        if stamp:
+            return stamp
+    is_split = is_there and bool(step.now.twin) and step.now.twin != twin
+    if holds_it and not is_split:
+        await files.chmod(path, then.mode, expected)
+        return None
+    return await files.write(
+        path, data, expected=expected, makes_parents=True, mode=then.mode, is_split=is_split
+    )
 
 
 def _that_fit(made: Mapping[str, Sequence[FileChange]]) -> list[str]:
@@ -402,11 +452,13 @@ def _is_half_done(now: Present, step: Step) -> bool:
 def _present(look: Look) -> Present:
     if look.kind == "file" and look.data is not None:
         return Present(file_state(look.data, look.mode), look.data)
-    lost = ""
+    lost = stamp = ""
     if look.kind == "file":
         lost = TOO_LARGE if look.size > MAX_FILE_BYTES else UNREADABLE
+    if look.stamp and (lost == UNREADABLE or look.kind == "socket"):
+        stamp = stamp_of(look.stamp.inode, look.stamp.ctime_ns)
     size = look.size if look.kind == "file" else 0
-    return Present(State(look.kind, look.mode, size, target=look.target, lost=lost))
+    return Present(State(look.kind, look.mode, size, target=look.target, lost=lost, stamp=stamp))
 
 
 def _reason(error: OSError) -> str:

@@ -43,7 +43,8 @@ class Index:
     """
     The index of the repository whose `.git` stands in `root`, as far as it is about what is below `project`.
 
-    Without one that can be read it knows nothing. `directories` are those with something tracked in them, or below.
+    Without one that can be read it knows nothing. `directories` are those with something tracked in them, or below. A repository
+    `has_head`, unless it was taken to pieces.
     """
 
     def __init__(self, root: str, project: str) -> None:
@@ -56,6 +57,8 @@ class Index:
         self._converting: list[Rules] = []
         git_dir = _git_dir(root)
         self._path = f"{git_dir}/index"
+        self.head = f"{git_dir}/HEAD"
+        self.has_head = os.path.lexists(self.head)
         self.common_dir = _common_dir(git_dir)
         self._config_dirs = (git_dir, self.common_dir)
         self.refresh()

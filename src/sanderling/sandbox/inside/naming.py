@@ -29,7 +29,7 @@ from sanderling.sandbox.inside.writing import (
     set_mode,
 )
 
-Kind = Literal["absent", "file", "link", "directory", "other"]
+Kind = Literal["absent", "file", "link", "directory", "fifo", "socket", "other"]
 Sight = tuple[Kind, int, int, bytes | None, str, tuple[int, ...]]
 
 
@@ -53,6 +53,10 @@ def look(path: str, limit: int) -> Sight:
                 kind = "file"
                 with suppress(PermissionError):
                     data, status = _content(name, directory, limit)
+            elif stat.S_ISFIFO(status.st_mode):
+                kind = "fifo"
+            elif stat.S_ISSOCK(status.st_mode):
+                kind = "socket"
     except (FileNotFoundError, NotADirectoryError):
         return "absent", 0, 0, None, "", ()
     mode = 0 if kind == "link" else stat.S_IMODE(status.st_mode)
@@ -76,7 +80,7 @@ def looks(paths: Sequence[str], limit: int, room: int) -> list[Sight | int]:
 
 
 def unlink(path: str, expected: tuple[int, ...]) -> None:
-    """Take away the name of a file or a link."""
+    """Take away a name, but for that of a directory."""
     with _parent(path) as (directory, name):
         _require(name, directory, expected)
         os.unlink(name, dir_fd=directory)
@@ -96,6 +100,54 @@ def symlink(path: str, target: str, expected: tuple[int, ...]) -> None:
         except OSError:
             os.unlink(temporary, dir_fd=directory)
             raise
+
+
+def link(
+    path: str, twin: str, data: bytes, mode: int, expected: tuple[int, ...]
+) -> tuple[int, ...]:
+    """
+    Make `path` another name of the file `twin`, if that holds `data` and has this mode; return the stamp, empty if it is otherwise.
+
+    It takes the place of the file or link that was `expected`, or of nothing. Two names of the same file are left as they are.
+    """
+    with _parent(twin) as (there, twin_name), _parent(path, makes_parents=True) as (here, name):
+        try:
+            found, status = _content(twin_name, there, len(data))
+        except OSError:
+            return ()
+        if found != data or stat.S_IMODE(status.st_mode) != mode:
+            return ()
+        if expected and (status.st_dev, status.st_ino) == expected[:2]:
+            return ()
+        temporary = TEMPORARY + os.urandom(8).hex()
+        try:
+            os.link(twin_name, temporary, src_dir_fd=there, dst_dir_fd=here, follow_symlinks=False)
+        except OSError:  # a file system without, or another one
+            return ()
+        try:
+            made = os.stat(temporary, dir_fd=here, follow_symlinks=False)
+            if (made.st_dev, made.st_ino) != (status.st_dev, status.st_ino):
+                raise OSError(errno.ESTALE, "changed meanwhile")
+            if expected:
+                _require(name, here, expected)
+                os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
+            else:
+                os.link(temporary, name, src_dir_fd=here, dst_dir_fd=here)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=here)
+        return tuple(stamp_of(os.stat(name, dir_fd=here, follow_symlinks=False)))
+
+
+def mkfifo(path: str, mode: int) -> None:
+    with _parent(path, makes_parents=True) as (directory, name):
+        os.mkfifo(name, dir_fd=directory)
+        flags = PASSED_THROUGH | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        made = os.open(name, flags, dir_fd=directory)
+        try:
+            _set_mode(made, mode)
+        finally:
+            os.close(made)
 
 
 def chmod(path: str, mode: int, expected: tuple[int, ...]) -> None:

@@ -1,6 +1,6 @@
 """Rows and what is seen of their change: what a look at the tree tells the host, who need not load how it is done."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import os
@@ -39,7 +39,8 @@ class Seen(NamedTuple):
 
     If it `is_unsure`, its times cannot tell what happened to it, so that its bytes have to: with equal rows whether it has changed at
     all, else whether somebody has changed it again since a tool did. If it `is_shared`, it has got another name outside of the tree
-    since, by which somebody else may have changed it.
+    since, by which somebody else may have changed it. A twin is another name of the same file, before or after. What was `left_out`
+    is known by its name alone, for that is how it was looked at: git ignores it, or it is version control's own.
     """
 
     path: str
@@ -50,3 +51,6 @@ class Seen(NamedTuple):
     was_ignored: bool = False
     is_unsure: bool = False
     is_shared: bool = False
+    before_twin: str = ""
+    after_twin: str = ""
+    left_out: Literal["", "ignored", "own"] = ""

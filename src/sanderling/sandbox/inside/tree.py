@@ -15,107 +15,43 @@ is asked for. inotify tells of what goes through this kernel and by a name in th
   a page that is dirty already (on tmpfs: each page) is written to without the file system's knowledge; the bytes have to tell.
 
 Nobody can set a change time: a file with the same row is the same, if its times are fine enough. One that was changed in the last tick
-of the kernel's clock is waited out. Some file systems count in seconds, or two (ext4 with small inodes, FAT, HFS+, SFTP and old NFS
-servers), which are too long to be waited out. There, as in git's index, a file that has changed a moment ago is "racy": one more
-change may leave the same row, so that the next look goes by its bytes.
+of the kernel's clock is waited out; what cannot be is a matter for `doubts.py`.
 
-What is ignored and not tracked is left out, and so is what is version control's own.
+What is ignored and not tracked is left out, and so is what is version control's own: of that the names alone are known, so that
+it is seen when they go (`git clean -xfd`). To look into what is ignored would be to look at each build.
 """
 
 import errno
 import os
 import stat
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from typing import NamedTuple
 
+from sanderling.sandbox.inside.directories import Directory, FileSystem, known_row
+from sanderling.sandbox.inside.doubts import Racy, is_linked, note_strangers, note_twins
 from sanderling.sandbox.inside.git_index import MAX_ENTRIES, Index
 from sanderling.sandbox.inside.git_objects import Held
 from sanderling.sandbox.inside.ignoring import NAME, Rules, is_ignored
 from sanderling.sandbox.inside.reading import TICK_NS, load
 from sanderling.sandbox.inside.rows import Row, Seen, row_of
 from sanderling.sandbox.inside.watches import Watches
-from sanderling.sandbox.kernel.file_systems import fresh_status, is_local
 
 MAX_FILES = 200_000
 MAX_WALK_S = 20.0
 MAX_RULES_BYTES = 128 << 10
 """The most of one file's rules that is read: these take a second to be understood, and who ignores a thousand things has a tenth of it."""
 CHECKED_EACH = 256  # names
-SECOND_NS = 1_000_000_000
-COARSE_S = 2.0
-"""The longest that two changes can be apart, on a file system that counts in whole seconds, and have the same time."""
-MAX_SKEW_S = 60.0
-"""The most by which a server's clock may differ from ours."""
-_status_time, _row_time = attrgetter("st_ctime_ns"), attrgetter("ctime_ns")
+A_DIRECTORY, A_FILE = Row(stat.S_IFDIR, 0, 0, 0, 0), Row(stat.S_IFREG, 0, 0, 0, 0)
 OWN = frozenset((".git", ".hg", ".jj", ".svn"))
 
 
-class _FileSystem:
-    """A file system that the tree lies on: inotify `is_blind` to it, and all times that were seen of it are whole seconds."""
+class _Names(NamedTuple):
+    """The names in a directory: those that count, and those that are left out."""
 
-    __slots__ = ("is_blind", "is_coarse")
-
-    def __init__(self, path: str) -> None:
-        self.is_blind = not is_local(path)
-        self.is_coarse = True
-
-    def row(self, path: str) -> Row | None:
-        try:
-            return row_of(fresh_status(path) if self.is_blind else os.lstat(path))
-        except OSError as error:
-            return _row(path) if error.errno == errno.ENOSYS else None
-
-    def learn(self, rows: Iterable[Row]) -> None:
-        if self.is_coarse:
-            self.is_coarse = all(row.ctime_ns % SECOND_NS == 0 for row in rows)
-
-
-class _Directory:
-    """A directory that is looked at. If it `is_ignored`, only what is tracked counts in it; `chain` are the rules above it."""
-
-    __slots__ = (
-        "chain",
-        "files",
-        "index",
-        "is_ignored",
-        "own",
-        "row",
-        "rules",
-        "rules_text",
-        "subdirectories",
-        "system",
-    )
-
-    def __init__(
-        self,
-        row: Row,
-        chain: Sequence[Rules],
-        index: Index | None,
-        system: _FileSystem,
-        *,
-        is_ignored: bool,
-    ) -> None:
-        self.row = row
-        self.system = system
-        self.chain = chain
-        self.index = index
-        self.is_ignored = is_ignored
-        self.rules_text = ""
-        self.own: Rules | None = None
-        self.rules = chain  # with its own
-        self.files: dict[str, Row] = {}
-        self.subdirectories: set[str] = set()
-
-    def leaves_out(self, path: str, name: str) -> bool:
-        """Say whether something in it does not count; `path` and `name` end in a slash if it is a directory."""
-        if not self.is_ignored and not is_ignored(self.rules, path, name):
-            return False
-        tracked = self.index and (
-            path.rstrip("/") in self.index.directories or path in self.index.entries
-        )
-        return not tracked
+    files: dict[str, Row]
+    directories: set[str]
+    left_out: dict[str, Row]
 
 
 class Tree:
@@ -123,7 +59,7 @@ class Tree:
 
     def __init__(self, root: str, *, is_watched: bool = True) -> None:
         self._root = root
-        self._directories: dict[str, _Directory] = {}
+        self._directories: dict[str, Directory] = {}
         self._indexes: dict[str, Index] = {}
         self._objects: dict[str, tuple[bytes, str]] = {}
         self._held: dict[str, Held] = {}  # by the root of their repository
@@ -131,12 +67,10 @@ class Tree:
         self._changes: dict[str, Seen] | None = None  # None: all is new
         self._count = 0
         self._end = 0.0
-        self._waiting: list[tuple[str, _Directory, bool]] = []
-        self._systems: dict[int, _FileSystem] = {}  # by their devices
+        self._waiting: list[tuple[str, Directory, bool]] = []
+        self._systems: dict[int, FileSystem] = {}  # by their devices
         self._unwatched: set[str] = set()  # directories of whose files inotify does not tell all
-        self._racy: dict[
-            str, float
-        ] = {}  # files, with the time of the look that found them changed
+        self._racy = Racy(self._directories)
         self._watches = Watches()
         if not is_watched:
             self._watches.close()
@@ -165,13 +99,13 @@ class Tree:
         """
         self._end = time.monotonic() + MAX_WALK_S
         if not self._directories:
-            system = _FileSystem(self._root)
-            around = _Directory(Row(0, 0, 0, 0, 0), *self._surroundings(), system, is_ignored=False)
+            system = FileSystem(self._root)
+            around = Directory(Row(0, 0, 0, 0, 0), *self._surroundings(), system, is_ignored=False)
             self._enter(self._root, around)
             self._list_waiting()
             self._unjudged = {path: set(each.files) for path, each in self._directories.items()}
             self._changes = {}
-            self._racy = dict.fromkeys(self._just_changed(), time.monotonic())
+            self._racy.begin()
             return []
         self._changes = {}
         happened = self._watches.happened()
@@ -181,8 +115,11 @@ class Tree:
             for path in sorted(happened):
                 self._list_again(path)
             self._rescan(self._unwatched)
-            if any(map(_has_other_names, self._changes.values())):
+            if any(
+                is_linked(each.before) or is_linked(each.after) for each in self._changes.values()
+            ):
                 self._rescan(self._directories)
+        self._note_lost_repositories()
         self._doubt(happened or {})
         changes = list(self._changes.values())
         for seen in changes:
@@ -191,51 +128,17 @@ class Tree:
         _settle(changes)
         return changes
 
-    def _just_changed(self) -> Iterator[str]:
-        """Yield the files that may have changed so lately that one more change would leave the same row."""
-        now_ns = time.time_ns()
-        for path, directory in self._directories.items():
-            system = directory.system
-            if not system.is_coarse:
-                continue
-            skew_s = MAX_SKEW_S if system.is_blind else 0.0
-            since_ns = now_ns - int((COARSE_S + skew_s) * SECOND_NS)
-            for name, row in directory.files.items():
-                if row.ctime_ns >= since_ns:
-                    yield f"{path}/{name}"
-
     def _doubt(self, happened: Mapping[str, Collection[str]]) -> None:
-        """Take note of files of which their rows do not tell what has become of them."""
+        """Take note of what the rows of files do not tell. Those that were written, and have the same row, may hold something else."""
         assert self._changes is not None
-        changes, now = self._changes, time.monotonic()
-        for path, seen in changes.items():
-            if self._is_coarse(path):
-                changes[path] = seen._replace(is_unsure=True)
-        written = [f"{path}/{name}" for path, names in happened.items() for name in names]
-        for path in {*self._racy, *written} - changes.keys():
-            if (row := self._known_row(path)) and stat.S_ISREG(row.mode):
+        unsure = self._racy.doubt(self._changes)
+        unsure |= {f"{path}/{name}" for path, names in happened.items() for name in names}
+        for path in unsure - self._changes.keys():
+            if (row := known_row(self._directories, path)) and stat.S_ISREG(row.mode):
                 self._note(path, row, row)
-                changes[path] = changes[path]._replace(is_unsure=True)
-        self._racy = {path: since for path, since in self._racy.items() if now - since <= COARSE_S}
-        self._racy |= {path: now for path, seen in changes.items() if seen.before != seen.after}
-        self._racy = {path: since for path, since in self._racy.items() if self._is_coarse(path)}
-        grown = [seen for seen in changes.values() if _has_got_a_name(seen)]
-        if grown:
-            names = Counter(
-                row.inode for each in self._directories.values() for row in each.files.values()
-            )
-            for seen in grown:
-                if seen.after and names[seen.after.inode] < seen.after.links:
-                    changes[seen.path] = seen._replace(is_shared=True)
-
-    def _is_coarse(self, path: str) -> bool:
-        directory = self._directories.get(os.path.dirname(path))
-        return directory is not None and directory.system.is_coarse
-
-    def _known_row(self, path: str) -> Row | None:
-        directory, _, name = path.rpartition("/")
-        known = self._directories.get(directory)
-        return known.files.get(name) if known else None
+                self._changes[path] = self._changes[path]._replace(is_unsure=True)
+        note_strangers(self._changes, self._directories)
+        note_twins(self._changes, self._directories)
 
     def unclean(self) -> list[tuple[str, Row]]:
         """Return the files that have changed since this was asked last and are not what git has; the first time, of all."""
@@ -282,7 +185,7 @@ class Tree:
             if (directory := self._directories.get(path)) is None:
                 continue  # gone with one above it
             self._check_time()
-            if _may_be_other(path, directory):
+            if directory.may_be_other(path):
                 self._list_again(path)
         self._list_waiting()
 
@@ -305,19 +208,19 @@ class Tree:
         self._watch(path, directory.system)
         self._list(path, directory)
 
-    def _watch(self, path: str, system: _FileSystem) -> None:
+    def _watch(self, path: str, system: FileSystem) -> None:
         if not system.is_blind:
             self._watches.add(path)
 
-    def _system(self, path: str, device: int) -> _FileSystem:
+    def _system(self, path: str, device: int) -> FileSystem:
         if device not in self._systems:
-            self._systems[device] = _FileSystem(path)
+            self._systems[device] = FileSystem(path)
         return self._systems[device]
 
     # --- directories ---------------------------------------------------------------------------------------------------
 
     def _enter(
-        self, path: str, above: _Directory, *, is_ignored: bool = False, was_ignored: bool = False
+        self, path: str, above: Directory, *, is_ignored: bool = False, was_ignored: bool = False
     ) -> None:
         """Take in the directory `path`, and have it listed."""
         try:
@@ -328,7 +231,7 @@ class Tree:
         row = system.row(path) if system.is_blind else row_of(status)
         if row is None or not stat.S_ISDIR(row.mode):
             return
-        directory = _Directory(row, above.rules, above.index, system, is_ignored=is_ignored)
+        directory = Directory(row, above.rules, above.index, system, is_ignored=is_ignored)
         self._directories[path] = directory
         self._count += 1
         if self._count > MAX_FILES:
@@ -349,6 +252,8 @@ class Tree:
             self._note(path, directory.row, None)
             for name, row in directory.files.items():
                 self._note(f"{path}/{name}", row, None)
+            for name, row in directory.left_out.items():
+                self._note_left_out(f"{path}/{name}", row)
             self._count -= len(directory.files) + 1
             going += [f"{path}/{name}" for name in directory.subdirectories]
 
@@ -357,7 +262,7 @@ class Tree:
             path, directory, was_ignored = self._waiting.pop()
             self._list(path, directory, was_ignored=was_ignored)
 
-    def _list(self, path: str, directory: _Directory, *, was_ignored: bool = False) -> None:
+    def _list(self, path: str, directory: Directory, *, was_ignored: bool = False) -> None:
         """Compare a directory with what is known of it; those that are new in it wait to be listed."""
         self._check_time()
         try:
@@ -370,25 +275,9 @@ class Tree:
             entries = []
         old_rules = directory.rules
         self._read_rules(path, directory, entries)
-        files: dict[str, Row] = {}
-        directories: set[str] = set()
-        has_rules = directory.rules or directory.is_ignored
-        known, prefix, row_at = directory.files, f"{path}/", directory.system.row
-        for number, entry in enumerate(entries):
-            if has_rules and number % CHECKED_EACH == 0:
-                self._check_time()
-            name = entry.name
-            below = prefix + name
-            if name in OWN:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                if not has_rules or not directory.leaves_out(f"{below}/", f"{name}/"):
-                    directories.add(name)
-                continue
-            is_out = name not in known and has_rules and directory.leaves_out(below, name)
-            if not is_out and (row := row_at(below)):
-                files[name] = row
-        for name, row in files.items():
+        found = self._chosen(path, directory, entries)
+        known, prefix = directory.files, f"{path}/"
+        for name, row in found.files.items():
             old = known.get(name)
             if old != row:
                 below = prefix + name
@@ -396,11 +285,39 @@ class Tree:
                     old is None and _came_back(old_rules, directory, below, name)
                 )
                 self._note(below, old, row, was_ignored=back)
-        self._replace(path, directory, files, directories)
-        for name in sorted(directories, reverse=True):
+        names = found.files.keys() | found.directories | found.left_out.keys()
+        for name in directory.left_out.keys() - names:
+            self._note_left_out(prefix + name, directory.left_out[name])
+        self._replace(path, directory, found)
+        for name in sorted(found.directories, reverse=True):
             self._go_into(prefix + name, directory, old_rules, was_ignored=was_ignored)
 
-    def _compare_known(self, path: str, directory: _Directory) -> None:
+    def _chosen(
+        self, path: str, directory: Directory, entries: "Sequence[os.DirEntry[str]]"
+    ) -> _Names:
+        """The names in a directory, as they count."""
+        found = _Names({}, set(), {})
+        has_rules = directory.rules or directory.is_ignored
+        known, prefix, row_at = directory.files, f"{path}/", directory.system.row
+        for number, entry in enumerate(entries):
+            if has_rules and number % CHECKED_EACH == 0:
+                self._check_time()
+            name = entry.name
+            below = prefix + name
+            if entry.is_dir(follow_symlinks=False):
+                if name in OWN or (has_rules and directory.leaves_out(f"{below}/", f"{name}/")):
+                    found.left_out[name] = A_DIRECTORY
+                else:
+                    found.directories.add(name)
+            elif name in OWN or (
+                name not in known and has_rules and directory.leaves_out(below, name)
+            ):
+                found.left_out[name] = A_FILE
+            elif row := row_at(below):
+                found.files[name] = row
+        return found
+
+    def _compare_known(self, path: str, directory: Directory) -> None:
         """Compare the files of a directory that may not be listed, as far as they can be seen by their names."""
         for name, old in tuple(directory.files.items()):
             row = directory.system.row(f"{path}/{name}")
@@ -409,7 +326,7 @@ class Tree:
                 directory.files[name] = row
 
     def _go_into(
-        self, path: str, above: _Directory, old_rules: Sequence[Rules], *, was_ignored: bool
+        self, path: str, above: Directory, old_rules: Sequence[Rules], *, was_ignored: bool
     ) -> None:
         """Take in a directory that is new, or list it again because other rules hold for it now."""
         if known := self._directories.get(path):
@@ -422,10 +339,10 @@ class Tree:
         is_back = was_ignored or _came_back(old_rules, above, *place)
         self._enter(path, above, is_ignored=is_out, was_ignored=is_back)
 
-    def _replace(
-        self, path: str, directory: _Directory, files: dict[str, Row], directories: set[str]
-    ) -> None:
-        """Let `files` and `directories` be what a directory holds now."""
+    def _replace(self, path: str, directory: Directory, found: _Names) -> None:
+        """Let what was `found` be what a directory holds now."""
+        files, directories = found.files, found.directories
+        directory.left_out = found.left_out
         for name in directory.files.keys() - files.keys():
             self._note(f"{path}/{name}", directory.files[name], None)
         gone = directory.subdirectories - directories
@@ -456,6 +373,24 @@ class Tree:
             name, repository = known.object, known.repository
         self._changes[path] = Seen(path, before, after, name, repository, was_ignored)
 
+    def _note_left_out(self, path: str, row: Row) -> None:
+        """Take note that something is gone of which the name alone was known."""
+        if self._changes is not None:
+            what = "own" if os.path.basename(path) in OWN else "ignored"
+            self._changes[path] = Seen(path, row, None, left_out=what)
+
+    def _note_lost_repositories(self) -> None:
+        """
+        Take note of repositories that are none any more.
+
+        Their directories may still be there, with what the sandbox protects in them: what makes one is its HEAD.
+        """
+        assert self._changes is not None
+        for index in self._indexes.values():
+            was_there, index.has_head = index.has_head, os.path.lexists(index.head)
+            if was_there and not index.has_head and index.head.startswith(f"{self._root}/"):
+                self._changes[index.head] = Seen(index.head, A_FILE, None, left_out="own")
+
     def _check_time(self) -> None:
         if time.monotonic() > self._end:
             raise OSError(errno.ETIME, "it takes too long")
@@ -463,7 +398,7 @@ class Tree:
     # --- what is left out ----------------------------------------------------------------------------------------------
 
     def _read_rules(
-        self, path: str, directory: _Directory, entries: "Sequence[os.DirEntry[str]]"
+        self, path: str, directory: Directory, entries: "Sequence[os.DirEntry[str]]"
     ) -> None:
         """Read what stands in a directory about what counts in it: its .gitignore, and a repository's index."""
         text = ""
@@ -504,26 +439,6 @@ class Tree:
         return tuple(filter(None, chain)), index
 
 
-def _has_other_names(seen: Seen) -> bool:
-    """Say whether a file that has changed has, or had, hard links: it has changed by all of its names."""
-    return any(row is not None and _is_linked(row) for row in (seen.before, seen.after))
-
-
-def _is_linked(row: Row) -> bool:
-    return row.links > 1 and not stat.S_ISDIR(row.mode)
-
-
-def _has_got_a_name(seen: Seen) -> bool:
-    before, after = seen.before, seen.after
-    return (
-        before is not None
-        and after is not None
-        and _is_linked(after)
-        and after.inode == before.inode
-        and after.links > before.links
-    )
-
-
 def _settle(changes: Sequence[Seen]) -> None:
     """Wait until one more change would have another time."""
     newest = max((seen.after.ctime_ns for seen in changes if seen.after), default=0)
@@ -532,44 +447,9 @@ def _settle(changes: Sequence[Seen]) -> None:
         time.sleep(left / 1e9)
 
 
-def _came_back(old_rules: Sequence[Rules], directory: _Directory, path: str, name: str) -> bool:
+def _came_back(old_rules: Sequence[Rules], directory: Directory, path: str, name: str) -> bool:
     """Say whether what is new was ignored by the rules that held before, so that it may have been there."""
     return old_rules != directory.rules and is_ignored(old_rules, path, name)
-
-
-def _may_be_other(path: str, directory: _Directory) -> bool:
-    """Say whether a directory or one of its files may have changed."""
-    system = directory.system
-    if (
-        system.is_coarse
-    ):  # a name that has come or gone in the same second leaves no trace in its times
-        return True
-    if not system.is_blind:
-        return _is_other(path, directory.row) or _has_others(path, directory.files)
-    return system.row(path) != directory.row or any(
-        system.row(f"{path}/{name}") != row for name, row in directory.files.items()
-    )
-
-
-def _is_other(path: str, known: Row) -> bool:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return True
-    return status.st_ctime_ns != known.ctime_ns or status.st_ino != known.inode
-
-
-def _has_others(directory: str, files: Mapping[str, Row]) -> bool:
-    """
-    Say whether one of the files of a directory, which is the same itself, has changed.
-
-    No name stands for another file then, so that the times suffice; and no line of ours runs for each of 40,000 files.
-    """
-    try:
-        times = list(map(_status_time, map(os.lstat, map(f"{directory}/".__add__, files))))
-    except OSError:
-        return True
-    return times != list(map(_row_time, files.values()))
 
 
 def _above(path: str) -> Iterator[str]:
@@ -578,13 +458,6 @@ def _above(path: str) -> Iterator[str]:
     while path != "/":
         path = os.path.dirname(path)
         yield path
-
-
-def _row(path: str) -> Row | None:
-    try:
-        return row_of(os.lstat(path))
-    except OSError:
-        return None
 
 
 def _text(path: str) -> str:

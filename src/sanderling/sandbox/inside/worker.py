@@ -13,7 +13,17 @@ from typing import Any, NoReturn
 
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside.looking import copies, judged, objects, scan, unclean
-from sanderling.sandbox.inside.naming import chmod, look, looks, mkdir, rmdir, symlink, unlink
+from sanderling.sandbox.inside.naming import (
+    chmod,
+    link,
+    look,
+    looks,
+    mkdir,
+    mkfifo,
+    rmdir,
+    symlink,
+    unlink,
+)
 from sanderling.sandbox.inside.reading import identify, lines, list_directory, load, read
 from sanderling.sandbox.inside.writing import check, sync, write
 
@@ -54,6 +64,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "symlink": symlink,
     "chmod": chmod,
     "mkdir": mkdir,
+    "mkfifo": mkfifo,
+    "link": link,
     "rmdir": rmdir,
     "sync": sync,
     "scan": scan,

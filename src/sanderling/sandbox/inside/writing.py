@@ -60,21 +60,22 @@ class _Place(NamedTuple):
         return status
 
 
-def write(
+def write(  # noqa: PLR0917 - what the worker is asked for comes by position
     path: str,
     data: bytes,
     expected: tuple[int, ...] | None,
     makes_parents: bool,
     mode: int | None = None,
+    is_split: bool = False,
 ) -> tuple[int, ...]:
     """
     Put `data` in the place of what `path` holds, all of it or nothing; a link stays a link. Returns the stamp of what is there now.
 
     With a `mode`, which the file gets, no link is followed: one is no file. And the disk has it only after a `sync`: of many files
-    that is done at once.
+    that is done at once. If it `is_split`, other names of the file keep what they have.
 
     Raises:
-        OSError: ESTALE if the file is not the one that was `expected`.
+        OSError: ESTALE if the file is not the one that was `expected`; EPERM if it cannot be split.
     """
     with _place(path, expected, makes_parents=makes_parents, follows=mode is None) as place:
         old = place.status()
@@ -84,7 +85,10 @@ def write(
             return tuple(_create(place, data, mode))
         with _opened_to_write(place, old) as descriptor:
             # A second name would go on naming the old file.
-            stamp = _replace(place, data, descriptor, mode) if old.st_nlink == 1 else None
+            is_replaced = is_split or old.st_nlink == 1
+            stamp = _replace(place, data, descriptor, mode) if is_replaced else None
+            if is_split and not stamp:
+                raise OSError(errno.EPERM, "its other names would change as well")
             return tuple(stamp or _overwrite(place, data, descriptor, mode))
 
 

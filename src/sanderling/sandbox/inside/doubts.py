@@ -1,0 +1,130 @@
+"""
+Changes that the rows of files do not tell: whether somebody has changed a file again, by which name, and what else is the same file.
+
+Some file systems count in seconds, or two (ext4 with small inodes, FAT, HFS+, SFTP and old NFS servers), which are too long to be
+waited out. There, as in git's index, a file that has changed a moment ago is "racy": one more change may leave the same row, so that
+the next look goes by its bytes. It does so for everything that the last look found changed, rather than for what has a time of the
+last two seconds: the server that sets the times may have another clock.
+"""
+
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from sanderling.sandbox.inside.directories import SECOND_NS, Directories
+from sanderling.sandbox.inside.rows import Row, Seen
+
+COARSE_S = 2.0
+"""The longest that two changes can be apart, on a file system that counts in whole seconds, and have the same time."""
+MAX_SKEW_S = 60.0
+"""The most by which a server's clock may differ from ours, when a tree is looked at first."""
+
+Changes = dict[str, Seen]
+
+
+class Racy:
+    """The files of a tree whose times may not tell that they change once more."""
+
+    def __init__(self, directories: Directories) -> None:
+        self._directories = directories
+        self._found: dict[str, float] = {}  # with the time of the look that found them changed
+
+    def begin(self) -> None:
+        """Take those that have changed just now, at the first look."""
+        now = time.monotonic()
+        self._found = dict.fromkeys(self._just_changed(), now)
+
+    def _just_changed(self) -> Iterator[str]:
+        """Yield the files that may have changed so lately that one more change would leave the same row."""
+        now_ns = time.time_ns()
+        for path, directory in self._directories.items():
+            system = directory.system
+            if not system.is_coarse:
+                continue
+            skew_s = MAX_SKEW_S if system.is_blind else 0.0
+            since_ns = now_ns - int((COARSE_S + skew_s) * SECOND_NS)
+            for name, row in directory.files.items():
+                if row.ctime_ns >= since_ns:
+                    yield f"{path}/{name}"
+
+    def doubt(self, changes: Changes) -> set[str]:
+        """Mark those among `changes` of which the bytes have to tell; return those that may have changed besides."""
+        now = time.monotonic()
+        unsure = self._found.keys() - changes.keys()
+        left = {path: since for path, since in self._found.items() if now - since <= COARSE_S}
+        for path, seen in changes.items():
+            if self._is_coarse(path):
+                changes[path] = seen._replace(is_unsure=True)
+                left[path] = now
+        self._found = left
+        return unsure
+
+    def _is_coarse(self, path: str) -> bool:
+        directory = self._directories.get(os.path.dirname(path))
+        return directory is not None and directory.system.is_coarse
+
+
+def is_linked(row: Row | None) -> bool:
+    """Say whether it is the row of a file with hard links: that changes by all of its names."""
+    return row is not None and row.links > 1 and not stat.S_ISDIR(row.mode)
+
+
+def note_strangers(changes: Changes, directories: Directories) -> None:
+    """Mark the files that have got a name outside of the tree."""
+    grown = [seen for seen in changes.values() if _has_got_a_name(seen)]
+    if grown:
+        names = Counter(row.inode for each in directories.values() for row in each.files.values())
+        for seen in grown:
+            if seen.after and names[seen.after.inode] < seen.after.links:
+                changes[seen.path] = seen._replace(is_shared=True)
+
+
+def _has_got_a_name(seen: Seen) -> bool:
+    before, after = seen.before, seen.after
+    return (
+        before is not None
+        and after is not None
+        and is_linked(after)
+        and after.inode == before.inode
+        and after.links > before.links
+    )
+
+
+def note_twins(changes: Changes, directories: Directories) -> None:
+    """Note for each file with hard links that has changed another name that it had, or has now."""
+    linked = [seen for seen in changes.values() if is_linked(seen.before) or is_linked(seen.after)]
+    if not linked:
+        return
+    numbers = {row.inode for seen in linked for row in (seen.before, seen.after) if row}
+    now: dict[int, list[str]] = {}
+    for path, directory in directories.items():
+        for name, row in directory.files.items():
+            if row.inode in numbers:
+                now.setdefault(row.inode, []).append(f"{path}/{name}")
+    # First those names that still stand for the file: one that is gone can be linked to nothing yet.
+    then = {
+        number: [name for name in names if _was(changes.get(name), number)]
+        for number, names in now.items()
+    }
+    for seen in linked:
+        if seen.before and seen.path not in then.setdefault(seen.before.inode, []):
+            then[seen.before.inode].append(seen.path)
+    for seen in linked:
+        before = _other(seen.path, then, seen.before)
+        is_still_one = seen.after and before in now.get(seen.after.inode, ())
+        after = before if is_still_one else _other(seen.path, now, seen.after)
+        changes[seen.path] = seen._replace(before_twin=before, after_twin=after)
+
+
+def _was(seen: Seen | None, inode: int) -> bool:
+    """Say whether a name has stood for that file before, given that it does now."""
+    return seen is None or (seen.before is not None and seen.before.inode == inode)
+
+
+def _other(path: str, names: Mapping[int, Sequence[str]], row: Row | None) -> str:
+    """Another name of the file whose row that is."""
+    if row is None or not is_linked(row):
+        return ""
+    return next((name for name in names.get(row.inode, ()) if name != path), "")

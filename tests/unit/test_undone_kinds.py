@@ -1,0 +1,207 @@
+"""Undoing what is more than bytes: hard links, FIFOs, sockets, modes that forbid to read, and what git ignores."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.conftest import prove_rest
+from tests.sandbox.child import USERS, in_child, open_directory
+from tests.unit.test_file_tools import Place
+from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
+from tests.unit.test_file_tools import project as project  # noqa: PLC0414
+from tests.unit.test_restorer import Agent
+from tests.unit.test_undone_trees import git, repository, run
+
+
+def found(project: Path) -> dict[str, tuple[object, ...]]:
+    """All that is there: kind and mode, bytes, and which names stand for the same file."""
+    names: dict[int, str] = {}
+    tree: dict[str, tuple[object, ...]] = {}
+    for path in sorted(project.rglob("*")):
+        if ".git" in path.parts:
+            continue
+        name, status = str(path.relative_to(project)), path.lstat()
+        twin = "" if path.is_dir() else names.setdefault(status.st_ino, name)
+        data = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
+        tree[name] = (oct(status.st_mode), data, twin)
+    return tree
+
+
+def linked(project: Path) -> None:
+    (project / "d").mkdir(parents=True)
+    (project / "a").write_text("one\n")
+    for name in ("b", "d/c"):
+        os.link(project / "a", project / name)
+    (project / "alone").write_text("alone\n")
+
+
+def special(project: Path) -> None:
+    (project / "d").mkdir(parents=True)
+    for name in ("pipe", "d/pipe"):
+        os.mkfifo(project / name, 0o600)
+    (project / "file").write_text("one\n")
+
+
+def closed(project: Path) -> None:
+    project.mkdir(parents=True, exist_ok=True)
+    for name in ("a", "b", "c"):
+        (project / name).write_text(f"{name}\n")
+        (project / name).chmod(0o640)
+
+
+async def taken_back(place: Place, command: str, *, is_on: bool = False) -> None:
+    """Run a command, take it back, make it again, and take it back again."""
+    before = found(place.project)
+    async with place.desk(is_on=is_on) as desk:
+        agent = Agent(desk)
+        await run(desk, command)
+        after = found(place.project)
+        assert after != before
+        undone = await agent.undo()
+        assert undone.left == ()
+        assert found(place.project) == before
+        redone = await agent.redo()
+        assert redone.left == ()
+        assert found(place.project) == after
+        undone = await agent.undo()
+        assert undone.left == ()
+        assert found(place.project) == before
+
+
+@pytest.mark.parametrize("is_on", prove_rest([False, True], keep=(0,)))
+@pytest.mark.parametrize(
+    "prepare, command",
+    [
+        (linked, "echo two >> a"),
+        (linked, "rm b"),
+        (linked, "rm a b d/c"),
+        (linked, "rm -r d a"),
+        (linked, "sed -i s/one/two/ b"),
+        (linked, "cp b new; mv new b"),
+        (linked, "ln -f a alone"),
+        (linked, "ln -f alone a; echo more >> alone"),
+        (linked, "ln -f alone a; rm b; chmod 600 alone; ln a z"),
+        (linked, "rm b; cp alone b; ln -f b d/c"),
+        (linked, "echo two >> b; rm d/c; chmod 600 a"),
+        (linked, "ln alone other; echo more >> other"),
+        (linked, "ln a d/e; rm a"),
+        (linked, "mv a z; mv d e"),
+        (special, "rm pipe d/pipe"),
+        (special, "chmod 644 pipe; mkfifo new; rm -r d"),
+        (special, "rm file; mkfifo file; rm pipe; echo x > pipe"),
+        (special, "ln -sf file pipe; rm file; ln -s d/pipe file"),
+    ],
+)
+def test_what_has_several_names_or_is_no_file_comes_back(place, prepare, command, is_on):
+    prepare(place.project)
+    anyio.run(lambda: taken_back(place, command, is_on=is_on))
+
+
+@pytest.mark.parametrize("uid", prove_rest(USERS, keep=(-1,)))
+def test_a_file_that_nobody_may_read_any_more_comes_back(uid, monkeypatch):
+    def scenario() -> None:
+        place = Place(base)
+        closed(place.project)
+        anyio.run(
+            without_redoing,
+            place,
+            "chmod 000 a; echo more >> b; chmod 000 b; echo x > new; chmod 000 new; chmod 444 c",
+        )
+
+    with open_directory() as base:
+        monkeypatch.setenv("HOME", str(base / "home"))
+        in_child(scenario, uid)
+
+
+async def without_redoing(place: Place, command: str) -> None:
+    before = found(place.project)
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, command)
+        undone = await agent.undo()
+    assert undone.left == ()
+    assert found(place.project) == before
+
+
+async def test_a_file_that_nobody_may_read_is_left_when_somebody_has_changed_it_since(
+    place, project
+):
+    closed(project)
+    async with place.desk(is_on=True) as desk:
+        agent = Agent(desk)
+        await run(desk, "chmod 000 a b")
+        (project / "a").write_text("mine\n")
+        undone = await agent.undo()
+    if os.geteuid():  # for root nothing is unreadable outside of the sandbox
+        assert [Path(path).name for path, _ in undone.left] == ["a"]
+    assert (project / "a").read_text() == "mine\n"
+    assert (project / "b").read_text() == "b\n"
+
+
+async def test_a_socket_that_was_made_goes_and_one_that_was_removed_is_named(place, project):
+    project.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(project / "old"))
+        async with place.desk() as desk:
+            agent = Agent(desk)
+            make = "import socket; socket.socket(socket.AF_UNIX).bind('new')"
+            await run(desk, f'rm old; cd {project} && python3 -c "{make}"')
+            assert stat.S_ISSOCK((project / "new").stat().st_mode)
+            undone = await agent.undo()
+    assert not (project / "new").exists()
+    ((path, why),) = undone.left
+    assert (Path(path).name, "it was a socket" in why) == ("old", True)
+
+
+async def test_a_socket_that_somebody_has_made_since_stays(place, project):
+    make = "import socket; socket.socket(socket.AF_UNIX).bind('s')"
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, f'cd {project} && python3 -c "{make}"')
+        (project / "s").unlink()
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(project / "s"))
+            undone = await agent.undo()
+            assert (project / "s").exists()
+    assert [Path(path).name for path, _ in undone.left] == ["s"]
+
+
+def ignoring(project: Path) -> None:
+    repository(project)
+    (project / ".gitignore").write_text("*.log\nbuild/\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "ignoring")
+    (project / "build").mkdir()
+    for name in ("a.log", "build/out", "d/b.log", "d/file"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("x\n")
+
+
+@pytest.mark.parametrize("is_on", prove_rest([False, True], keep=(0,)))
+@pytest.mark.parametrize(
+    "command, names",
+    [
+        ("git clean -qxfd", {"a.log", "build", "d/b.log"}),
+        ("rm a.log; rm -r build", {"a.log", "build"}),
+        ("rm -r d", {"d/b.log"}),
+        ("rm a.log; echo > file0; echo again > a.log", set()),
+        ("echo >> a.log; rm build/out; rm file1", set()),
+        ("rm -rf .git 2>/dev/null; rm file1", {".git/HEAD"}),
+    ],
+)
+async def test_what_git_ignores_is_named_when_it_is_gone(place, project, command, names, is_on):
+    ignoring(project)
+    before = {name for name in found(project) if not names.intersection((name, "build"))}
+    async with place.desk(is_on=is_on) as desk:
+        agent = Agent(desk)
+        await run(desk, command)
+        undone = await agent.undo()
+    left = {str(Path(path).relative_to(project)): why for path, why in undone.left}
+    assert {name for name in left if name != ".git"} == names
+    assert all("git ignores it" in why or "version control" in why for why in left.values())
+    assert {name for name in found(project) if not names.intersection((name, "build"))} >= {
+        name for name in before if not name.startswith("build")
+    }
