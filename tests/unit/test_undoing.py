@@ -465,3 +465,20 @@ async def test_a_turn_whose_command_was_interrupted_is_the_last_one_though_nothi
         again.conversation.act(UndoTurn())
         await again.until(FilesRestored, 2)
     assert not (talk.project / "a").exists()
+
+
+async def test_a_directory_is_listed_where_nothing_in_it_is(tmp_path):
+    (tmp_path / "project" / "shut").mkdir(parents=True)
+    (tmp_path / "project" / "shut").chmod(0o755)
+    command = "mkdir -p empty full; echo x > full/in; chmod 700 shut"
+    act = {"tool_use": {"name": "bash", "input": {"command": command}}}
+    talk = Talk(tmp_path, [act], [{"text": "Done."}], answer="once")
+    async with talk.served():
+        talk.conversation.submit(ONE)
+        await talk.until(TurnEnded)
+        changes = await talk.conversation.answer(ListChanges("s1"))
+        talk.conversation.act(UndoTurn())
+        undone = await talk.until(FilesRestored)
+        names = {"empty/", "full/in", "shut/"}
+        assert {file.path for file in undone.files} == names
+        assert {file.path for file in changes.turns[0].files} == names

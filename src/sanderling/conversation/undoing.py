@@ -2,14 +2,15 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Literal
 from uuid import uuid4
 
 from anyio import to_thread
 
 from sanderling.changes.restoring import Left, Plan, Step
-from sanderling.changes.states import FileChange, State
+from sanderling.changes.states import TOO_LARGE, FileChange, State
 from sanderling.changes.timeline import Timeline, Undoing
 from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.parts import Parts
@@ -252,7 +253,11 @@ class Undoer:
 
     def _rest_of(self, turns: Sequence[str], done: Plan, changes: Sequence[FileChange]) -> int:
         """The number of the turn to ask for again, if that may bring what was left of its `changes`."""
-        kept = {change.path for change in changes if not change.before.lost}
+        kept = {
+            change.path
+            for change in changes
+            if not change.before.lost and change.after.lost != TOO_LARGE
+        }
         ids = self._session.asked.turn_ids
         has_rest = any(each.path in kept for each in done.left)
         return ids.index(turns[0]) + 1 if has_rest and turns[0] in ids and len(turns) == 1 else 0
@@ -335,19 +340,25 @@ class Undoer:
     async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
         counter, stored = _Counter(), self._workspace.journal.stored
 
+        names = _Names((each.path, each.before, each.after) for each in changes)
+
         def shown() -> Iterator[ChangedFile]:
             for each in changes:
-                if "directory" not in (each.before.kind, each.after.kind) or each.before.lost:
+                if name := names.shown(each.path, self._workspace.shown):
                     counts = counter.counts(each.before, each.after, stored)
-                    yield _changed_file(self._workspace.shown(each.path), each, counts)
+                    yield _changed_file(name, each, counts)
 
         return await to_thread.run_sync(lambda: tuple(shown()))
 
     def _shown(self, planned: Plan) -> tuple[RestoredFile, ...]:
         shown, counter = self._workspace.shown, _Counter()
         left = [RestoredFile(shown(each.path), "left", each.why) for each in planned.left]
-        steps = (each for each in planned.steps if not _is_directory(each))
-        done = (_restored_file(shown(each.path), each, counter) for each in steps)
+        names = _Names((each.path, each.now.state, each.then.state) for each in planned.steps)
+        done = (
+            _restored_file(name, each, counter)
+            for each in planned.steps
+            if (name := names.shown(each.path, shown))
+        )
         return (*sorted(done, key=lambda file: file.path), *left)
 
     # --- where it stands ---------------------------------------------------------------------------------------------------
@@ -368,8 +379,30 @@ def _with_doubtful(planned: Plan, doubtful: Sequence[FileChange]) -> Plan:
     return Plan(planned.steps, (*planned.left, *left))
 
 
-def _is_directory(step: Step) -> bool:
-    return "directory" in (step.now.state.kind, step.then.state.kind)
+class _Names:
+    """
+    The names of a list of changes: each a path, and its states on both sides.
+
+    A directory that comes or goes is shown by what is in it, and by itself only if that is nothing.
+    """
+
+    def __init__(self, changes: Iterable[tuple[str, State, State]]) -> None:
+        self._hidden: set[str] = set()
+        self._modes: set[str] = set()
+        self._directories: set[str] = set()
+        for path, *states in changes:
+            kinds = {state.kind for state in states}
+            if "directory" in kinds:
+                self._directories.add(path)
+            self._hidden.update(map(str, PurePath(path).parents))
+            if kinds == {"directory"}:
+                self._modes.add(path)
+
+    def shown(self, path: str, shown: Callable[[str], str]) -> str:
+        """The name of the path in the list; empty if it is left out."""
+        if path not in self._directories:
+            return shown(path)
+        return "" if path in self._hidden and path not in self._modes else f"{shown(path)}/"
 
 
 def _restored_file(path: str, step: Step, counter: "_Counter") -> RestoredFile:
