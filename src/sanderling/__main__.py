@@ -90,8 +90,11 @@ def run_command(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="sanderling", description=sanderling.__doc__)
     module, _ = COMMANDS[argv[0]]
     add = import_module(f"sanderling.cli.{module}").add  # the others are not loaded
-    add(parser.add_subparsers(dest="command", required=True))
-    arguments = parser.parse_args(argv)
+    commands = parser.add_subparsers(dest="command", required=True)
+    add(commands)
+    arguments, rest = parser.parse_known_args(argv)
+    if rest:  # `parse_args` would show the usage of the program
+        commands.choices[arguments.command].error(f"unrecognized arguments: {' '.join(rest)}")
     return arguments.run(arguments)
 
 

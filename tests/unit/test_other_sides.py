@@ -19,6 +19,8 @@ from tests.unit.test_command_changes import Bench, Place
 
 SFTP = "/usr/lib/openssh/sftp-server"
 
+pytestmark = pytest.mark.guard
+
 
 class Sides(NamedTuple):
     """The place with a project on a mount, and the directory by which somebody else changes it."""

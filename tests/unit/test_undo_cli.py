@@ -177,6 +177,11 @@ def test_what_is_wrong_is_named(shell):
         failed = shell.run("undo", *arguments)
         assert (failed.returncode, failed.stdout) == (2, "")
         assert words in failed.stderr
+    for command in ("changes", "undo", "redo"):
+        failed = shell.run(command, "nonsense")
+        assert failed.returncode == 2
+        assert failed.stderr.startswith(f"usage: sanderling {command} [-h] [--session ID]")
+        assert "unrecognized arguments: nonsense" in failed.stderr
     held = Session.open(session.path.parent, session.id, "/")
     try:
         failed = shell.run("undo")

@@ -15,6 +15,8 @@ from tests.unit.test_file_tools import project as project  # noqa: PLC0414
 from tests.unit.test_restorer import Agent
 from tests.unit.test_undone_trees import git, repository, run
 
+pytestmark = pytest.mark.guard
+
 
 def found(project: Path) -> dict[str, tuple[object, ...]]:
     """All that is there: kind and mode, bytes, and which names stand for the same file."""
