@@ -62,3 +62,17 @@ def test_a_turn_that_there_is_not_is_named(start_agent):
     agent.wait_for_screen("The agent has changed nothing")
     agent.command("AgentRewind 7")
     agent.wait_for_screen("There is no turn 7")
+
+
+def test_what_stays_names_the_way_to_the_rest(start_agent, project):
+    """The same facts as `sanderling undo` prints."""
+    agent = start_agent(reply(use("write", path="new.py", content="x = 1\n")), DONE)
+    agent.command("AgentMode auto")
+    turn(agent, "A new one.", 1)
+    (project / "new.py").unlink()
+    (project / "new.py").mkdir()
+    agent.command("AgentUndo")
+    agent.wait_for_screen("undone: 0 files, 1 stays", ":AgentUndo 1 does the rest")
+    (project / "new.py").rmdir()
+    agent.command("AgentUndo 1")
+    agent.wait_for_screen("undone: no file, they are as they were before")
