@@ -2,6 +2,7 @@
 
 import gc
 import ipaddress
+import itertools
 import os
 import select
 import shutil
@@ -9,6 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -83,9 +85,23 @@ def _for_prove(case: Any) -> Any:
     return case._replace(marks=(*case.marks, prove))
 
 
-def process_files(name: str) -> Iterator[Path]:
-    """`/proc/PID/name` of every process. A glob of all of that would ask for each file, and fail where a process has just ended."""
-    return (directory / name for directory in Path("/proc").glob("[0-9]*"))
+def processes_with(name: str, accepts: Callable[[bytes], bool]) -> list[int]:
+    """
+    Return the processes of the machine whose `/proc/PID/name` is accepted.
+
+    Processes end while one looks. A glob of /proc/*/NAME fails then, and so does whoever reads the file: those are left out.
+    """
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if accepts((directory / name).read_bytes()):
+                found.append(int(directory.name))
+    return found
+
+
+def running(marker: str) -> list[int]:
+    """Return the processes of the machine with `marker` in their command lines."""
+    return processes_with("cmdline", lambda line: marker.encode() in line.replace(b"\0", b" "))
 
 
 def wait_until(condition: Callable[[], Any], what: str = "", deadline_s: float = DEADLINE_S) -> Any:
@@ -103,6 +119,20 @@ async def happens(condition: Callable[[], object], deadline_s: float = 2 * DEADL
     with anyio.fail_after(deadline_s):
         while not condition():
             await anyio.sleep(0.002)
+
+
+@contextmanager
+def little_work(most_s: float = 10.0) -> Iterator[None]:
+    """
+    Fail if what happens inside takes more CPU time of this process than that: input must not make the work grow without bound.
+
+    CPU time stands still while other programs have the machine. It is no measurement: `make bench` measures. The limit is twenty
+    times and more of what the work takes, and far below what it takes by the square of its input, which is minutes to for ever.
+    """
+    began = time.process_time()
+    yield
+    took_s = time.process_time() - began
+    assert took_s < most_s, f"{took_s:.1f} s of CPU time"
 
 
 def settings_of(session: Session) -> Settings:
@@ -393,12 +423,42 @@ def plain_environment(monkeypatch):
             monkeypatch.delenv(name)
 
 
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """
+    Yield a port of this machine where nobody listens, and nobody comes to listen by chance.
+
+    A port that was merely free a moment ago is the next one that the kernel gives to somebody else. This one stays bound, without
+    a listener: connections are refused, the kernel hands it out to nobody, and yet a server that asks for this very port gets it,
+    because both set SO_REUSEADDR (socket(7)), as servers do.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
 @pytest.fixture
-def unused_port() -> int:
-    """A port of this machine where nobody listens."""
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        return closed.getsockname()[1]
+def unused_port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
+
+
+_marker_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    """
+    Part of a command line that nobody else has, and that is a part of nobody else's; whatever has it after the test is killed.
+
+    The numbers have a fixed width: `sleep 9123` would also be found in another test's `sleep 91234`.
+    """
+    marker = f"sleep 9{os.getpid():07}.{next(_marker_numbers):05}"
+    yield marker
+    for pid in running(marker):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

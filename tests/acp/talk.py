@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acp.schema import check_wire
-from tests.conftest import is_alive, process_files
+from tests.conftest import is_alive, processes_with
 
 DEADLINE_S = 60
 FULL = {
@@ -218,13 +218,7 @@ class Agent:
     def descendants(self) -> list[int]:
         """Processes of this home that still run."""
         mark = f"HOME={self.home.folder}".encode()
-        found: list[int] = []
-        for path in process_files("environ"):
-            try:
-                if mark in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
-            except OSError:
-                continue
+        found = processes_with("environ", lambda environ: mark in environ.split(b"\0"))
         return [pid for pid in found if is_alive(pid) and pid != self.process.pid]
 
     def kill(self) -> None:

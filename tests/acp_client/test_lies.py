@@ -1,7 +1,6 @@
 """What another agent says to pass for something else, or to fill the screen and the log: shown as what it is, and in bounds."""
 
 import json
-import os
 
 import anyio
 import msgspec
@@ -18,7 +17,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.guests import GuestOptionsChanged
 from tests.acp_client.test_turns import call, content, news, update
-from tests.conftest import process_files, prove, wait_until
+from tests.conftest import happens, prove, running, wait_until
 
 pytestmark = pytest.mark.anyio
 ESCAPE, TURNED = "\x1b[2J\x1b[31m", "\u202e"
@@ -194,35 +193,19 @@ async def test_a_call_that_has_ended_is_not_begun_again(guests):
 # --- files and terminals ----------------------------------------------------------------------------------------------------
 
 
-def sleeping(number):
-    found = []
-    for path in process_files("cmdline"):
-        try:
-            if path.read_bytes().split(b"\0")[:2] == [b"sleep", str(number).encode()]:
-                found.append(path)
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.parametrize("how", ["it ends", pytest.param("the session", marks=prove)])
-async def test_a_terminal_ends_with_the_agent_that_it_is_for(guests, how):
-    seconds = 40_000 + os.getpid() % 10_000
-    line = f"(setsid sleep {seconds} &) ; sleep {seconds}"
+async def test_a_terminal_ends_with_the_agent_that_it_is_for(guests, marker, how):
+    line = f"(setsid {marker} &) ; {marker}"
     made = {"call": {"method": "terminal/create", "params": {"command": line}}}
     script = {"prompts": {"go": [made, {"say": "made"}], "die": [{"exit": 1}]}}
     async with guests.talk(script) as talk:
         talk.answer = {"answer": "once"}
         await talk.ask("go")
-        with anyio.fail_after(10):
-            while len(sleeping(seconds)) < 2:
-                await anyio.sleep(0.05)
+        await happens(lambda: len(running(marker)) >= 2)
         if how == "it ends":
             await talk.ask("die")
-            with anyio.fail_after(10):
-                while sleeping(seconds):
-                    await anyio.sleep(0.05)
-    wait_until(lambda: not sleeping(seconds))
+            await happens(lambda: not running(marker))
+    wait_until(lambda: not running(marker))
 
 
 @prove

@@ -16,11 +16,11 @@ from sanderling.agents.declared import DeclaredAgent, load_agent
 from sanderling.agents.process import AgentError, AgentProcess, running
 from sanderling.sandbox.confinement import SessionSandbox
 from tests.conftest import ROOT, happens, prove, prove_rest
+from tests.conftest import running as running_now
 from tests.sandbox.child import STRANGER, open_directory
 from tests.sandbox.test_cli import SYSTEM_PATH, stranger
 from tests.sandbox.test_network import server_for
 from tests.sandbox.test_sandbox import MOUNTED, Place, names_in
-from tests.sandbox.test_sandbox import running as running_now
 from tests.sandbox.test_servers import END, SHELL, server_in, session_at
 
 
@@ -257,13 +257,12 @@ async def test_agent_reaches_its_hosts_and_no_others(place, level):
         assert session.ground.network == "off"
 
 
-async def test_nothing_is_left_of_an_agent(place):
-    mark = f"86{os.getpid()}"
+async def test_nothing_is_left_of_an_agent(place, marker):
     async with session_at(place, "full") as session:
         async with shell_in(session, place) as it:
-            await it.said(f"setsid sleep {mark} & (trap '' TERM HUP; sleep {mark}) & sleep 0.1")
-            assert len(running_now(mark)) == 2
-        await happens(lambda: not running_now(mark))
+            await it.said(f"setsid {marker} & (trap '' TERM HUP; {marker}) &")
+            await happens(lambda: len(running_now(marker)) == 2)
+        await happens(lambda: not running_now(marker))
 
 
 @prove

@@ -26,7 +26,7 @@ from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
 from tests.bench.shared import Bench, Row, forget_peak_mb, median_row, peak_mb, rss_mb
-from tests.conftest import ROOT, process_files
+from tests.conftest import ROOT
 
 TRUE = ["/bin/true"]
 BARE_PYTHON = [sys.executable, "-I", "-c", "pass"]
@@ -326,7 +326,7 @@ async def _work(bench: Bench, policy: SandboxPolicy) -> list[Row]:
 
 def _descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
-    for path in process_files("stat"):
+    for path in (each / "stat" for each in Path("/proc").glob("[0-9]*")):
         try:
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
         except OSError:

@@ -13,9 +13,8 @@ from sanderling.mcp import stdio
 from sanderling.mcp.problems import ServerError
 from sanderling.mcp.server import Status
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import prove, prove_rest
+from tests.conftest import happens, prove, prove_rest, running
 from tests.mcp.conftest import hostile, mark_of, served
-from tests.sandbox.test_sandbox import happens, running
 
 
 async def stalls(during: float) -> float:

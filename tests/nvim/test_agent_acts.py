@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 
 import pytest
-from tests.conftest import ROOT, is_alive, process_files, prove, prove_rest, wait_until
+from tests.conftest import ROOT, is_alive, prove, prove_rest, running, wait_until
 
 from sanderling.protocol.messages import ToolResult
 from sanderling.session.history import NOT_RUN
@@ -54,19 +54,6 @@ def app(project):
     path = project / "src" / "app.py"
     path.write_text(APP)
     return path
-
-
-def pids_of(marker):
-    """The processes, outside and inside of any sandbox, whose command line holds `marker`."""
-    pids = []
-    for path in process_files("cmdline"):
-        try:
-            is_ours = marker.encode() in path.read_bytes()
-        except OSError:
-            continue
-        if is_ours and is_alive(int(path.parent.name)):
-            pids.append(int(path.parent.name))
-    return pids
 
 
 # --- asking ------------------------------------------------------------------------------------------------------------
@@ -647,36 +634,33 @@ def test_a_command_that_fails_stays_open(start_agent):
 
 @prove
 def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_stopped(
-    start_agent,
+    start_agent, marker
 ):
-    marker = f"4711.{os.getpid()}"
-    agent = start_agent(reply(bash(f"echo began; sleep {marker}", timeout_s=0.3)), DONE)
+    agent = start_agent(reply(bash(f"echo began; {marker}", timeout_s=0.3)), DONE)
     agent.command("AgentMode auto")
     agent.ask()
     agent.wait_for_turns()
     screen = agent.wait_for_screen("→ j1", "· 1 job")
-    assert pids_of(marker)
+    assert running(marker)
     agent.command("AgentTerminal")
     wait_until(lambda: agent.lua("return vim.api.nvim_buf_get_lines(0, 0, 1, true)[1]") == "began")
     agent.feed("<C-c>")
     screen = agent.wait_for_screen("[ended by SIGINT")
     assert "1 job" not in screen
-    wait_until(lambda: not pids_of(marker))
+    wait_until(lambda: not running(marker))
 
 
 @prove
 @pytest.mark.parametrize("way", ["AgentStop", "quit", "kill", "clear"])
-def test_nothing_is_left_running(start_agent, way):
-    marker = f"4712.{os.getpid()}"
-    sleep = f"sleep {marker}"
+def test_nothing_is_left_running(start_agent, marker, way):
     agent = start_agent(
-        reply(bash(f"({sleep} &); setsid {sleep} & {sleep}", background=True)),
-        reply(bash(f"trap '' INT TERM; setsid {sleep} & ({sleep} &); {sleep}; {sleep}")),
+        reply(bash(f"({marker} &); setsid {marker} & {marker}", background=True)),
+        reply(bash(f"trap '' INT TERM; setsid {marker} & ({marker} &); {marker}; {marker}")),
         DONE,
     )
     agent.command("AgentMode auto")
     agent.ask()
-    wait_until(lambda: len(pids_of(marker)) >= 6, "both run")
+    wait_until(lambda: len(running(marker)) >= 6, "both run")
     if way == "AgentStop":
         agent.command("AgentStop")
         agent.wait_for_turns()
@@ -689,7 +673,7 @@ def test_nothing_is_left_running(start_agent, way):
         wait_until(lambda: agent.rpc.process.poll() is not None)
     else:
         agent.rpc.process.kill()
-    wait_until(lambda: not pids_of(marker), f"nothing is left after {way}")
+    wait_until(lambda: not running(marker), f"nothing is left after {way}")
 
 
 # --- looking closer ----------------------------------------------------------------------------------------------------

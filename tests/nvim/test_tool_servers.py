@@ -1,6 +1,6 @@
 """Tool servers from end to end: a real Neovim, host, sandbox and server; only the model is a script."""
 
-from tests.conftest import process_files, prove, wait_until
+from tests.conftest import prove, running, wait_until
 from tests.mcp.conftest import hostile
 from tests.nvim.test_agent_acts import DONE, reply, say, use
 
@@ -11,13 +11,7 @@ def servers(marker, **more):
 
 
 def is_running(marker):
-    def names_it(path):
-        try:
-            return f"of:{marker}".encode() in path.read_bytes()
-        except OSError:
-            return False
-
-    return any(map(names_it, process_files("cmdline")))
+    return bool(running(f"of:{marker}"))
 
 
 def wait_until_ready(agent, marker):

@@ -1,6 +1,5 @@
 """`sanderling sandbox status|exec` as scripts and bug reports use it."""
 
-import contextlib
 import functools
 import json
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.sandbox.policy import LEVELS
-from tests.conftest import ROOT, process_files, prove, prove_rest, wait_until
+from tests.conftest import ROOT, prove, prove_rest, running, wait_until
 
 GOLDEN = ROOT / "tests/golden/sandbox_status.json"
 STRANGER = 12345  # a user id of nobody
@@ -459,18 +458,9 @@ def test_reader_that_goes_away_ends_the_command(me):
 
 
 @prove
-def test_nothing_is_left_when_the_command_line_is_killed(caller):
-    marker = f"sleep 8{os.getpid()}"
+def test_nothing_is_left_when_the_command_line_is_killed(caller, marker):
     with caller.start("--", "sh", "-c", f"setsid {marker} & echo started; {marker}") as process:
         assert process.stdout.readline() == "started\n"
         process.kill()
         process.wait()
-
-    def is_running() -> bool:
-        for path in process_files("cmdline"):
-            with contextlib.suppress(OSError):
-                if path.read_bytes().startswith(marker.replace(" ", "\0").encode()):
-                    return True
-        return False
-
-    wait_until(lambda: not is_running())
+    wait_until(lambda: not running(marker))

@@ -33,9 +33,9 @@ from tests.conftest import (
     DEADLINE_S,
     ROOT,
     find_neovim,
-    process_files,
     prove,
     prove_rest,
+    running,
     wait_until,
 )
 
@@ -811,15 +811,6 @@ def test_the_core_works_for_an_unprivileged_user(unprivileged_workshop, case, le
     assert_same(unprivileged_workshop, case, level)
 
 
-def running(marker: str) -> list[str]:
-    """The command lines that hold `marker`, of all processes of the machine."""
-    found = []
-    for path in process_files("cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in found if marker in line]
-
-
 @pytest.fixture
 def place(own_workshop) -> Path:
     return own_workshop.prepare(CASES[0])
@@ -857,18 +848,16 @@ def test_a_name_fails_at_once_while_the_network_is_off(sandboxed):
 
 
 @prove
-def test_what_a_command_leaves_in_the_background_ends_with_it(sandboxed):
-    sleeps = [
-        f"{how} sleep 7{os.getpid()}.{n} >/dev/null 2>&1 &"
-        for n, how in enumerate(("", "nohup", "setsid", "setsid nohup"))
-    ]
+def test_what_a_command_leaves_in_the_background_ends_with_it(sandboxed, marker):
+    ways = ("", "nohup", "setsid", "setsid nohup")
+    sleeps = [f"{how} {marker} >/dev/null 2>&1 &" for how in ways]
     assert sandboxed("\n".join([*sleeps, "echo started"])).stdout == "started\n"
-    wait_until(lambda: not running(f"sleep 7{os.getpid()}."))
+    wait_until(lambda: not running(marker))
 
 
 @prove
-def test_a_background_job_that_holds_the_output_does_not_hold_up_the_end(sandboxed):
-    assert sandboxed(f"sleep 8{os.getpid()} & echo started", timeout=20).stdout == "started\n"
+def test_a_background_job_that_holds_the_output_does_not_hold_up_the_end(sandboxed, marker):
+    assert sandboxed(f"{marker} & echo started").stdout == "started\n"
 
 
 @prove
@@ -877,8 +866,9 @@ def test_a_background_job_that_holds_the_output_does_not_hold_up_the_end(sandbox
     [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL],
     ids=lambda n: n.name,
 )
-def test_a_signal_to_the_command_line_leaves_nothing_behind(own_workshop, place, sandboxed, number):
-    marker = f"sleep 9{os.getpid()}.{number}"
+def test_a_signal_to_the_command_line_leaves_nothing_behind(
+    own_workshop, place, sandboxed, marker, number
+):
     script = f"(setsid {marker} &); echo started; exec {marker}"
     argv = [*own_workshop.command_line(place, "full"), "/bin/sh", "-euc", script]
     project, environment = place / "project", own_workshop.environment(place)

@@ -6,7 +6,6 @@ What gets out of it is the escape suite's business (`test_escapes.py`), what wor
 
 import asyncio
 import errno
-import itertools
 import os
 import shutil
 import signal
@@ -33,7 +32,7 @@ from sanderling.sandbox.policy import Limits, SandboxPolicy
 from sanderling.sandbox.processes import PIPE, STDOUT
 from sanderling.sandbox.report import GuardEvent, Report
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
-from tests.conftest import happens, is_alive, prove, prove_rest, wait_until
+from tests.conftest import happens, is_alive, processes_with, prove, prove_rest, running, wait_until
 from tests.sandbox.child import in_child
 
 pytestmark = pytest.mark.guard
@@ -42,7 +41,6 @@ LEVELS = ("full", "full-bwrap", "namespaces", "landlock")
 MOUNTED = LEVELS[:-1]
 SHARED_NETWORK = ("full", "namespaces")  # bubblewrap makes each view a network of its own
 DEADLINE_S = 20.0
-GONE_S = 0.3  # within this everything that a session has started is gone
 PYTHON = os.path.realpath(sys.executable)
 GITCONFIG = """
 [user]
@@ -58,7 +56,6 @@ GITCONFIG = """
 """
 
 at_both_ends = pytest.mark.parametrize("level", prove_rest(LEVELS), indirect=True)
-_numbers = itertools.count()
 
 
 @pytest.fixture(params=prove_rest(LEVELS, keep=(0,)))
@@ -165,16 +162,6 @@ def holds(path: Path, text: str) -> bool:
         return False
 
 
-def running(marker: str) -> list[int]:
-    """The processes of the machine with `marker` in their command lines."""
-    found = []
-    for pid in filter(str.isdigit, names_in("/proc")):
-        with suppress(OSError):
-            if marker.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "):
-                found.append(int(pid))
-    return found
-
-
 def children(pid: int) -> list[int]:
     with suppress(OSError):
         return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
@@ -187,18 +174,10 @@ def supervisors(host: int) -> list[int]:
     ]
 
 
-@pytest.fixture
-def marker() -> Iterator[str]:
-    """Part of a command line that nobody else has; whatever has it after the test is killed."""
-    marker = f"sleep 9{os.getpid()}.{next(_numbers)}"
-    yield marker
-    for pid in running(marker):
-        os.kill(pid, signal.SIGKILL)
-
-
-def is_unstoppable(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return stat.rpartition(")")[2].split()[0] == "D"
+def is_unstoppable(marker: str) -> bool:
+    """Whether a process with `marker` in its command line waits in a system call that no signal ends."""
+    waiting = processes_with("stat", lambda stat: stat.rpartition(b")")[2].split()[0] == b"D")
+    return not set(waiting).isdisjoint(running(marker))
 
 
 def daemons(marker: str) -> str:
@@ -424,7 +403,7 @@ async def test_kill_takes_the_whole_tree_at_once(place, level, marker):
     async with place.open(level) as sandbox:
         process = await start_daemons(sandbox, marker)
         process.kill()
-        await happens(lambda: not running(marker), GONE_S)
+        await happens(lambda: not running(marker))
         assert await process.wait() == -signal.SIGKILL
         process.close()
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
@@ -481,15 +460,15 @@ async def test_letting_go_of_a_command_kills_it(place, level, marker):
     async with place.open(level) as sandbox:
         process = await start_daemons(sandbox, marker)
         process.close()
-        await happens(lambda: not running(marker), GONE_S)
+        await happens(lambda: not running(marker))
 
 
 @at_both_ends
 async def test_nothing_outlives_the_session(place, level, marker):
     async with place.open(level) as sandbox:
         process = await start_daemons(sandbox, marker)
-    await happens(lambda: not running(marker), GONE_S)
-    await happens(lambda: not supervisors(os.getpid()), GONE_S)
+    await happens(lambda: not running(marker))
+    await happens(lambda: not supervisors(os.getpid()))
     process.close()
 
 
@@ -503,10 +482,12 @@ os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0,
 
 @prove
 @at_both_ends
-async def test_what_would_not_stand_still_for_another_view_ends_with_the_session(place, level):
+async def test_what_would_not_stand_still_for_another_view_ends_with_the_session(
+    place, level, marker
+):
     async with place.open(level) as sandbox:
-        process = await sandbox.spawn([PYTHON, "-c", IN_A_SYSTEM_CALL])
-        await happens(lambda: any(map(is_unstoppable, running("nobody-writes"))))
+        process = await sandbox.spawn([PYTHON, "-c", IN_A_SYSTEM_CALL, marker])
+        await happens(lambda: is_unstoppable(marker))
         granted = sandbox.policy._replace(read_paths=(str(place.base / "granted"),))
         assert await run(sandbox, "echo fine", policy=granted) == (0, "fine\n", "")
     # It has looked once more and is gone; the host waited for it.
@@ -541,7 +522,7 @@ async def test_nothing_outlives_a_session_that_is_cancelled(place, marker):
         tasks.start_soon(serve)
         await happens(lambda: len(running(marker)) >= 4)
         tasks.cancel_scope.cancel()
-    await happens(lambda: not running(marker), GONE_S)
+    await happens(lambda: not running(marker))
 
 
 HOST = """
@@ -594,7 +575,7 @@ def test_nothing_outlives_a_host_that_is_killed(start_host, place, marker, numbe
     assert len(supervisor) == 1
     host.send_signal(number)
     host.wait()
-    wait_until(lambda: not running(marker), deadline_s=GONE_S)
+    wait_until(lambda: not running(marker))
     wait_until(lambda: not any(map(is_alive, supervisor)))
     assert not place.sentinels()
     assert not place.temporary_directories()
@@ -604,7 +585,7 @@ async def test_death_of_the_supervisor_takes_everything_and_is_told(place, level
     async with place.open(level) as sandbox:
         process = await start_daemons(sandbox, marker)
         os.kill(supervisors(os.getpid())[0], signal.SIGKILL)
-        await happens(lambda: not running(marker), GONE_S)
+        await happens(lambda: not running(marker))
         await happens(sandbox.has_ended.is_set)
         assert await process.wait() == -signal.SIGKILL
         process.close()
@@ -620,7 +601,7 @@ async def test_death_of_a_zygote_takes_its_commands_and_the_next_command_starts(
         process = await start_daemons(sandbox, marker)
         zygote = zygote_of(supervisors(os.getpid())[0])
         os.kill(zygote, signal.SIGKILL)
-        await happens(lambda: not running(marker), GONE_S)
+        await happens(lambda: not running(marker))
         assert await process.wait() == -signal.SIGKILL
         process.close()
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
@@ -640,7 +621,7 @@ async def spare_of(zygote: int, marker: str) -> int:
         return set(leaves(zygote)) - set(running(marker))
 
     seen = set[int]()
-    with anyio.fail_after(GONE_S):
+    with anyio.fail_after(DEADLINE_S):
         while len(seen) != 1 or seen != found():
             seen = found()
             await anyio.sleep(0.05)
@@ -1406,7 +1387,7 @@ def test_next_start_cleans_up_after_everything_was_killed(start_host, place, lev
     for pid in (supervisor, host.pid):
         os.kill(pid, signal.SIGKILL)
     host.wait()
-    wait_until(lambda: not running(marker), deadline_s=GONE_S)
+    wait_until(lambda: not running(marker))
     assert place.temporary_directories()
     assert place.git("status", "--porcelain") == ""
 

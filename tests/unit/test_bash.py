@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import happens, process_files, prove, prove_rest
+from tests.conftest import happens, prove, prove_rest, running
 from tests.workspaces import workspace_of
 
 from sanderling.commands.jobs import Jobs
@@ -34,17 +33,6 @@ from sanderling.tools.outcome import Outcome
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 30.0
 MAX_CONTENT_BYTES = 30_000
-
-
-def running(marker: str) -> list[str]:
-    found = []
-    for path in process_files("cmdline"):
-        try:
-            if marker.encode() in path.read_bytes().replace(b"\0", b" "):
-                found.append(path.parent.name)
-        except OSError:
-            pass
-    return found
 
 
 class Desk:
@@ -683,39 +671,33 @@ def test_300_mb_of_output_cost_little_memory_and_their_file_is_capped(tmp_path, 
 # --- what is left ------------------------------------------------------------------------------------------------------
 
 
-async def test_process_in_the_background_ends_with_its_command_and_that_is_told(desk):
-    marker = f"sleep 31{os.getpid()}"
+async def test_process_in_the_background_ends_with_its_command_and_that_is_told(desk, marker):
     began = time.monotonic()
     told = await desk.say(f"{marker} & echo started")
     assert time.monotonic() - began < 5
     assert told.startswith("started\n[exit status 0")
     assert "What it left running was ended with it: use background=true for servers." in told
-    await happens(lambda: not running(marker), 1)
+    await happens(lambda: not running(marker))
     assert "left running" not in await desk.say("true & wait")
 
 
 @pytest.mark.parametrize(
     "way", prove_rest(["setsid", "nohup", "setsid nohup", "(setsid"], keep=(-1,))
 )
-async def test_nothing_survives_in_the_sandbox(confined, way):
-    marker = f"sleep 32{os.getpid()}"
+async def test_nothing_survives_in_the_sandbox(confined, way, marker):
     end = " &)" if way.startswith("(") else " &"
     await confined.say(f"{way} {marker} </dev/null >/dev/null 2>&1{end} echo started")
-    await happens(lambda: not running(marker), 1)
+    await happens(lambda: not running(marker))
 
 
-async def test_outcome_comes_at_once_even_if_the_output_is_held_open(desk):
+async def test_outcome_comes_at_once_even_if_the_output_is_held_open(desk, marker):
     """The last thing that the shell does is to say what time it is."""
-    marker = f"sleep 33{os.getpid()}"
     told = await desk.say(f"setsid {marker} & sleep 0.1; echo $EPOCHREALTIME")
     assert time.time() - float(told.split("\n")[0]) < 2  # 0.2 s where nothing else runs
-    for pid in running(marker):
-        os.kill(int(pid), signal.SIGKILL)
 
 
 @prove
-async def test_landlock_alone_leaves_nothing_and_keeps_the_state(tmp_path):
-    marker = f"sleep 34{os.getpid()}"
+async def test_landlock_alone_leaves_nothing_and_keeps_the_state(tmp_path, marker):
     async with Desk(tmp_path, level="landlock").served() as desk:
         began = time.monotonic()
         assert (await desk.say(f"setsid {marker} & cd /; export A=1; echo x")).startswith("x\n")
@@ -771,8 +753,9 @@ async def test_sandbox_that_cannot_be_had_runs_nothing(tmp_path):
 @pytest.mark.parametrize(
     "ignored", prove_rest(["", "trap '' INT; ", "trap '' INT TERM; "], keep=(-1,))
 )
-async def test_cancelled_command_is_gone_within_300_ms_and_what_it_wrote_is_kept(desk, ignored):
-    marker = f"sleep 35{os.getpid()}"
+async def test_cancelled_command_is_gone_within_300_ms_and_what_it_wrote_is_kept(
+    desk, ignored, marker
+):
     with anyio.CancelScope() as turn:
         async with anyio.create_task_group() as tasks:
             command = f"{ignored}cd /; echo begun; {marker}"

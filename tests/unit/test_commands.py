@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import happens, process_files, prove, prove_rest, settings_of
+from tests.conftest import happens, prove, prove_rest, running, settings_of
 
 from sanderling.commands.output import MAX_SCREEN_CHARS
 from sanderling.conversation.conversation import Conversation
@@ -45,7 +45,6 @@ from sanderling.session.log import output_dir
 from sanderling.session.session import Session
 
 DEADLINE_S = 15.0
-GONE_S = 0.3
 HELLO = Prompt("p1", "Good morning.")
 ANSWER = [{"text": "Hi."}]
 UNTIL_CANCELLED = [{"text": "Well"}, {"delay_ms": 3_600_000}]
@@ -134,17 +133,6 @@ class Talk:
 @pytest.fixture
 def talk(tmp_path) -> Talk:
     return Talk(tmp_path)
-
-
-def running(marker: str) -> list[str]:
-    found = []
-    for path in process_files("cmdline"):
-        try:
-            if marker.encode() in path.read_bytes().replace(b"\0", b" "):
-                found.append(path.parent.name)
-        except OSError:
-            pass
-    return found
 
 
 # --- what is drawn -----------------------------------------------------------------------------------------------------
@@ -374,18 +362,16 @@ async def test_cancel_during_a_turn_stops_the_turn_and_no_command(tmp_path):
     assert talk.ended("c1").is_success
 
 
-async def test_stopped_command_leaves_nothing(talk):
-    marker = f"sleep 7{os.getpid()}"
+async def test_stopped_command_leaves_nothing(talk, marker):
     async with talk.served():
         talk.start("c1", f"setsid {marker} & nohup {marker} & echo begun; {marker}")
         await happens(lambda: len(running(marker)) >= 3)
         talk.conversation.cancel()
-        await happens(lambda: not running(marker), GONE_S)
+        await happens(lambda: not running(marker))
 
 
 @prove
-async def test_end_of_the_session_leaves_nothing_and_takes_no_time(talk):
-    marker = f"sleep 6{os.getpid()}"
+async def test_end_of_the_session_leaves_nothing_and_takes_no_time(talk, marker):
     async with talk.served():
         talk.start("c1", f"setsid {marker} & echo begun; {marker}")
         await happens(lambda: len(running(marker)) >= 2)
@@ -493,7 +479,7 @@ async def test_sandbox_that_dies_is_opened_again(talk):
     async with talk.served():
         await talk.run("c1", "true")
         [supervisor] = filter(is_our_child, running("sandbox.inside.supervisor import main"))
-        os.kill(int(supervisor), 9)
+        os.kill(supervisor, 9)
         changes = len(talk.of(SandboxChanged))
         await talk.until(SandboxChanged, changes + 1)
         end = await talk.run("c2", "echo fine")
@@ -520,15 +506,14 @@ async def test_switched_off_commands_run_with_all_rights_and_on_again_confined(t
     assert not outside.exists()
 
 
-async def test_unconfined_command_can_be_stopped_with_its_group(talk):
-    marker = f"sleep 5{os.getpid()}"
+async def test_unconfined_command_can_be_stopped_with_its_group(talk, marker):
     async with talk.served():
         talk.conversation.parts.sandbox.switch(is_on=False)
         talk.start("c1", f"{marker} & echo begun; {marker}")
         await happens(lambda: len(running(marker)) >= 2)
         talk.conversation.cancel()
         await happens(lambda: talk.ended("c1"))
-        await happens(lambda: not running(marker), GONE_S)
+        await happens(lambda: not running(marker))
     assert talk.ended("c1").outcome.startswith("Stopped after ")
 
 
@@ -548,16 +533,13 @@ async def test_unconfined_command_ignores_no_signal_that_we_ignore(talk, number)
     assert talk.output("c1") == ""
 
 
-async def test_unconfined_daemon_that_holds_the_output_does_not_hold_up_the_end(talk):
-    marker = f"sleep 4{os.getpid()}"
+async def test_unconfined_daemon_that_holds_the_output_does_not_hold_up_the_end(talk, marker):
     async with talk.served():
         talk.conversation.parts.sandbox.switch(is_on=False)
         began = anyio.current_time()
         await talk.run("c1", f"setsid {marker} & echo started")
         assert anyio.current_time() - began < DEADLINE_S
     assert talk.output("c1") == "started\n"
-    for pid in running(marker):
-        os.kill(int(pid), 9)
 
 
 @prove

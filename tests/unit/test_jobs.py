@@ -1,13 +1,12 @@
 """Commands in the background: started as such or out of time, read, stopped, bounded, and gone with the session."""
 
-import os
 import time
 from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from tests.conftest import happens, prove, prove_rest
-from tests.unit.test_bash import Desk, open_files, opened, running
+from tests.conftest import happens, prove, prove_rest, running
+from tests.unit.test_bash import Desk, open_files, opened
 
 from sanderling.commands import jobs as engine
 from sanderling.errors import ToolError
@@ -102,8 +101,7 @@ async def test_several_readers_are_all_woken(desk):
             await desk.ask(action="stop", id="j1")
 
 
-async def test_stopped_job_is_gone_and_tells_how_and_its_last_words(desk):
-    marker = f"sleep 41{os.getpid()}"
+async def test_stopped_job_is_gone_and_tells_how_and_its_last_words(desk, marker):
     await desk.say(f"trap 'echo last words; exit 7' INT; {marker} & wait", background=True)
     told = await desk.ask(action="stop", id="j1")
     assert told.startswith("last words\n[exit status 7 · ")
@@ -193,15 +191,14 @@ async def test_old_files_give_way_to_new_ones(desk, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "off"])
-async def test_jobs_end_with_the_session(tmp_path, kind):
-    marker = f"sleep 42{os.getpid()}"
+async def test_jobs_end_with_the_session(tmp_path, kind, marker):
     async with Desk(tmp_path, is_confined=kind == "sandbox").served() as desk:
         await desk.say(f"{marker} & {marker}", background=True)
-        assert len(running(marker)) >= 2
+        await happens(lambda: len(running(marker)) >= 2)
         job = desk.jobs.find("j1")
     assert not job.is_running
     assert job.outcome == "ended with the session"
-    await happens(lambda: not running(marker), 1)
+    await happens(lambda: not running(marker))
 
 
 async def test_screen_can_list_and_follow_jobs(desk):
@@ -230,8 +227,7 @@ async def test_file_that_a_command_replaces_is_not_what_the_screen_shows(desk):
     await desk.ask(action="stop", id="j1")
 
 
-async def test_job_that_is_started_in_a_cancelled_turn_is_stopped(desk):
-    marker = f"sleep 43{os.getpid()}"
+async def test_job_that_is_started_in_a_cancelled_turn_is_stopped(desk, marker):
     with anyio.CancelScope() as turn:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: desk.run(marker, background=True))

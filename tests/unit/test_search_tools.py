@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import happens, process_files, prove, prove_rest
+from tests.conftest import happens, processes_with, prove, prove_rest
 from tests.sandbox.child import in_child
 from tests.workspaces import workspace_of
 
@@ -137,14 +137,9 @@ def repository(place: Place) -> Place:
     return place
 
 
-def running(argument: str) -> list[str]:
+def running_with(argument: str) -> list[int]:
     """The processes that were started with `argument` as the last one."""
-    found: list[str] = []
-    for path in process_files("cmdline"):
-        with suppress(OSError):
-            if path.read_bytes().endswith(argument.encode() + b"\0"):
-                found.append(path.parent.name)
-    return found
+    return processes_with("cmdline", lambda line: line.endswith(argument.encode() + b"\0"))
 
 
 def files_in(text: str) -> list[str]:
@@ -544,9 +539,9 @@ async def test_cancelled_search_leaves_no_process(place, monkeypatch):
     os.mkfifo(place.project / "waits/.ignore")
     async with place.tools() as tools, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(tools.grep, "needle", path="waits"))
-        await happens(lambda: running(str(place.project / "waits")))
+        await happens(lambda: running_with(str(place.project / "waits")))
         tasks.cancel_scope.cancel()
-    await happens(lambda: not running(str(place.project / "waits")))
+    await happens(lambda: not running_with(str(place.project / "waits")))
 
 
 @prove
