@@ -923,9 +923,13 @@ class Server:
         for _, name in socket.if_nameindex():
             if name != "lo" and (address := _address_of(name)):
                 self.made["host_address"] = address
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.made["listen_port"] = free.getsockname()[1]
+        held = (
+            socket.socket()
+        )  # bound, so that nobody else gets the port; who sets SO_REUSEADDR can listen on it
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        self.kept.append(held)
+        self.made["listen_port"] = held.getsockname()[1]
         with contextlib.suppress(OSError):
             group = "239.77.7.7"
             receiver = socket.socket(type=socket.SOCK_DGRAM)

@@ -462,10 +462,8 @@ def expire(profile: Path, port: int) -> None:
     (profile / "credentials" / "default.json").write_text(json.dumps(old))
 
 
-async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, profile):
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    expire(profile, port)
+async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, profile, unused_port):
+    expire(profile, unused_port)
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("network", True)
     assert "The token of the profile cannot be had just now" in error.message
@@ -1249,10 +1247,8 @@ async def test_retry_after_is_kept_in_seconds(server, connect, headers, seconds)
     assert error.retry_after_s == seconds
 
 
-async def test_refused_connection_is_a_network_error_that_names_the_host(connect):
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        error, _ = await fail(connect(base_url=f"http://127.0.0.1:{closed.getsockname()[1]}"))
+async def test_refused_connection_is_a_network_error_that_names_the_host(connect, unused_port):
+    error, _ = await fail(connect(base_url=f"http://127.0.0.1:{unused_port}"))
     assert (error.kind, error.is_temporary) == ("network", True)
     assert "127.0.0.1" in error.message
     assert "network" in error.remedy

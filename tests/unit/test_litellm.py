@@ -6,7 +6,6 @@ It reads what we send and writes it anew, for the same format or for another; so
 
 import json
 import os
-import socket
 import subprocess
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.cached_api import events_of, text, thought, use
-from tests.conftest import prove, wait_until
+from tests.conftest import prove, reserved_port, wait_until
 from tests.fuzz.wires import WIRES
 from tests.loopback import LoopbackServer, Reply, Request, Status
 from tests.wires import chat, responses
@@ -118,12 +117,14 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     if not LITELLM.exists():
         pytest.skip(f"needs {LITELLM}: make litellm")
     directory = tmp_path_factory.mktemp("litellm")
-    with ClaudeBehind() as claude, ChatBehind() as talkative, ResponsesBehind() as newer:
+    with (
+        reserved_port() as port,
+        ClaudeBehind() as claude,
+        ChatBehind() as talkative,
+        ResponsesBehind() as newer,
+    ):
         behind = {type(server): server for server in (claude, talkative, newer)}
         (directory / "config.yaml").write_text(json.dumps(config(behind)))  # which is YAML, too
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         where = ["--host", "127.0.0.1", "--port", str(port)]
         argv = [str(LITELLM), "--config", str(directory / "config.yaml"), *where]
         own = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
