@@ -1,5 +1,6 @@
 """What the tests share: a project, a real Neovim, and its screen."""
 
+import asyncio
 import gc
 import ipaddress
 import itertools
@@ -119,6 +120,19 @@ async def happens(condition: Callable[[], object], deadline_s: float = 2 * DEADL
     with anyio.fail_after(deadline_s):
         while not condition():
             await anyio.sleep(0.002)
+
+
+async def passes(seconds: float) -> None:
+    """
+    Let time pass on the running loop's clock, without waiting for it: what is due by then happens.
+
+    So a limit in a test can be so long that no load of the machine uses it up, and the test is done at once all the same.
+    """
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds
+    for _ in range(10):  # rounds of the loop: a timer, who waits for it, who waits for them
+        await asyncio.sleep(0)
 
 
 @contextmanager

@@ -1,9 +1,7 @@
 """Servers that are dead, mute, flooding or lying: each costs its own tools, and nobody else anything."""
 
-import asyncio
 import os
 import signal
-import time
 
 import anyio
 import pytest
@@ -13,18 +11,8 @@ from sanderling.mcp import stdio
 from sanderling.mcp.problems import ServerError
 from sanderling.mcp.server import Status
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import happens, prove, prove_rest, running
+from tests.conftest import happens, little_work, prove, prove_rest, running
 from tests.mcp.conftest import hostile, mark_of, served
-
-
-async def stalls(during: float) -> float:
-    """The longest time for which the loop did not come round, in the next `during` seconds."""
-    longest, loop = 0.0, asyncio.get_running_loop()
-    end = loop.time() + during
-    while (now := loop.time()) < end:
-        await asyncio.sleep(0.001)
-        longest = max(longest, loop.time() - now)
-    return longest
 
 
 async def test_server_is_ready_with_its_tools_and_answers(place):
@@ -60,7 +48,7 @@ async def test_calls_beside_the_one_that_ends_a_server_are_told_too(place):
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(hang)
-            await anyio.sleep(0.1)
+            await anyio.wait_all_tasks_blocked()
             with pytest.raises(ServerError):
                 await mcp.called("bad", "quit")
         assert len(told) == 5
@@ -121,7 +109,7 @@ async def test_server_that_never_answers_is_given_up_after_its_time(place, monke
 async def test_server_that_does_not_know_the_new_era_and_does_not_say_so_is_asked_in_the_old_one(
     place, monkeypatch
 ):
-    monkeypatch.setattr(owner, "CONNECT_S", 2.0)
+    monkeypatch.setattr(owner, "CONNECT_S", 5.0)
     async with served(place, bad=hostile("old")) as mcp:
         await mcp["bad"].settled()
         assert mcp["bad"].status == Status("ready")
@@ -151,20 +139,15 @@ async def test_server_that_floods_its_output_is_ended(place, where, monkeypatch)
 @prove
 @pytest.mark.parametrize("where", ["progress", "stderr", "requests", "answers"])
 async def test_flood_that_breaks_no_rule_leaves_the_loop_free_and_others_alone(place, where):
-    async with served(place, bad=hostile(timeout_s=1.5), good=hostile()) as mcp:
-        async with anyio.create_task_group() as tasks:
-
-            async def flood() -> None:
-                with pytest.raises(ServerError, match=r"did not answer within 1\.5 s"):
-                    await mcp.called("bad", "flood", where)
-
-            tasks.start_soon(flood)
-            await anyio.sleep(0.3)
-            before = time.process_time()
-            assert await stalls(0.6) < 0.25
-            assert time.process_time() - before < 0.7 * 0.6
-            assert await mcp.called("good", "echo") == "hi"
+    async with served(place, bad=hostile(timeout_s=1.5), worse=hostile(), good=hostile()) as mcp:
+        with pytest.raises(ServerError, match=r"did not answer within 1\.5 s"):
+            await mcp.called("bad", "flood", where)
         assert len(mcp["bad"].log.text()) < 64_000
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mcp.called, "worse", "flood", where)
+            for _ in range(20):  # all while it floods, which it does until its call is cancelled
+                assert await mcp.called("good", "echo") == "hi"
+            tasks.cancel_scope.cancel()
 
 
 @prove
@@ -176,10 +159,11 @@ async def test_ten_megabytes_come_whole(place):
 @prove
 async def test_answer_in_a_million_parts_is_refused_at_once(place):
     async with served(place, bad=hostile()) as mcp:
-        began = time.process_time()
-        with pytest.raises(ServerError, match=r"its answer has more than 100,000 values"):
+        with (
+            little_work(),
+            pytest.raises(ServerError, match=r"its answer has more than 100,000 values"),
+        ):
             await mcp.called("bad", "parts")
-        assert time.process_time() - began < 1
         assert await mcp.called("bad", "echo") == "hi"
 
 
@@ -200,9 +184,11 @@ async def test_two_hundred_calls_at_once_are_all_answered(place):
 async def test_call_that_is_cancelled_is_cancelled_in_the_server(place):
     mark = place.project / "cancelled"
     async with served(place, bad=hostile()) as mcp:
-        with anyio.move_on_after(0.5) as scope:
-            await mcp.called("bad", "hang", str(mark))
-        assert scope.cancelled_caught
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mcp.called, "bad", "hang", str(mark))
+            await anyio.wait_all_tasks_blocked()
+            assert not mark.exists()
+            tasks.cancel_scope.cancel()
         await happens(mark.exists)
         assert await mcp.called("bad", "echo") == "hi"
 
@@ -239,9 +225,9 @@ async def test_what_is_wrong_with_an_answer_is_told(place, tool, words):
 
 async def test_schema_of_a_server_keeps_nobody_busy(place):
     async with served(place, bad=hostile()) as mcp:
-        began = time.monotonic()
-        await mcp.called("bad", "regex")
-        assert time.monotonic() - began < 2
+        await mcp.called(
+            "bad", "regex"
+        )  # whoever checked the answer against its schema would never be done
 
 
 @prove

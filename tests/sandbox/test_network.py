@@ -7,7 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
-import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import h11
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ from sanderling.sandbox.network import proxy as serving
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.names import answer_names
 from sanderling.sandbox.network.proxy import serve_proxy
-from tests.conftest import examples, prove
+from tests.conftest import examples, happens, passes, prove
 
 pytestmark = pytest.mark.guard
 
@@ -282,21 +283,14 @@ async def test_who_does_not_read_is_sent_no_more():
         del reader
 
 
-async def longest_turn_s(pause: Callable[[], Awaitable[None]]) -> float:
-    """What the loop did at most between two steps of ours in 1.5 s, in seconds of this thread: others use the machine, too."""
-    longest, end = 0.0, time.monotonic() + 1.5
-    while time.monotonic() < end:
-        began = time.thread_time()
-        await pause()
-        longest = max(longest, time.thread_time() - began)
-    return longest
-
-
 @prove
 async def test_a_flood_leaves_the_loop_to_others():
+    swallowed = 0
+
     async def swallow(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        while await reader.read(1 << 20):
-            pass
+        nonlocal swallowed
+        while data := await reader.read(1 << 20):
+            swallowed += len(data)
 
     async with server_for(swallow) as port, proxy_for(f"127.0.0.1:{port}") as proxy:
         script = (
@@ -308,27 +302,51 @@ async def test_a_flood_leaves_the_loop_to_others():
         client = await asyncio.create_subprocess_exec(
             sys.executable, "-c", script, str(proxy.port), target
         )
-        longest = await longest_turn_s(lambda: anyio.sleep(0.001))
+        await happens(lambda: swallowed > 1 << 20)
+        for _ in range(
+            20
+        ):  # others are served all the while, and so are we, or this would not go on
+            assert (await say(proxy.port, b"CONNECT a:1 HTTP/1.0\r\n\r\n")).startswith(
+                b"HTTP/1.1 403"
+            )
+        before = swallowed
+        await happens(lambda: swallowed > before + (1 << 20))
         client.kill()
         await client.wait()
-        assert longest < 0.2
 
 
 @prove
-async def test_costly_heads_of_many_clients_take_turns_with_the_loop():
+async def test_costly_heads_of_many_clients_take_turns_with_the_loop(monkeypatch):
+    turns, read_in, next_event = 0, Counter[int](), h11.Connection.next_event
+
+    def noted(connection: h11.Connection) -> object:
+        event = next_event(connection)
+        read_in[turns] += isinstance(event, h11.Request)
+        return event
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    monkeypatch.setattr(h11.Connection, "next_event", noted)
     head = b"GET http://other.example/ HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 4000
     async with proxy_for() as proxy:
         clients = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(60)]
         for _, writer in clients:
             writer.write(head)
-        await anyio.sleep(0.3)
-        for _, writer in clients:
-            writer.write(b"\r\n")  # all at once
-        longest = await longest_turn_s(anyio.lowlevel.checkpoint)
-        for reader, writer in clients:
-            assert (await reader.read()).startswith(b"HTTP/1.1 403 ")
-            writer.close()
-    assert longest < 0.3  # one head takes 15 ms
+        async with anyio.create_task_group() as tasks:
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(count_turns)
+            for _, writer in clients:
+                writer.write(b"\r\n")  # all at once
+            for reader, writer in clients:
+                assert (await reader.read()).startswith(b"HTTP/1.1 403 ")
+                writer.close()
+            tasks.cancel_scope.cancel()
+    assert read_in.total() == len(clients)
+    assert max(read_in.values()) <= 2  # one before, one after the counter has had its turn
 
 
 # --- requests that are forwarded ---------------------------------------------------------------------------------------
@@ -516,18 +534,16 @@ async def test_a_head_must_arrive_in_time_and_size(monkeypatch):
 
 
 @prove
-async def test_an_idle_tunnel_is_closed(monkeypatch):
+async def test_an_idle_tunnel_is_closed():
     async with server_for(echo) as port, proxy_for(f"127.0.0.1:{port}") as proxy:
-        monkeypatch.setattr(serving, "IDLE_S", 0.3)
         reader, writer = await open_tunnel(proxy.port, f"127.0.0.1:{port}")
-        began = time.monotonic()
-        for _ in range(5):  # use keeps it open
+        for _ in range(3):  # use keeps it open
             writer.write(b"x")
             assert await reader.readexactly(1)
-            await anyio.sleep(0.1)
+            await passes(0.6 * serving.IDLE_S)
+        await passes(0.6 * serving.IDLE_S)
         with anyio.fail_after(DEADLINE_S):
             assert await reader.read() == b""
-        assert time.monotonic() - began > 0.6
         writer.close()
 
 
@@ -963,33 +979,29 @@ async def test_inside_a_namespace_only_the_proxy_leads_out(tmp_path):
 
 
 LOOK_UP = """
-import socket, time
-began = time.monotonic()
+import socket
 try:
     socket.getaddrinfo("www.example.org", 443)
 except socket.gaierror as error:
-    print(error.errno == socket.EAI_NONAME, int((time.monotonic() - began) * 1000))
+    print(error.errno == socket.EAI_NONAME)
 """
 
 
 @needs_namespaces
-async def test_inside_a_namespace_a_lookup_fails_at_once_and_for_good(tmp_path):
+async def test_inside_a_namespace_a_lookup_fails_for_good(tmp_path):
     session = await run_inside(tmp_path, (), sys.executable, "-I", "-c", LOOK_UP, rule=OFF)
-    is_final, took_ms = session.output.split()
-    assert is_final == "True"
-    assert int(took_ms) < 500  # 2 to 6 measured; a retry waits 1000
+    assert session.output == "True\n"  # no answer at all would be EAI_AGAIN, after seconds
     assert session.denials == [Denial("resolve", "www.example.org", OFF)]
 
 
 @needs_namespaces
 @needs("node")
-async def test_inside_a_namespace_both_of_nodes_resolvers_fail_at_once(tmp_path):
+async def test_inside_a_namespace_both_of_nodes_resolvers_fail_for_good(tmp_path):
     script = """
-        const dns = require('dns'), began = Date.now();
+        const dns = require('dns');
         dns.lookup('a.example', (one) => dns.resolve4('b.example', (two) =>
-          console.log(one.code, two.code, Date.now() - began)));
+          console.log(one.code, two.code)));
     """
     session = await run_inside(tmp_path, (), "node", "-e", script)
-    one, two, took_ms = session.output.split()
-    assert (one, two) == ("ENOTFOUND", "ENOTFOUND")
-    assert int(took_ms) < 900
+    assert session.output == "ENOTFOUND ENOTFOUND\n"
+    assert [each.target for each in session.denials] == ["a.example", "b.example"]

@@ -1,7 +1,6 @@
 """The person's own programs in HOME: which directories of PATH are shown, and what is said where one is hidden."""
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from sanderling.sandbox.denials import Denial, programs_denied
 from sanderling.sandbox.kernel.programs import MAX_PROGRAMS, programs_of
 from sanderling.sandbox.policy import Grant, resolve_policy
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import prove, prove_rest
+from tests.conftest import little_work, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_sandbox import LEVELS, Place, run
@@ -360,12 +359,11 @@ async def test_hidden_program_runs_where_its_directory_is_granted(place, own, mo
 
 def test_no_output_is_costly_to_look_through(place, own):
     own("elsewhere", at=place.base)
-    began = time.process_time()
-    for output in (
-        "a" * 1_000_000,
-        "a: " * 300_000,
-        "a: not found\n" * 100_000,
-        "spawn " * 100_000,
-    ):
-        denied(place, output)
-    assert time.process_time() - began < MAX_LOOK_S
+    with little_work():
+        for output in (
+            "a" * 1_000_000,
+            "a: " * 300_000,
+            "a: not found\n" * 100_000,
+            "spawn " * 100_000,
+        ):
+            denied(place, output)

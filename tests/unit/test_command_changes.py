@@ -6,7 +6,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +16,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from tests.conftest import happens, prove, prove_rest
+from tests.conftest import happens, little_work, prove, prove_rest
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
@@ -673,11 +672,10 @@ async def test_an_index_that_names_a_large_file_of_attributes_again_and_again_co
     names = ("d/../" * number + ".gitattributes" for number in range(1, 700))
     (project / ".git" / "index").write_bytes(index_of(*names))
     (project / "a").write_text("old")
-    began = time.process_time()
-    async with place.bench() as bench:
-        await bench.run("printf new > a")
-        assert await bench.text((await bench.changed())["a"].before) == b"old"
-    assert time.process_time() - began < 10
+    with little_work():
+        async with place.bench() as bench:
+            await bench.run("printf new > a")
+            assert await bench.text((await bench.changed())["a"].before) == b"old"
 
 
 def test_many_directories_that_name_the_same_index_take_no_more_room_than_one(project, monkeypatch):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.conftest import ROOT, examples, prove
+from tests.conftest import ROOT, examples, little_work, prove
 
 from sanderling.config import (
     DEFAULT_MODEL,
@@ -785,9 +784,8 @@ def test_tables_without_an_end_are_told(text):
 @prove
 def test_countless_unknown_keys_take_no_time_without_an_end():
     layer, _ = parse("f", "\n".join(f"k{number} = 1" for number in range(50_000)))
-    start = time.process_time()
-    assert len(mistakes_of(layer)) == MAX_FOUND
-    assert time.process_time() - start < 5.0
+    with little_work():
+        assert len(mistakes_of(layer)) == MAX_FOUND
 
 
 def test_the_command_line_keeps_the_model_from_thinking():

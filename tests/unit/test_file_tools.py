@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, happens, prove, prove_rest
+from tests.conftest import examples, happens, little_work, prove, prove_rest
 from tests.fuzz import part
 from tests.sandbox.test_sandbox import supervisors
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
@@ -1740,9 +1740,8 @@ def test_difference_shows_no_blank_line_at_its_ends():
 def test_difference_of_hostile_texts_takes_no_time_and_little_room():
     old = "\n".join(["a", "b"] * 100_000)
     new = "\n".join(["b", "a", "a"] * 70_000)
-    began = time.process_time()
-    shown = Difference(old, new).shown()
-    assert time.process_time() - began < 5
+    with little_work():
+        shown = Difference(old, new).shown()
     assert not shown.is_whole
     assert len(shown.text.split("\n")) == 41
     assert len(Difference("", "x" * 10_000_000).shown().text) < 500

@@ -1,9 +1,9 @@
 """Lists of models, as servers tell them that nobody knows."""
 
 import json
-import time
 
 import pytest
+from tests.conftest import little_work
 
 from sanderling.providers.http.models import MAX_MODELS, decode_models
 from sanderling.providers.ollama.reply import decode_tags
@@ -19,6 +19,5 @@ def test_name_that_nobody_can_see_or_write_is_left_out(wrong):
 
 def test_list_without_an_end_is_cut():
     listed = json.dumps([{"id": f"m{number}", "created": number} for number in range(100_000)])
-    start = time.process_time()
-    assert len(decode_models(listed.encode())) == MAX_MODELS
-    assert time.process_time() - start < 2.0
+    with little_work():
+        assert len(decode_models(listed.encode())) == MAX_MODELS

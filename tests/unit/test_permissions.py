@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, prove, prove_rest
+from tests.conftest import examples, little_work, prove, prove_rest
 
 from sanderling.mcp.names import MAX_NUMBER, tool_name
 from sanderling.permissions.decide import Mode, applies, decide
@@ -1343,10 +1343,11 @@ def test_decision_names_the_rule_that_made_it(project):
 def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
     rules = [Rule(action="deny", tool="bash", command=f"x{number} y") for number in range(30)]
     rules += [rule("deny read .env"), rule("ask read secrets/**"), *RULES]
-    start = time.process_time()
-    decide(run((piece * 10_000)[:10_000]), "ask", rules, project="/project", is_confined=True)
-    decide(run("printf '%" + "0" * 9_900 + "'"), "ask", rules, project="/project", is_confined=True)
-    assert time.process_time() - start < 1.0
+    with little_work():
+        decide(run((piece * 10_000)[:10_000]), "ask", rules, project="/project", is_confined=True)
+        decide(
+            run("printf '%" + "0" * 9_900 + "'"), "ask", rules, project="/project", is_confined=True
+        )
 
 
 @prove
@@ -1364,6 +1365,5 @@ def test_typical_command_is_decided_in_few_milliseconds(project):
 @prove
 def test_line_of_100_kb_asks_at_once(project):
     rules = [rule(f"deny bash x{number}") for number in range(30)]
-    start = time.process_time()
-    assert action(run("ls x; " * 17_000), project, *rules, mode="auto") == "ask"
-    assert time.process_time() - start < 1.0
+    with little_work():
+        assert action(run("ls x; " * 17_000), project, *rules, mode="auto") == "ask"

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ import anyio
 import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import ROOT, policy_of, prove
+from tests.conftest import ROOT, little_work, policy_of, prove
 from tests.loopback import (
     LoopbackServer,
     Reply,
@@ -387,9 +386,8 @@ def test_a_short_secret_takes_no_other_word_along():
 )
 def test_time_does_not_grow_by_the_square_of_a_long_line(piece):
     redact = redactor().text
-    started = time.process_time()
-    redact(piece * (200_000 // len(piece)))
-    assert time.process_time() - started < MAX_REDACTION_S
+    with little_work():
+        redact(piece * (200_000 // len(piece)))
 
 
 def test_a_stand_in_is_no_secret():

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import happens, processes_with, prove, prove_rest
+from tests.conftest import happens, little_work, processes_with, prove, prove_rest
 from tests.sandbox.child import in_child
 from tests.workspaces import workspace_of
 
@@ -1098,9 +1098,8 @@ def test_glob_that_cannot_be_understood_is_refused(pattern):
     ],
 )
 def test_hostile_glob_takes_no_time(pattern, path):
-    began_s = time.process_time()
-    assert not Glob(pattern, has_braces=True).matches(path)
-    assert time.process_time() - began_s < 1
+    with little_work():
+        assert not Glob(pattern, has_braces=True).matches(path)
 
 
 def test_braces_are_bounded():

@@ -4,13 +4,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, prove_rest
+from tests.conftest import examples, little_work, prove_rest
 
 from sanderling.permissions.shell.grammar import MAX_CHARACTERS, Opaque, SimpleCommand, parse
 from sanderling.permissions.shell.programs import all_commands, runs_more
@@ -326,33 +325,24 @@ LONG = [
 
 
 @pytest.mark.parametrize("piece", prove_rest(LONG, keep=(0, 1, 2, -1)))
-def test_longest_line_takes_less_than_50_ms(piece):
+def test_longest_line_is_read_at_once(piece):
     line = (piece * MAX_CHARACTERS)[:MAX_CHARACTERS]
     parse("warm")
-    times = []
-    for _ in range(5):
-        start = time.process_time()
+    with little_work(1):  # at most 50 ms where nothing else runs
         parse(line)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.05
 
 
 @pytest.mark.parametrize("piece", prove_rest(LONG, keep=(0, 1, 2, -1)))
-def test_deepest_line_that_is_read_takes_less_than_50_ms(piece):
+def test_deepest_line_is_read_at_once(piece):
     """Just short of what is refused unread."""
     line = piece * min(240, MAX_CHARACTERS // len(piece))
-    times = []
-    for _ in range(5):
-        start = time.process_time()
+    with little_work(1):  # at most 50 ms where nothing else runs
         all_commands(parse(line))
-        times.append(time.process_time() - start)
-    assert min(times) < 0.05
 
 
 def test_endless_line_is_not_read_to_its_end():
-    start = time.process_time()
-    parsed = parse("rm x; " * 2_000_000)
-    assert time.process_time() - start < 0.5
+    with little_work():
+        parsed = parse("rm x; " * 2_000_000)
     assert parsed.commands[0].words == ("rm", "x")
 
 
