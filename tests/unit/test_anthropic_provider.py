@@ -9,7 +9,6 @@ import resource
 import socket
 import ssl
 import sys
-import time
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -473,11 +472,9 @@ async def test_nobody_waits_for_a_token_who_has_stopped(connect, profile):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         expire(profile, silent.getsockname()[1])
         provider = connect()
-        began = time.monotonic()
-        with anyio.move_on_after(1) as stopping:
+        with anyio.fail_after(DEADLINE_S), anyio.move_on_after(1) as stopping:
             await ask(provider)
         assert stopping.cancelled_caught
-        assert time.monotonic() - began < DEADLINE_S
 
 
 async def test_content_type_that_is_told_twice_is_one(server, connect):
@@ -1109,12 +1106,10 @@ async def test_error_event_mid_stream_is_told_by_its_type(server, connect, error
 
 async def test_silence_longer_than_the_idle_timeout_is_stalled(server, connect):
     server.answer(Reply(BEGINNING, STALL))
-    began = time.monotonic()
-    error, items = await fail(connect(idle_timeout_s=0.3))
+    error, items = await fail(connect(idle_timeout_s=0.6))
     assert error.kind == "stalled"
-    assert "0.3 s" in error.message
+    assert "0.6 s" in error.message
     assert said(items) == "Good mor"
-    assert time.monotonic() - began < 5
 
 
 async def test_silence_before_the_first_byte_is_stalled(server, connect):
@@ -1126,10 +1121,10 @@ async def test_silence_before_the_first_byte_is_stalled(server, connect):
 @prove
 async def test_pings_keep_a_silent_answer_alive(server, connect):
     pings: list[Step] = []
-    for _ in range(10):
-        pings += [Wait(0.1), loopback.ping()]
+    for _ in range(14):
+        pings += [Wait(0.2), loopback.ping()]
     server.answer(Reply(BEGINNING, *pings, loopback.block_stop() + loopback.done()))
-    assert (await ask(connect(idle_timeout_s=0.5)))[-1] == ReplyDone("end_turn")
+    assert (await ask(connect(idle_timeout_s=2)))[-1] == ReplyDone("end_turn")
 
 
 # --- requests that the API refuses -------------------------------------------------------------------------------------
@@ -1381,12 +1376,9 @@ async def test_cancelling_mid_stream_closes_the_connection_and_the_next_request_
             async with aclosing(provider.stream(ModelRequest("Be brief.", HISTORY))) as stream:
                 async for item in stream:
                     if isinstance(item, TextPiece):
-                        cancelled_at = time.monotonic()
                         scope.cancel()
         assert scope.cancelled_caught
-        assert time.monotonic() - cancelled_at < 5
         await happens(lambda: server.prompts[0].closed_at)
-        assert (server.prompts[0].closed_at or 0) - cancelled_at < 5
         assert (await ask(provider))[-1] == ReplyDone("end_turn")
 
 
@@ -1394,9 +1386,7 @@ async def test_answer_that_is_complete_does_not_wait_for_a_server_that_keeps_the
     server, connect
 ):
     server.answer(Reply(loopback.message_start(), loopback.text("Hi."), loopback.done(), STALL))
-    began = time.monotonic()
     assert (await ask(connect()))[-1] == ReplyDone("end_turn")
-    assert time.monotonic() - began < 5
 
 
 # --- limits ------------------------------------------------------------------------------------------------------------

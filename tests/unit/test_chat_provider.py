@@ -326,9 +326,9 @@ async def test_silence_is_stalled_and_comments_are_no_silence(server, connect):
     server.answer(Reply(chat.begin(), chat.text("Hel"), STALL))
     assert (await fail(connect(idle_timeout_s=0.2))).kind == "stalled"
     comment = b": OPENROUTER PROCESSING\n\n"
-    pauses = [each for _ in range(8) for each in (comment, Wait(0.1))]
+    pauses = [each for _ in range(14) for each in (comment, Wait(0.2))]
     server.answer(Reply(chat.begin(), *pauses, chat.text("Hello."), chat.done()))
-    assert said(await ask(connect(idle_timeout_s=0.4))) == "Hello."
+    assert said(await ask(connect(idle_timeout_s=2))) == "Hello."
 
 
 @pytest.mark.parametrize(

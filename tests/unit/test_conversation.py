@@ -374,9 +374,8 @@ async def test_what_waits_survives_the_end_of_the_host_and_is_held(tmp_path):
         await talk.until(TextDelta)
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.steer(Prompt("p3", "three"))
-        with anyio.fail_after(5):
-            while b'"text":"a"' not in (log := talk.session.path.read_bytes()):
-                await anyio.sleep(0.005)
+        await happens(lambda: b'"text":"a"' in talk.session.path.read_bytes())
+        log = talk.session.path.read_bytes()
         # That is what a kill -9 would leave.
     talk.session.path.write_bytes(log)
     again = Talk(tmp_path, [{"text": "b"}], [{"text": "c"}])

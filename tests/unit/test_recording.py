@@ -117,18 +117,24 @@ async def test_errors_and_cuts_are_recorded_behind_what_came_before(tmp_path):
 class Stopping(ScriptedProvider):
     """Says a piece of a text, and no more."""
 
+    def __init__(self) -> None:
+        super().__init__(Script(1, ()))
+        self.waits = anyio.Event()
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         del request
         yield TextPiece("Half a")
+        self.waits.set()
         await anyio.sleep_forever()
 
 
 async def test_an_answer_that_was_stopped_is_recorded_as_far_as_it_came(tmp_path):
-    provider = RecordingProvider(
-        Stopping(Script(1, ())), Recording(tmp_path / "r.json", redactor())
-    )
-    with anyio.move_on_after(0.05):
-        await answer(provider)
+    stopping = Stopping()
+    provider = RecordingProvider(stopping, Recording(tmp_path / "r.json", redactor()))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer, provider)
+        await stopping.waits.wait()
+        tasks.cancel_scope.cancel()
     [reply] = replies_in(tmp_path / "r.json")
     assert reply == {"step": [{"text": "Half a"}], "stop_reason": "cancelled"}
 

@@ -193,7 +193,7 @@ async def test_commands_and_edits_are_shown_again_as_they_were_shown_while_they_
             bash("true"),
             bash("echo up; sleep 30", background=True),
             bash("echo 'no port'; exit 2", background=True),
-            bash("echo slow; sleep 30", timeout_s=1),
+            bash("echo slow; sleep 30", timeout_s=3),
             ("read", {"path": "app.py"}),
             edit("app.py", "return 1", "return 2"),
             bash("exit", nonsense=1),

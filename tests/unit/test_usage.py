@@ -7,7 +7,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, policy_of, prove
+from tests.conftest import examples, happens, policy_of, prove
 from tests.wires.servers import ChatServer, told
 
 from sanderling.config import Settings
@@ -300,9 +300,7 @@ async def test_what_the_endpoint_asks_for_is_what_the_session_costs(tmp_path, mo
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(conversation.serve)
             conversation.submit(Prompt("p", "Good morning."))
-            with anyio.fail_after(10):
-                while not events:
-                    await anyio.sleep(0.005)
+            await happens(lambda: events)
             conversation.close()
         await parts.provider.aclose()
     last = events[-1]

@@ -598,9 +598,7 @@ def trickle(head: bytes) -> Callable[[socket.socket], None]:
 
 def test_a_body_that_trickles_is_shown_as_far_as_it_came(server, monkeypatch):
     monkeypatch.setattr(fetcher, "BODY_S", 0.3)
-    began = time.monotonic()
     found = page(server, trickle(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"))
-    assert time.monotonic() - began < 10
     assert 0 < found.total < 1000
     assert found.notes == ("Only what came within 0 s is here.",)
 
@@ -645,10 +643,9 @@ def test_hostile_html_is_converted_within_bounds(server, body):
 @prove
 def test_5_mb_of_documentation_take_seconds_not_minutes(server):
     part = b"<h2>Head</h2><p>Text with <code>code</code> and <a href='x'>a link</a>.</p><pre><code>x = 1\n</code></pre>"
-    began = time.monotonic()
-    found = page(server, answer(part * (MAX_BODY_BYTES // len(part)), "text/html"))
+    with little_work(30):
+        found = page(server, answer(part * (MAX_BODY_BYTES // len(part)), "text/html"))
     assert found.total > 1_000_000
-    assert time.monotonic() - began < 10
 
 
 # --- pages -------------------------------------------------------------------------------------------------------------
@@ -861,7 +858,7 @@ async def test_while_the_network_is_off_the_host_is_named_and_nothing_is_started
         ("https://docs.python.org/3/", "docs.python.org"),
         ("http://a.example:8080/", "a.example:8080"),
     ]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(DEADLINE_S):
             error = await place.refusal(url)
         assert isinstance(error, NetworkDeniedError)
         assert error.host == host
@@ -939,10 +936,8 @@ def test_a_fetcher_that_finds_itself_outside_does_not_take_loopback(server):
 async def test_a_page_that_takes_too_long_is_given_up(in_sandbox, monkeypatch):
     monkeypatch.setattr(web_fetch_module, "TOTAL_S", 1.0)
     async with in_sandbox() as place, place.dev_server() as port:
-        began = time.monotonic()
         error = await place.refusal(f"http://localhost:{port}/slow")
         assert "was not there within 1 s" in str(error)
-        assert time.monotonic() - began < 5
 
 
 @prove
