@@ -15,6 +15,8 @@ import anyio
 import msgspec
 
 from sanderling.conversation.prompt import system_prompt
+from sanderling.permissions.decide import Effect, decide
+from sanderling.permissions.rules import rule_from_text
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.tools.base import Context
@@ -43,6 +45,8 @@ begin = time.perf_counter()
 decide(Effect("bash", "run", command="git status && ls -la", cwd="/p"), "ask", (), project="/p", is_confined=True, write_paths=())
 print(1000 * (time.perf_counter() - begin))
 """
+RULES = ("allow bash npm test", "deny read .env", "deny bash rm", "ask bash git push")
+TYPICAL = "git status --short && npm test 2>&1 | tail -30"
 
 
 class Desk:
@@ -133,6 +137,14 @@ def _imports(bench: Bench) -> Iterator[Row]:
     argv = [sys.executable, "-c", FIRST_USE]
     first = [float(subprocess.check_output(argv, cwd=ROOT)) for _ in bench.times(10)]
     yield median_row("the first command that is held against the rules", first, "ms", 20)
+    rules = [rule_from_text(text) for text in RULES]
+    effect = Effect("bash", "run", command=TYPICAL, cwd="/p")
+    later = []
+    for _ in bench.times(200):
+        begin = time.perf_counter()
+        decide(effect, "ask", rules, project="/p", is_confined=True, write_paths=())
+        later.append(1000 * (time.perf_counter() - begin))
+    yield median_row("a later command that is held against the rules", later, "ms", 5)
 
 
 async def _shell(bench: Bench, desk: Desk) -> list[Row]:

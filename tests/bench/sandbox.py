@@ -22,6 +22,10 @@ from statistics import median
 import anyio
 
 from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.guard.git_program import TrustedGit
+from sanderling.sandbox.guard.guard import Guard
+from sanderling.sandbox.guard.protection import protection
+from sanderling.sandbox.guard.repositories import survey
 from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
@@ -49,6 +53,7 @@ def sandbox(bench: Bench) -> Iterator[Row]:
         policy = _policy(Path(folder, "project"), Path(folder, "state"))
         for measure in (_opening, _resting, _commands, _network, _stopping, _output, _work):
             yield from asyncio.run(measure(bench, policy))
+        yield _tripwire(bench, policy)
         yield _killed_host(bench, policy)
 
 
@@ -261,6 +266,20 @@ async def _kill(process: Process) -> float:
     told = 1000 * (time.perf_counter() - begin)
     assert not _named("sleep", left), "the host is told when the last process is gone"
     return told
+
+
+def _tripwire(bench: Bench, policy: SandboxPolicy) -> Row:
+    found = survey(policy.project, TrustedGit())
+    guard = Guard(found, protection(found), f"{policy.state_dir}/quarantine", restores=False)
+    planted, values = Path(policy.project, ".envrc"), []
+    for _ in bench.times(300):
+        begin = time.perf_counter()
+        planted.write_text("evil")
+        while planted.exists():
+            guard.handle_events()
+        values.append(1000 * (time.perf_counter() - begin))
+    guard.close()
+    return median_row("a name that must not appear is written → is gone", values, "ms", 1)
 
 
 def _killed_host(bench: Bench, policy: SandboxPolicy) -> Row:

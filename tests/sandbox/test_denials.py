@@ -15,8 +15,6 @@ from sanderling.sandbox.denials import (
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import little_work
 
-AT_ONCE_S = 0.25
-
 
 @pytest.fixture
 def policy(tmp_path) -> SandboxPolicy:
@@ -187,7 +185,7 @@ def test_only_the_first_denials_of_an_output_are_told(policy):
     ids=lambda output: ascii(output[:12]),
 )
 def test_no_output_is_costly_or_fatal_to_read(policy, output):
-    with little_work():
+    with little_work(2):
         denials_in(output, policy, policy.project)
 
 

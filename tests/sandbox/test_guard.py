@@ -25,11 +25,10 @@ from sanderling.sandbox.guard.repositories import Survey, survey
 from sanderling.sandbox.guard.settings import env_files_to_hide, executable_settings
 from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL, Row
 from sanderling.tools.effects import Effect
-from tests.conftest import prove, prove_rest
+from tests.conftest import DEADLINE_S, prove, prove_rest
 
 pytestmark = pytest.mark.guard
 
-TRIPWIRE_MS = 1.0
 ROOT_NAMES = {name for name in AT_ROOT if "/" not in name}
 
 
@@ -121,7 +120,7 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
 
 
 def wait_and_handle(guard: Guard) -> list[GuardEvent]:
-    assert select.select([guard], [], [], 5)[0], "no event came"
+    assert select.select([guard], [], [], DEADLINE_S)[0], "no event came"
     return guard.handle_events()
 
 
@@ -407,19 +406,6 @@ def test_a_protected_name_that_appears_is_quarantined(yard: Yard, name: str, how
     assert (event.kind, event.path) == ("quarantined", name)
     assert not os.path.lexists(path)
     assert os.path.lexists(event.kept_at)
-
-
-def test_the_tripwire_takes_less_than_a_millisecond(yard: Yard):
-    guard = yard.start_guard()
-    times_ms = []
-    for _ in range(300):
-        path = yard.project / ".envrc"
-        start = time.perf_counter()
-        path.write_text("evil")
-        while path.exists():
-            guard.handle_events()
-        times_ms.append((time.perf_counter() - start) * 1000)
-    assert min(times_ms) < TRIPWIRE_MS  # others use this machine, too
 
 
 def test_names_that_were_there_are_left_to_the_mounts(yard: Yard):

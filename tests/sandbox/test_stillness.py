@@ -45,9 +45,13 @@ class Counters:
         return self.counts[:GENERATIONS].tolist()
 
     def stands_still(self) -> bool:
-        """Whether the kernel has stopped the family: a signal takes a moment to get through to who runs on another core."""
-        stats = [Path(f"/proc/{pid}/stat").read_text() for pid in self.pids[:GENERATIONS]]
-        return all(stat.rpartition(")")[2].split()[0] in "tT" for stat in stats)
+        return all(map(stands_still, self.pids[:GENERATIONS]))
+
+
+def stands_still(pid: int) -> bool:
+    """Whether the kernel has stopped all threads: a signal takes a moment to get through to who runs on another core."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] in "tT" for stat in stats)
 
 
 def counts_around_a_stop(error: type[Exception] | None) -> tuple[list[int], list[int]]:
@@ -59,7 +63,7 @@ def counts_around_a_stop(error: type[Exception] | None) -> tuple[list[int], list
     try:
         wait_until(lambda: all(counters.family()), "all count")
         with suppress(LookupError), everything_still():
-            wait_until(counters.stands_still, "all stand still", deadline_s=5)
+            wait_until(counters.stands_still, "all stand still")
             before = counters.family()
             # The time that passes is measured by one that runs: also a fact, for the next view's zygote is started like this.
             started.append(counters.start(CLOCK, CLOCK))
@@ -149,6 +153,7 @@ def threads_that_count() -> tuple[list[int], list[int]]:
     try:
         wait_until(lambda: all(counts), "all threads count")
         with everything_still():
+            wait_until(lambda: stands_still(pid), "all stand still")
             before = counts.tolist()
             time.sleep(20 * TICK_S)
             return before, counts.tolist()
@@ -174,7 +179,7 @@ def test_a_process_that_stopped_itself_stays_stopped():
         stat = Path(f"/proc/{pid}/stat")
         try:
             wait_until(
-                lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it stops again", 2
+                lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it stops again"
             )
             time.sleep(20 * TICK_S)
             return stat.read_text().rpartition(")")[2].split()[0]

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import msgspec
@@ -1348,18 +1347,6 @@ def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
         decide(
             run("printf '%" + "0" * 9_900 + "'"), "ask", rules, project="/project", is_confined=True
         )
-
-
-@prove
-def test_typical_command_is_decided_in_few_milliseconds(project):
-    rules = [*RULES, rule("deny read .env"), rule("deny bash rm"), rule("ask bash git push")]
-    line = "git status --short && npm test 2>&1 | tail -30"
-    times: list[float] = []
-    for _ in range(200):
-        start = time.process_time()
-        decide(run(line), "ask", rules, project=project, is_confined=True)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.005  # 0.6 ms where nothing else runs
 
 
 @prove
