@@ -25,12 +25,12 @@ from sanderling.providers.choice import make_provider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
 from tests.cached_api import Body, CachedApi, Content, text, thought, use
+from tests.conftest import DEADLINE_S
 
 TURNS = 40
 RESUMED_AT = 20
 LONG_ROUND_AT = (12, 27)  # more uses of tools in one message than the API looks back
 MANY = 30
-DEADLINE_S = 60.0
 PAGE_LINES = 40
 LINE = "    total += sum(value for value in row if value is not None)  # {}\n"
 ANSWER = "That function adds up what is there and leaves out what is not. " * 6

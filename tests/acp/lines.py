@@ -9,6 +9,7 @@ import msgspec
 
 from sanderling.acp.connection import Connection, Method
 from sanderling.acp.wire_log import WireLog
+from tests.conftest import DEADLINE_S
 
 
 class Pipe:
@@ -48,7 +49,7 @@ class Line:
             await self.to.send(data)
 
     async def read(self) -> Any:
-        with anyio.fail_after(10):
+        with anyio.fail_after(DEADLINE_S):
             while b"\n" not in self._rest:
                 self._rest += await self.from_.receive()
         line, _, self._rest = self._rest.partition(b"\n")

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.acp.schema import check_wire
-from tests.conftest import is_alive, processes_with
+from tests.conftest import DEADLINE_S, is_alive, processes_with
 
-DEADLINE_S = 60
 FULL = {
     "fs": {"readTextFile": True, "writeTextFile": True},
     "terminal": True,

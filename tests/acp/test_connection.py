@@ -17,7 +17,7 @@ from sanderling.acp.errors import ClosedError, RpcError
 from sanderling.acp.sessions import NewSessionRequest
 from sanderling.acp.wire_log import WireLog
 from tests.acp.lines import connected
-from tests.conftest import examples, happens, prove
+from tests.conftest import examples, happens, little_work, prove
 
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 
@@ -261,9 +261,11 @@ async def test_a_question_ends_with_its_answer_an_error_or_the_connection():
 
 async def test_who_stops_waiting_tells_the_other_side():
     async with connected(METHODS) as other:
-        with anyio.move_on_after(0.02):
-            await other.connection.request("question", EMPTY, Empty)
-        asked, cancelled = await other.read(), await other.read()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other.connection.request, "question", EMPTY, Empty)
+            asked = await other.read()
+            tasks.cancel_scope.cancel()
+        cancelled = await other.read()
         assert cancelled == {
             "jsonrpc": "2.0",
             "method": "$/cancel_request",
@@ -349,10 +351,10 @@ def test_after_any_lines_the_connection_lives(lines):
 
 
 @prove
-async def test_ten_thousand_messages_pass_within_seconds():
+async def test_ten_thousand_messages_pass_with_little_work():
     async with connected(METHODS) as other:
         await other.write(b"".join(msgspec.json.encode(PING) + b"\n" for _ in range(10_000)))
-        with anyio.fail_after(5):
+        with little_work():
             for _ in range(10_000):
                 await other.read()
 

@@ -11,7 +11,7 @@ import pytest
 
 from sanderling.acp_agent.terminals import unread
 from tests.acp.talk import AgentError, chosen
-from tests.conftest import prove, wait_until
+from tests.conftest import DEADLINE_S, prove, wait_until
 
 SERVER = Path(__file__).parent / "asking_server.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
@@ -155,7 +155,7 @@ def test_a_tool_server_of_the_clients_runs_in_the_sandbox_and_asks_by_a_form(sta
     session = agent.new(mcpServers=[asking(home)])
     assert agent.prompt(session, "ping") == "end_turn"
     listed = home.project / "listed"
-    wait_until(listed.exists, deadline_s=30)
+    wait_until(listed.exists)
     assert agent.prompt(session, "go") == "end_turn"
     said = json.dumps(agent.of("tool_call_update"))
     forms = [each["params"] for each in agent.asked if each["method"] == "elicitation/create"]
@@ -174,7 +174,7 @@ def test_a_server_that_cannot_be_is_told(start):
     server = {"name": "gone", "command": "/nowhere/at/all", "args": [], "env": []}
     session = agent.new(mcpServers=[server])
     assert agent.prompt(session, "ping") == "end_turn"
-    wait_until(lambda: "gone" in json.dumps(agent.of("notice")), deadline_s=30)
+    wait_until(lambda: "gone" in json.dumps(agent.of("notice")))
     with pytest.raises(AgentError) as refused:
         agent.new(mcpServers=[{"name": "", "command": "x", "args": [], "env": []}])
     assert refused.value.code == -32602
@@ -284,7 +284,7 @@ def test_a_command_in_a_clients_terminal_is_killed_when_the_turn_is_stopped(star
     wait_until(lambda: terminals.made)
     agent.notify("session/cancel", sessionId=session)
     assert agent.end(prompt) == {"stopReason": "cancelled"}
-    assert terminals.made["term-0"].wait(10) == -signal.SIGKILL
+    assert terminals.made["term-0"].wait(DEADLINE_S) == -signal.SIGKILL
 
 
 @prove

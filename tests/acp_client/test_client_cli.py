@@ -8,16 +8,14 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import prove
+from tests.conftest import DEADLINE_S, prove
 
 AGENT = Path(__file__).with_name("agent.py")
-DEADLINE_S = 30
 ASKED = {
     "toolCall": {"toolCallId": "1", "title": "rm x", "kind": "other"},
     "options": [
@@ -163,10 +161,8 @@ def test_cancel_and_an_interrupt_stop_the_turn(client):
 def test_an_interrupt_of_p_is_its_exit_status(client):
     process = client("-p", "wait")
     assert process.stdout.readline() == "on\n"
-    began = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.wait(DEADLINE_S) == 130
-    assert time.monotonic() - began < 5
 
 
 @prove

@@ -9,7 +9,7 @@ from sanderling.acp_client import link
 from sanderling.protocol.actions import CancelTurn
 from sanderling.protocol.events import TurnStarted
 from tests.acp_client.test_turns import OPTIONS, call, news, update
-from tests.conftest import prove
+from tests.conftest import DEADLINE_S, prove
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +89,7 @@ time.sleep(600)
         assert await talk.ask("go") == "error"
         assert "runs outside of the sandbox" in talk.notices[0]
         pid = int(pid_file.read_text())
-        with anyio.fail_after(10):
+        with anyio.fail_after(DEADLINE_S):
             while _is_running(pid):
                 await anyio.sleep(0.05)
 
@@ -180,7 +180,7 @@ async def test_questions_outside_of_a_turn_are_cancelled(guests):
 
 async def test_closing_in_mid_turn_ends_it(guests):
     script = {"prompts": {"go": [{"say": "on"}, {"wait_cancel": 60}]}}
-    with anyio.fail_after(20):
+    with anyio.fail_after(DEADLINE_S):
         async with guests.talk(script) as talk:
             talk.submit("go")
             await talk.wait_for(lambda: talk.text)

@@ -17,7 +17,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.guests import GuestOptionsChanged
 from tests.acp_client.test_turns import call, content, news, update
-from tests.conftest import happens, prove, running, wait_until
+from tests.conftest import DEADLINE_S, happens, prove, running, wait_until
 
 pytestmark = pytest.mark.anyio
 ESCAPE, TURNED = "\x1b[2J\x1b[31m", "\u202e"
@@ -227,7 +227,7 @@ async def test_a_link_that_changes_while_it_is_written_or_read_leads_nowhere(gue
             steps += [{"call": {**write, "params": {"path": path, "content": f"{number}\n"}}}]
     async with guests.talk({"prompts": {"go": steps}}) as talk:
         talk.answer = {"answer": "once"}
-        with anyio.fail_after(60):
+        with anyio.fail_after(DEADLINE_S):
             await talk.ask("go")
         assert "secret" not in talk.text
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"f": "secret\n"}

@@ -15,7 +15,7 @@ import pytest
 from sanderling.agents.declared import DeclaredAgent, load_agent
 from sanderling.agents.process import AgentError, AgentProcess, running
 from sanderling.sandbox.confinement import SessionSandbox
-from tests.conftest import ROOT, happens, prove, prove_rest
+from tests.conftest import DEADLINE_S, ROOT, happens, prove, prove_rest
 from tests.conftest import running as running_now
 from tests.sandbox.child import STRANGER, open_directory
 from tests.sandbox.test_cli import SYSTEM_PATH, stranger
@@ -269,7 +269,7 @@ async def test_nothing_is_left_of_an_agent(place, marker):
 async def test_an_agent_that_does_not_end_by_itself_is_killed(place):
     agent = declared(command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
     async with session_at(place, "full") as session:
-        with anyio.fail_after(8):
+        with anyio.fail_after(DEADLINE_S):
             async with running(agent, session, str(place.project)) as process:
                 assert process.is_running
         assert not process.is_running

@@ -19,10 +19,8 @@ from sanderling.errors import ToolError
 from sanderling.permissions.gate import DeniedError
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
-from tests.conftest import happens, prove, prove_rest
+from tests.conftest import DEADLINE_S, happens, prove, prove_rest
 from tests.unit.test_file_tools import MemoryEditor
-
-DEADLINE_S = 60.0
 
 
 class Served:

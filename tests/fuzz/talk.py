@@ -50,10 +50,10 @@ from sanderling.session.history import for_another_model
 from sanderling.session.records import LoggedMessage
 from sanderling.session.session import Session
 from tests.api_rules.anthropic import refusals
+from tests.conftest import DEADLINE_S
 from tests.fuzz.wires import ANTHROPIC, NOWHERE, SIGNATURE, Wire
 from tests.sent import Sent
 
-DEADLINE_S = 30.0
 IDLE_TIMEOUT_S = 0.03
 SIGNATURES = {"claude-opus-5-5": b"b3B1cyE1"}
 FAST_DISK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

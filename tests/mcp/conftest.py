@@ -10,16 +10,24 @@ from typing import Any
 import anyio
 import pytest
 
+from sanderling.mcp import connection, server
 from sanderling.mcp.server import Server
 from sanderling.mcp.servers import load_servers
 from sanderling.mcp.source import McpSource
 from sanderling.sandbox.confinement import SessionSandbox
+from tests.conftest import DEADLINE_S
 from tests.sandbox.test_sandbox import Place
 
-DEADLINE_S = 60.0
 HOSTILE = str(Path(__file__).parent / "hostile.py")
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 """The one that is visible inside."""
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch) -> None:
+    """Let servers take long to get ready: Python's SDK needs more than ten seconds on a machine that is busy."""
+    for module in (server, connection):
+        monkeypatch.setattr(module, "CONNECT_S", DEADLINE_S / 2)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import BaseModel, Field
 
-LIFETIME_S = int(os.environ.get("MCP_TEST_LIFETIME_S", "3600"))
+LIFETIME_S = 3600
 
 
 def log(line: str) -> None:

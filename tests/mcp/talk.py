@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,9 +20,8 @@ from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.protocol.actions import AnswerApproval, SubmitPrompt
 from sanderling.protocol.events import ApprovalRequested, ToolServersChanged, TurnEnded
 from sanderling.protocol.messages import Prompt, ToolResult
-from tests.conftest import ROOT
+from tests.conftest import DEADLINE_S, ROOT, wait_until
 
-DEADLINE_S = 60.0
 NOTES = Path(__file__).parent / "notes_server.py"
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
@@ -62,15 +60,14 @@ def everything_over_http(port: int) -> Iterator[tuple[str, subprocess.Popen[byte
 
 
 def wait_for_port(port: int) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
+    def answers() -> bool:
         try:
-            httpx2.get(f"http://127.0.0.1:{port}/", timeout=1)
+            httpx2.get(f"http://127.0.0.1:{port}/", timeout=DEADLINE_S)
         except httpx2.TransportError:
-            assert time.monotonic() < deadline, "the server does not listen"
-            time.sleep(0.05)
-        else:
-            return
+            return False
+        return True
+
+    wait_until(answers, "the server listens")
 
 
 def uses(name: str, **arguments: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from sanderling.mcp.patience import Patience
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.protocol.forms import FormChoice
-from tests.conftest import passes
+from tests.conftest import DEADLINE_S, passes
 
 PROPERTIES = {
     "name": {"type": "string", "title": "Name", "description": "As in your passport."},
@@ -183,7 +183,7 @@ async def test_a_server_has_a_few_questions_open_and_no_more():
     async def form() -> None:
         answers.append(await elicitation.form("it", "", SCHEMA))
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:
             for _ in range(MAX_OPEN + 2):
                 tasks.start_soon(form)

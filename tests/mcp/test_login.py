@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from pathlib import Path
 
 import anyio
@@ -16,7 +15,7 @@ from sanderling.mcp.servers import McpServer, OAuthClient
 from sanderling.mcp.tool_servers import log_in_at
 from sanderling.protocol.actions import ControlToolServer
 from sanderling.protocol.events import LinkOffered, Notice
-from tests.conftest import prove
+from tests.conftest import DEADLINE_S, prove
 from tests.mcp.talk import notes_over_http, says, talking, uses
 
 ALLOWED = ({"action": "allow", "tool": "mcp__it__*"},)
@@ -52,7 +51,7 @@ async def log_in(url: str, state_dir: Path, **declared) -> list[str]:
             shown.append(page)
             tasks.start_soon(browse, page)
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(DEADLINE_S):
             try:
                 await log_in_at("it", McpServer(url=url, **declared), str(state_dir), show)
             except ServerError as problem:
@@ -101,12 +100,13 @@ def test_another_server_of_the_same_name_is_not_sent_the_login(tmp_path):
 
 
 @prove
-async def test_a_token_that_has_ended_is_renewed_by_the_next_process(tmp_path, unused_port, log):
-    with notes_over_http(
-        unused_port, "login", MCP_TEST_LOG=str(log), MCP_TEST_LIFETIME_S="31"
-    ) as url:
-        await log_in(url, tmp_path / "state")  # 30 s before its end it counts as ended
-        time.sleep(1.1)  # noqa: ASYNC251
+async def test_a_token_that_has_ended_is_renewed_by_the_next_process(
+    tmp_path, unused_port, log, monkeypatch
+):
+    with notes_over_http(unused_port, "login", MCP_TEST_LOG=str(log)) as url:
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr("sanderling.mcp.oauth.EARLY_S", 1_000_000)  # so it has ended already
+            await log_in(url, tmp_path / "state")
         async with talking(tmp_path, mcp_servers={"it": {"url": url}}) as talk:
             await talk.state("it", "ready")
     assert log.read_text().split()[:3] == ["registered", "issued", "renewed"]
@@ -182,7 +182,7 @@ PAGE = "https://auth.example/authorize?state=right&x=1"
 
 
 async def test_only_the_browser_that_was_sent_counts():
-    with anyio.fail_after(10):
+    with anyio.fail_after(DEADLINE_S):
         async with waiting_for_browser() as callback:
             callback.expect(PAGE)
             for query in ("?code=c&state=wrong", "?code=c", "x?code=c&state=right"):

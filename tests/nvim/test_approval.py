@@ -232,12 +232,10 @@ def test_what_is_missing_is_said_within_a_narrow_float(editor):
 @prove
 def test_five_megabytes_are_shown_at_once(editor):
     screen = editor()
-    begin = time.monotonic()
-    screen.send(asked(subject="y" * 2_500_000 + "\n" + "z\n" * 1_250_000))
-    assert "yyyy" in drawn(screen)
-    assert time.monotonic() - begin < 10
-    enter(screen)
-    assert time.monotonic() - begin < 20
+    with screen.little_work():
+        screen.send(asked(subject="y" * 2_500_000 + "\n" + "z\n" * 1_250_000))
+        assert "yyyy" in drawn(screen)
+        enter(screen)
 
 
 def test_a_command_is_highlighted_and_the_words_around_it_are_not(editor):
@@ -321,7 +319,7 @@ def test_it_opens_at_once_in_any_mode_and_changes_none(editor, keys, mode):
     screen.feed(keys)
     wait_until(lambda: screen.mode() == mode)
     screen.send(asked())
-    wait_until(lambda: "make all && rm" in drawn(screen), deadline_s=2)
+    wait_until(lambda: "make all && rm" in drawn(screen))
     assert screen.mode() == mode
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.conftest import find_neovim, is_readable, prove, wait_until
+from tests.conftest import DEADLINE_S, find_neovim, is_readable, prove, wait_until
 from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.editing.text import decode
@@ -674,7 +674,7 @@ def test_what_the_swap_file_holds_is_the_change_too(child, opened, desk, tmp_pat
         ],
         check=True,
         capture_output=True,
-        timeout=20,
+        timeout=DEADLINE_S,
     )
     assert recovered.read_text() == CHANGED.replace("line 1\n", "line 1mine\n", 1)
 
@@ -916,7 +916,7 @@ def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, open
     path = opened()
     child.command(f"autocmd BufWritePre * ++once call system('kill -9 {desk.process.pid}')")
     desk.begin("edit", path, edits=[{"old": FIFTY, "new": "fifty\nand more\n"}])
-    desk.process.wait(10)
+    desk.process.wait(DEADLINE_S)
     assert (text_of(child), is_modified(child)) == (CHANGED, True)
     assert path.read_text() == TEXT
     type_keys(child, "u")

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import is_readable, prove, prove_rest, wait_until
+from tests.conftest import DEADLINE_S, is_readable, prove, prove_rest, wait_until
 
 from sanderling.editing.lines import Hunk
 from sanderling.errors import ToolError
@@ -1303,26 +1303,21 @@ def test_what_happens_in_a_locked_moment_is_done_after_it(child, opened):
 # --- cost ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_edit_of_a_hundred_thousand_lines_stops_the_screen_only_shortly(child, opened):
+def test_an_edit_of_a_hundred_thousand_lines_is_little_work(child, opened):
     rows = [f"line {n} of a big file" for n in range(100_000)]
     path = opened("a.txt", "\n".join([*rows, ""]).encode())
-    find_ms, change_ms = child.lua(
-        """
+    with child.little_work(10):
+        child.lua(
+            """
         local buffers = require('sanderling.editing')
-        local start = vim.uv.hrtime()
         local call = { deadline_ms = 1e15 }
         local buffer = buffers.answer(call, 'find', ...).value
-        local found = vim.uv.hrtime()
         local hunks = { { 50000, 1, { 'x', 'y' } } }
         assert(buffers.answer(call, 'change', buffer.id, buffer.tick, hunks, 'use').value)
-        return { (found - start) / 1e6, (vim.uv.hrtime() - found) / 1e6 }
         """,
-        str(path),
-        *identity_of(path),
-    )
-    print(f"find {find_ms:.1f} ms, change {change_ms:.1f} ms")
-    assert find_ms < 5000  # 150 where nothing else runs
-    assert change_ms < 500
+            str(path),
+            *identity_of(path),
+        )
 
 
 @prove
@@ -1342,11 +1337,8 @@ def test_a_hostile_whole_file_change_is_no_freeze(child, opened, kind):
     for count in (9_999, 100_000):
         buffer = find(child, path)
         request = [(0, count, new[:count])]
-        start = time.monotonic()
-        assert change(child, buffer, *request)
-        took_s = time.monotonic() - start
-        print(f"{kind}, {count} lines: {took_s:.2f} s")
-        assert took_s < 10
+        with child.little_work():
+            assert change(child, buffer, *request)
     assert lines(child) == new
 
 
@@ -1357,13 +1349,18 @@ SERVE = textwrap.dedent("""
     import pynvim
     from sanderling.editor.bridge import Bridge
     from sanderling.editor.buffers import NeovimBuffers
-    from sanderling.editor.questions import Questions
+    from sanderling.editor import questions
     from sanderling.errors import ToolError
 
     nvim = pynvim.attach("socket", path=sys.argv[1])
     bridge = Bridge(nvim)
     buffers = NeovimBuffers(bridge)
-    buffers.ask = Questions(bridge, "answers").ask
+    buffers.ask = questions.Questions(bridge, "answers").ask
+
+    async def set_deadline(seconds):
+        questions.DEADLINE_S = seconds
+
+    buffers.set_deadline = set_deadline
 
     async def serve():
         reader = asyncio.StreamReader(limit=1 << 28)
@@ -1400,7 +1397,7 @@ class PythonSide:
         self.process.stdin.write(base64.b64encode(pickle.dumps((name, args))) + b"\n")
         self.process.stdin.flush()
 
-    def receive(self, deadline_s=15.0):
+    def receive(self, deadline_s=DEADLINE_S):
         assert is_readable(self.process.stdout, deadline_s), "no answer"
         result = pickle.loads(base64.b64decode(self.process.stdout.readline()))
         if isinstance(result, Exception):
@@ -1423,7 +1420,9 @@ class PythonSide:
 
 @pytest.fixture
 def python_side(child):
+    """With more patience than it has in earnest: Neovim gets little of a machine that is busy."""
     side = PythonSide(child)
+    side.call("set_deadline", DEADLINE_S)
     yield side
     side.close()
 
@@ -1532,6 +1531,7 @@ def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later
     path = opened("a.txt")
     child.command("nnoremap <expr> <F5> getchar() ? '' : ''")
     buffer = python_side.buffer(path)
+    python_side.call("set_deadline", 1.0)
     keys, what, leave = PROMPTS[prompt]
     child.feed(keys)
     wait_until(
@@ -1542,10 +1542,11 @@ def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later
     start = time.monotonic()
     with pytest.raises(ToolError) as error:
         python_side.call("change", buffer, (Hunk(0, 1, ("late",)),), "use-1")
-    assert 0.9 < time.monotonic() - start < 5
+    assert time.monotonic() - start > 0.9
     assert f"Neovim waits for a key ({what})" in str(error.value)
     child.feed(leave)
     wait_until(lambda: not child.is_blocked() and child.mode() == "n", "the prompt is left")
+    python_side.call("set_deadline", DEADLINE_S)
     assert python_side.buffer(path).text == "one\ntwo\nthree\nfour\n"
     assert lines(child) == ["one", "two", "three", "four"]
 
@@ -1575,8 +1576,11 @@ def test_a_slow_hook_is_waited_for(child, opened, python_side):
 def test_a_busy_neovim_does_not_do_later_what_was_asked_too_long_ago(child, opened, python_side):
     path = opened("a.txt")
     buffer = python_side.buffer(path)
-    child.rpc.send("nvim_exec_lua", "vim.uv.sleep(1600)", [])
-    time.sleep(0.2)
+    python_side.call("set_deadline", 1.0)
+    sleeps = path.with_name("sleeps")
+    sleep = "vim.fn.writefile({}, ...) vim.uv.sleep(5000)"
+    child.rpc.send("nvim_exec_lua", sleep, [str(sleeps)])
+    wait_until(sleeps.exists)
     with pytest.raises(ToolError, match="Neovim was busy"):
         python_side.call("change", buffer, (Hunk(0, 1, ("late",)),), "use-1")
     assert lines(child)[0] == "one"

@@ -1,7 +1,7 @@
 """The chat's windows, keys and words, as a person uses them."""
 
 import pytest
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import DEADLINE_S, prove, prove_rest, wait_until
 
 NOTICE = "There is no API key, so the demo model answers: it replays a script."
 
@@ -415,7 +415,7 @@ def test_quit_in_a_neovim_that_shows_only_the_chat_ends_it(child):
     child.setup(chat={"position": "current"})
     child.command("AgentChat")
     child.feed(":q<CR>")
-    child.rpc.process.wait(5)
+    child.rpc.process.wait(DEADLINE_S)
 
 
 def test_only_keeps_the_window_that_it_was_typed_in_and_neovim(child):

@@ -173,7 +173,7 @@ def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, proj
         return { hunk.row, hunk.count, hunk.old }
       end, hunks.list(vim.fn.bufnr('app.py')))
     """
-    wait_until(lambda: child.lua(hunks) == [[1, 1, ["two"]]], deadline_s=8)
+    wait_until(lambda: child.lua(hunks) == [[1, 1, ["two"]]])
     child.lua("vim.api.nvim_set_current_win(vim.fn.bufwinid('app.py'))")
     child.command("2AgentReject because of the rest")
     wait_until(lambda: (project / "app.py").read_text() == "one\ntwo\nthree\n")

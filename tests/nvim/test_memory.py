@@ -4,7 +4,7 @@ import subprocess
 import sys
 import textwrap
 
-from tests.conftest import prove
+from tests.conftest import DEADLINE_S, prove
 
 SCRIPT = """
 version = 1
@@ -50,7 +50,6 @@ TALK = textwrap.dedent("""
     host.bridge.start(talk, lambda error: error and print(repr(error), flush=True))
     nvim.run_loop(lambda *_: None, lambda *_: None)
 """)
-DEADLINE_S = 30
 
 
 @prove

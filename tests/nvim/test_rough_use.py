@@ -300,11 +300,12 @@ def test_a_range_that_is_none_is_refused_by_name(child, range_):
 def test_an_interrupt_while_writing_stops_the_turn_and_writing_goes_on(scripted, typed, then):
     child = scripted(SLOW)
     start_slow_turn(child)
-    child.command("inoremap <F3> <Cmd>sleep 200m<CR>")
+    sleeps = child.home / "sleeps"
+    child.command(f"inoremap <F3> <Cmd>call writefile([], '{sleeps}') <Bar> sleep 9<CR>")
     child.feed(typed)
     before = child.lua("return {vim.fn.mode(1), vim.fn.getline('.'), vim.fn.col('.')}")
     child.rpc.request("nvim_input", "<F3>")
-    time.sleep(0.05)  # it sleeps, as if it drew: what it finds now is an interrupt
+    wait_until(sleeps.exists)  # it sleeps, as if it drew: what it finds now is an interrupt
     child.feed("<C-c>")
     child.wait_for_turns()
     assert "Stopped." in child.transcript_text()

@@ -1,7 +1,5 @@
 """The state of a session: a function of its events, which no Neovim has to draw."""
 
-import time
-
 import pytest
 
 REDUCE = """
@@ -170,9 +168,8 @@ def test_a_host_that_ends_takes_along_what_it_held_and_nothing_else(after):
     assert after(*kept, FAILED)["state"] == after(*kept)["state"] | {"activity": "failed"}
 
 
-def test_a_tool_use_that_names_thousands_of_files_does_not_stall_the_editor(after):
+def test_a_tool_use_that_names_thousands_of_files_does_not_stall_the_editor(child, after):
     changed = [{"path": str(number), "added": 1, "removed": 0} for number in range(20_000)]
-    began = time.monotonic()
-    state = after(tool("1"), tool("1", "ended") | {"changed": changed})["state"]
+    with child.little_work(10):
+        state = after(tool("1"), tool("1", "ended") | {"changed": changed})["state"]
     assert len(state["tally"]["changes"]) == 20_000
-    assert time.monotonic() - began < 5

@@ -351,7 +351,7 @@ def test_a_use_costs_the_same_however_long_the_transcript_is(screen):
     for first in range(600, 3000, 300):
         seconds(first)
     late = min(seconds(3000), seconds(3300))
-    assert late < 3 * early + 0.05
+    assert late < 5 * early + 0.1  # by the square it would be eleven times
 
 
 # --- from a line to a file ---------------------------------------------------------------------------------------------
@@ -426,10 +426,9 @@ def test_where_no_file_is_named_that_is_said(screen, files, line):
 def test_a_line_of_a_hundred_thousand_bytes_is_searched_quickly(screen):
     screen.send(started(), output("(" * 50_000 + ":" * 50_000), ended("", is_error=True))
     go_to(screen, "^(")
-    begin = time.monotonic()
-    screen.feed("gf")
-    wait_until(lambda: "No file" in screen.messages())
-    assert time.monotonic() - begin < 10
+    with screen.little_work():
+        screen.feed("gf")
+        wait_until(lambda: "No file" in screen.messages())
 
 
 def test_the_file_opens_in_the_window_that_was_used_last(screen, files):

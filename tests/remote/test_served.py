@@ -24,7 +24,7 @@ from sanderling.protocol.messages import Prompt
 from sanderling.remote.address import parse_address
 from sanderling.serve.server import Door
 from sanderling.session.store.export import export_markdown
-from tests.conftest import prove
+from tests.conftest import DEADLINE_S, prove
 from tests.remote.served import Cutter, Server
 from tests.remote.test_elsewhere import states
 
@@ -117,7 +117,7 @@ async def test_what_is_said_before_it_is_known_that_the_prompt_arrived_is_shown(
         await talk.wait_for(lambda: "connected" in states(talk))
         cutter.is_mute = True
         talk.submit("go")
-        with anyio.fail_after(10):
+        with anyio.fail_after(DEADLINE_S):
             while '"turn_ended"' not in server.log():
                 await anyio.sleep(0.05)
         cutter.cut()
@@ -369,7 +369,7 @@ async def test_what_is_taken_back_while_nobody_is_connected_does_not_run_on_ther
         await talk.wait_for(lambda: "connected" in states(talk))
         cutter.is_mute = True
         talk.submit("go")
-        with anyio.fail_after(10):
+        with anyio.fail_after(DEADLINE_S):
             while '"text":"go"' not in server.log():
                 await anyio.sleep(0.05)
         cutter.is_down = True
@@ -380,6 +380,6 @@ async def test_what_is_taken_back_while_nobody_is_connected_does_not_run_on_ther
         cutter.is_down = cutter.is_mute = False
         await talk.wait_for(lambda: states(talk)[-1] == "connected")
         elsewhere_log = next((elsewhere.there / "state").rglob("sessions/*.jsonl"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(DEADLINE_S):
             while '"stop_reason":"cancelled"' not in elsewhere_log.read_text():
                 await anyio.sleep(0.05)

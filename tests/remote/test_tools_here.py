@@ -14,7 +14,7 @@ from sanderling.protocol.events import (
     ToolEnded,
     ToolOutput,
 )
-from tests.conftest import prove
+from tests.conftest import DEADLINE_S, prove
 from tests.remote.served import Cutter, Server
 from tests.remote.test_elsewhere import states
 
@@ -174,7 +174,7 @@ async def test_whoever_comes_back_as_another_process_does_not_run_again_what_had
     async with elsewhere.talk(address=server.address()) as talk:
         talk.answer = {"answer": "once"}
         talk.submit("go")
-        with anyio.fail_after(20):
+        with anyio.fail_after(DEADLINE_S):
             while not (elsewhere.here / "runs").exists():
                 await anyio.sleep(0.05)
     async with elsewhere.talk(address=server.address()) as again:
@@ -190,12 +190,12 @@ async def test_a_turn_that_is_stopped_ends_what_runs_here(elsewhere, server):
     async with elsewhere.talk(address=server.address()) as talk:
         talk.answer = {"answer": "once"}
         talk.submit("go")
-        with anyio.fail_after(20):
+        with anyio.fail_after(DEADLINE_S):
             while not (elsewhere.here / "pid").exists():
                 await anyio.sleep(0.05)
         talk.act(CancelTurn())
         assert await talk.wait_for_turns() == "cancelled"
-        with anyio.fail_after(2):
+        with anyio.fail_after(DEADLINE_S):
             while talk.agent.guest.tools._uses:
                 await anyio.sleep(0.01)
         assert not talk.agent.parts.workspace.jobs.are_running

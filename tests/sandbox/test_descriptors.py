@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from sanderling.sandbox.processes import PipeReader, close
+from tests.conftest import DEADLINE_S
 
 
 async def test_who_waits_for_a_new_descriptor_is_not_forgotten_for_one_that_had_its_number():
@@ -22,7 +23,7 @@ async def test_who_waits_for_a_new_descriptor_is_not_forgotten_for_one_that_had_
         reader.close()
         new, other_writer = os.pipe()
         os.write(other_writer, b"x")
-        with anyio.fail_after(10):
+        with anyio.fail_after(DEADLINE_S):
             assert await PipeReader(new).receive() == b"x"
     for descriptor in (writer, new, other_writer):
         os.close(descriptor)

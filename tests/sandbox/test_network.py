@@ -30,11 +30,10 @@ from sanderling.sandbox.network import proxy as serving
 from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.names import answer_names
 from sanderling.sandbox.network.proxy import serve_proxy
-from tests.conftest import examples, happens, passes, prove
+from tests.conftest import DEADLINE_S, examples, happens, passes, prove
 
 pytestmark = pytest.mark.guard
 
-DEADLINE_S = 10.0
 NOT_LISTED, OFF = "not_listed", "network_off"
 
 # --- what the tests share ----------------------------------------------------------------------------------------------
@@ -149,7 +148,7 @@ async def open_tunnel(port: int, target: str) -> tuple[asyncio.StreamReader, asy
 async def run(*command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a client beside the services of this loop."""
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
-    with anyio.fail_after(30):
+    with anyio.fail_after(DEADLINE_S):
         done = await anyio.run_process(command, check=False, env=environment | (env or {}))
     return subprocess.CompletedProcess(
         command, done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -925,7 +924,7 @@ async def run_inside(
             tasks.start_soon(serve_proxy, listener, HostRules(tuple(hosts)), denials.append)
             tasks.start_soon(answer_names, responder, denials.append, rule)
             ours.send(b"x")
-            with anyio.fail_after(30):
+            with anyio.fail_after(DEADLINE_S):
                 output, _ = await process.communicate()
             tasks.cancel_scope.cancel()
     return Session(output.decode(), denials)
@@ -945,7 +944,7 @@ async def test_when_the_hosts_change_only_connections_to_those_that_are_gone_are
             reader, writer = await tunnel_to(proxy, kept)
             cut_reader, cut_writer = await tunnel_to(proxy, gone)
             proxy.rules.change((kept, "new.example"))
-            with anyio.fail_after(10):
+            with anyio.fail_after(DEADLINE_S):
                 assert await cut_reader.read() == b""
             writer.write(b"still there")
             assert await reader.readexactly(11) == b"still there"

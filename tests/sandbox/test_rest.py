@@ -14,13 +14,12 @@ from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import happens, prove
+from tests.conftest import DEADLINE_S, happens, prove
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_sandbox import Place, supervisors
 
 SOON_S = 0.05
-DEADLINE_S = 20.0
 LONGER_S = 10 * SOON_S
 """In which it would have come to rest, if nothing kept it."""
 IN_MEMORY = {

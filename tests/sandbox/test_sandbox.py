@@ -31,7 +31,16 @@ from sanderling.sandbox.policy import Limits, SandboxPolicy
 from sanderling.sandbox.processes import PIPE, STDOUT
 from sanderling.sandbox.report import GuardEvent, Report
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
-from tests.conftest import happens, is_alive, processes_with, prove, prove_rest, running, wait_until
+from tests.conftest import (
+    DEADLINE_S,
+    happens,
+    is_alive,
+    processes_with,
+    prove,
+    prove_rest,
+    running,
+    wait_until,
+)
 from tests.sandbox.child import in_child
 
 pytestmark = pytest.mark.guard
@@ -39,7 +48,6 @@ pytestmark = pytest.mark.guard
 LEVELS = ("full", "full-bwrap", "namespaces", "landlock")
 MOUNTED = LEVELS[:-1]
 SHARED_NETWORK = ("full", "namespaces")  # bubblewrap makes each view a network of its own
-DEADLINE_S = 20.0
 PYTHON = os.path.realpath(sys.executable)
 GITCONFIG = """
 [user]

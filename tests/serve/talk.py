@@ -15,9 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 
 from tests.acp.schema import check_wire
 from tests.acp.talk import FULL, AgentError, Home
-from tests.conftest import wait_until
+from tests.conftest import DEADLINE_S, wait_until
 
-DEADLINE_S = 60.0
 OURS = {"_meta": {"sanderling": {"resume": True}}}
 LOST = (ConnectionClosed, InvalidHandshake, InvalidMessage, OSError, EOFError)
 

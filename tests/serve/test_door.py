@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
 from tests.acp.talk import AgentError
-from tests.conftest import prove, prove_rest
+from tests.conftest import DEADLINE_S, prove, prove_rest
 from tests.serve.talk import LOST, Client, Server, attached
 
 WRONG = [
@@ -95,7 +95,7 @@ async def test_a_message_that_is_too_long_ends_its_connection_before_it_is_read(
         with suppress(*LOST):
             writer.write(b"x" * (1 << 20))
         with pytest.raises(ConnectionClosed) as closed:
-            await asyncio.wait_for(bad.recv(), 20)
+            await asyncio.wait_for(bad.recv(), DEADLINE_S)
         assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
         session = await client.new(home)
         assert await client.prompt(session, "ping") == "end_turn"
@@ -139,7 +139,7 @@ async def test_garbage_in_the_place_of_a_frame_ends_that_connection_alone(serve,
     async with attached(server) as client, server.connect() as bad:
         bad.transport.write(b"\xff\xfe\xfd" * 100)
         with pytest.raises(ConnectionClosed):
-            await asyncio.wait_for(bad.recv(), 20)
+            await asyncio.wait_for(bad.recv(), DEADLINE_S)
         session = await client.new(home)
         assert await client.prompt(session, "ping") == "end_turn"
 
@@ -179,7 +179,7 @@ async def test_many_who_connect_and_say_nothing_keep_nobody_out(serve, home):
 
 async def entered(stack: AsyncExitStack, server: Server) -> Client:
     """A client that tries again when others push it out at the door: on a busy machine it takes longer there than they give it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             with suppress(InvalidMessage, ConnectionClosed, OSError):
                 return await stack.enter_async_context(attached(server))
@@ -240,7 +240,7 @@ async def test_ten_thousand_connections_are_survived(serve, home):
 
     async def knock():
         with suppress(*LOST, TimeoutError):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE_S):
                 _, writer = await asyncio.open_connection("127.0.0.1", server.port)
                 writer.write(b"GET /acp HTTP/1.1\r\n")
                 writer.transport.abort()

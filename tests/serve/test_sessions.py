@@ -176,7 +176,7 @@ async def test_a_signal_interrupts_turns_and_the_next_start_goes_on(serve, home)
         await client.wait_for(client.text)
         server.process.send_signal(signal.SIGTERM)
         assert (await turn)["stopReason"] == "cancelled"
-    assert server.process.wait(20) == 0
+    assert server.process.wait(DEADLINE_S) == 0
     server = serve("--model", model)
     async with attached(server) as client:
         meta = await client.again("load", home, session)

@@ -17,7 +17,7 @@ import anyio
 import httpx2
 import msgspec
 import pytest
-from tests.conftest import policy_of, prove, wait_until
+from tests.conftest import DEADLINE_S, policy_of, prove, wait_until
 from tests.fuzz.talk import settings_in
 from tests.fuzz.wires import ANTHROPIC, WIRES, Wire
 
@@ -50,7 +50,6 @@ from sanderling.session.session import Session
 PEERS = Path(os.environ.get("SANDERLING_PEERS", Path(__file__).parent.parent / "peers"))
 CLI = PEERS / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 
-DEADLINE_S = 60.0
 OLLAMA = WIRES["ollama"]
 PATHS = [wire.path for wire in WIRES.values()]
 THOUGHT = "A greeting. I greet back."

@@ -21,7 +21,7 @@ import anyio.abc
 import httpx2
 import pytest
 from tests import loopback
-from tests.conftest import happens, prove, prove_rest
+from tests.conftest import DEADLINE_S, happens, prove, prove_rest
 from tests.loopback import (
     HANG_UP,
     RESET,
@@ -63,7 +63,6 @@ from sanderling.providers.http.transport import words_of
 
 KEY = "sk-ant-this-is-secret"
 HISTORY = [Message("user", (TextBlock("Good morning."),))]
-DEADLINE_S = 10.0
 
 Connect = Callable[..., AnthropicProvider]
 

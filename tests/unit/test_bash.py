@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import happens, prove, prove_rest, running
+from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running
 from tests.workspaces import workspace_of
 
 from sanderling.commands.jobs import Jobs
@@ -30,7 +30,6 @@ from sanderling.tools.jobs import JobsInput, jobs
 from sanderling.tools.outcome import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 30.0
 MAX_CONTENT_BYTES = 30_000
 
 

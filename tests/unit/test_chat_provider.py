@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import ROOT, prove
+from tests.conftest import DEADLINE_S, ROOT, prove
 from tests.loopback import HANG_UP, HTML, RESET, STALL, Reply, Status, Verbatim, Wait
 from tests.wires import chat
 from tests.wires.servers import ChatServer, told
@@ -37,7 +37,6 @@ from sanderling.providers.endpoint import load_endpoint
 
 KEY = "sk-this-is-very-secret"
 HISTORY = [Message("user", (TextBlock("Good morning."),))]
-DEADLINE_S = 10.0
 
 Connect = Callable[..., ChatProvider]
 

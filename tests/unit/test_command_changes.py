@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from tests.conftest import happens, little_work, prove, prove_rest
+from tests.conftest import DEADLINE_S, happens, little_work, prove, prove_rest
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
@@ -30,7 +30,6 @@ from sanderling.sandbox.unconfined import Unconfined
 
 pytestmark = pytest.mark.guard
 
-DEADLINE_S = 30.0
 GIT = (
     "git",
     "-c",

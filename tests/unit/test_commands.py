@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import happens, prove, prove_rest, running, settings_of
+from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running, settings_of
 
 from sanderling.commands.output import MAX_SCREEN_CHARS
 from sanderling.conversation.conversation import Conversation
@@ -44,7 +44,6 @@ from sanderling.sandbox.sandbox import Sandbox
 from sanderling.session.log import output_dir
 from sanderling.session.session import Session
 
-DEADLINE_S = 15.0
 HELLO = Prompt("p1", "Good morning.")
 ANSWER = [{"text": "Hi."}]
 UNTIL_CANCELLED = [{"text": "Well"}, {"delay_ms": 3_600_000}]

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
-from tests.conftest import happens, policy_of, prove, settings_of
+from tests.conftest import DEADLINE_S, happens, policy_of, prove, settings_of
 
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
@@ -66,7 +66,6 @@ from sanderling.session.history import MAX_UNDOS
 from sanderling.session.records import LoggedSummary
 from sanderling.session.session import Session
 
-DEADLINE_S = 15.0
 HELLO = Prompt("p1", "Good morning.")
 FOREVER = {"delay_ms": 3_600_000}
 LOOK = {"tool_use": {"name": "ls", "input": {"path": "."}}}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.conftest import ROOT, prove, wait_until
+from tests.conftest import DEADLINE_S, ROOT, prove, wait_until
 from tests.loopback import LoopbackServer, Reply, Status, Until, done, hello, message_start, text
 
 from sanderling.config import Settings
@@ -26,7 +26,6 @@ from sanderling.providers.endpoint import ANTHROPIC, load_endpoint
 ACCOUNT = ANTHROPIC.account
 KEY = "sk-ant-this-is-secret"
 OTHER_KEY = "sk-ant-this-is-secret-too"
-DEADLINE_S = 20.0
 REQUEST = ModelRequest("", [Message("user", (TextBlock("Good morning."),))])
 
 SCRIPT = """

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, happens, little_work, prove, prove_rest
+from tests.conftest import DEADLINE_S, examples, happens, little_work, prove, prove_rest
 from tests.fuzz import part
 from tests.sandbox.test_sandbox import supervisors
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
@@ -39,7 +39,6 @@ from sanderling.tools.seen import Seen
 from sanderling.tools.workspace import Workspace
 from sanderling.tools.write import write
 
-DEADLINE_S = 30.0
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
 

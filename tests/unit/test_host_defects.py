@@ -14,7 +14,6 @@ from tests.unit.test_commands import Talk
 from sanderling.conversation.conversation import Conversation
 from sanderling.editor.host import EditorHost
 
-DEADLINE_S = 20.0
 SCRIPT = "version = 1\n[[reply]]\nrepeat = true\n[[reply.step]]\ntext = 'Hello.'\n"
 
 

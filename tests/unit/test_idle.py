@@ -27,7 +27,7 @@ from sanderling.providers import ModelRequest, ReplyDone, TextPiece
 from sanderling.providers.anthropic.provider import AnthropicProvider
 
 async def main(state_dir, url):
-    settings = Settings(state_dir, base_url=url, idle_timeout_s=0.6)
+    settings = Settings(state_dir, base_url=url, idle_timeout_s=1.5)
     request = ModelRequest("", [Message("user", (TextBlock("Good morning."),))])
     try:
         async for item in AnthropicProvider(settings).stream(request):
@@ -95,7 +95,7 @@ def test_bytes_win_that_come_while_a_process_is_stopped_or_soon_after(server, as
     server.answer(Reply(BEGINNING, Until(rest), END))
     assert ask.line() == "TextPiece"
     ask.stop()
-    pass_by(1.5)
+    pass_by(3)
     if not comes_s_after:
         rest.set()
         pass_by(0.1)
@@ -111,7 +111,7 @@ def test_silence_after_a_stop_is_a_stall_all_the_same(server, ask):
     server.answer(Reply(BEGINNING, STALL))
     assert ask.line() == "TextPiece"
     ask.stop()
-    pass_by(1.0)
+    pass_by(2)
     ask.go_on()
     assert ask.line() == "stalled"
 

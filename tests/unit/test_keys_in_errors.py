@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.conftest import DEADLINE_S
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
@@ -75,7 +76,7 @@ def make(server: http.server.ThreadingHTTPServer, tmp_path: Path, wire: str) -> 
 
 async def ask(provider: HttpProvider) -> str:
     """All that the error says."""
-    with anyio.fail_after(20), pytest.raises(ProviderError) as caught:
+    with anyio.fail_after(DEADLINE_S), pytest.raises(ProviderError) as caught:
         await anext(provider.stream(REQUEST))
     return f"{caught.value} {caught.value.message} {caught.value.remedy}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import happens
+from tests.conftest import DEADLINE_S, happens
 from tests.loopback import (
     HANG_UP,
     RESET,
@@ -50,7 +50,6 @@ from sanderling.providers.ollama.provider import OllamaProvider
 from sanderling.providers.ollama.request import NO_IMAGE
 
 HISTORY = [Message("user", (TextBlock("Good morning."),))]
-DEADLINE_S = 10.0
 MISSING = b'{"error":"model \'m\' not found"}'
 
 Connect = Callable[..., OllamaProvider]

@@ -27,7 +27,6 @@ from sanderling.commands.output import (
 
 IN_MEMORY_BYTES = MAX_HEAD_BYTES + MAX_TAIL_BYTES
 CHUNK_BYTES = 64 * 1024  # what one read of a pipe may give
-DEADLINE_S = 5.0  # quadratic work takes many times this; what is not takes a hundredth
 
 
 def on_screen(*chunks: bytes) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests import loopback
-from tests.conftest import ROOT, is_alive, prove, prove_rest, wait_until
+from tests.conftest import DEADLINE_S, ROOT, is_alive, prove, prove_rest, wait_until
 from tests.loopback import (
     LoopbackServer,
     Reply,
@@ -45,7 +45,6 @@ from sanderling.session.store import list_sessions
 from sanderling.terminal.streams import STDIN_WAIT_S, say
 
 GOLDEN = ROOT / "tests" / "golden"
-DEADLINE_S = 60
 FOREVER = {"name": "bash", "input": {"command": "sleep 1000", "timeout_s": 600}, "id": "toolu_1"}
 MAKE = {"name": "bash", "input": {"command": "make all"}, "id": "toolu_1"}
 WRITE = {"name": "write", "input": {"path": "new.txt", "content": "x\n"}, "id": "toolu_2"}

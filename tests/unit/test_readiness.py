@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import happens, policy_of, prove, settings_of
+from tests.conftest import DEADLINE_S, happens, policy_of, prove, settings_of
 from tests.loopback import LoopbackServer, Reply, Until
 from tests.sandbox.test_sandbox import supervisors
 
@@ -31,7 +31,6 @@ from sanderling.sandbox.ground import Ground
 from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.session.session import Session
 
-DEADLINE_S = 20.0
 FOR_EVER_MS = 3_600_000
 BEGUN = loopback.message_start() + loopback.block_start(
     type="tool_use", id="t1", name="read", input={}

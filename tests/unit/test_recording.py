@@ -12,7 +12,7 @@ import anyio
 import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import ROOT, little_work, policy_of, prove
+from tests.conftest import DEADLINE_S, ROOT, little_work, policy_of, prove
 from tests.loopback import (
     LoopbackServer,
     Reply,
@@ -45,8 +45,6 @@ from sanderling.session.session import Session
 
 GOLDEN = ROOT / "tests" / "golden" / "recorded_script_v1.json"
 REQUEST = ModelRequest("", [Message("user", (TextBlock("Hello."),))])
-DEADLINE_S = 30.0
-MAX_REDACTION_S = 10.0  # by the square it would be an hour
 
 
 def redactor(project: str = "/work/project", **more: Any) -> Redactor:

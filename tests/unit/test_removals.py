@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from tests.conftest import DEADLINE_S
 from tests.workspaces import workspace_of
 
 from sanderling.permissions.removals import MAX_COUNTED, removals_told
@@ -9,8 +10,6 @@ from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import alone
 from sanderling.tools.effects import Effect
-
-DEADLINE_S = 60.0
 
 
 @pytest.fixture

@@ -22,8 +22,6 @@ from sanderling.tools.editor import Buffer
 
 pytestmark = pytest.mark.guard
 
-DEADLINE_S = 3.0  # of the processor; each takes less than one
-
 
 def change(old: str, new: str = "new", *, everywhere: bool = False) -> Replacement:
     return Replacement(old=old, new=new, replace_all=everywhere)

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.api_rules import responses as rules
-from tests.conftest import prove_rest
+from tests.conftest import DEADLINE_S, prove_rest
 from tests.loopback import HANG_UP, HTML, RESET, STALL, Reply, Status, Step, Wait
 from tests.wires import responses as wire
 from tests.wires.servers import ResponsesServer, told
@@ -43,7 +43,6 @@ from sanderling.providers.responses.provider import ResponsesProvider
 KEY = "sk-proj-this-is-secret"
 HISTORY = [Message("user", (TextBlock("Good morning."),))]
 TOOLS = (ToolSpec("read", "Reads a file.", {"type": "object", "properties": {}}),)
-DEADLINE_S = 10.0
 THOUGHT = wire.thought("I look.", "gAAAAA")
 CALL = wire.call("call_1", "read", '{"path": "a"}')
 BEGINNING = wire.begin() + wire.item(0, wire.said("Good morning."))[:-250]

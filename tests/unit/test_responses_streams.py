@@ -11,7 +11,7 @@ from contextlib import aclosing
 import anyio
 import msgspec
 import pytest
-from tests.conftest import ROOT
+from tests.conftest import DEADLINE_S, ROOT
 from tests.loopback import Reply
 from tests.wires.servers import ResponsesServer
 
@@ -25,7 +25,6 @@ from sanderling.providers.responses.provider import ResponsesProvider
 STREAMS = ROOT / "tests" / "golden" / "streams" / "responses"
 NAMES = sorted(path.stem for path in STREAMS.glob("*.sse"))
 REQUEST = ModelRequest("Be brief.", [Message("user", (TextBlock("Good morning."),))])
-DEADLINE_S = 10.0
 
 
 @pytest.fixture

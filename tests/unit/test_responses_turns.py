@@ -12,7 +12,7 @@ import anyio
 import pytest
 from tests.cached_api import text, thought, use
 from tests.cached_responses import CachedResponses
-from tests.conftest import happens, policy_of, prove
+from tests.conftest import DEADLINE_S, happens, policy_of, prove
 from tests.loopback import HANG_UP, Reply, Wait
 from tests.wires import responses as wire
 from tests.wires.servers import ResponsesServer
@@ -33,7 +33,6 @@ from sanderling.providers.choice import make_provider
 from sanderling.providers.retries import Backoff
 from sanderling.session.session import Session
 
-DEADLINE_S = 20.0
 TODO = {"items": [{"content": "Look.", "status": "pending"}]}
 ROUND = [[thought("Hm."), text("I plan."), use("call_1", "todo", **TODO)], [text("Done.")]]
 

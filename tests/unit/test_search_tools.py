@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import happens, little_work, processes_with, prove, prove_rest
+from tests.conftest import DEADLINE_S, happens, little_work, processes_with, prove, prove_rest
 from tests.sandbox.child import in_child
 from tests.workspaces import workspace_of
 
@@ -35,7 +35,6 @@ from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import MAX_ALTERNATIVES, Glob, GlobError, escaped, rooted
 from sanderling.tools.workspace import Workspace
 
-DEADLINE_S = 60.0
 OURS = Path(sys.executable).parent / "rg"
 RIPGREP = str(OURS) if OURS.exists() else shutil.which("rg")
 FILES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, little_work, prove_rest
+from tests.conftest import DEADLINE_S, examples, little_work, prove_rest
 
 from sanderling.permissions.shell.grammar import MAX_CHARACTERS, Opaque, SimpleCommand, parse
 from sanderling.permissions.shell.programs import all_commands, runs_more
@@ -209,7 +209,7 @@ def run_in_bash(line: str, directory: Path) -> tuple[list[list[str]], set[str]]:
     }
     subprocess.run(
         [str(BASH), "--norc", "-c", line], cwd=here, env=environment, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10, check=False,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     runs = record.read_bytes().decode(errors="replace").split("\2\1")[:-1]
     made = {path.name for path in here.iterdir()}

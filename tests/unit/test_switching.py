@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, policy_of, prove, prove_rest
+from tests.conftest import DEADLINE_S, examples, policy_of, prove, prove_rest
 from tests.fuzz.talk import directory
 from tests.wires.endpoints import WIRES, Answer, Apis, Said, models, providers
 
@@ -44,7 +44,6 @@ from sanderling.session.session import Session
 from sanderling.text import printable
 
 PNG = ImageBlock(ImageSource("image/png", base64.b64encode(b"\x89PNG").decode()))
-DEADLINE_S = 20.0
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
-from tests.conftest import policy_of, prove, settings_of
+from tests.conftest import DEADLINE_S, policy_of, prove, settings_of
 
 from sanderling.commands.shell import ShellState
 from sanderling.conversation.conversation import Conversation
@@ -46,7 +46,6 @@ from sanderling.tools.catalog import TOOLS, Catalog, OwnTools, specs_of
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 
-DEADLINE_S = 20.0
 DONE = [{"text": "Done."}]
 
 

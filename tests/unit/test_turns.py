@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.api_rules.anthropic import refusals
-from tests.conftest import examples, happens, policy_of, settings_of
+from tests.conftest import DEADLINE_S, examples, happens, policy_of, settings_of
 
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
@@ -45,7 +45,6 @@ from sanderling.providers.retries import Backoff
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.session.session import Session
 
-DEADLINE_S = 10.0
 ATTEMPTS = 3
 NO_SUCH_TOOL = "There is no tool 'teleport'. There are: bash, code_nav, code_refactor, diagnostics, edit, glob, grep, jobs, ls, read, todo, web_fetch, write."
 FOREVER = {"delay_ms": 3_600_000}

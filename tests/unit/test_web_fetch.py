@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import little_work, prove, prove_rest
+from tests.conftest import DEADLINE_S, little_work, prove, prove_rest
 from tests.workspaces import workspace_of
 
 from sanderling import __version__
@@ -40,7 +40,6 @@ from sanderling.tools.inside.web import Fetch, Moved, WebPage, parse_url
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.web_fetch import NetworkDeniedError, WebFetchInput, web_fetch
 
-DEADLINE_S = 30.0
 PYTHON = os.path.realpath(sys.executable)
 WITH_NETWORK = ("full", "full-bwrap", "namespaces")  # of their own
 
@@ -750,7 +749,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/away":
             self.send_response(302); self.send_header("Location", "http://evil.example/"); self.end_headers(); return
         if self.path == "/slow":
-            import time; time.sleep(60)
+            import time; time.sleep(600)
         body = b"<title>Dev</title><h1>Hello</h1>" if self.path == "/" else b"x\\n" * 40_000
         self.send_response(200 if self.path != "/gone" else 404)
         self.send_header("Content-Type", "text/html" if self.path == "/" else "text/plain")

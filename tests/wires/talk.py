@@ -13,10 +13,9 @@ from sanderling.protocol.messages import Prompt
 from sanderling.providers.choice import make_provider
 from sanderling.providers.retries import Backoff
 from sanderling.session.session import Session
-from tests.conftest import policy_of
+from tests.conftest import DEADLINE_S, policy_of
 from tests.fuzz.wires import ANTHROPIC, Wire
 
-DEADLINE_S = 20.0
 ATTEMPTS = 3
 
 
