@@ -19,7 +19,7 @@ from tests.conftest import ROOT, prove, prove_rest, running, wait_until
 
 GOLDEN = ROOT / "tests/golden/sandbox_status.json"
 STRANGER = 12345  # a user id of nobody
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 USERS = ["own", "stranger"] if os.geteuid() == 0 else ["own"]
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
