@@ -23,6 +23,7 @@ import pytest
 from sanderling.changes.journal import Journal
 from sanderling.config import Settings
 from sanderling.sandbox.confinement import policy_for
+from sanderling.sandbox.kernel import inotify
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.session.session import Session
 from tests.loopback import LoopbackServer
@@ -447,6 +448,40 @@ def plain_environment(monkeypatch):
     for name in list(os.environ):
         if name.startswith(("GIT_", "XDG_")):
             monkeypatch.delenv(name)
+
+
+INOTIFY_INSTANCES = 24
+"""More than any test needs: a sandbox takes one for its guard, and one for each of its workers that looks at files."""
+OPEN_SANDBOXES = {"Conversation", "Desk", "Sandbox", "SessionSandbox", "Shell", "Talk", "policy_of"}
+"""What the modules of tests/unit that open sandboxes have to do with; all others are in directories of their own."""
+
+
+def inotify_instances_left(most: int = INOTIFY_INSTANCES) -> int:
+    """
+    Return how many instances the kernel still gives this user, at most `most`. It takes a fifth of a millisecond.
+
+    The kernel counts those of all programs of a user, and in all namespaces above one's own: a user namespace gives nobody more
+    (/proc/sys/user/max_inotify_instances, namespaces(7)). 128 are usual, and an editor or two with their language servers use them
+    up. The guard of a sandbox cannot do without, so nothing runs then.
+    """
+    held: list[int] = []
+    with suppress(OSError):
+        while len(held) < most:
+            held.append(inotify.instance())
+    for descriptor in held:
+        os.close(descriptor)
+    return len(held)
+
+
+@pytest.fixture(autouse=True)
+def _has_inotify_instances(request: pytest.FixtureRequest) -> None:
+    is_unit = request.path.parent.name == "unit"
+    if is_unit and not OPEN_SANDBOXES & vars(request.module).keys():
+        return
+    if (left := inotify_instances_left()) < INOTIFY_INSTANCES:
+        pytest.skip(
+            f"fewer than {INOTIFY_INSTANCES} inotify instances left for this user ({left}): end programs that watch files"
+        )
 
 
 @contextmanager

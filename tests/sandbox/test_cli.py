@@ -22,6 +22,15 @@ STRANGER = 12345  # a user id of nobody
 TIMEOUT_S = 60
 USERS = ["own", "stranger"] if os.geteuid() == 0 else ["own"]
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+IN_USER_NAMESPACE = ("unshare", "--user", "--map-root-user")
+
+
+def can_unshare() -> bool:
+    argv = [*IN_USER_NAMESPACE, "test", "-w", "/proc/sys/user/max_inotify_instances"]
+    return bool(shutil.which("unshare")) and subprocess.run(argv, check=False).returncode == 0
+
+
+needs_unshare = pytest.mark.skipif(not can_unshare(), reason="no user namespaces")
 
 
 @dataclass
@@ -455,6 +464,31 @@ def test_reader_that_goes_away_ends_the_command(me):
         process.stdout.readline()
         process.stdout.close()
         assert process.wait(TIMEOUT_S) == 128 + signal.SIGPIPE
+
+
+@needs_unshare
+def test_without_inotify_instances_nothing_runs_and_that_is_said(me):
+    """In a user namespace with a limit of its own: what else this user runs has no part in it."""
+    limited = 'echo 0 >/proc/sys/user/max_inotify_instances; exec "$@"'
+    command = me.argv("exec", "--", "touch", "ran")
+    done = subprocess.run(
+        [*IN_USER_NAMESPACE, "sh", "-c", limited, "sh", *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        **me.options(),
+    )
+    assert done.returncode == 125
+    assert "The kernel has no inotify instance left" in done.stderr
+    assert not (me.project / "ran").exists()
+
+
+@needs_unshare
+def test_a_test_knows_how_many_inotify_instances_are_left():
+    limited = 'echo 3 >/proc/sys/user/max_inotify_instances; exec "$@"'
+    code = "from tests.conftest import inotify_instances_left; print(inotify_instances_left())"
+    argv = [*IN_USER_NAMESPACE, "sh", "-c", limited, "sh", sys.executable, "-c", code]
+    assert subprocess.check_output(argv, cwd=ROOT, text=True) == "3\n"
 
 
 @prove

@@ -36,6 +36,8 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 HERE = Path(__file__).resolve().parent
 GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 LEFTOVER_S = 0.3
+ENDED_S = 5.0  # by then what the sandbox ends has ended; what stays would stay for half a minute
+BATCH_S = 120.0  # what a launch, and attacks that share one, may take beside what each waits for
 OWN_PROJECT = ("own", "late", "worktree")
 SHARED = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -361,20 +363,30 @@ class Victim:
             prefix = launch(project, scene)
             reports, errors = self._launch(batch, prefix, project, extra)
             if scene in ("late", "leftover"):
-                time.sleep(LEFTOVER_S)
+                self._wait_for_leftovers(batch, is_control=not prefix)
             if any(attack.evidence == "canary" for attack in batch):
                 if not prefix:
                     # The attack's own git has run it. From inside nothing can, so there it was the sandbox's own.
                     for attack in batch:
                         (self.home / "outside" / attack.id / "ran").unlink(missing_ok=True)
                 self._use_git(project, extra)
-            time.sleep(0.05)
+            self._ask_server("catch-up .")
             return {
                 attack.id: self._judge(
                     attack, project, before[attack.id], reports.get(attack.id), errors
                 )
                 for attack in batch
             }
+
+    def _wait_for_leftovers(self, batch: list["Attack"], *, is_control: bool) -> None:
+        """Give what a command has left behind the time to act; and the sandbox, which may be slow to end it, the time for that."""
+        time.sleep(5 * LEFTOVER_S if is_control else LEFTOVER_S)
+        left = [attack.id for attack in batch if attack.evidence == "alive"]
+        deadline = time.monotonic() + ENDED_S
+        while not is_control and any(map(self._marked_processes, left)):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.05)
 
     def _launch(
         self, batch: list["Attack"], prefix: list[str], project: Path, extra: dict[str, Any]
@@ -394,7 +406,7 @@ class Victim:
                 *([] if prefix else ["--control"]),
                 *(attack.id for attack in batch),
             ]
-            deadline_s = 20 + sum(attack.timeout_s for attack in batch if attack.scene != "main")
+            deadline_s = BATCH_S + sum(each.timeout_s for each in batch if each.scene != "main")
             run = _run_on_terminal if batch[0].scene == "terminal" else _run_piped
             try:
                 output, errors, typed = run(
@@ -582,7 +594,7 @@ class Victim:
         if "common_git_directory" in extra:
             roots.append(Path(extra["common_git_directory"]).parent)
         script = f"roots='{' '.join(map(str, roots))}'\n{_GIT_SCRIPT}"
-        self.as_user(["sh", "-c", script], cwd=project, timeout=60)
+        self.as_user(["sh", "-c", script], cwd=project)
 
 
 def _batches(attacks: Sequence["Attack"]) -> Iterator[tuple[str, list["Attack"]]]:
@@ -860,13 +872,22 @@ class Server:
         else:
             os.utime(self.facts["events"])
 
+    def _catch_up(self) -> None:
+        """Take what has arrived: nothing is missed only because somebody else had the machine."""
+        while waiting := [key for key, _ in self.selector.select(0.05) if key.data]:
+            for key in waiting:
+                with contextlib.suppress(OSError):
+                    key.data(key.fileobj)
+
     def _serve_request(self) -> bool:
         request = sys.stdin.buffer.readline().decode().split()
         if not request:
             return False
         what, path = request
         with contextlib.suppress(OSError):
-            if what == "listen":
+            if what == "catch-up":
+                self._catch_up()
+            elif what == "listen":
                 self._listen_in(path)
             else:
                 # Whoever waits for the name finds somebody who listens.
@@ -1108,7 +1129,7 @@ class Server:
             env={name: os.environ[name] for name in ("HOME", "PATH", "LANG")},
         )
         self.children.append(process.pid)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not all(map(os.path.exists, addresses.values())) and time.monotonic() < deadline:
             time.sleep(0.02)
         self.kept.append(process)

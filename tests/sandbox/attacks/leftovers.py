@@ -1,4 +1,4 @@
-"""Processes that mean to stay: the victim looks for them 300 ms after the command's end."""
+"""Processes that mean to stay: the victim looks for them after the command's end."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from .registry import World, attack, fact
+from .registry import PATIENCE_S, World, attack, fact
 
 
 def _stay(world: World) -> None:
@@ -17,7 +17,7 @@ def _stay(world: World) -> None:
     code = (
         "import signal, sys, time\n"
         "for number in (1, 2, 13, 15, 18): signal.signal(number, signal.SIG_IGN)\n"
-        "for beat in range(200):\n"
+        "for beat in range(600):\n"
         "    open(sys.argv[1], 'a').write('.'); time.sleep(0.05)\n"
     )
     os.execv(sys.executable, [sys.executable, "-c", code, str(beat), world.marker + world.id])
@@ -26,7 +26,7 @@ def _stay(world: World) -> None:
 def _started(world: World) -> str:
     """Give it the time to start: the attack is that it stays."""
     beat = Path(world.project, f"beat-{world.id}")
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + PATIENCE_S
     while not beat.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     return beat.exists() and "left a process"

@@ -10,16 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import libc
-from .registry import Stopped, World, attack, fact, root
+from .registry import PATIENCE_S, Stopped, World, attack, fact, root
 
 IPPROTO_MPTCP, MSG_FASTOPEN, AF_ALG = 262, 0x20000000, 38
+VISIT_S = 5.0  # the victim knocks five times a second; behind a network of its own an attack waits in vain
 
 
 def _tcp(
     host: str, port: int, payload: str, family: int = socket.AF_INET, protocol: int = 0
 ) -> str:
     with socket.socket(family, socket.SOCK_STREAM, protocol) as client:
-        client.settimeout(2)
+        client.settimeout(PATIENCE_S)
         client.connect((host, port))
         client.sendall(payload.encode())
         time.sleep(0.05)
@@ -70,7 +71,7 @@ def mptcp(world: World) -> str:
 def tcp_reconnect(world: World) -> str:
     """AF_UNSPEC first, then the address: a check that looks once looks at the wrong one."""
     with socket.socket() as client:
-        client.settimeout(2)
+        client.settimeout(PATIENCE_S)
         unspecified = struct.pack("=H14x", socket.AF_UNSPEC)
         libc.connect(client.fileno(), unspecified, len(unspecified))
         client.connect(("127.0.0.1", world.tcp_port))
@@ -86,7 +87,7 @@ def tcp_listen(world: World) -> str:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("0.0.0.0", world.listen_port))
         server.listen()
-        server.settimeout(2)
+        server.settimeout(VISIT_S)
         client, _ = server.accept()
         client.sendall(world.id.encode())
         time.sleep(0.05)
@@ -187,7 +188,7 @@ def netlink_sockets(world: World) -> str:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as diag:
         request = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 1 << 10) + bytes(48)
         header = struct.pack("=IHHII", 16 + len(request), 20, 0x301, 1, 0)
-        diag.settimeout(1)
+        diag.settimeout(PATIENCE_S)
         diag.send(header + request)
         if struct.pack(">H", world.tcp_port) not in diag.recv(1 << 16):
             raise Stopped("the victim's port is not among them")
@@ -245,7 +246,7 @@ def alg_socket(_world: World) -> str:
 
 def _unix(world: World, address: str | bytes, kind: int = socket.SOCK_STREAM) -> str:
     with socket.socket(socket.AF_UNIX, kind) as client:
-        client.settimeout(2)
+        client.settimeout(PATIENCE_S)
         client.connect(address)
         client.send(world.id.encode())
         time.sleep(0.05)
@@ -388,7 +389,7 @@ def unix_late(world: World) -> str:
     """A socket that the user makes in the project while the command runs."""
     Path(world.project, "please").touch()
     late = Path(world.project, "late.sock")
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + PATIENCE_S
     while not late.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     return _unix(world, str(late))
@@ -398,7 +399,7 @@ def unix_late(world: World) -> str:
 def unix_receive_descriptor(world: World) -> str:
     """The server hands a descriptor of a secret to whoever connects."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(2)
+        client.settimeout(PATIENCE_S)
         client.connect(f"{world.sockets_home}/stream.sock")
         client.send(b"give")
         fds = array.array("i")
@@ -422,7 +423,7 @@ def _nvim_writes(world: World, address: str) -> str:
         + b"\x90"
     )
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(2)
+        client.settimeout(PATIENCE_S)
         client.connect(address)
         client.sendall(packed)
         client.recv(4096)

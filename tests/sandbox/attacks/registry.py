@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+PATIENCE_S = 20.0
+"""How long an attack waits for what comes where nothing stops it, on a machine that is busy, too. A refusal comes at once."""
+
 Severity = Literal["high", "med", "low"]
 
 Evidence = Literal["claim", "changed", "loot", "received", "process", "canary", "alive"]
@@ -20,7 +23,7 @@ Evidence = Literal["claim", "changed", "loot", "received", "process", "canary", 
 What decides. `claim`: the attack says it got through. Otherwise the victim's own eyes: something below the attack's
 `target` `changed`; the text that the attack brought back holds the token (`loot`); its id was `received` by a socket, a
 terminal or a person's editor; the `process` that it aimed at is dead or not as it was; git, run by the victim
-afterwards, ran the `canary`; a process that it left is `alive` 300 ms after the end.
+afterwards, ran the `canary`; a process that it left is `alive`, and stays so.
 """
 
 Scene = Literal["main", "alone", "bare", "own", "worktree", "ro", "terminal", "late", "leftover"]
@@ -97,7 +100,7 @@ def attack(
     target: str = "{home}/outside/{id}",
     needs: tuple[Need, ...] = (),
     scene: Scene = "main",
-    timeout_s: float = 5,
+    timeout_s: float = PATIENCE_S + 5,
 ) -> Callable[[Callable[[World], object]], Callable[[World], object]]:
     """Register a function that returns what it got (text, or anything true) and raises, or returns nothing, when stopped."""
 
