@@ -32,7 +32,7 @@ def warm(agent):
     """Wait until the server of the current buffer has read it: the first answer of one takes seconds on a slow machine."""
     ask = """
       local params = { textDocument = vim.lsp.util.make_text_document_params() }
-      local answers = vim.lsp.buf_request_sync(0, 'textDocument/documentSymbol', params, 2000) or {}
+      local answers = vim.lsp.buf_request_sync(0, 'textDocument/documentSymbol', params, 20000) or {}
       for _, client in ipairs(vim.lsp.get_clients({ bufnr = 0 })) do
         if next(client.progress.pending) then
           return false

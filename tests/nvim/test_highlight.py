@@ -107,12 +107,12 @@ def marked_rows(child):
 
 def wait_until_marked(child):
     """Until nothing more is highlighted; returns the rows of the marks."""
-    readings = [None]
+    readings = []
 
     def is_quiet():
         readings.append(marked_rows(child))
         time.sleep(0.1)
-        return readings[-1] == readings[-2]
+        return len(readings) >= 5 and all(each == readings[-1] for each in readings[-5:])
 
     wait_until(is_quiet, "highlighting comes to an end")
     return readings[-1]

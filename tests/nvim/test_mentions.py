@@ -273,7 +273,7 @@ COMPLETE = """
   local client = vim.lsp.get_clients({ bufnr = buf, name = 'sanderling' })[1]
   if not client then return vim.NIL end
   local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
-  local result = client:request_sync('textDocument/completion', params, 1000, buf).result
+  local result = client:request_sync('textDocument/completion', params, 20000, buf).result
   return { result.isIncomplete, vim.tbl_map(function(item) return item.textEdit.newText end, result.items), client.offset_encoding }
 """
 

@@ -483,7 +483,7 @@ def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
     answered = chat.lua("""
       local done = false
       require('sanderling.host').request({ type = 'list_sessions' }, function() done = true end)
-      return vim.wait(5000, function() return done end)
+      return vim.wait(60000, function() return done end)
     """)
     assert answered
     assert "AgentResume" not in chat.screen_text()

@@ -147,7 +147,7 @@ def test_a_key_that_was_typed_before_the_page_came_is_no_answer(screen):
     screen.lua(
         """
         _G.answers.show_trust(...)
-        vim.wait(1000, function() return vim.bo.filetype == 'sanderling_trust' end, 1)
+        vim.wait(60000, function() return vim.bo.filetype == 'sanderling_trust' end, 1)
         vim.api.nvim_feedkeys('a', 'xt', false)
         """,
         shown(),
