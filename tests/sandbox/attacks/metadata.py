@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 from .kernel import AT_FDCWD, syscall
-from .registry import PATIENCE_S, Stopped, World, attack, root
+from .registry import Stopped, World, attack, root
 
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 NODUMP = 0x40
+SEEN_S = 3.0  # the victim does something five times a second
 
 for _place, _target in (("home", "{home}/outside/{id}"), ("visible", "{elsewhere}/{id}")):
 
@@ -125,7 +126,7 @@ def inotify_activity(world: World) -> str:
     """The victim's server writes its log into this directory all the time."""
     fd = syscall("inotify_init1", os.O_NONBLOCK)
     syscall("inotify_add_watch", fd, world.busy_directory, 0xFFF)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + SEEN_S
     while time.monotonic() < deadline:
         try:
             if os.read(fd, 4096):
