@@ -44,8 +44,13 @@ class ToolAnswer(Wire, frozen=True):
 
 
 class ToolOutput(Wire, frozen=True):
-    """A piece of what the tool use `id` has put out while it runs."""
+    """
+    A piece of what the tool use `id` has put out while it runs. `start` is how many characters came before it.
+
+    A client whose connection was cut sends everything again, from 0, when it is asked for the use once more.
+    """
 
     session_id: str
     id: str
     text: str
+    start: int | None = None

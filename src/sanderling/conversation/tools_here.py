@@ -40,6 +40,7 @@ class _Use:
         self.scope = anyio.CancelScope()
         self.answer: ToolAnswer | None = None
         self.ended = anyio.Event()
+        self.output = ""  # so far, of what is shown
 
 
 Tell = Callable[[str, events.ToolStarted], Coroutine[Any, Any, None]]
@@ -126,7 +127,12 @@ class ToolsHere:
             await self._turn.wait()
         if not self._turn.is_set():
             raise invalid(NO_TURN)
-        use = self._uses.get(asked.id) or self._begin(asked)
+        if use := self._uses.get(
+            asked.id
+        ):  # asked for again, after a cut that may have taken output with it
+            self._notify(OUTPUT, ToolOutput(asked.session_id, asked.id, use.output, start=0))
+        else:
+            use = self._begin(asked)
         await use.ended.wait()
         if use.answer is None:
             raise RpcError(INTERNAL_ERROR, "it has failed")
@@ -154,8 +160,9 @@ class ToolsHere:
                 case events.ToolStarted():
                     telling.start_soon(self._tell, asked.tool_use_id, event)
                 case events.ToolOutput(text=text):
-                    told = ToolOutput(session_id=asked.session_id, id=asked.id, text=text)
-                    self._notify(OUTPUT, told)
+                    piece = ToolOutput(asked.session_id, asked.id, text, start=len(use.output))
+                    use.output += text
+                    self._notify(OUTPUT, piece)
                 case _:
                     pass
 

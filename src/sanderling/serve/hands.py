@@ -41,6 +41,22 @@ def check_client(client: "Client") -> None:
         raise RpcError(INVALID_REQUEST, NO_TOOLS)
 
 
+class Shown:
+    """The output of a tool use, as far as it has been shown."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._chars = 0
+
+    def take(self, piece: ToolOutput) -> None:
+        """Show what is new of `piece`. A piece after a gap is dropped: the client sends all again."""
+        start = self._chars if piece.start is None else piece.start
+        new = piece.text[self._chars - start :] if start <= self._chars else ""
+        if new:
+            self._chars += len(new)
+            self._show(new)
+
+
 class Hands:
     """The tools of the session that is `watched`; of those who watch it, the client that has sent the prompt of now runs them."""
 
@@ -49,7 +65,7 @@ class Hands:
         self._client = ""
         self._notes: list[str] = []
         self._told: list[str] = []
-        self._shows: dict[str, Callable[[str], None]] = {}
+        self._shows: dict[str, Shown] = {}
 
     def begin(self, client: "Client", notes: Sequence[str]) -> None:
         """
@@ -71,8 +87,8 @@ class Hands:
         self._notes, self._told = self._told + self._notes, []
 
     def take_output(self, told: ToolOutput) -> None:
-        if show := self._shows.get(told.id):
-            show(told.text)
+        if shown := self._shows.get(told.id):
+            shown.take(told)
 
     async def tools(self) -> Sequence[Tool]:
         return [tool if name in OURS_ALONE else self._there(tool) for name, tool in TOOLS.items()]
@@ -94,7 +110,7 @@ class Hands:
             input=given,
         )
         client = self._client
-        self._shows[request.id] = context.show
+        self._shows[request.id] = Shown(context.show)
         try:
             answer = await self._watched.ask(
                 RUN, request, ToolAnswer, lambda each: each.ours.tools == client
