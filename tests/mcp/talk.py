@@ -26,6 +26,17 @@ NOTES = Path(__file__).parent / "notes_server.py"
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
+PATIENT_CLI = f"""
+import sys
+from sanderling.__main__ import main
+from sanderling.mcp import server
+
+server.CONNECT_S = {DEADLINE_S}
+sys.exit(main())
+"""
+"""`sanderling`, with more patience: on a machine that is busy Python's SDK, in a server, needs more than ten seconds to get ready."""
+
+
 @contextmanager
 def notes_over_http(port: int, *how: str, **environment: str) -> Iterator[str]:
     """The URL of a server of ours over HTTP, as long as it runs."""

@@ -10,18 +10,8 @@ import pytest
 
 from sanderling.project.trust.trust import Trust
 from tests.conftest import DEADLINE_S, ROOT, prove
-from tests.mcp.talk import PYTHON, notes_over_http
+from tests.mcp.talk import PATIENT_CLI, PYTHON, notes_over_http
 from tests.mcp.test_in_prompts import NOTES_SERVER
-
-# `sanderling`, but that a server may take long to get ready: on a machine that is busy Python's SDK needs more than ten seconds.
-PATIENT_CLI = f"""
-import sys
-from sanderling.__main__ import main
-from sanderling.mcp import server
-
-server.CONNECT_S = {DEADLINE_S}
-sys.exit(main())
-"""
 
 
 class Shell:

@@ -20,6 +20,7 @@ from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
 from tests.conftest import prove
 from tests.mcp.conftest import HOSTILE, PYTHON, hostile
+from tests.mcp.talk import PATIENT_CLI
 from tests.unit.test_print_mode import Shell
 
 CALL = {"name": "mcp__bad__echo", "input": {"words": "from the server"}, "id": "toolu_1"}
@@ -28,7 +29,9 @@ ANSWER = [{"text": "Done."}]
 
 @pytest.fixture
 def shell(tmp_path) -> Shell:
-    return Shell(tmp_path)
+    shell = Shell(tmp_path)
+    shell.program = ("-c", PATIENT_CLI)
+    return shell
 
 
 def declare(shell: Shell, **servers: Any) -> None:

@@ -55,6 +55,8 @@ Steps = list[dict[str, Any]]
 class Shell:
     """Runs the program in a project of its own."""
 
+    program = ("-m", "sanderling")
+
     def __init__(self, folder: Path) -> None:
         self.project = folder / "project"
         self.state = folder / "state" / "nvim" / "sanderling"
@@ -86,7 +88,7 @@ class Shell:
             "stderr": subprocess.PIPE,
         } | streams
         return subprocess.Popen(
-            [sys.executable, "-m", "sanderling", *args],
+            [sys.executable, *self.program, *args],
             cwd=self.project,
             env=self.environment,
             text=True,
