@@ -62,7 +62,7 @@ class Rpc:
         self._in.flush()
         return self._last_id
 
-    def answer(self, request_id: int, deadline_s: float = 15.0) -> Any:
+    def answer(self, request_id: int, deadline_s: float = 60.0) -> Any:
         end = time.monotonic() + deadline_s
         while request_id not in self._answers:
             self.pump(end - time.monotonic())
@@ -76,7 +76,7 @@ class Rpc:
     def has_answer(self, request_id: int) -> bool:
         return request_id in self._answers
 
-    def request(self, method: str, *args: Any, deadline_s: float = 15.0) -> Any:
+    def request(self, method: str, *args: Any, deadline_s: float = 60.0) -> Any:
         return self.answer(self.send(method, *args), deadline_s)
 
     def pump(self, timeout_s: float) -> None:

@@ -664,7 +664,7 @@ def test_nothing_is_left_running(start_agent, marker, way):
     if way == "AgentStop":
         agent.command("AgentStop")
         agent.wait_for_turns()
-        agent.wait_for_screen("✗ stopped")
+        agent.wait_for_screen("✗", "Stopped.")
         agent.command("AgentTerminal!")
     elif way == "clear":
         agent.lua("require('sanderling').clear()")
