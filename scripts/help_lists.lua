@@ -174,7 +174,8 @@ local function keys_list()
     for _, row in ipairs(keys.rows) do
       if row.places[place[1]] then
         local modes = row.places[place[1]]:gsub('.', '%0, '):sub(1, -3)
-        local left = tabbed(('  %s'):format(modes), 10) .. table.concat(keys.list(row.default), ', ')
+        local key = table.concat(keys.list(row.default or 'none'), ', ')
+        local left = tabbed(('  %s'):format(modes), 10) .. key
         local desc = row.desc:gsub('^%l', string.upper)
         lines[#lines + 1] = described(tabbed(left, 28) .. row.option, 50, desc .. '.')
       end

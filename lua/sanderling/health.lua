@@ -11,7 +11,9 @@ local M = {}
 local CHECK_TIMEOUT_MS = 10000
 local API_TIMEOUT_MS = 30000
 local KEYCHAIN_TIMEOUT_MS = 10000
+local TMUX_TIMEOUT_MS = 1000
 local STDERR_SHOWN = 10
+local MAX_ESCAPE_MS = 50
 
 local KEY_ADVICE =
   'Keep one in the keychain with :AgentLogin, or set ANTHROPIC_API_KEY in the environment that starts Neovim'
@@ -64,6 +66,34 @@ local function ask_installation(python, options)
   return ask_python(python, arguments, asks_api and API_TIMEOUT_MS or CHECK_TIMEOUT_MS)
 end
 
+--- Warn where <Esc> and the key after it become one with Alt, though a user types them one after the other.
+local function check_escape()
+  local names = {}
+  local ok, result = pcall(function()
+    return vim.env.TMUX
+      and vim.system({ 'tmux', 'show-options', '-sv', 'escape-time' }):wait(TMUX_TIMEOUT_MS)
+  end)
+  local escape_time = ok and result and tonumber(result.stdout)
+  if escape_time and escape_time > MAX_ESCAPE_MS then
+    names[#names + 1] = ('tmux (escape-time %d)'):format(escape_time)
+  end
+  if vim.o.ttimeout and vim.o.ttimeoutlen > MAX_ESCAPE_MS then
+    names[#names + 1] = ("Neovim ('ttimeoutlen' %d)"):format(vim.o.ttimeoutlen)
+  elseif not vim.o.ttimeout and vim.o.timeout and vim.o.timeoutlen > MAX_ESCAPE_MS then
+    names[#names + 1] = ("Neovim ('timeoutlen' %d, for 'nottimeout')"):format(vim.o.timeoutlen)
+  end
+  if #names > 0 then
+    vim.health.warn(
+      ('<Esc> and a key soon after it count as that key with Alt: %s'):format(
+        table.concat(names, ', ')
+      ),
+      'Run `tmux set -s escape-time 10`, `:set ttimeout ttimeoutlen=50`: else `<Esc>d` denies a question'
+    )
+  else
+    vim.health.ok('<Esc> and the key after it stay two keys')
+  end
+end
+
 local function check_neovim()
   vim.health.start('Neovim')
   local version = tostring(vim.version())
@@ -72,6 +102,7 @@ local function check_neovim()
   else
     vim.health.error(version .. ' is too old', 'Update Neovim to 0.11 or newer')
   end
+  check_escape()
 end
 
 --- The problem of the environment as a whole, if it has one: scripts/install.py writes a stamp into it when it is finished.

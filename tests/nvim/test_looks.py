@@ -165,7 +165,7 @@ def test_an_empty_prompt_says_what_can_be_done_just_now(wide):
     wait_until(lambda: "<CR> queues, <M-s> steers the turn, <C-c> stops" in wide.screen_text())
     asked = ASKED | {"reason": "", "subject": "make", "choices": ["once"], "cwd": "/"}
     wide.send(asked)
-    wait_until(lambda: "A question waits: <M-a> allows" in wide.screen_text())
+    wait_until(lambda: r"A question waits: \a goes there to answer it" in wide.screen_text())
     wide.send({"type": "approval_settled", "id": "q"}, ENDED)
     wait_until(lambda: "Ask anything: <CR> sends" in wide.screen_text())
     waiting = {"queued": [{"id": "2", "text": "later"}], "is_held": True}
@@ -269,38 +269,52 @@ def test_on_a_small_screen_a_change_that_is_asked_about_names_the_keys(start_age
     agent.command("AgentChat")
     agent.feed("igo<C-s>")
     wait_until(lambda: "1 hunk to review" in agent.screen_text(), agent.screen_text)
-    assert "<M-a> allow  <M-d> deny" in agent.screen_text(), agent.screen_text()
-    assert "<M-a> allows, <M-d> denies" in agent.screen_text(), agent.screen_text()
+    assert "<C-w>a answer  <M-d> deny" in agent.screen_text(), agent.screen_text()
+    assert r"\a answers, <M-d> denies" in agent.screen_text(), agent.screen_text()
 
 
 @pytest.mark.parametrize(
     "keys", prove_rest(["<Esc>", "i", "<Esc><C-w>h", "<Esc><C-w>hi"], (-1,), is_one=True)
 )
-def test_a_question_is_answered_with_one_key_from_prompt_and_code_in_each_mode(
+def test_a_question_is_answered_with_the_persons_key_from_prompt_and_code_in_each_mode(
     start_agent, project, keys
 ):
-    agent = start_agent(BASH, THEN)
+    agent = start_agent(BASH, THEN, setup={"keys": {"answer_once": "<F5>"}})
     agent.command("AgentChat")
     agent.feed("igo<C-s>" + keys)
-    assert "<M-a> allow  <M-d> deny" in agent.wait_for_question()
+    assert "<C-w>a answer  <F5> allow  <M-d> deny" in agent.wait_for_question()
     mode = agent.mode()
-    agent.feed("<M-a>")
+    agent.feed("<F5>")
     agent.wait_for_turns()
     assert (project / "made").exists()
     assert agent.mode() == mode
-    assert agent.lua("return vim.fn.maparg('<M-a>', 'n') .. vim.fn.maparg('<M-a>', 'i')") == ""
+    assert agent.lua("return vim.fn.maparg('<F5>', 'n') .. vim.fn.maparg('<F5>', 'i')") == ""
+
+
+@pytest.mark.parametrize("keys", prove_rest(["<Esc>", "<Esc><C-w>h", "<Esc><C-w>hv"], is_one=True))
+def test_a_key_goes_to_the_question_from_prompt_and_code(start_agent, project, keys):
+    agent = start_agent(BASH, THEN)
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>" + keys)
+    agent.wait_for_question()
+    agent.feed("<C-w>a")
+    wait_until(lambda: agent.lua("return vim.api.nvim_get_current_win()") == agent.float())
+    agent.feed("a")
+    agent.wait_for_turns()
+    assert (project / "made").exists()
+    assert agent.lua("return vim.fn.maparg('<C-w>a', 'n') .. vim.fn.maparg('<C-w>a', 'x')") == ""
 
 
 @prove
 def test_the_other_key_denies_and_a_map_of_the_persons_is_left_alone(start_agent, project):
     agent = start_agent(BASH, THEN)
-    agent.command("nnoremap <M-a> :let g:mine = 1<CR>")
+    agent.command("nnoremap <C-w>a :let g:mine = 1<CR>")
     agent.ask()
     screen = agent.wait_for_question()
-    assert "<M-a>" not in screen
-    agent.feed("<M-a>")
+    assert "<C-w>a" not in screen
+    agent.feed("<C-w>a")
     wait_until(lambda: agent.lua("return vim.g.mine"))
     agent.feed("<M-d>")
     agent.wait_for_turns()
     assert not (project / "made").exists()
-    assert "mine" in agent.lua("return vim.fn.maparg('<M-a>', 'n')")
+    assert "mine" in agent.lua("return vim.fn.maparg('<C-w>a', 'n')")

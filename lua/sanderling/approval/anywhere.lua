@@ -1,11 +1,9 @@
---- Keys that answer the question from wherever the person is, insert mode too. They are there while a question waits, and only where
---- nobody has a map on them.
+--- Keys for the question from wherever the user is. They are there while a question waits, and only where the user has no map on
+--- them.
 local M = {}
 
-local config = require('sanderling.config')
 local queue = require('sanderling.approval.queue')
-
-local MODES = { 'n', 'i', 'x' }
+local ui_keys = require('sanderling.ui.keys')
 
 ---@type [string, string][] mode and key of each map
 local given = {}
@@ -28,10 +26,16 @@ local function take_away()
   given = {}
 end
 
+---@param option string
+---@return string[]
+local function modes_of(option)
+  return vim.split(ui_keys.modes_of(option, 'anywhere'), '')
+end
+
 local function give()
   for _, action in ipairs(M.actions) do
-    for _, lhs in ipairs(config.list_keys(config.options.keys[action.option])) do
-      for _, mode in ipairs(MODES) do
+    for _, lhs in ipairs(ui_keys.of(action.option)) do
+      for _, mode in ipairs(modes_of(action.option)) do
         if vim.fn.mapcheck(lhs, mode) == '' then
           vim.keymap.set(mode, lhs, action.run, { desc = 'Agent: ' .. action.word })
           given[#given + 1] = { mode, lhs }
@@ -51,16 +55,17 @@ function M.update()
   end
 end
 
---- The keys that work, and what they do; nothing where the person has other uses for them.
+--- The keys that work, and what they do; nothing where the user has other uses for them.
 ---@return string
 function M.describe()
   local parts = {}
   for _, action in ipairs(M.actions) do
-    local lhs = config.list_keys(config.options.keys[action.option])[1]
+    local lhs = ui_keys.of(action.option)[1]
     local count = #vim.tbl_filter(function(map)
       return map[2] == lhs
     end, given)
-    parts[#parts + 1] = count == #MODES and ('%s %s'):format(lhs, action.word) or nil
+    local is_given = count == #modes_of(action.option)
+    parts[#parts + 1] = is_given and ('%s %s'):format(lhs, action.word) or nil
   end
   return table.concat(parts, '  ')
 end

@@ -271,6 +271,9 @@ end
 function M.enter()
   if M.is_open() and not M.is_focused() then
     vim.cmd.stopinsert()
+    if api.nvim_get_mode().mode:find('^[vV\22]') then
+      vim.cmd.normal({ '\27', bang = true }) -- or `a` would begin a text object
+    end
     entered_from = api.nvim_get_current_win()
     api.nvim_set_current_win(float.win)
     M.update()

@@ -67,6 +67,7 @@ end
 bus.subscribe('local_drawn', float.keep_ends_in_sight)
 float.on_open = keys.set
 anywhere.actions = {
+  { option = 'answer_focus', word = 'answer', run = answers.focus },
   {
     option = 'answer_once',
     word = 'allow',

@@ -1,6 +1,8 @@
 --- The checks of options' values, where the type of its default does not say it all; and how the host is given some of them.
 local M = {}
 
+local keys = require('sanderling.ui.keys')
+
 --- Says what is wrong deeper inside a value by `look`.
 ---@alias sanderling.config.Check fun(value: any, look: fun(inner: table, known: table, prefix: string)): boolean, string
 
@@ -81,6 +83,19 @@ function M.is_key(value)
     ok = M.is_list_of_strings(value)
   end
   return ok, 'a key, a list of keys, or false'
+end
+
+--- A check of the keys that allow something.
+---@param value any
+---@return boolean ok
+---@return string expected
+function M.is_key_without_escape(value)
+  local ok, expected = M.is_key(value)
+  if not ok then
+    return false, expected
+  end
+  ok = not vim.iter(keys.list(value)):any(keys.has_escape)
+  return ok, 'without Alt and Escape, as <Esc> and a key after it are the same to a terminal'
 end
 
 ---@param choices string[]

@@ -315,13 +315,14 @@ M.rows = {
   },
 }
 
-for _, key in ipairs(require('sanderling.ui.keys').rows) do
+local keys = require('sanderling.ui.keys')
+for _, key in ipairs(keys.rows) do
   M.rows[#M.rows + 1] = {
     name = 'keys.' .. key.option,
     default = key.default,
     class = 'sanderling.config.Key',
     doc = key.desc,
-    check = checks.is_key,
+    check = keys.allowing[key.option] and checks.is_key_without_escape or checks.is_key,
   }
 end
 

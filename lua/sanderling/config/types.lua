@@ -80,6 +80,7 @@
 ---@field question_previous sanderling.config.Key previous question
 ---@field question_whole sanderling.config.Key show all that it is about, in a tab page
 ---@field question_later sanderling.config.Key close without an answer
+---@field answer_focus sanderling.config.Key to the question that waits
 ---@field answer_once sanderling.config.Key allow once what is asked
 ---@field answer_deny sanderling.config.Key deny what is asked
 ---@field form_change sanderling.config.Key change the field

@@ -19,8 +19,8 @@ local texts = {
     '{stop} stops',
   },
   asked = {
-    'A question waits: {answer_once} allows it, {answer_deny} denies it, {approvals} goes there',
-    '{answer_once} allows, {answer_deny} denies',
+    'A question waits: {approvals} goes there to answer it, {answer_deny} denies it',
+    '{approvals} answers, {answer_deny} denies',
     'A question waits',
   },
   held = {
@@ -49,7 +49,6 @@ local commands = {
   send_insert = ':Send',
   steer = ':AgentSteer',
   stop = ':AgentStop',
-  answer_once = ':AgentApprove',
   answer_deny = ':AgentDeny',
   approvals = ':AgentApprovals',
   waiting = ':AgentQueue',

@@ -92,7 +92,8 @@ M.rows = {
   key('question_whole', 'p', { question = 'n' }, 'show all that it is about, in a tab page'),
   key('question_later', { 'q', '<Esc>' }, { question = 'n' }, 'close without an answer'),
 
-  key('answer_once', '<M-a>', { anywhere = 'nix' }, 'allow once what is asked'),
+  key('answer_focus', '<C-w>a', { anywhere = 'nx' }, 'to the question that waits'),
+  key('answer_once', false, { anywhere = 'nix' }, 'allow once what is asked'),
   key('answer_deny', '<M-d>', { anywhere = 'nix' }, 'deny what is asked'),
 
   key('form_change', '<CR>', { form = 'n' }, 'change the field'),
@@ -172,6 +173,51 @@ M.rows = {
   }, 'show these keys'),
 }
 
+--- The options whose keys allow, accept or start something. None of them may be a key that a terminal sends as Escape and more:
+--- who leaves insert mode with <Esc> and types on has typed that key. tmux joins the two within half a second (escape-time, until
+--- 3.5), Neovim itself within 'ttimeoutlen', ssh when they come in one packet.
+---@type table<string, true>
+M.allowing = {}
+for _, option in ipairs({
+  'answer_once',
+  'question_once',
+  'question_session',
+  'question_always',
+  'question_option',
+  'form_send',
+  'trust_all',
+  'trust_mark',
+  'trust_choose',
+  'mcp_start',
+  'mcp_login',
+  'keep_hunk',
+  'keep_file',
+  'edit_accept',
+}) do
+  M.allowing[option] = true
+end
+
+--- The special keys that are Escape, `[` or `O`, and one letter more, so that they can be typed: `<Esc>OPlease` has <F1> in it,
+--- `<Esc>Okay` the plus of the keypad.
+local TYPED =
+  { '^F[1-4]$', '^Up$', '^Down$', '^Left$', '^Right$', '^Home$', '^End$', '^k%u', '^k%d' }
+
+--- Would a terminal send a part of `lhs` as Escape and other keys?
+---@param lhs string
+---@return boolean
+function M.has_escape(lhs)
+  for name in vim.fn.keytrans(vim.keycode(lhs)):gmatch('<([^<>]+)>') do
+    local base = name:match('[^-]+$') or '-'
+    local is_typed = vim.iter(TYPED):any(function(pattern)
+      return base:find(pattern) ~= nil
+    end)
+    if base == 'Esc' or ('-' .. name):find('%-[MAT]%-.') or name == base and is_typed then
+      return true
+    end
+  end
+  return false
+end
+
 --- The keys that are in force, by option.
 ---@type table<string, sanderling.config.Key>
 M.chosen = {}
@@ -179,11 +225,33 @@ for _, row in ipairs(M.rows) do
   M.chosen[row.option] = row.default
 end
 
+--- The modes of an option's keys in `place`, a letter each.
+---@param option string
+---@param place sanderling.ui.keys.Place
+---@return string
+function M.modes_of(option, place)
+  for _, row in ipairs(M.rows) do
+    if row.option == option then
+      return row.places[place]
+    end
+  end
+  error(option)
+end
+
 --- The keys of an option: none, one or several.
 ---@param chosen sanderling.config.Key
 ---@return string[]
 function M.list(chosen)
   return type(chosen) == 'table' and chosen or { chosen or nil }
+end
+
+--- The keys of an option that are set. One that allows something is not where it has an Escape from <LocalLeader>.
+---@param option string
+---@return string[]
+function M.of(option)
+  return vim.tbl_filter(function(lhs)
+    return not (M.allowing[option] and M.has_escape(lhs))
+  end, M.list(M.chosen[option]))
 end
 
 --- A key as it is typed here.
@@ -232,7 +300,7 @@ function M.lines(place)
     add(unpack(COMMANDS[place]))
   end
   for _, row in ipairs(M.rows) do
-    local chosen = M.list(M.chosen[row.option])
+    local chosen = M.of(row.option)
     if row.places[place] and #chosen > 0 then
       add(table.concat(vim.tbl_map(typed, chosen), ', '), (row.desc:gsub('|', '')))
     end
@@ -270,7 +338,7 @@ end
 ---@return string?
 function M.name_in(buf, option)
   for _, row in ipairs(M.rows) do
-    for _, lhs in ipairs(row.option == option and M.list(M.chosen[option]) or {}) do
+    for _, lhs in ipairs(row.option == option and M.of(option) or {}) do
       for _, map in ipairs(vim.api.nvim_buf_get_keymap(buf, 'n')) do
         if map.desc == desc_of(row) and vim.keycode(map.lhs) == vim.keycode(lhs) then
           return typed(lhs)
@@ -324,7 +392,7 @@ function M.set(buf, place, actions)
     end
     if action then
       map(('<Plug>(AgentKey-%s)'):format(row.option))
-      for _, lhs in ipairs(M.list(M.chosen[row.option])) do
+      for _, lhs in ipairs(M.of(row.option)) do
         if is_free(buf, place, row.places[place], lhs) then
           map(lhs, lhs)
           name_group(buf, place, lhs)
