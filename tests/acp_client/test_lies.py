@@ -74,6 +74,24 @@ async def test_an_answer_is_called_what_it_does(guests):
         ]
 
 
+@pytest.mark.parametrize(
+    "written_over", ["rm -rf\rls", "rm -rf\b\b\b\b\b\bls", "\x1b]0;rm -rf\x07ls"]
+)
+@pytest.mark.parametrize("kind", ["execute", "other"])
+async def test_a_question_shows_what_a_terminal_would_write_over(guests, written_over, kind):
+    fields = {"rawInput": {"command": written_over}} if kind == "execute" else {}
+    told = {"kind": kind, "title": written_over, "content": content(written_over), **fields}
+    script = {"prompts": {"go": [asked([option("1", "Yes", "allow_once")], **told)]}}
+    async with guests.talk(script) as talk:
+        guests.is_checked = False
+        talk.answer = {"answer": "deny"}
+        await talk.ask("go")
+        [question] = talk.of(ApprovalRequested)
+        assert "rm -rf" in question.title
+        assert "rm -rf" in question.subject
+        assert all("rm -rf" in started.title for started in talk.of(ToolStarted))
+
+
 @pytest.mark.parametrize("name", ["edit", "read"])
 async def test_a_question_names_the_file_that_the_yes_is_about(guests, name):
     diff = {"type": "diff", "path": str(guests.project / "Makefile"), "newText": "new\n"}

@@ -196,7 +196,10 @@ def test_a_key_with_an_escape_is_refused_for_what_allows(child, lhs):
     child.setup(keys={option: ["<C-x>a", lhs] for option in ALLOWING})
     mistakes = child.lua("return require('sanderling.config').mistakes")
     assert {mistake["name"] for mistake in mistakes} == {f"keys.{option}" for option in ALLOWING}
-    assert "<Esc> and a key after it are the same to a terminal" in mistakes[0]["text"]
+    assert (
+        "must be a key without Alt or Escape (to a terminal, <M-a> is <Esc> and a), not"
+        in mistakes[0]["text"]
+    )
     options = child.lua("return require('sanderling.config').options.keys")
     assert options["answer_once"] is False
     assert options["question_once"] == "a"

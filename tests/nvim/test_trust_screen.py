@@ -84,7 +84,7 @@ def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
 def test_what_python_shows_as_its_code_is_shown_as_that_here(screen):
     hidden = "".join(char for char in map(chr, range(sys.maxunicode + 1)) if _HIDDEN.match(char))
     hidden = hidden[hidden.index("\xad") :]  # Neovim shows control characters by itself
-    shown = screen.lua("return require('sanderling.ui.words').visible(...)", "\n".join(hidden))
+    shown = screen.lua("return require('sanderling.ui.unseen').visible(...)", "\n".join(hidden))
     assert shown.split("\n") == list(map(number, hidden))
 
 

@@ -66,7 +66,7 @@ local function choose_rule(q, prompt, fn)
     fn('')
     return
   end
-  local options = { prompt = prompt, kind = 'sanderling_rule' }
+  local options = { prompt = prompt, kind = 'sanderling_rule', format_item = words.plain }
   vim.ui.select({ q.event.rule, wider }, options, function(rule)
     if rule then
       fn(rule)

@@ -211,6 +211,7 @@ end
 ---@field left integer on which nothing is decided
 ---@field count integer
 ---@field is_shown boolean in this tab page
+---@field unseen integer characters that nobody sees, in what is left
 
 --- The progress of a review that goes on in the file itself; the review of changes, which ranks above this, gives the function.
 ---@type fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
@@ -240,6 +241,19 @@ local function review_lines(progress, width)
   end, lines)
 end
 
+--- Add what a user does not see, if there is any.
+---@param lines string[]
+---@param marks sanderling.approval.Mark[]
+---@param count integer characters
+---@param width integer
+local function add_unseen(lines, marks, count, width)
+  local text = ('It has %s that cannot be seen.'):format(words.counted(count, 'character'))
+  for _, line in ipairs(count > 0 and words.wrapped(text, width) or {}) do
+    lines[#lines + 1] = line
+    marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #line, hl = 'AgentWarning' }
+  end
+end
+
 --- The body of a question whose subject is reviewed in its file: short.
 ---@param q sanderling.session.state.Question
 ---@param width integer
@@ -253,6 +267,7 @@ local function small_body_of(q, width, progress)
   for row = first, #lines - 1 do
     marks[#marks + 1] = { row = row, col = 0, end_col = #lines[row + 1], hl = 'AgentApprovalTitle' }
   end
+  add_unseen(lines, marks, progress.unseen, width)
   add_rule(lines, marks, q.event)
   return { lines = lines, marks = marks, subject_lnum = #lines + 1 }
 end
@@ -305,6 +320,7 @@ function M.body_of(q, width, is_terse)
   if asker then
     marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
   end
+  add_unseen(lines, marks, progress and progress.unseen or 0, width)
   add_rule(lines, marks, event)
   if is_shown_whole(q) then
     return { lines = lines, marks = marks, subject_lnum = #lines + 1 }

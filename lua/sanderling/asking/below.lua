@@ -86,7 +86,7 @@ local function lines_of(answer)
     local lines = vim.split(vim.trim(block.text), '\n', { plain = true })
     return table.concat(
       vim.tbl_map(function(line)
-        return preview.expanded(line, vim.bo[buf].tabstop)
+        return (words.expanded(line, vim.bo[buf].tabstop, 0))
       end, lines),
       '\n'
     )

@@ -35,7 +35,7 @@ local function line_of(info, is_everywhere)
     parts[#parts + 1] = 'open'
   end
   if is_everywhere then
-    parts[#parts + 1] = vim.fn.fnamemodify(info.project, ':~')
+    parts[#parts + 1] = words.plain(vim.fn.fnamemodify(info.project, ':~'))
   end
   if (info.excerpt or '') ~= '' then
     parts[#parts + 1] = icons.quoted(words.plain(info.excerpt))

@@ -95,7 +95,7 @@ function M.is_key_without_escape(value)
     return false, expected
   end
   ok = not vim.iter(keys.list(value)):any(keys.has_escape)
-  return ok, 'without Alt and Escape, as <Esc> and a key after it are the same to a terminal'
+  return ok, 'a key without Alt or Escape (to a terminal, <M-a> is <Esc> and a)'
 end
 
 ---@param choices string[]

@@ -20,6 +20,7 @@ local loading = require('sanderling.ui.loading')
 local outcome = require('sanderling.review.outcome')
 local place = require('sanderling.review.place')
 local proposals = require('sanderling.review.proposals')
+local unseen = require('sanderling.ui.unseen')
 local views = require('sanderling.editing.views')
 local wording = require('sanderling.approval.wording')
 local writing = require('sanderling.review.writing')
@@ -158,6 +159,21 @@ local function begin(session_id, event)
   end)
 end
 
+---@type table<sanderling.review.Hunk, { tick: integer, count: integer }> characters that are not seen
+local unseen_in = setmetatable({}, { __mode = 'k' })
+
+---@param hunk sanderling.review.Hunk
+---@return integer
+local function count_unseen(hunk)
+  local known_, tick = unseen_in[hunk], api.nvim_buf_get_changedtick(hunk.buf)
+  if not known_ or known_.tick ~= tick then
+    local count = unseen.count(table.concat(hunks.text_of(hunk), '\n'))
+    known_ = { tick = tick, count = count }
+    unseen_in[hunk] = known_
+  end
+  return known_.count
+end
+
 ---@param q sanderling.session.state.Question
 ---@return sanderling.approval.Progress?
 function wording.progress_of(q)
@@ -169,7 +185,17 @@ function wording.progress_of(q)
     local is_shown = vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
       return api.nvim_win_get_buf(win) == asked.buf
     end)
-    return { buf = asked.buf, left = #left, count = vim.tbl_count(asked.made), is_shown = is_shown }
+    local unseen_count = 0
+    for _, hunk in ipairs(left) do
+      unseen_count = unseen_count + count_unseen(hunk)
+    end
+    return {
+      buf = asked.buf,
+      left = #left,
+      count = vim.tbl_count(asked.made),
+      is_shown = is_shown,
+      unseen = unseen_count,
+    }
   end
 end
 

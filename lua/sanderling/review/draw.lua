@@ -8,10 +8,13 @@ local api = vim.api
 require('sanderling.ui.colors')
 local hunks = require('sanderling.review.hunks')
 local icons = require('sanderling.ui.icons')
-local words = require('sanderling.review.words')
+local review_words = require('sanderling.review.words')
+local unseen = require('sanderling.ui.unseen')
+local words = require('sanderling.ui.words')
 
 local MAX_REMOVED = 100 -- lines of a hunk that are shown
 local MAX_BYTES = 1000 -- of one of those: they do not wrap
+local MAX_RUNS = 1000 -- of a hunk, of characters that are not seen, that are shown by their numbers
 local SIGN_PRIORITY, LINE_PRIORITY, WORD_PRIORITY = 9, 90, 210 -- diagnostics' signs: 10; syntax: 50 to 125
 
 local ns = api.nvim_create_namespace('sanderling_hunks') -- virtual lines
@@ -39,22 +42,8 @@ local drawn = {}
 local function chunks_of(line, tabstop, spans)
   local chunks, col = {}, 0
   local function add(text, hl)
-    if not text:find('[^ -~]') then
-      col = col + #text
-      chunks[#chunks + 1] = text ~= '' and { text, hl } or nil
-      return
-    end
-    local shown = text:gsub('[^\t]*\t?', function(piece)
-      local plain = vim.fn.strtrans((piece:gsub('\t$', '')))
-      col = col + api.nvim_strwidth(plain)
-      if piece:sub(-1) == '\t' then
-        local width = tabstop - col % tabstop
-        col = col + width
-        plain = plain .. (' '):rep(width)
-      end
-      return plain
-    end)
-    chunks[#chunks + 1] = shown ~= '' and { shown, hl } or nil
+    text, col = words.expanded(unseen.visible(text), tabstop, col)
+    chunks[#chunks + 1] = text ~= '' and { text, hl } or nil
   end
   local at = 1
   for _, span in ipairs(spans) do
@@ -144,6 +133,29 @@ local function clear_details(buf, one)
   one.details, one.text = {}, nil
 end
 
+--- Show the characters of a hunk that are not seen: whoever keeps it keeps them, too.
+---@param text string[]
+---@param mark fun(index: integer, col: integer, opts: vim.api.keyset.set_extmark) of a line
+local function mark_unseen(text, mark)
+  local left = MAX_RUNS
+  for i, line in ipairs(text) do
+    for _, run in ipairs(unseen.runs(line, left)) do
+      left = left - 1
+      mark(i, run.end_col, {
+        virt_text = { { run.text, 'AgentWarning' } },
+        virt_text_pos = 'inline',
+        priority = WORD_PRIORITY,
+      })
+    end
+    if left == 0 then
+      return mark(i, #line, {
+        virt_text = { { '<and more that are not seen>', 'AgentWarning' } },
+        virt_text_pos = 'inline',
+      })
+    end
+  end
+end
+
 ---@param buf integer
 ---@param hunk sanderling.review.Hunk
 ---@param one sanderling.review.draw.Drawn
@@ -167,10 +179,13 @@ local function set_details(buf, hunk, one, text)
   for row = one.row, sign and one.row + math.max(hunk.count, 1) - 1 or -1 do
     mark(row, 0, { sign_text = sign, sign_hl_group = hl, priority = SIGN_PRIORITY })
   end
+  mark_unseen(text, function(index, col, opts)
+    mark(hunk.row + index - 1, col, opts)
+  end)
   if one.is_compared then
     return
   end
-  local differing = words.differing(hunk.old, text)
+  local differing = review_words.differing(hunk.old, text)
   for i, spans in pairs(differing.new) do
     for _, span in ipairs(spans) do
       mark(hunk.row + i - 1, span[1], {

@@ -5,6 +5,7 @@ local api = vim.api
 require('sanderling.ui.colors')
 local hunks = require('sanderling.editing.hunks')
 local icons = require('sanderling.ui.icons')
+local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_rewrite')
@@ -92,21 +93,6 @@ function M.bounded(rows, count, is_whole, draw)
   return lines
 end
 
---- `line` as it is shown: tabs as wide as they are, nothing that hides.
----@param line string
----@param tabstop integer
----@return string
-function M.expanded(line, tabstop)
-  local parts, col = {}, 0
-  for text, tab in line:gmatch('([^\t]*)(\t?)') do
-    text = vim.fn.strtrans(text)
-    col = col + api.nvim_strwidth(text)
-    local width = tab ~= '' and tabstop - col % tabstop or 0
-    parts[#parts + 1], col = text .. (' '):rep(width), col + width
-  end
-  return table.concat(parts)
-end
-
 local HIGHLIGHTS = { ['+'] = 'AgentHunkAdd', ['-'] = 'AgentHunkDelete', [' '] = 'AgentEditSame' }
 
 ---@param row sanderling.rewrite.preview.Row
@@ -116,7 +102,7 @@ local function chunks_of(row, tabstop)
   local sign, text = unpack(row)
   local shown = ({ ['+'] = icons.added, ['-'] = icons.minus })[sign] or ' '
   local gap = (' '):rep(3 - api.nvim_strwidth(shown))
-  text = M.expanded(text:sub(1, MAX_BYTES), tabstop)
+  text = words.expanded(unseen.visible(text:sub(1, MAX_BYTES)), tabstop, 0)
   return { { shown .. gap .. text, HIGHLIGHTS[sign] or 'AgentPlaceholder' } }
 end
 

@@ -11,6 +11,7 @@ local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local parsing = require('sanderling.ui.parsing')
 local scratch = require('sanderling.ui.scratch')
+local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
 local INDENT = '    '
@@ -166,7 +167,7 @@ local show = with_server(function(server)
   if session then
     session:ask({ type = 'show_tool_server', name = server.name }, function(found, is_here)
       if is_here then
-        local lines = words.lines_of(found.text)
+        local lines = words.lines_of(unseen.visible(found.text))
         local buf, win = float.view(found.title, lines, 'tool server')
         scratch.set_win_options(win, { conceallevel = 2 })
         parsing.start(buf)

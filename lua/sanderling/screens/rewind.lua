@@ -79,7 +79,9 @@ end
 local function lines_of(preview)
   local turns = preview.turns == 1 and 'turn' or ('%d turns'):format(preview.turns)
   local lines = { ('Back to before: %s'):format(words.plain(preview.prompt)), '' }
-  lines[#lines + 1] = ('Conversation: %s'):format(preview.refusal or 'without the last ' .. turns)
+  lines[#lines + 1] = ('Conversation: %s'):format(
+    preview.refusal and words.plain(preview.refusal) or 'without the last ' .. turns
+  )
   local files = preview.files or {}
   if #files == 0 then
     lines[#lines + 1] = 'Files: nothing to take back'

@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local icons = require('sanderling.ui.icons')
 local scratch = require('sanderling.ui.scratch')
+local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
 local WIDEST_PATH = 50
@@ -49,7 +50,7 @@ end
 ---@return string
 local function list_line(self, file)
   local box = self.refusal and ' ' or box_of(self, file)
-  local path = words.visible(words.plain(file.path))
+  local path = words.plain(unseen.visible(file.path))
   local gap = (' '):rep(math.max(0, WIDEST_PATH - api.nvim_strwidth(path)))
   return ('%s %s%s  %s'):format(box, path, gap, states[file.state].words)
 end
@@ -86,10 +87,10 @@ local function allowed_lines(file)
   if not file.allowed then
     return {}
   end
-  local path = words.visible(words.plain(file.path))
+  local path = words.plain(unseen.visible(file.path))
   local lines = { '', path .. ' lets the model do this without asking you:' }
   for _, sentence in ipairs(file.allowed) do
-    lines[#lines + 1] = M.bar() .. words.visible(words.plain(sentence))
+    lines[#lines + 1] = M.bar() .. words.plain(sentence)
   end
   return lines
 end
@@ -112,9 +113,9 @@ local function page(self)
     lines[#lines + 1] = ''
     self.sections[i] = #lines
     local facts = ('%s, %s'):format(states[file.state].words, words.counted(#text, 'line'))
-    lines[#lines + 1] = ('%s (%s)'):format(words.visible(words.plain(file.path)), facts)
+    lines[#lines + 1] = ('%s (%s)'):format(words.plain(unseen.visible(file.path)), facts)
     for _, line in ipairs(text) do
-      lines[#lines + 1] = M.bar() .. words.visible(line)
+      lines[#lines + 1] = M.bar() .. unseen.visible(line)
     end
   end
   return lines

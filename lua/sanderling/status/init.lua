@@ -282,7 +282,7 @@ function M.prompt_winbar()
     state_hl(state),
     escape(name),
     escape(counts),
-    room >= MIN_MODEL_CELLS and escape(words.fitting(state.model, room)) .. ' ' or ''
+    room >= MIN_MODEL_CELLS and escape(words.fitting(words.plain(state.model), room)) .. ' ' or ''
   )
 end
 

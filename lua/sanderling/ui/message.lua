@@ -3,6 +3,7 @@ local M = {}
 
 local api = vim.api
 local icons = require('sanderling.ui.icons')
+local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
 local SHOWN_MS = 4000 -- for each row
@@ -89,16 +90,16 @@ end
 
 --- Say something, which asks for no <Enter>. It has a window of its own where the line for messages is too short, or not there,
 --- or the mode's. It is never an error of Vim's, which would end what the person is being asked at this moment.
----@param text string
+---@param text string a plugin that shows messages gets all of its lines, Neovim's line for messages the first one
 ---@param level? integer
 function M.tell(text, level)
-  text = text:gsub('\n.*', ' ' .. icons.more)
   pcall(close) -- not while text is locked
+  if not is_neovims() then
+    return vim.notify(unseen.visible(text), level, { title = 'Sanderling' })
+  end
+  text = words.plain((text:gsub('\n.*', ' ' .. icons.more)))
   local is_long = api.nvim_strwidth(text) > room()
   local line = words.fitting(text, room())
-  if not is_neovims() then
-    return vim.notify(line, level)
-  end
   local hl = level == vim.log.levels.ERROR and 'ErrorMsg'
     or level == vim.log.levels.WARN and 'WarningMsg'
     or 'MsgArea'

@@ -2,6 +2,7 @@
 local M = {}
 
 local icons = require('sanderling.ui.icons')
+local unseen = require('sanderling.ui.unseen')
 
 local MAX_LINE_CHARS = 300
 local MAX_SHOWN_BYTES = 10000 -- of a line: Neovim goes through all of it for each part that it draws
@@ -10,58 +11,7 @@ local MAX_SHOWN_BYTES = 10000 -- of a line: Neovim goes through all of it for ea
 ---@param text string
 ---@return string
 function M.plain(text)
-  -- U+061C, U+200B-200F, U+2028-202E, U+2060-206F, U+FEFF: what has no width, and what changes the direction of writing
-  local hidden = icons.hidden
-  return (
-    text
-      :gsub('[%z\1-\31\127]+', ' ')
-      :gsub('\216\156', hidden)
-      :gsub('\226\128[\139-\143\168-\174]', hidden)
-      :gsub('\226\129[\160-\175]', hidden)
-      :gsub('\239\187\191', hidden)
-  )
-end
-
--- Characters without a shape of their own, first and last code points: a model reads it, a person does not see it.
-local INVISIBLE = {
-  { 0xAD, 0xAD },
-  { 0x34F, 0x34F },
-  { 0x61C, 0x61C },
-  { 0x115F, 0x1160 },
-  { 0x17B4, 0x17B5 },
-  { 0x180B, 0x180F },
-  { 0x200B, 0x200F },
-  { 0x2028, 0x202E },
-  { 0x2060, 0x206F },
-  { 0x2800, 0x2800 },
-  { 0x3164, 0x3164 },
-  { 0xFE00, 0xFE0F },
-  { 0xFEFF, 0xFEFF },
-  { 0xFFA0, 0xFFA0 },
-  { 0xFFF0, 0xFFFB },
-  { 0x13440, 0x13440 },
-  { 0x1BCA0, 0x1BCA3 },
-  { 0x1D159, 0x1D159 },
-  { 0x1D173, 0x1D17A },
-  { 0xE0000, 0xE0FFF },
-}
-
----@param char string
----@return string? what is shown in its place
-local function shown_as(char)
-  local code = vim.fn.char2nr(char, true)
-  for _, range in ipairs(INVISIBLE) do
-    if code >= range[1] and code <= range[2] then
-      return ('<U+%04X>'):format(code)
-    end
-  end
-end
-
---- A line in which what is invisible stands as its code. Control characters are left to Neovim, which shows them as `^X`.
----@param line string
----@return string
-function M.visible(line)
-  return (line:gsub('[\194-\244][\128-\191]+', shown_as))
+  return unseen.marked((text:gsub('[%z\1-\31\127]+', ' ')), icons.hidden)
 end
 
 --- The line that opened the code fence which is open behind `line`, if one is.
@@ -124,6 +74,26 @@ function M.broken_lines_of(text)
     until first > #line
   end
   return lines
+end
+
+--- `text` with tabs as wide as they are in a window, and what Neovim does not print as it shows that.
+---@param text string
+---@param tabstop integer
+---@param col integer cells before it
+---@return string
+---@return integer col behind it
+function M.expanded(text, tabstop, col)
+  if not text:find('[^ -~]') then
+    return text, col + #text
+  end
+  local parts = {}
+  for piece, tab in text:gmatch('([^\t]*)(\t?)') do
+    piece = vim.fn.strtrans(piece)
+    col = col + vim.api.nvim_strwidth(piece)
+    local width = tab ~= '' and tabstop - col % tabstop or 0
+    parts[#parts + 1], col = piece .. (' '):rep(width), col + width
+  end
+  return table.concat(parts), col
 end
 
 --- 840, 12.3k, 182k, 1.5M.

@@ -11,6 +11,7 @@ local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
 local report = require('sanderling.screens.report')
 local slash = require('sanderling.prompt.slash')
+local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_slash')
 local NO_SESSION = 'No session is open: :AgentChat begins one.'
@@ -40,7 +41,7 @@ local function choose_model(session)
     kind = 'sanderling_model',
     format_item = function(name)
       local gap = (' '):rep(width - api.nvim_strwidth(name) + 2)
-      return notes[name] and name .. gap .. notes[name] or name
+      return words.plain(notes[name] and name .. gap .. notes[name] or name)
     end,
   }, function(model)
     if model then

@@ -11,7 +11,7 @@ from sanderling.acp.updates import ToolCall, ToolCallFields
 from sanderling.agents import calls as agents
 from sanderling.commands.output import ScreenText, clean
 from sanderling.protocol.events import ChangedLines
-from sanderling.text import duration, shortened
+from sanderling.text import CONTROL, duration, printable, shortened
 from sanderling.tools.texts import difference, shown_to_person
 
 MAX_DETAIL_CHARS = 32_768
@@ -159,7 +159,9 @@ class Call:
             line = self._shown(self.path)
         else:
             line = self._title.strip().strip("`")
-        line = " ".join(clean(line).split())
+        line = " ".join(
+            CONTROL.sub(" ", printable(line)).split()
+        )  # `clean` drops what is before a \r
         return shortened(line, MAX_TITLE_CHARS)
 
     @property
@@ -194,8 +196,12 @@ class Call:
 
     @property
     def _shown_text(self) -> str:
+        return clean(self._own_text).rstrip()
+
+    @property
+    def _own_text(self) -> str:
         texts = (text_of(each.content) for each in self._content if each.content)
-        return clean("\n".join(_unfenced(text) for text in texts if text)).rstrip()
+        return "\n".join(_unfenced(text) for text in texts if text)
 
     def news(self, output: str = "") -> str:
         """
@@ -217,7 +223,7 @@ class Call:
             return self.command, "bash"
         if changed := await self._difference():
             return changed.detail, "diff"
-        if text := self.text:
+        if text := printable(self._own_text).rstrip() or self.text:  # whole: it is approved
             return text, ""
         if self.input:
             return msgspec.json.format(msgspec.json.encode(self.input)).decode(), "json"

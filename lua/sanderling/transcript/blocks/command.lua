@@ -2,6 +2,7 @@
 local blocks = require('sanderling.transcript.blocks')
 local icons = require('sanderling.ui.icons')
 local sandbox = require('sanderling.session.sandbox')
+local unseen = require('sanderling.ui.unseen')
 
 local FOLDED_FROM_LINES = 21 -- of output
 local CLOSED_FROM_LINES = 201
@@ -54,9 +55,12 @@ end
 
 function draw.command_ended(self, event)
   local open = block_of(self, event.id)
-  local row = self:append_lines(event.outcome, event.is_success and 'AgentNotice' or 'AgentError')
+  local row = self:append_lines(
+    unseen.visible(event.outcome),
+    event.is_success and 'AgentNotice' or 'AgentError'
+  )
   for _, note in ipairs(event.notes or {}) do
-    self:append_lines(note, 'AgentNotice')
+    self:append_lines(unseen.visible(note), 'AgentNotice')
   end
   local lines = row - open.row - 1
   if lines >= FOLDED_FROM_LINES then
@@ -78,11 +82,12 @@ end
 --- Say something beside the model and the commands: within the block of a command when one is open, whose output goes on below.
 ---@param event { text: string, hl: string, remedy?: string }
 function draw.remark(self, event)
+  local text = unseen.visible(event.text)
   if self.open then
-    self:append_lines(event.text, event.hl)
+    self:append_lines(text, event.hl)
     self.open.output_row, self.open.output_mark, self.open.has_remark = nil, nil, true
   else
-    self:append_block(event.text, event.hl)
+    self:append_block(text, event.hl)
   end
   if event.remedy then
     self:append_lines(event.remedy, 'AgentRemedy')

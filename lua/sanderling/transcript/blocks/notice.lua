@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
 local icons = require('sanderling.ui.icons')
+local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 local ns = require('sanderling.transcript.writer').NS
 
@@ -15,7 +16,7 @@ M.draw = {}
 function M.draw.notice(self, event)
   self:end_block()
   local hl = event.level == 'warning' and 'AgentWarning' or 'AgentNotice'
-  local row = self:append_block(event.text, hl)
+  local row = self:append_block(unseen.visible(event.text), hl)
   if event.topic then
     self.notices[event.topic] = api.nvim_buf_set_extmark(self.buf, ns, row, 0, {})
   end
@@ -34,10 +35,10 @@ end
 function M.draw.error_occurred(self, event)
   self:end_countdown()
   self:end_block()
-  self:append_block(event.message, 'AgentError')
+  self:append_block(unseen.visible(event.message), 'AgentError')
   if event.remedy and event.remedy ~= '' then
     local row = self.last + 1
-    self:append('\n' .. event.remedy)
+    self:append('\n' .. unseen.visible(event.remedy))
     self:paint(row, self.last, 'AgentRemedy')
   end
 end
@@ -83,7 +84,7 @@ end
 
 function M.draw.conversation_rewound(self, event)
   self:end_block()
-  local text = event.text ~= '' and ' ' .. icons.quoted(event.text) or ''
+  local text = event.text ~= '' and ' ' .. icons.quoted(words.plain(event.text)) or ''
   self:append_block(
     ('%s back to before the prompt%s'):format(icons.rule:rep(2), text),
     'AgentNotice'

@@ -13,6 +13,7 @@ local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local folds = require('sanderling.transcript.folds')
 local icons = require('sanderling.ui.icons')
+local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
 local ns = require('sanderling.transcript.writer').NS
@@ -155,6 +156,9 @@ function draw.tool_ended(self, event)
     summary = vim.trim(icons.failed .. ' ' .. summary)
   end
   local detail = words.without_end(event.detail or '')
+  if event.filetype == 'diff' then
+    detail = unseen.visible(detail)
+  end
   if detail ~= '' then
     write_detail(self, use, detail, event.filetype)
   end
@@ -259,10 +263,10 @@ end
 --- Show the whole input and result of a tool use.
 ---@param use sanderling.WholeToolUse
 function M.show(use)
-  local lines = words.broken_lines_of(use.input)
+  local lines = words.broken_lines_of(unseen.visible(use.input))
   local input_count = #lines
   lines[#lines + 1] = ''
-  vim.list_extend(lines, words.broken_lines_of(use.result))
+  vim.list_extend(lines, words.broken_lines_of(unseen.visible(use.result)))
   diff.set_syntax(float.view(use.tool, lines, 'tool use'), 'json', 1, input_count)
 end
 

@@ -51,9 +51,9 @@ end
 ---@return string
 local function selection_label(selection)
   if is_image(selection) then
-    return selection.path .. ' (image)'
+    return words.plain(selection.path) .. ' (image)'
   end
-  return ('%s:%d-%d'):format(selection.path, selection.first_line, selection.last_line)
+  return ('%s:%d-%d'):format(words.plain(selection.path), selection.first_line, selection.last_line)
 end
 
 ---@param selection sanderling.Selection
