@@ -14,6 +14,7 @@ from tests.bench.changes import changes
 from tests.bench.code import code
 from tests.bench.edit import edit
 from tests.bench.first_request import first_request
+from tests.bench.hostile import hostile
 from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, first_text, long, warm
 from tests.bench.mentions import mentions
@@ -43,6 +44,7 @@ GROUPS = {
         grown,
         long,
         flood,
+        hostile,
         cancel,
         interrupt,
         memory,

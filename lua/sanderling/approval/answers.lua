@@ -92,8 +92,8 @@ function M.allow(choice, q)
     choose_rule(q, 'Always allow', function(chosen)
       local default = chosen ~= '' and chosen or q.event.rule or ''
       message.ask({ prompt = 'Always allow: ', default = default }, function(rule)
-        if rule and vim.trim(rule) ~= '' then
-          M.send(q, { answer = 'always', rule = vim.trim(rule) })
+        if rule and words.trimmed(rule) ~= '' then
+          M.send(q, { answer = 'always', rule = words.trimmed(rule) })
         end
       end)
     end)

@@ -77,7 +77,7 @@ local function denying_because(is_alone)
   return answering(function(q)
     message.ask({ prompt = 'Deny, because: ' }, function(reason)
       if reason then
-        answers.send(q, { answer = 'deny', reason = vim.trim(reason), is_alone = is_alone })
+        answers.send(q, { answer = 'deny', reason = words.trimmed(reason), is_alone = is_alone })
       end
     end)
   end)

@@ -169,7 +169,7 @@ end
 local function says_title(event)
   local title = words.plain(event.title):gsub('%s*…$', ''):gsub('%s+', ' ')
   local head = event.subject:sub(1, #event.title * 2) -- megabytes may follow
-  return vim.startswith((words.plain(head):gsub('%s+', ' ')), vim.trim(title))
+  return vim.startswith((words.plain(head):gsub('%s+', ' ')), words.trimmed(title))
 end
 
 --- The session that asks, when it is another than the one that this tab page shows.

@@ -83,7 +83,7 @@ end
 local function lines_of(answer)
   local buf = answer.region.buf
   local texts = vim.tbl_map(function(block)
-    local lines = vim.split(vim.trim(block.text), '\n', { plain = true })
+    local lines = vim.split(words.trimmed(block.text), '\n', { plain = true })
     return table.concat(
       vim.tbl_map(function(line)
         return (words.expanded(line, vim.bo[buf].tabstop, 0))
@@ -282,7 +282,7 @@ on('answer_restarted', function(answer, event)
 end)
 
 on('error_occurred', function(answer, event)
-  answer.problem = vim.trim(('%s %s'):format(event.message, event.remedy))
+  answer.problem = words.trimmed(('%s %s'):format(event.message, event.remedy))
 end)
 
 on('local_failed', function(answer, event)

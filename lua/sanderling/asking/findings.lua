@@ -38,7 +38,7 @@ local function text_of(line, place)
   for word in pairs(TYPES) do
     text = text:gsub('^' .. word .. '[%s:,%-]+', word .. ': ')
   end
-  return words.plain(vim.trim(text))
+  return words.plain(words.trimmed(text))
 end
 
 --- The findings in the lines of an answer, as setqflist() takes them.
@@ -91,7 +91,7 @@ bus.subscribe('turn_ended', function(session_id, event)
   end
   local items = M.parse(lines, session.project)
   if #items > 0 then
-    local title = 'Agent: ' .. vim.trim(words.first_line(prompt))
+    local title = 'Agent: ' .. words.trimmed(words.first_line(prompt))
     scratch.quietly(function() -- an entry's file gets a buffer by that, which is not loaded
       vim.fn.setqflist({}, ' ', { title = title, items = items })
     end)

@@ -73,7 +73,7 @@ end
 --- `:AgentChat`: show or hide the chat, at a position, or with another agent.
 ---@param call sanderling.verbs.Call
 function M.chat(call)
-  local word = vim.trim(call.args)
+  local word = words.trimmed(call.args)
   if word == '' or vim.list_contains(config.POSITIONS, word) then
     open.toggle({ position = word ~= '' and word or nil })
   elseif is_address(word) then
@@ -175,7 +175,7 @@ end
 ---@param call sanderling.verbs.Call
 function M.set_or_choose_option(call)
   local session, list = call.session, options_of(call.session)
-  local name, value = vim.trim(call.args):match('^(%S+)%s*(.*)$')
+  local name, value = words.trimmed(call.args):match('^(%S+)%s*(.*)$')
   if #list == 0 then
     message.tell(M.of(session) == '' and 'Our own agent has settings: /settings.' or NONE)
   elseif not name then
@@ -199,7 +199,7 @@ end
 ---@return string[]
 function M.complete_option(lead, line, pos)
   local list = options_of(live.current())
-  local before = vim.split(vim.trim(line:sub(1, pos - #lead)), '%s+')
+  local before = vim.split(words.trimmed(line:sub(1, pos - #lead)), '%s+')
   local option = find(list, before[#before])
   local all = option and choices_of(option) or list
   return words.beginning_with(

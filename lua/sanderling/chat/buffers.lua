@@ -148,7 +148,7 @@ end
 --- Delete the buffers. What stands in the prompt is kept in its history.
 function Buffers:delete_buffers()
   if self.prompt and api.nvim_buf_is_loaded(self.prompt.buf) then
-    local text = vim.trim(table.concat(self.prompt:lines(), '\n'))
+    local text = words.trimmed(table.concat(self.prompt:lines(), '\n'))
     if text ~= '' then
       prompt_history.add(text)
     end

@@ -94,7 +94,7 @@ local function rename(info, title)
     return set_title(info, title)
   end
   message.ask({ prompt = 'Title: ', default = info.title }, function(answer)
-    answer = vim.trim(answer or '')
+    answer = words.trimmed(answer or '')
     if answer ~= '' then
       set_title(info, answer)
     end
@@ -104,7 +104,7 @@ end
 ---@param info { id: string, project: string, title: string }
 ---@return string path that is proposed
 local function export_path(info)
-  local stem = vim.trim((info.title:gsub('[%s%c/\\:*?"<>|$~]+', ' ')))
+  local stem = words.trimmed((info.title:gsub('[%s%c/\\:*?"<>|$~]+', ' ')))
   stem = stem ~= '' and vim.fn.strcharpart(stem, 0, MAX_NAME_CHARS) or info.id
   return vim.fs.joinpath(info.project, stem .. '.md')
 end
@@ -113,7 +113,7 @@ end
 ---@param path string empty: ask for it
 local function export(info, path)
   local function write(answer)
-    answer = vim.trim(answer or '')
+    answer = words.trimmed(answer or '')
     if answer ~= '' then
       local absolute = vim.fn.fnamemodify(vim.fs.normalize(answer), ':p')
       local request = { type = 'export_session', session_id = info.id, path = absolute }
@@ -271,7 +271,7 @@ end
 function M.rename(title)
   local session = session_with_words()
   if session then
-    rename(info_of(session), vim.trim(title))
+    rename(info_of(session), words.trimmed(title))
   end
 end
 

@@ -6,7 +6,7 @@ local parsing = require('sanderling.ui.parsing')
 
 local NAME = '[%w_$@!?~\128-\255-]+' -- `-` is in the names of shells, of Lisp and of style sheets
 local WORD = '[%w_$\128-\255]'
-local MAX_PARSED_BYTES = 512 * 1024 -- of a file that is parsed for one line
+local MAX_PARSED_BYTES = 256 * 1024 -- of a file that is parsed for one line
 local MAX_OCCURRENCES = 50
 
 --- The parts of a symbol's name, the outermost first; what servers write beside a name is none of it.
@@ -91,11 +91,13 @@ local function parser_of(buf)
     return nil
   end
   local ok, parser = pcall(vim.treesitter.get_parser, buf, nil, { error = false })
-  local is_fatal = ok
-    and parser
-    and parser:lang() == 'markdown'
-    and parsing.is_too_much(api.nvim_buf_get_lines(buf, 0, -1, true))
-  return ok and not is_fatal and parser or nil
+  if not ok or not parser then
+    return nil
+  end
+  local lines = api.nvim_buf_get_lines(buf, 0, -1, true)
+  local is_too_much = parser:lang() == 'markdown' and parsing.has_too_much
+    or parsing.nests_too_deeply
+  return not is_too_much(lines) and parser or nil
 end
 
 --- The places at which the grammar has the name, and nothing larger (a comment, a text); all, where there is no grammar.

@@ -6,6 +6,7 @@ local clients = require('sanderling.code.clients')
 local names = require('sanderling.code.names')
 local places = require('sanderling.code.places')
 local resolve = require('sanderling.code.resolve')
+local words = require('sanderling.ui.words')
 
 local SYMBOLS, PREPARE = 'workspace/symbol', 'textDocument/prepareCallHierarchy'
 local INDEXING = '%s: what it would say now is not all. Use grep, or try again later.'
@@ -87,7 +88,7 @@ end
 ---@return string
 local function hover_text(contents)
   local lines = vim.lsp.util.convert_input_to_markdown_lines(contents)
-  return vim.trim(table.concat(lines, '\n'))
+  return words.trimmed(table.concat(lines, '\n'))
 end
 
 ---@param buf integer

@@ -127,7 +127,7 @@ function Prompt:parts()
   table.sort(rows)
   for _, row in ipairs(rows) do
     local part = vim.list_slice(lines, first + 1, row)
-    while #part > 0 and vim.trim(part[#part]) == '' do
+    while #part > 0 and words.trimmed(part[#part]) == '' do
       part[#part] = nil
     end
     if #part > 0 then

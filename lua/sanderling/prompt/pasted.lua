@@ -30,8 +30,8 @@ local function fits(text, lines, at)
       return nil, ''
     end
   end
-  local first, last = vim.trim(lines[at]), lines[at + #text - 1]
-  local is_part = vim.endswith(lines[at], vim.trim(text[1]))
+  local first, last = words.trimmed(lines[at]), lines[at + #text - 1]
+  local is_part = vim.endswith(lines[at], words.trimmed(text[1]))
   local head = is_part and ''
     or first ~= '' and vim.endswith(text[1], first) and text[1]:sub(1, -#first - 1)
   if not head then

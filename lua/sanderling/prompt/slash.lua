@@ -89,7 +89,7 @@ end
 local function parse(line)
   local name, arguments = line:match('^/([a-z][a-z0-9_:-]*)(.*)$')
   if name and (arguments == '' or arguments:find('^%s')) then
-    return name, vim.trim(arguments)
+    return name, words.trimmed(arguments)
   end
 end
 
@@ -177,7 +177,7 @@ function M.run(lines, session, is_steering)
   local name, rest = parse(lines[1])
   local command = by_name[name]
   if command then
-    local arguments = vim.trim(table.concat({ rest, unpack(lines, 2) }, '\n'))
+    local arguments = words.trimmed(table.concat({ rest, unpack(lines, 2) }, '\n'))
     return run(command, arguments, session) or command.is_unkept or false
   elseif is_markdown(assert(name), session.id) then
     return session:send(lines, { is_steering = is_steering })

@@ -401,7 +401,7 @@ end
 ---@param line string the first one
 ---@return string
 function M.summary(added, removed, line)
-  return ('+%d %s%d  %s'):format(added, icons.minus, removed, vim.trim(line))
+  return ('+%d %s%d  %s'):format(added, icons.minus, removed, words.first_line(words.trimmed(line)))
 end
 
 --- Put hunks, and what else there is to tell, into the quickfix list, and show it.

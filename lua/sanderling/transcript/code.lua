@@ -3,12 +3,22 @@
 local M = {}
 
 local api = vim.api
+local budget = require('sanderling.ui.budget')
 local scratch = require('sanderling.ui.scratch')
+
+local MAX_COLUMNS = 200 -- of a line: what a pattern takes grows with the square of it, and worse
+local FENCE_MS = 20 -- a fence that takes longer stays plain
+local MAX_SLOW = 2 -- such fences, before their language has no colors any more
+local MAX_NAME_BYTES = 40
+local MAX_NAMES = 300 -- of languages: an answer can make up any number
 
 ---@type table<string, integer> buffers with the syntax of a filetype
 local buffers = {}
 ---@type table<string, string|false> filetypes by the names that fences have
 local filetypes = {}
+local name_count = 0
+---@type table<string, integer> fences that took too long, by filetype
+local slow = {}
 
 ---@param lang string
 ---@return boolean
@@ -28,7 +38,7 @@ end
 ---@param lang string
 ---@return string|false
 local function filetype_of(lang)
-  if not lang:find('^[%w_%-+#]+$') or has_parser(lang) then
+  if #lang > MAX_NAME_BYTES or not lang:find('^[%w_%-+#]+$') or has_parser(lang) then
     return false
   end
   local other = vim.filetype.match({ filename = 'a.' .. lang }) or ''
@@ -78,8 +88,9 @@ end
 --- The runs of a line that have a group, for the buffer that is current.
 ---@param lnum integer
 ---@param line string
+---@param is_spent fun(): boolean then there are no more
 ---@param see fun(col: integer, end_col: integer, group: string)
-local function each_run(lnum, line, see)
+local function each_run(lnum, line, is_spent, see)
   local first, behind, id = 0, 0, 0
   local function finish()
     if id ~= 0 then
@@ -87,6 +98,9 @@ local function each_run(lnum, line, see)
     end
   end
   each_token(line, function(col, end_col)
+    if is_spent() then
+      return
+    end
     local here = vim.fn.synID(lnum, col + 1, 1)
     if here ~= id then
       finish()
@@ -97,15 +111,53 @@ local function each_run(lnum, line, see)
   finish()
 end
 
+---@class (exact) sanderling.transcript.code.Run
+---@field index integer of the line
+---@field col integer
+---@field end_col integer
+---@field group string
+
+--- The runs of `lines` that have a group. None where that takes too long; a language in which it does again has no colors then.
+---@param buf integer
+---@param filetype string
+---@param lines string[]
+---@return sanderling.transcript.code.Run[]
+local function runs_of(buf, filetype, lines)
+  local runs, is_spent = {}, budget.new(FENCE_MS)
+  lines = vim.tbl_map(function(line)
+    return line:sub(1, MAX_COLUMNS)
+  end, lines)
+  api.nvim_buf_set_lines(buf, 0, -1, false, lines)
+  api.nvim_buf_call(buf, function()
+    for i, line in ipairs(lines) do
+      each_run(i, line, is_spent, function(col, end_col, group)
+        runs[#runs + 1] = { index = i, col = col, end_col = end_col, group = group }
+      end)
+    end
+  end)
+  if is_spent() then
+    slow[filetype] = (slow[filetype] or 0) + 1
+    return {}
+  end
+  return runs
+end
+
+--- The filetype of a fence, as far as it is to have colors.
+---@param lang string
+---@return string?
+local function known_filetype(lang)
+  if filetypes[lang] == nil and name_count < MAX_NAMES then
+    filetypes[lang], name_count = filetype_of(lang), name_count + 1
+  end
+  local filetype = vim.g.syntax_on and filetypes[lang]
+  return filetype and (slow[filetype] or 0) < MAX_SLOW and filetype or nil
+end
+
 --- Color the code of the fence that `node` names the language of.
 ---@param piece sanderling.transcript.paint.Piece
 ---@param node TSNode
 function M.paint(piece, node)
-  local lang = vim.treesitter.get_node_text(node, piece.text):lower()
-  if filetypes[lang] == nil then
-    filetypes[lang] = filetype_of(lang)
-  end
-  local filetype = vim.g.syntax_on and filetypes[lang]
+  local filetype = known_filetype(vim.treesitter.get_node_text(node, piece.text):lower())
   local buf = filetype and buffer_for(filetype) or nil
   local block = assert(assert(node:parent()):parent())
   for child in block:iter_children() do
@@ -113,15 +165,10 @@ function M.paint(piece, node)
       local first, _, last, last_col = child:range()
       local behind = last_col > 0 and last + 1 or last
       local lines = vim.list_slice(piece.lines, first + 1, behind)
-      api.nvim_buf_set_lines(buf, 0, -1, false, lines)
-      api.nvim_buf_call(buf, function()
-        for i, line in ipairs(lines) do
-          each_run(i, line, function(col, end_col, group)
-            local row = first + i - 1
-            piece:mark(row, col, row, end_col, { hl_group = group, priority = 101 })
-          end)
-        end
-      end)
+      for _, run in ipairs(runs_of(buf, assert(filetype), lines)) do
+        local row = first + run.index - 1
+        piece:mark(row, run.col, row, run.end_col, { hl_group = run.group, priority = 101 })
+      end
     end
   end
 end

@@ -10,9 +10,11 @@ local M = {}
 local api, uv = vim.api, vim.uv
 local lazy = require('sanderling.ui.lazy')
 local paint = lazy('sanderling.transcript.paint')
+local parsing = require('sanderling.ui.parsing')
 local words = require('sanderling.ui.words')
 
 local LIVE_MS = 120
+local LIVE_PAUSES = 10 -- times as long as the last drawing of the open block took
 local SLICE_NS = 3e6 -- of highlighting in one go
 local SLICE_PAUSE_MS = 8
 local STREAM_PAUSES = 10 -- times the slice, while an answer streams: at full speed it has scrolled by before it is read
@@ -30,6 +32,7 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field has_table? boolean of which the width of its windows decides how it is shown
 ---@field is_drawn? boolean it was complete when it was parsed
 ---@field marks? integer how many it has
+---@field is_slow? boolean it stays plain: to parse or to draw it takes too long
 ---@field is_gone? boolean its text was taken back, and with it the marks
 
 ---@class (exact) sanderling.transcript.markdown.Blocks
@@ -38,7 +41,9 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field open? sanderling.transcript.markdown.Block its `last` is the row behind its newest line
 ---@field private scanned integer rows before this one are known to the open block
 ---@field private fence? string the fence that is open at `scanned`
+---@field private bytes integer of the open block before `scanned`
 ---@field private is_armed boolean
+---@field private took_ms number to draw the open block
 ---@field private marked sanderling.transcript.markdown.Block[] those with marks, the oldest ones first
 ---@field private mark_count integer of them all
 ---@field private max_marks integer
@@ -77,7 +82,9 @@ function M.new(buf)
     buf = buf,
     closed = {},
     scanned = 0,
+    bytes = 0,
     is_armed = false,
+    took_ms = 0,
     marked = {},
     mark_count = 0,
     max_marks = MAX_MARKS,
@@ -96,7 +103,7 @@ end
 ---@param is_raw? boolean all its characters are to be shown
 function Blocks:begin(row, is_raw)
   self.open = { first = row, last = row + 1, is_raw = is_raw }
-  self.scanned, self.fence = row, nil
+  self.scanned, self.fence, self.bytes = row, nil, 0
 end
 
 --- The open text now ends in row `last`, which may still grow.
@@ -117,7 +124,7 @@ function Blocks:grow(last)
     self.is_armed = true
     vim.defer_fn(function()
       self:draw_open_block()
-    end, LIVE_MS)
+    end, math.max(LIVE_MS, math.floor(LIVE_PAUSES * self.took_ms)))
   end
 end
 
@@ -144,9 +151,15 @@ end
 function Blocks:scan(row, line)
   self.fence = words.fence_behind(line, self.fence)
   local is_blank_between = line == '' and not self.fence
-  if is_blank_between or row - self.open.first >= MAX_BLOCK_LINES then
+  self.bytes = self.bytes + #line + 1
+  if
+    is_blank_between
+    or row - self.open.first >= MAX_BLOCK_LINES
+    or self.bytes > parsing.MAX_BYTES / 2
+  then
     self:close_block(row + 1)
     self.open = { first = row + 1, last = row + 2, fence = self.fence, is_raw = self.open.is_raw }
+    self.bytes = 0
   end
 end
 
@@ -232,7 +245,9 @@ function Blocks:draw_seen(deadline)
           return false
         elseif not block.is_drawn then
           block.is_drawn = true
-          self:draw(block)
+          if not block.is_slow then
+            self:draw(block)
+          end
         end
       end
     end
@@ -248,7 +263,7 @@ function Blocks:draw(block)
     self.marked[#self.marked + 1] = block
   end
   local before = block.marks or 0
-  block.marks, block.has_table = paint.paint(self.buf, ns, block)
+  block.marks, block.has_table, block.is_slow = paint.paint(self.buf, ns, block)
   self.mark_count = self.mark_count + block.marks - before
   if self.mark_count > self.max_marks then
     self:drop_marks()
@@ -309,8 +324,10 @@ end
 function Blocks:draw_open_block()
   self.is_armed = false
   self:show()
-  if self.open and is_seen(self.open, self:views(0)) then
+  if self.open and not self.open.is_slow and is_seen(self.open, self:views(0)) then
+    local began = uv.hrtime()
     self:draw(self.open)
+    self.took_ms = (uv.hrtime() - began) / 1e6
   end
 end
 

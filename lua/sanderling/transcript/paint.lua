@@ -5,6 +5,7 @@
 local M = {}
 
 local api = vim.api
+local budget = require('sanderling.ui.budget')
 local icons = require('sanderling.ui.icons')
 local lazy = require('sanderling.ui.lazy')
 local parsing = require('sanderling.ui.parsing')
@@ -12,7 +13,8 @@ local parsing = require('sanderling.ui.parsing')
 local code = lazy('sanderling.transcript.code')
 local tables = lazy('sanderling.transcript.tables')
 
-local MAX_BYTES = 32768 -- a longer piece stays plain: parsing would stall the screen
+local PAINT_MS = 25 -- for what was parsed; a piece that takes longer stays plain
+local CHECKED = 16 -- captures between two looks at the clock
 
 ---@class (exact) sanderling.transcript.paint.Piece of a buffer
 ---@field buf integer
@@ -141,13 +143,19 @@ end
 ---@param piece sanderling.transcript.paint.Piece
 ---@param tree TSTree
 ---@param lang string
-local function paint_tree(piece, tree, lang)
+---@param is_spent fun(): boolean
+---@return boolean is_done in time
+local function paint_tree(piece, tree, lang, is_spent)
   local query = highlights_query(lang)
   if not query then
-    return
+    return true
   end
-  local is_dressed = not piece.is_raw and vim.startswith(lang, 'markdown')
+  local is_dressed, seen = not piece.is_raw and vim.startswith(lang, 'markdown'), 0
   for id, node, metadata in query:iter_captures(tree:root(), piece.text) do
+    seen = seen + 1
+    if seen % CHECKED == 0 and is_spent() then
+      return false
+    end
     local name = query.captures[id]
     if name:byte() ~= 95 and not is_plain[name] and not is_ground(node) then -- '_'
       local row, col, end_row, end_col = node:range()
@@ -158,14 +166,16 @@ local function paint_tree(piece, tree, lang)
       dress(piece, node, (metadata.conceal or (metadata[id] or {}).conceal) ~= nil)
     end
   end
+  return true
 end
 
---- Mark what is in `block`.
+--- Mark what is in `block`. What would take too long has no marks.
 ---@param buf integer
 ---@param ns integer
 ---@param block sanderling.transcript.markdown.Block
 ---@return integer count of the marks
 ---@return boolean has_table
+---@return boolean? is_slow it would take as long each time
 function M.paint(buf, ns, block)
   local lines = api.nvim_buf_get_lines(buf, block.first, block.last, false)
   local offset = block.first
@@ -174,8 +184,8 @@ function M.paint(buf, ns, block)
     offset = offset - 1
   end
   local text = table.concat(lines, '\n') .. '\n'
-  if #text > MAX_BYTES or parsing.is_too_much(lines) then
-    return 0, false
+  if parsing.is_too_much(lines) then
+    return 0, false, true
   end
   local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
   if not ok then
@@ -195,9 +205,14 @@ function M.paint(buf, ns, block)
     rows = {},
   }, Piece)
   parser:parse(true)
+  local is_spent, is_done = budget.new(PAINT_MS), true
   parser:for_each_tree(function(tree, language_tree)
-    paint_tree(piece, tree, language_tree:lang())
+    is_done = is_done and paint_tree(piece, tree, language_tree:lang(), is_spent)
   end)
+  if not is_done then
+    api.nvim_buf_clear_namespace(buf, ns, block.first, block.last)
+    return 0, false, true
+  end
   local has_table = next(piece.rows) ~= nil
   if has_table then
     tables.align(piece)

@@ -6,6 +6,8 @@ local api = vim.api
 local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
+local MAX_PIPES = 100 -- of a row; one with more would not fit into a window either
+
 ---@class (exact) sanderling.transcript.tables.Row
 ---@field id string of the table
 ---@field pipes integer[] columns
@@ -47,7 +49,7 @@ end
 function M.add_delimiter(piece, node)
   local row = row_of(piece, node)
   if row then
-    local text = vim.trim(vim.treesitter.get_node_text(node, piece.text))
+    local text = words.trimmed(vim.treesitter.get_node_text(node, piece.text))
     local is_right = vim.endswith(text, ':')
     local side = is_right and (vim.startswith(text, ':') and 'center' or 'right') or 'left'
     row.sides[#row.sides + 1] = side
@@ -69,7 +71,9 @@ local function cells_of(piece, number)
   local cells = {}
   local col = line:find('%S') == pipes[1] + 1 and pipes[1] + 1 or 0
   for _, pipe in ipairs(vim.list_extend(vim.list_slice(pipes), { #line })) do
-    if pipe >= col and vim.trim(line:sub(col + 1, pipe)) ~= '' or pipe < #line and pipe >= col then
+    if
+      pipe >= col and words.trimmed(line:sub(col + 1, pipe)) ~= '' or pipe < #line and pipe >= col
+    then
       local width = api.nvim_strwidth(line:sub(col + 1, pipe))
       for _, hidden in ipairs(piece.hidden[number] or {}) do
         if hidden[1] >= col and hidden[2] <= pipe then
@@ -134,6 +138,11 @@ end
 ---@param piece sanderling.transcript.paint.Piece
 ---@param numbers integer[] of its rows
 local function align(piece, numbers)
+  for _, number in ipairs(numbers) do
+    if #piece.rows[number].pipes > MAX_PIPES then
+      return
+    end
+  end
   local widths, sides, delimiter = {}, {}, nil ---@type integer[], table, integer?
   for _, number in ipairs(numbers) do
     if piece.rows[number].is_delimiter then

@@ -6,6 +6,7 @@ local M = {}
 
 local api = vim.api
 local paint = require('sanderling.transcript.paint')
+local parsing = require('sanderling.ui.parsing')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
@@ -175,6 +176,7 @@ end
 ---@field lines string[]
 ---@field fence? string the line that opened the code fence in which it begins
 ---@field is_code table<integer, boolean> by line
+---@field bytes integer
 
 ---@param text string
 ---@return sanderling.transcript.virtual.Block[]
@@ -183,14 +185,16 @@ local function blocks_of(text)
   local block
   for _, line in ipairs(vim.split(text, '\n', { plain = true })) do
     if not block then
-      block = { lines = {}, is_code = {}, fence = fence }
+      block = { lines = {}, is_code = {}, fence = fence, bytes = 0 }
       blocks[#blocks + 1] = block
     end
     local before = fence
     fence = words.fence_behind(line, before)
     block.lines[#block.lines + 1] = line
     block.is_code[#block.lines] = (before or fence) ~= nil
-    if line == '' and not fence or #block.lines == MAX_BLOCK_LINES then
+    block.bytes = block.bytes + #line + 1
+    local is_full = #block.lines == MAX_BLOCK_LINES or block.bytes > parsing.MAX_BYTES / 2
+    if line == '' and not fence or is_full then
       block = nil
     end
   end

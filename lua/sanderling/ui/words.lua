@@ -40,6 +40,17 @@ function M.first_line(text)
   return line .. (rest ~= '' and ' ' .. icons.more or '')
 end
 
+--- `text` without blanks around it. (The pattern of vim.trim() takes quadratic time on blanks alone: 4 s for 32 kB.)
+---@param text string
+---@return string
+function M.trimmed(text)
+  local first, last = text:find('%S'), #text
+  while first and text:find('^%s', last) do
+    last = last - 1
+  end
+  return first and text:sub(first, last) or ''
+end
+
 --- `text` without the line breaks at its end. (A pattern would take quadratic time on line breaks in its middle.)
 ---@param text string
 ---@return string

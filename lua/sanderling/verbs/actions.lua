@@ -153,7 +153,7 @@ end
 function M.show_help(session_id)
   local rows, width = slash.all(session_id), 0
   for _, row in ipairs(rows) do
-    row.usage = vim.trim(('/%s %s'):format(row.name, row.arguments))
+    row.usage = words.trimmed(('/%s %s'):format(row.name, row.arguments))
     width = math.max(width, api.nvim_strwidth(row.usage))
   end
   local lines = vim.tbl_map(function(row)

@@ -3,6 +3,7 @@ local blocks = require('sanderling.transcript.blocks')
 local icons = require('sanderling.ui.icons')
 local sandbox = require('sanderling.session.sandbox')
 local unseen = require('sanderling.ui.unseen')
+local words = require('sanderling.ui.words')
 
 local FOLDED_FROM_LINES = 21 -- of output
 local CLOSED_FROM_LINES = 201
@@ -15,7 +16,7 @@ local draw = {}
 ---@param command string
 ---@return string
 local function command_label(command)
-  local line, rest = vim.trim(command):match('^([^\n]*)(.*)$')
+  local line, rest = words.trimmed(command):match('^([^\n]*)(.*)$')
   return '$ ' .. line .. (rest ~= '' and ' ' .. icons.more or '')
 end
 

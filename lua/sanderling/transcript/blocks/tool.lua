@@ -54,7 +54,7 @@ end
 ---@param suffix string
 local function open_block(self, use, suffix)
   self:end_block()
-  local header = vim.trim(use.tool .. ' ' .. use.title) .. suffix
+  local header = words.trimmed(use.tool .. ' ' .. use.title) .. suffix
   local follows_tool = self.last == self.tool_end and self.col == 0
   use.row = self:append_block(header, nil, follows_tool)
   paint_header(self, use.row, 0, #use.tool, 'AgentTool')
@@ -153,7 +153,7 @@ function draw.tool_ended(self, event)
   local is_error = event.is_error or false
   local summary = icons.translated(words.plain(event.summary or ''))
   if is_error then
-    summary = vim.trim(icons.failed .. ' ' .. summary)
+    summary = words.trimmed(icons.failed .. ' ' .. summary)
   end
   local detail = words.without_end(event.detail or '')
   if event.filetype == 'diff' then

@@ -338,7 +338,7 @@ function draw.compacted(self, event)
   local change = ('%s %s %s tokens'):format(before, icons.becomes, after)
   local label = ruled(('%s: %s'):format(compactions[event.kind], change))
   local row = self:append_block(label, 'AgentNotice')
-  local summary = vim.trim(event.summary or '')
+  local summary = words.trimmed(event.summary or '')
   if summary == '' then
     return
   end
