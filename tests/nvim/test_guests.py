@@ -120,10 +120,11 @@ def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):
 @prove
 def test_names_of_agents_complete_and_a_session_of_one_is_found_again(start_guest):
     child = start_guest({"prompts": {}})
-    names = child.lua("return vim.fn.getcompletion('AgentChat ', 'cmdline')")
-    assert {"right", "mine", "claude", "codex"} <= set(names)
+    complete = "return vim.fn.getcompletion('AgentChat ', 'cmdline')"
+    assert {"right", "claude", "codex"} <= set(child.lua(complete))
     typed(child, "go")
     wait_until(lambda: "heard: go" in child.transcript_text())
+    wait_until(lambda: "mine" in child.lua(complete))
     child.command("AgentNew")
     wait_until(lambda: "heard: go" not in child.transcript_text())
     child.command("AgentChat mine")

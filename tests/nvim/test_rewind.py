@@ -38,10 +38,9 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
     assert agent.lua("return #require('sanderling.review.hunks').list(vim.fn.bufnr('app.py'))") == 0
     agent.command("AgentRedo")
     wait_until(lambda: app.read_text() == FIXED)
-    assert agent.lua("return vim.fn.getcompletion('AgentRewind ', 'cmdline')") == [
-        "2 And a new one.",
-        "1 Fix it.",
-    ]
+    turns = ["2 And a new one.", "1 Fix it."]
+    complete = "return vim.fn.getcompletion('AgentRewind ', 'cmdline')"
+    wait_until(lambda: agent.lua(complete) == turns)
 
     agent.command("AgentRewind 1 Fix it.")
     screen = agent.wait_for_screen(

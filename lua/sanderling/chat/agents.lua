@@ -7,29 +7,39 @@ local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local open = require('sanderling.chat.open')
+local refresh = require('sanderling.host.refresh')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
-local MAX_WAIT_MS = 1000 -- of a person who completes a name, while the host starts
 local SCHEMES = { 'ssh', 'via', 'ws', 'wss' }
 local ADDRESSES = { 'ssh://HOST/PATH', 'via://COMMAND/PATH', 'ws://HOST:PORT', 'unix:/PATH' }
 local NONE = 'This agent offers nothing to choose.'
 
----@type string[]? the names of agents, as they were told last
+--- The agents that there are without the user's own, as their file has them.
+---@return string[]
+local function presets()
+  local found = {}
+  for line in io.lines(vim.fs.joinpath(host.root(), 'src/sanderling/agents/presets.toml')) do
+    found[#found + 1] = line:match('^%[([%w_-]+)%]')
+  end
+  return found
+end
+
+---@type string[]? the names of agents, as the host said last
 local names
 
---- The names of the agents that can be talked to.
+--- The names of the agents that can be talked to, as far as they are known here.
 ---@return string[]
 local function known_names()
-  if not names then
-    host.request({ type = 'list_agents' }, function(result)
-      names = result.agents
-    end)
-    vim.wait(MAX_WAIT_MS, function()
-      return names ~= nil
-    end, 5)
+  refresh({ type = 'list_agents' }, function(result)
+    names = result.agents
+  end)
+  if names then
+    return names
   end
-  return names or {}
+  local found = vim.list_extend(presets(), vim.tbl_keys(config.options.agents))
+  table.sort(found)
+  return vim.fn.uniq(found)
 end
 
 --- Complete where the chat opens, or who answers in it.

@@ -15,11 +15,13 @@ local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local mentions = lazy('sanderling.prompt.mentions')
 local message = require('sanderling.ui.message')
+local processes = require('sanderling.ui.process')
 local prompt_history = lazy('sanderling.prompt.history')
 local slash = require('sanderling.prompt.slash')
 local states = require('sanderling.session.state')
 local transcripts = require('sanderling.transcript')
 local views = require('sanderling.transcript.views')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -32,12 +34,23 @@ local M = {}
 ---@field on_lost fun() somebody has deleted or emptied a buffer of it; `restore` gives it back, as soon as that is allowed
 ---@field on_sent fun(session: sanderling.chat.session.Session) the person has said something
 
+--- A prompt that was sent, and waits for what it mentions.
+---@class (exact) sanderling.chat.session.Leaving
+---@field id string of the session
+---@field text string
+---@field selections? sanderling.Selection[]
+---@field type 'submit_prompt'|'steer_turn'
+---@field is_ready boolean
+---@field problem? string why there are no selections
+
 ---@class (exact) sanderling.chat.session.Session: sanderling.chat.buffers.Buffers
 ---@field project string root that the session is about
 ---@field agent? string that was asked for, if it is not ours
 ---@field private hooks sanderling.chat.session.Hooks
 ---@field view? sanderling.chat.session.View of the transcript, when it was last hidden
 ---@field is_open boolean the host has opened it, in this process or in one before
+---@field private leaving sanderling.chat.session.Leaving[] the first one first
+---@field private is_looking? boolean the transcript says that there are some
 ---@field is_awaited? fun(): boolean somebody is waiting for it to open
 local Session = setmetatable({}, { __index = buffers.Buffers })
 Session.__index = Session
@@ -48,7 +61,7 @@ Session.__index = Session
 ---@param hooks sanderling.chat.session.Hooks
 ---@return sanderling.chat.session.Session
 function M.new(hooks)
-  local self = setmetatable({ hooks = hooks }, Session)
+  local self = setmetatable({ hooks = hooks, leaving = {} }, Session)
   self:make_buffers(function()
     return vim.list_contains(live.all(), self)
   end, hooks.on_lost)
@@ -249,16 +262,57 @@ function Session:send(lines, opts)
     self:refuse(assert(refusal))
     return false
   end
-  local selections = opts.selections
-  if text:find('@', 1, true) then
-    selections = vim.list_extend(vim.list_slice(selections or {}), mentions.selections(lines, self))
+  local leaving = {
+    id = self.id,
+    text = text,
+    selections = opts.selections,
+    type = opts.is_steering and 'steer_turn' or 'submit_prompt',
+    is_ready = false,
+  }
+  self.leaving[#self.leaving + 1] = leaving
+  processes.in_background(function()
+    if text:find('@', 1, true) then
+      local ok, found = pcall(mentions.selections, lines, self)
+      leaving.problem = not ok and words.first_line(tostring(found)) or nil
+      leaving.selections = ok and vim.list_extend(vim.list_slice(opts.selections or {}), found)
+    end
+    leaving.is_ready = true
+    self:let_go()
+  end)
+  if not leaving.is_ready then
+    self.is_looking = true
+    self:note({ type = 'local_looking_up', is_on = true })
   end
-  local sent = { id = new_prompt_id(), text = text, selections = selections }
-  local type = opts.is_steering and 'steer_turn' or 'submit_prompt'
-  self:set_used()
-  self:act({ type = type, prompt = sent }, { type = 'local_prompt_sent', prompt = sent })
-  self.hooks.on_sent(self)
   return true
+end
+
+--- Send the prompts whose mentions are looked up, in the order in which they were typed.
+---@private
+function Session:let_go()
+  while self.leaving[1] and self.leaving[1].is_ready do
+    local next_one = table.remove(self.leaving, 1)
+    if next_one.id ~= self.id or live.find(self.id) ~= self then
+      prompt_history.add(next_one.text) -- the session was closed
+    elseif next_one.problem then
+      self:refuse(next_one.problem)
+      self:put_back({ next_one.text })
+    else
+      self:submit(next_one)
+    end
+  end
+  if self.is_looking and #self.leaving == 0 then
+    self.is_looking = nil
+    self:note({ type = 'local_looking_up', is_on = false })
+  end
+end
+
+---@private
+---@param leaving sanderling.chat.session.Leaving
+function Session:submit(leaving)
+  local sent = { id = new_prompt_id(), text = leaving.text, selections = leaving.selections }
+  self:set_used()
+  self:act({ type = leaving.type, prompt = sent }, { type = 'local_prompt_sent', prompt = sent })
+  self.hooks.on_sent(self)
 end
 
 --- Run a command in the sandbox, or refuse it whole and say why. When the host cannot start, it stands in the prompt.

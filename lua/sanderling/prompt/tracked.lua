@@ -11,6 +11,7 @@ local now_ms = require('sanderling.ui.now_ms')
 local SLICE_MS, PAUSE_MS = 3, 1 -- of taking files in
 local BUDGET_MS = 4 -- of a search
 local FRESH_MS = 2000 -- for which a list is not made again
+local LIST_MS = 30000 -- then a list is given up: a FIFO for a .gitignore would hold it for ever
 local MAX_RANKED = 200 -- files of one rank that are put in order
 local MAX_FILES = 500000
 local LIST = { 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate' }
@@ -109,7 +110,7 @@ local function list(project, on_list)
     end)
   end
   local function find()
-    if not pcall(vim.system, FIND, { cwd = project }, hand_on) then
+    if not pcall(vim.system, FIND, { cwd = project, timeout = LIST_MS }, hand_on) then
       on_list()
     end
   end
@@ -119,7 +120,7 @@ local function list(project, on_list)
     else
       vim.schedule(find)
     end
-  end)
+  end, nil, LIST_MS)
   if not process then
     find()
   end

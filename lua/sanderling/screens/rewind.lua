@@ -7,9 +7,9 @@ local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local refresh = require('sanderling.host.refresh')
 local words = require('sanderling.ui.words')
 
-local MAX_WAIT_MS = 1000 -- for the turns, when one is completed
 local NO_TURN = 'There is no turn yet that could be taken back.'
 local NAMED = {
   { 'rewind_both', 'both' },
@@ -163,23 +163,29 @@ end
 
 -- completion ----------------------------------------------------------------------------------------------------------
 
+---@type table<sanderling.chat.session.Session, string[]> turns that are completed, as they were listed last
+local known = setmetatable({}, { __mode = 'k' })
+
+--- Have the turns of a session listed, for what completes them next.
+---@param session sanderling.chat.session.Session
+local function refresh_turns(session)
+  refresh({ type = 'list_changes', session_id = session.id }, function(changes)
+    known[session] = vim.iter(changes.turns):rev():map(name_of):totable()
+  end)
+end
+
 --- Complete a turn by its number, or by words of its prompt.
 ---@param lead string
 ---@return string[]
 function M.complete(lead)
-  local session, names = live.current(), nil ---@type sanderling.chat.session.Session?, string[]?
+  local session = live.current()
   if not session then
     return {}
   end
-  ask_turns(session, function(turns)
-    names = vim.tbl_map(name_of, turns)
-  end)
-  vim.wait(MAX_WAIT_MS, function()
-    return names ~= nil
-  end, 5)
+  refresh_turns(session)
   return vim.tbl_filter(function(name)
     return vim.startswith(name, lead) or name:lower():find(lead:lower(), 1, true) ~= nil
-  end, names or {})
+  end, known[session] or {})
 end
 
 return M

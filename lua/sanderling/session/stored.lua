@@ -1,15 +1,17 @@
 --- The sessions on disk, which the host reads and writes: what is asked about them, and what they are called.
 local api = vim.api
 local ask = require('sanderling.host.ask')
+local config = require('sanderling.config')
 local host = require('sanderling.host')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
+local refresh = require('sanderling.host.refresh')
 local words = require('sanderling.ui.words')
 
 local M = {}
 
-local MAX_WAIT_MS = 2000 -- of a person who completes an id, while the host starts
+local MAX_IDS = 100 -- completed without a list
 
 ---@type sanderling.SessionInfo[] as they were listed last, for completion
 M.known = {}
@@ -139,11 +141,9 @@ end
 --- Have the sessions of a project listed, for what completes them next.
 ---@param project string
 function M.refresh(project)
-  if host.is_running() then
-    ask({ type = 'list_sessions', project = project }, function(result)
-      M.known = result.sessions
-    end, function() end)
-  end
+  refresh({ type = 'list_sessions', project = project }, function(result)
+    M.known = result.sessions
+  end)
 end
 
 -- completion ----------------------------------------------------------------------------------------------------------
@@ -163,20 +163,25 @@ function M.ids(lead)
   return ids
 end
 
---- Complete an id for a person who has asked for it: what is known, else what the host says.
+--- The ids of sessions as their files have them, the newest first: they begin with the time.
+---@return string[]
+local function ids_of_files()
+  local ids = {} ---@type string[]
+  for name in vim.fs.dir(vim.fs.joinpath(config.host_settings().state_dir, 'sessions')) do
+    ids[#ids + 1] = name:match('^(%d[%w-]+)%.jsonl$')
+  end
+  table.sort(ids, function(a, b)
+    return a > b
+  end)
+  return vim.list_slice(ids, 1, MAX_IDS)
+end
+
+--- Complete an id: of the sessions that were listed last, else of those that have files.
 ---@param lead string
 ---@return string[]
 function M.complete(lead)
-  local has_answered = #M.known > 0
-  ask({ type = 'list_sessions', project = M.project_here() }, function(result)
-    M.known, has_answered = result.sessions, true
-  end, function()
-    has_answered = true
-  end)
-  vim.wait(MAX_WAIT_MS, function()
-    return has_answered
-  end, 5)
-  return M.ids(lead)
+  M.refresh(M.project_here())
+  return #M.known > 0 and M.ids(lead) or words.beginning_with(ids_of_files(), lead)
 end
 
 return M

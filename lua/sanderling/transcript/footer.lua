@@ -7,7 +7,7 @@ local scroll = require('sanderling.ui.scroll')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_footer')
-local ORDER = { 'took', 'connection', 'retry', 'waiting' }
+local ORDER = { 'took', 'connection', 'retry', 'looking', 'waiting' }
 
 ---@alias sanderling.transcript.footer.Lines [string, string][][] as virtual lines are given
 
@@ -39,7 +39,7 @@ function Footer:wrapped(text, hl)
 end
 
 --- Show `lines` as the part `name`, or nothing.
----@param name 'took'|'connection'|'retry'|'waiting'
+---@param name 'took'|'connection'|'retry'|'looking'|'waiting'
 ---@param lines? sanderling.transcript.footer.Lines
 function Footer:set(name, lines)
   self.parts[name] = lines

@@ -3,6 +3,7 @@ local M = {}
 
 local processes = require('sanderling.ui.process')
 
+local TIMEOUT_MS = 10000 -- a FIFO among the files it reads would hold it for ever
 local FILTERS = [[^filter\..*\.(clean|smudge|process|required)$]]
 local ENVIRONMENT = { GIT_OPTIONAL_LOCKS = '0', GIT_NO_LAZY_FETCH = '1', GIT_ALLOW_PROTOCOL = '' }
 
@@ -31,11 +32,13 @@ end
 ---@param arguments string[]
 ---@param on_exit? fun(result: vim.SystemCompleted)
 ---@param more? [string, string][] settings
+---@param timeout_ms? integer then it is ended
 ---@return vim.SystemObj? process nil: there is no git
-function M.start(cwd, arguments, on_exit, more)
+function M.start(cwd, arguments, on_exit, more, timeout_ms)
   local argv = vim.list_extend({ 'git' }, arguments)
   local env = with(vim.list_extend(vim.list_slice(SETTINGS), more or {}))
-  local ok, process = pcall(vim.system, argv, { cwd = cwd, env = env }, on_exit)
+  local ok, process =
+    pcall(vim.system, argv, { cwd = cwd, env = env, timeout = timeout_ms }, on_exit)
   return ok and process or nil
 end
 
@@ -45,7 +48,7 @@ end
 ---@return vim.SystemCompleted? nil: there is no git
 local function result_of(cwd, arguments, more)
   return processes.result(function(on_exit)
-    return M.start(cwd, arguments, on_exit, more)
+    return M.start(cwd, arguments, on_exit, more, TIMEOUT_MS)
   end)
 end
 

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local config = require('sanderling.config')
 local float = require('sanderling.ui.float')
@@ -9,13 +10,13 @@ local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
+local refresh = require('sanderling.host.refresh')
 local report = require('sanderling.screens.report')
 local slash = require('sanderling.prompt.slash')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_slash')
 local NO_SESSION = 'No session is open: :AgentChat begins one.'
-local MAX_WAIT_MS = 1000 -- for the models that are known, when one is completed
 
 -- what they do --------------------------------------------------------------------------------------------------------
 
@@ -86,26 +87,29 @@ end
 ---@type table<string, string[]> by session, the models that are known without asking a provider
 local known_models = {}
 
+bus.subscribe('local_closed', function(session_id)
+  known_models[session_id] = nil
+end)
+
 --- The models that :AgentModel completes: those that were listed, else those that are known.
 ---@param session_id string
 ---@return string[]
 function M.models_of(session_id)
   local state = live.state_of(session_id)
-  return state.models or known_models[session_id] or { state.model or config.options.model }
+  local own = state.model ~= '' and state.model or config.options.model
+  return state.models or known_models[session_id] or { own }
 end
 
---- Complete a model for a person who has asked for it; the provider may be left out.
+--- Complete a model; the provider may be left out.
 ---@param lead string
 ---@return string[]
 function M.complete_model(lead)
   local session = live.current()
   if session and not session.state.models and not known_models[session.id] then
-    session:ask({ type = 'list_models', scope = 'known' }, function(result)
+    local request = { type = 'list_models', session_id = session.id, scope = 'known' }
+    refresh(request, function(result)
       known_models[session.id] = result.models
     end)
-    vim.wait(MAX_WAIT_MS, function()
-      return known_models[session.id] ~= nil
-    end, 5)
   end
   return vim.tbl_filter(function(name)
     return vim.startswith(name, lead) or vim.startswith(name:match('^[^:]*:(.*)') or '', lead)

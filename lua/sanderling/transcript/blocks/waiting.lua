@@ -62,6 +62,12 @@ function M.draw.waiting_changed(self, event)
   self.footer:set('waiting', lines_of(event, self.footer))
 end
 
+--- Say that a prompt was taken, and waits for git, a language server or the clipboard.
+function M.draw.local_looking_up(self, event)
+  local text = 'Looking up what the prompt mentions ' .. icons.more
+  self.footer:set('looking', event.is_on and self.footer:wrapped(text, 'AgentBusy') or nil)
+end
+
 blocks.register({ draw = M.draw })
 
 return M
