@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import ROOT, prove, wait_until
+from tests.conftest import ROOT, prove, prove_rest, wait_until
 from tests.loopback import LoopbackServer
 
 from sanderling.config.file import setup_layer
@@ -468,3 +468,50 @@ def test_the_help_has_no_double_or_dangling_tags(child):
     ]
     assert links
     assert dangling == []
+
+
+HARMLESS = [
+    {"follow": "maybe"},
+    {"answer": "lnes"},
+    {"review": 5},
+    {"diagnostics": "all"},
+    {"icons": "emoji"},
+    {"anser": "float"},
+    {"folow": "show"},
+    {"chat": {"pos": "left"}},
+    {"approval": {"bel": True}},
+    {"theme": "dark"},
+    {"qqqqqqqq": 1},
+]
+WEAKENING = [
+    {"permisions": [{"action": "deny", "tool": "bash"}]},
+    {"permissions": [{"action": "dney", "tool": "bash"}]},
+    {"rules": [{"action": "deny"}]},
+    {"deny": ["bash"]},
+    {"sandbox": {"min_levl": "full"}},
+    {"sandbox": {"min_level": "fulll"}},
+    {"sandbx": {"min_level": "full"}},
+    {"tools": {"disable": ["bash"]}},
+    {"disabled_tools": ["bash"]},
+    {"budget": 5},
+    {"max_cals": 3},
+    {"model": ""},
+    {"network": "off"},
+    {"mode": "plan"},
+    {"python": 3},
+    {"prices": {"m": {"inputt": 1}}},
+]
+
+
+@pytest.mark.parametrize("options", prove_rest(HARMLESS, (0, -1), is_one=True))
+def test_a_mistake_that_is_about_the_screen_stops_no_session(child, options):
+    child.setup(**options)
+    assert child.lua("return #require('sanderling.config').mistakes") == 1
+    assert child.lua("return require('sanderling.config').problem") is None
+
+
+@pytest.mark.parametrize("options", prove_rest(WEAKENING, (0, -1), is_one=True))
+def test_a_mistake_that_could_have_forbidden_something_stops_sessions(child, options):
+    child.setup(**options)
+    mistake = child.lua("return require('sanderling.config').mistakes[1].text")
+    assert mistake in child.lua("return require('sanderling.config').problem")

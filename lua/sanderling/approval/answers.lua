@@ -33,7 +33,7 @@ function M.send(q, answer)
     return
   end
   if answer.answer ~= 'deny' and (q.event.path or '') ~= '' then
-    listeners.allow(q.event.id)
+    listeners.allow(q.event.id, q.session_id)
   end
   local is_yes = vim.list_contains(M.choices(), answer.answer)
   live.find(q.session_id):act({

@@ -1,6 +1,8 @@
 --- The footer of a question: its keys, and what they do.
 local M = {}
 
+local api = vim.api
+
 local config = require('sanderling.config')
 local queue = require('sanderling.approval.queue')
 local words = require('sanderling.ui.words')
@@ -122,7 +124,7 @@ function M.keys_line(q, width)
       word = word .. (option == 'deny' and word_of.deny and also_denied(q) or '')
       chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
       chunks[#chunks + 1] = { word, 'AgentApproval' }
-      cells = cells + #key + #word + 1
+      cells = cells + api.nvim_strwidth(key .. word) + 1
     end
     chunks[#chunks + 1] = { ' ', 'AgentApproval' }
     if cells <= width then

@@ -15,6 +15,7 @@ M.defaults = schema.defaults
 ---@field name string the option
 ---@field text string
 ---@field guess? string
+---@field guesses? string[] what an option that is unknown was probably meant to be
 
 ---@type sanderling.config.Options
 M.options = vim.deepcopy(M.defaults)
@@ -43,6 +44,7 @@ local function unknown(key, defaults, prefix)
   return {
     name = name,
     guess = guesses[1],
+    guesses = guesses,
     text = ("unknown option '%s'; %s"):format(name, hint),
   }
 end
@@ -122,16 +124,60 @@ local function tell(mistakes)
   })
 end
 
---- Tables in which a mistake is harmless: the screen is not quite as was wanted. With any other, something could be sent or run that
---- was not.
-local HARMLESS = { chat = true, icons = true, keys = true, approval = true }
+--- Is an option about the screen alone? With a mistake in any other, something could be sent, run or paid that was not wanted.
+---@param name string
+---@return boolean
+local function is_of_screen(name)
+  for _, row in ipairs(schema.rows) do
+    if row.name == name or vim.startswith(row.name, name .. '.') then
+      return not row.host and row.name ~= 'python'
+    end
+  end
+  return false
+end
+
+-- Parts of names that an unknown option has which may have been meant to forbid something, or to limit it.
+local SAFETY = {
+  'allow',
+  'ask',
+  'approv',
+  'budget',
+  'cost',
+  'den[yi]',
+  'disabl',
+  'env',
+  'host',
+  'key',
+  'limit',
+  'max',
+  'mode',
+}
+vim.list_extend(
+  SAFETY,
+  { 'net', 'permi', 'polic', 'read', 'rule', 'safe', 'sandbox', 'secur', 'tool', 'trust', 'write' }
+)
+
+--- Say whether a mistake leaves no more to be sent or run than without it: the screen is not quite as was wanted.
+---@param mistake sanderling.config.Mistake
+---@return boolean
+local function is_harmless(mistake)
+  local group = mistake.name:match('^[%a_]+') or mistake.name
+  if M.defaults[group] ~= nil or not mistake.guesses then
+    return is_of_screen(group)
+  elseif #mistake.guesses > 0 then
+    return vim.iter(mistake.guesses):all(is_of_screen)
+  end
+  return not vim.iter(SAFETY):any(function(part)
+    return mistake.name:lower():find(part) ~= nil
+  end)
+end
 
 ---@param mistakes sanderling.config.Mistake[]
 ---@return string?
 local function problem_of(mistakes)
   local lines = {} ---@type string[]
   for _, mistake in ipairs(mistakes) do
-    if not HARMLESS[mistake.name:match('^%a+')] then
+    if not is_harmless(mistake) then
       lines[#lines + 1] = mistake.text
     end
   end

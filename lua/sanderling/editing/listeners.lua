@@ -28,19 +28,28 @@ function M.on_change(fn)
   listeners[#listeners + 1] = fn
 end
 
----@type table<string, true> the tool uses whose changes the person has seen before
+---@type table<string, string> the tool uses whose changes the user has seen before, with their sessions
 local allowed = {}
+
+for _, type in ipairs({ 'turn_ended', 'local_failed', 'local_closed' }) do
+  bus.subscribe(type, function(session_id)
+    for id, of in pairs(allowed) do
+      allowed[id] = of ~= session_id and of or nil
+    end
+  end)
+end
 
 --- The person has seen what this tool use would change, and allowed it: nothing of it is to be reviewed.
 ---@param tool_use_id string
-function M.allow(tool_use_id)
-  allowed[tool_use_id] = true
+---@param session_id string
+function M.allow(tool_use_id, session_id)
+  allowed[tool_use_id] = session_id
 end
 
 ---@param tool_use_id string
 ---@return boolean
 function M.is_allowed(tool_use_id)
-  return allowed[tool_use_id] or false
+  return allowed[tool_use_id] ~= nil
 end
 
 ---@param tool_use_id string

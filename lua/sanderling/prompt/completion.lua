@@ -204,12 +204,45 @@ local function open_menu(buf, col, items)
   })
 end
 
+---@param value any
+---@param ... any its arguments, if it is a function
+---@return any
+local function value_of(value, ...)
+  return type(value) == 'function' and value(...) or type(value) ~= 'function' and value
+end
+
+--- The plugins that complete by language servers, and whether each does so in the buffer that is current. One that is loaded may
+--- be for other filetypes, or lack the source.
+---@type table<string, fun(plugin: any): boolean?>
+local PLUGINS = {
+  ['cmp'] = function(cmp)
+    local config = cmp.get_config()
+    return value_of(config.enabled)
+      and vim.iter(config.sources):any(function(source)
+        return source.name == 'nvim_lsp'
+      end)
+  end,
+  ['blink.cmp'] = function()
+    local config = require('blink.cmp.config')
+    local sources = value_of(config.sources.per_filetype[vim.bo.filetype] or config.sources.default)
+    return value_of(config.enabled) and vim.list_contains(sources, 'lsp')
+  end,
+  ['mini.completion'] = function()
+    return not (vim.g.minicompletion_disable or vim.b.minicompletion_disable)
+  end,
+}
+
 --- Does a plugin complete here, by the language server? Then two menus would open.
 ---@return boolean
 local function is_completed_otherwise()
-  return package.loaded['blink.cmp'] ~= nil
-    or package.loaded['cmp'] ~= nil
-    or _G.MiniCompletion ~= nil
+  for name, completes in pairs(PLUGINS) do
+    local plugin = package.loaded[name] or name == 'mini.completion' and _G.MiniCompletion
+    local ok, does = pcall(completes, plugin)
+    if plugin and (does or not ok) then -- of one that is made otherwise by now it is not known
+      return true
+    end
+  end
+  return false
 end
 
 --- Open the menu where a command or a mention is being typed, and nothing else completes. One of mentions that is open has other files

@@ -4,12 +4,11 @@ local M = {}
 local MAX_BYTES = 16 * 1024 * 1024 -- the API takes 32 MB a request, and the conversation goes along
 
 local utf8
---- The first byte of `text` that is not UTF-8, nil when all of it is.
 ---@param text string
----@return integer?
-local function first_invalid_byte(text)
+---@return boolean
+local function is_utf8(text)
   if not utf8 then
-    local P, R, Cp = vim.lpeg.P, vim.lpeg.R, vim.lpeg.Cp
+    local P, R = vim.lpeg.P, vim.lpeg.R
     local tail = R('\128\191')
     local character = R('\0\127')
       + R('\194\223') * tail
@@ -19,10 +18,9 @@ local function first_invalid_byte(text)
       + P('\240') * R('\144\191') * tail * tail
       + R('\241\243') * tail * tail * tail
       + P('\244') * R('\128\143') * tail * tail
-    utf8 = character ^ 0 * Cp()
+    utf8 = character ^ 0 * -1
   end
-  local position = utf8:match(text)
-  return position <= #text and position or nil
+  return utf8:match(text) ~= nil
 end
 
 --- Join buffer lines into text.
@@ -36,7 +34,7 @@ function M.text(lines, name, first_lnum)
   for i, line in ipairs(lines) do
     size = size + #line + 1
     local what = line:find('\0', 1, true) and 'a NUL byte'
-      or first_invalid_byte(line) and 'bytes that are not UTF-8'
+      or not is_utf8(line) and 'bytes that are not UTF-8'
     if what then
       return nil,
         ('%s holds %s in line %d: nothing was sent'):format(name, what, first_lnum + i - 1)
@@ -53,7 +51,7 @@ function M.text(lines, name, first_lnum)
   return table.concat(lines, '\n')
 end
 
---- The command that a person typed.
+--- The words of a prompt.
 ---@param lines string[]
 ---@return string? text
 ---@return string? error

@@ -45,6 +45,7 @@ end
 
 vim.api.nvim_create_autocmd('VimLeavePre', {
   group = vim.api.nvim_create_augroup('sanderling_drafts', {}),
+  desc = 'Agent: keep what is unsent',
   callback = function()
     vim.iter(vim.tbl_keys(due)):each(write)
   end,

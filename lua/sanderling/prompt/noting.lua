@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local host = require('sanderling.host')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
@@ -160,6 +161,27 @@ local function note_of(mention, session, unknown, draw)
   end
 end
 
+--- Forget what was looked up for a session, but for the mentions that are still there.
+---@param session_id string
+---@param seen? table<string, true> by mention; nil: the session is closed
+local function forget(session_id, seen)
+  local prefix = key_of(session_id, '')
+  for key in pairs(looked) do
+    if vim.startswith(key, prefix) and not (seen and seen[key:sub(#prefix + 1)]) then
+      looked[key] = nil
+    end
+  end
+  for key in pairs(not seen and kept or {}) do
+    if vim.startswith(key, prefix) then
+      kept[key] = nil
+    end
+  end
+end
+
+bus.subscribe('local_closed', function(session_id)
+  forget(session_id)
+end)
+
 local draw ---@type fun(buf: integer)
 
 ---@param buf integer
@@ -183,6 +205,7 @@ function draw(buf)
       table.insert(notes, is_problem and 1 or #notes + 1, { mention = mention.text, chunk = chunk })
     end
   end
+  forget(session.id, seen)
   for row, notes in pairs(by_row) do
     local chunks = vim.tbl_map(function(note)
       local subject = #notes > 1 and note.mention .. ' ' or ''

@@ -6,6 +6,7 @@
 local M = {}
 
 local api = vim.api
+local links = require('sanderling.ui.links')
 local loading = require('sanderling.ui.loading')
 local message = require('sanderling.ui.message')
 local reading = require('sanderling.ui.reading')
@@ -274,8 +275,8 @@ function M.guard(buf, go)
     )
   end
   vim.keymap.set({ 'n', 'x' }, 'gx', function()
-    message.tell('Links are not opened from here: copy the address if you trust it.')
-  end, { buffer = buf, desc = 'Agent: open no link' })
+    links.confirm(api.nvim_get_current_line(), api.nvim_win_get_cursor(0)[2])
+  end, { buffer = buf, desc = 'Agent: open the page that is named here' })
   scratch.set_buf_options(buf, {
     keywordprg = ':help', -- `:Man` is asked for whatever name stands there
     tagfunc = "v:lua.require'sanderling.ui.files'.no_tags", -- the project's tags file is the model's to write

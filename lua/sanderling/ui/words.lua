@@ -113,8 +113,8 @@ end
 function M.short(count)
   for _, unit in ipairs({ { 1e6, 'M' }, { 1e3, 'k' } }) do
     local size, sign = unpack(unit)
-    if count >= size then
-      return (count < 100 * size and '%.1f%s' or '%.0f%s'):format(count / size, sign)
+    if count >= 0.9995 * size and count >= 1000 then -- 999,999 is 1.0M
+      return (count < 99.95 * size and '%.1f%s' or '%.0f%s'):format(count / size, sign)
     end
   end
   return ('%d'):format(count)
@@ -197,7 +197,11 @@ function M.duration(seconds)
   if seconds < 60 then
     return ('%d s'):format(seconds)
   end
-  return ('%d min %d s'):format(math.floor(seconds / 60), seconds % 60)
+  local minutes = math.floor(seconds / 60)
+  if minutes < 60 then
+    return ('%d min %d s'):format(minutes, seconds % 60)
+  end
+  return ('%d h %d min'):format(math.floor(minutes / 60), minutes % 60)
 end
 
 --- The cells that a window has for text.

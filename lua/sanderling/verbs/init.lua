@@ -142,10 +142,14 @@ end
 --- `:Agent mode plan` is `:AgentMode plan`; `:Agent` alone is `:AgentChat`.
 ---@param cmd vim.api.keyset.create_user_command.command_args
 function M.run_root(cmd)
-  local word, args = cmd.args:match('^(%S*)%s*(.*)$')
+  local word, args = cmd.args:match('^([^%s|]*)%s*(.*)$')
   local name, bang = word:match('^(.-)(!?)$')
   local verb = command_verb(name == '' and 'chat' or name)
-  local nargs = M.argument_of(verb)
+  local nargs, behind = M.argument_of(verb), nil ---@type string?, string?
+  if verb.is_word or verb.bar or not nargs then -- as its own command does, see generate_plugin.lua
+    local own, rest = args:match('^(.-)%s*|(.*)$')
+    args, behind = own or args, rest
+  end
   if args ~= '' and not nargs then
     error(('Agent: %s takes no argument.'):format(name), 0)
   elseif args == '' and nargs == '+' then
@@ -155,6 +159,9 @@ function M.run_root(cmd)
   end
   local bounds = { range = cmd.range, line1 = cmd.line1, line2 = cmd.line2 }
   M.run(verb.name, vim.tbl_extend('error', bounds, { args = args, bang = bang == '!' }))
+  if behind then
+    vim.cmd(behind)
+  end
 end
 
 --- Complete what stands behind `:Agent`: a verb, or its argument.
@@ -163,7 +170,7 @@ end
 ---@param pos integer
 ---@return string[]
 function M.complete_root(lead, line, pos)
-  local before, name, rest = line:sub(1, pos):match('^(.-)Agent%s+(%l+)!?(%s.*)$')
+  local before, name, rest = line:sub(1, pos):match('^(.-)Agent%s+([%l_]+)!?(%s.*)$')
   if name then
     local command = before .. 'Agent' .. M.capitalized(name) .. rest
     return by_name[name] and M.complete(name, lead, command, #command) or {}
