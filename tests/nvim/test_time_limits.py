@@ -4,6 +4,9 @@ import re
 
 import pytest
 from tests.conftest import prove_rest, wait_until
+from tests.nvim.conftest import count_keys_after
+from tests.nvim.test_approval import asked
+from tests.nvim.test_form import form
 from tests.nvim.test_highlight import captures, says, wait_for_capture
 
 MAX_BYTES = 8192  # of ui/parsing.lua
@@ -179,3 +182,56 @@ def test_a_page_with_too_much_in_a_paragraph_is_plain(screen):
         "fine\n\n" + HOSTILE["braces in C"],
     )
     wait_until(lambda: screen.lua("return _G.active") == [True, True, False, False])
+
+
+HUGE = {
+    "blanks": " " * 200_000,
+    "words": "ab " * 40_000,
+    "unseen": "\u3164" * 40_000,
+    "lines": "a\n" * 100_000,
+    "one word": "x" * 200_000,
+}
+
+
+@pytest.mark.parametrize("name", prove_rest(HUGE, (0,), is_one=True))
+@pytest.mark.parametrize("field", ["title", "reason", "subject", "rule", "tool"])
+def test_a_question_of_any_size_is_shown_and_answered(screen, name, field):
+    text = HUGE[name] if field != "tool" else HUGE[name].replace("\n", " ")
+    screen.send(asked(**{field: text}))
+    count_keys_after(screen, 0)
+    screen.feed("<Esc><C-w>a")
+    wait_until(lambda: screen.lua("return vim.fn.bufname()") == "[Sanderling question]")
+    screen.feed("d")
+    wait_until(lambda: screen.actions("answer_approval"))
+
+
+@pytest.mark.parametrize("name", prove_rest(HUGE, (1,), is_one=True))
+def test_a_form_with_texts_of_any_size_opens(screen, name):
+    text = HUGE[name]
+    fields = [
+        {
+            "name": f"n{number}",
+            "kind": "choice",
+            "label": text,
+            "help": text,
+            "choices": [{"value": "a", "title": text}],
+        }
+        for number in range(20)
+    ]
+    screen.send(form(fields=fields))
+    count_keys_after(screen, 0)
+    screen.feed("<Esc><C-w>a")
+    wait_until(lambda: screen.lua("return vim.fn.bufname()") == "[Sanderling question]")
+    screen.feed("a")
+    wait_until(lambda: screen.lua("return vim.fn.bufname()") == "[Sanderling form]")
+    assert screen.lua("return vim.fn.line('$')") < 20 * 100
+
+
+def test_a_slash_command_takes_many_lines(screen):
+    prompt = ["/review", *map(str, range(20_000))]
+    screen.lua(
+        "require('sanderling.session.live').current():send_typed(..., false)",
+        prompt,
+    )
+    [sent] = screen.actions("submit_prompt")
+    assert sent["prompt"]["text"].endswith("19999")

@@ -68,8 +68,8 @@ local other_words = {
 local function own_words(event, cells)
   local found = event.options and {} ---@type sanderling.approval.Words?
   for _, option in ipairs(event.options or {}) do
-    local word = words.fitting(words.plain(option.title), cells)
-    found[option.choice] = found[option.choice] or word
+    found[option.choice] = found[option.choice]
+      or words.fitting(words.first_line(option.title), cells)
   end
   return found
 end

@@ -12,6 +12,7 @@ local words = require('sanderling.ui.words')
 
 local MAX_MESSAGE_CELLS = 74
 local MAX_LABEL_CELLS = 24
+local MAX_BYTES = 2000 -- of what a server says of a field
 local FORGOTTEN_MS = 5000 -- what was sent, after its question was settled
 local NOTHING = '(nothing)'
 local NAMED = {
@@ -36,6 +37,14 @@ local forms = {}
 ---@type fun(q: sanderling.session.state.Question, answer: table) sends an answer
 M.on_answer = nil
 
+--- The beginning of what a server says: nobody reads more.
+---@param text string
+---@return string
+local function said(text)
+  local more = #text > MAX_BYTES and ' ' .. icons.more or ''
+  return words.plain(text:sub(1, MAX_BYTES)) .. more
+end
+
 -- what stands there ---------------------------------------------------------------------------------------------------
 
 ---@param field sanderling.FormField
@@ -44,10 +53,10 @@ M.on_answer = nil
 local function title_of(field, value)
   for _, choice in ipairs(field.choices or {}) do
     if choice.value == value then
-      return words.plain(choice.title or choice.value)
+      return said(choice.title or choice.value)
     end
   end
-  return words.plain(value)
+  return said(value)
 end
 
 ---@param field sanderling.FormField
@@ -70,7 +79,7 @@ end
 ---@param field sanderling.FormField
 ---@return string
 local function label_of(field)
-  local label = words.plain(field.label or field.name)
+  local label = said(field.label or field.name)
   return words.fitting(label, MAX_LABEL_CELLS) .. (field.is_required and ' *' or '')
 end
 
@@ -79,7 +88,7 @@ end
 ---@return { row: integer, col: integer, end_col: integer, hl: string }[] marks
 local function text_of(form)
   local event = form.q.event
-  local lines, marks = words.wrapped(words.plain(event.reason), MAX_MESSAGE_CELLS), {}
+  local lines, marks = words.wrapped(said(event.reason), MAX_MESSAGE_CELLS), {}
   lines[#lines + 1] = ''
   local width, has_required = 0, false
   for _, field in ipairs(event.fields) do
@@ -98,7 +107,7 @@ local function text_of(form)
       marks[#marks + 1] =
         { row = row, col = #before, end_col = #lines[#lines], hl = 'AgentPlaceholder' }
     end
-    for _, line in ipairs(words.wrapped(words.plain(field.help or ''), MAX_MESSAGE_CELLS - 2)) do
+    for _, line in ipairs(words.wrapped(said(field.help or ''), MAX_MESSAGE_CELLS - 2)) do
       lines[#lines + 1] = '  ' .. line
       form.rows[#lines] = field
       marks[#marks + 1] =
@@ -139,7 +148,7 @@ end
 ---@param field sanderling.FormField
 local function choose(form, field)
   vim.ui.select(field.choices, {
-    prompt = words.plain(field.label or field.name) .. ':',
+    prompt = said(field.label or field.name) .. ':',
     kind = 'sanderling_form',
     format_item = function(choice)
       return title_of(field, choice.value)
@@ -159,7 +168,7 @@ local function choose_several(form, field)
   local chosen = value ~= '' and vim.split(value, '\n', { plain = true }) or {}
   local items = vim.list_extend({ { value = '' } }, field.choices)
   vim.ui.select(items, {
-    prompt = words.plain(field.label or field.name) .. ':',
+    prompt = said(field.label or field.name) .. ':',
     kind = 'sanderling_form',
     format_item = function(choice)
       if choice.value == '' then
@@ -197,7 +206,7 @@ local function change(form)
   elseif field.kind == 'choices' then
     choose_several(form, field)
   else
-    local prompt = words.plain(field.label or field.name) .. ': '
+    local prompt = said(field.label or field.name) .. ': '
     message.ask({ prompt = prompt, default = form.values[field.name] }, function(value)
       if value then
         set(form, field, value)
@@ -240,7 +249,7 @@ end
 local function send_values(form)
   local missing = first_missing(form)
   if missing then
-    local label = words.plain(missing.label or missing.name)
+    local label = said(missing.label or missing.name)
     message.tell(('%s is needed.'):format(label), vim.log.levels.WARN)
     return
   end
@@ -278,7 +287,10 @@ function M.open(q)
     },
   })
   fill(form)
-  local first = math.min(#lines, unpack(vim.tbl_keys(form.rows)))
+  local first = #lines
+  for lnum in pairs(form.rows) do
+    first = math.min(first, lnum)
+  end
   api.nvim_win_set_cursor(win, { first, 0 })
 end
 

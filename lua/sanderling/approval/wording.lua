@@ -10,6 +10,8 @@ local sandbox = require('sanderling.session.sandbox')
 local ui_keys = require('sanderling.ui.keys')
 local words = require('sanderling.ui.words')
 
+local MAX_TITLE_BYTES = 2000 -- that are compared with the subject
+
 ---@return string before a line that goes on
 function M.showbreak()
   return icons.narrow('continued') .. ' '
@@ -167,8 +169,8 @@ end
 ---@param event sanderling.ApprovalRequested
 ---@return boolean
 local function says_title(event)
-  local title = words.plain(event.title):gsub('%s*…$', ''):gsub('%s+', ' ')
-  local head = event.subject:sub(1, #event.title * 2) -- megabytes may follow
+  local title = words.plain(event.title:sub(1, MAX_TITLE_BYTES)):gsub('%s+', ' '):gsub(' ?…$', '')
+  local head = event.subject:sub(1, 2 * MAX_TITLE_BYTES) -- megabytes may follow
   return vim.startswith((words.plain(head):gsub('%s+', ' ')), words.trimmed(title))
 end
 

@@ -177,7 +177,8 @@ function M.run(lines, session, is_steering)
   local name, rest = parse(lines[1])
   local command = by_name[name]
   if command then
-    local arguments = words.trimmed(table.concat({ rest, unpack(lines, 2) }, '\n'))
+    local all = vim.list_extend({ rest }, lines, 2)
+    local arguments = words.trimmed(table.concat(all, '\n'))
     return run(command, arguments, session) or command.is_unkept or false
   elseif is_markdown(assert(name), session.id) then
     return session:send(lines, { is_steering = is_steering })

@@ -80,7 +80,10 @@ end
 ---@return sanderling.review.Hunk[]?
 local function known_in(self, nr)
   if nr == 0 and not self.states[0] then
-    nr = math.min(unpack(vim.tbl_keys(self.states)))
+    nr = math.huge
+    for each in pairs(self.states) do
+      nr = math.min(nr, each)
+    end
   end
   local known = self.states[nr]
   local last = known and known[#known]

@@ -12,7 +12,7 @@ local queue = require('sanderling.approval.queue')
 ---@field reason? string why it was rejected
 
 --- The lines that were proposed for a hunk, which may have taken in others.
----@param asked sanderling.review.asked.Asked
+---@param asked sanderling.review.proposals.Asked
 ---@param hunk sanderling.review.Hunk
 ---@return string[]
 local function proposed_for(asked, hunk)
@@ -26,7 +26,7 @@ local function proposed_for(asked, hunk)
 end
 
 --- The review that the person has made of the proposal: what stands in the buffer is kept, what does not is rejected.
----@param asked sanderling.review.asked.Asked
+---@param asked sanderling.review.proposals.Asked
 ---@return sanderling.Review
 function M.review_of(asked)
   local parts, text = lifting.parts(asked.buf)

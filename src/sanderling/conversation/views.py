@@ -42,7 +42,7 @@ from sanderling.protocol.requests import (
 from sanderling.session.pages import Pages
 from sanderling.tools.outcome import Content
 
-MAX_CHUNK_BYTES = 64 * 1024
+MAX_CHUNK_BYTES = 16 * 1024  # Neovim shows 64 kB of line breaks in 90 ms
 MAX_REPLAYED_BYTES = 1 << 20  # of what a job has written before somebody watches it
 WATCH_PAUSE_S = 0.01
 
