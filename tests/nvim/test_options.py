@@ -493,6 +493,8 @@ WEAKENING = [
     {"sandbx": {"min_level": "full"}},
     {"tools": {"disable": ["bash"]}},
     {"disabled_tools": ["bash"]},
+    {"sandbox_level": "full"},
+    {"chat_permissions": [{"action": "deny"}]},
     {"budget": 5},
     {"max_cals": 3},
     {"model": ""},

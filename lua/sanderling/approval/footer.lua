@@ -2,7 +2,6 @@
 local M = {}
 
 local api = vim.api
-
 local config = require('sanderling.config')
 local queue = require('sanderling.approval.queue')
 local words = require('sanderling.ui.words')

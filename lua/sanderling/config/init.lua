@@ -137,24 +137,9 @@ local function is_of_screen(name)
 end
 
 -- Parts of names that an unknown option has which may have been meant to forbid something, or to limit it.
-local SAFETY = {
-  'allow',
-  'ask',
-  'approv',
-  'budget',
-  'cost',
-  'den[yi]',
-  'disabl',
-  'env',
-  'host',
-  'key',
-  'limit',
-  'max',
-  'mode',
-}
-vim.list_extend(
-  SAFETY,
-  { 'net', 'permi', 'polic', 'read', 'rule', 'safe', 'sandbox', 'secur', 'tool', 'trust', 'write' }
+local SAFETY = vim.split(
+  'allow ask approv budget cost den[yi] disabl env host key limit max mode net permi polic read rule safe sandbox secur tool trust write',
+  ' '
 )
 
 --- Say whether a mistake leaves no more to be sent or run than without it: the screen is not quite as was wanted.
@@ -164,12 +149,11 @@ local function is_harmless(mistake)
   local group = mistake.name:match('^[%a_]+') or mistake.name
   if M.defaults[group] ~= nil or not mistake.guesses then
     return is_of_screen(group)
-  elseif #mistake.guesses > 0 then
-    return vim.iter(mistake.guesses):all(is_of_screen)
   end
-  return not vim.iter(SAFETY):any(function(part)
+  local is_about_safety = vim.iter(SAFETY):any(function(part)
     return mistake.name:lower():find(part) ~= nil
   end)
+  return not is_about_safety and vim.iter(mistake.guesses):all(is_of_screen)
 end
 
 ---@param mistakes sanderling.config.Mistake[]

@@ -204,11 +204,13 @@ local function open_menu(buf, col, items)
   })
 end
 
----@param value any
----@param ... any its arguments, if it is a function
+---@param value any or a function that gives it
 ---@return any
-local function value_of(value, ...)
-  return type(value) == 'function' and value(...) or type(value) ~= 'function' and value
+local function value_of(value)
+  if type(value) == 'function' then
+    return value()
+  end
+  return value
 end
 
 --- The plugins that complete by language servers, and whether each does so in the buffer that is current. One that is loaded may
