@@ -72,6 +72,7 @@ class ProviderError(SanderlingError):
     The model did not answer: what happened, and what a person can do about it.
 
     `is_temporary`: the same request may succeed a little later, but not before `retry_after_s` if that is known.
+    `is_paid`: the answer came to its end, so it is paid for, but it cannot be used. Most of the time the next one is the same.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class ProviderError(SanderlingError):
         *,
         retry_after_s: float | None = None,
         is_temporary: bool | None = None,
+        is_paid: bool | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
@@ -89,3 +91,4 @@ class ProviderError(SanderlingError):
         self.remedy = remedy
         self.retry_after_s = retry_after_s
         self.is_temporary = kind in TEMPORARY if is_temporary is None else is_temporary
+        self.is_paid = kind == "malformed" if is_paid is None else is_paid

@@ -351,9 +351,8 @@ async def test_login_page_of_a_network_is_said_to_be_one_at_once(server, connect
         Reply(b'{"choices": []}', content_type="application/json"),
         Reply(b"data: {broken\n\n"),
         Reply(b"data: " + b"[" * 100_000 + b"\n\n"),
-        Verbatim(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 5\r\n\r\n: hi\n"),
     ],
-)  # fmt: skip
+)
 async def test_what_breaks_the_format_is_malformed(server, connect, answer):
     server.answer(answer)
     assert (await fail(connect())).kind == "malformed"

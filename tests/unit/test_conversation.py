@@ -216,8 +216,15 @@ async def test_answer_that_is_malformed_is_asked_for_twice_at_most(tmp_path):
     assert [event.kind for event in talk.of(ErrorOccurred)] == ["malformed"]
 
 
-async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):
+async def test_answer_that_ends_without_a_stop_reason_is_asked_for_twice_at_most(tmp_path):
     talk = await Talk(tmp_path, *[[{"text": "Half"}, {"cut": True}]] * 10).run(HELLO)
+    assert [event.attempt for event in talk.of(RetryScheduled)] == [2]
+    assert [event.kind for event in talk.of(ErrorOccurred)] == ["cut"]
+
+
+async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):
+    broken = {"error": {"kind": "cut", "message": "The connection broke."}}
+    talk = await Talk(tmp_path, *[[{"text": "Half"}, broken]] * 10).run(HELLO)
     assert len(talk.of(RetryScheduled)) == 9
     assert [error.kind for error in talk.of(ErrorOccurred)] == ["cut"]
     assert talk.texts() == ["Good morning.", "Half"]

@@ -42,9 +42,6 @@ from sanderling.session.session import Session
 from sanderling.text import duration
 from sanderling.tools.catalog import Catalog
 
-MAX_MALFORMED = 2
-"""Such an answer is paid for, and the next one is the same most of the time: it does not get better by waiting."""
-
 T = TypeVar("T")
 
 
@@ -161,13 +158,13 @@ class ModelCalls:
         if not self._provider.is_ready:
             self._emit(ProviderStarting())
             await self._provider.prepare()
-        number, malformed = 1, 0
+        number, paid = 1, 0
         while True:
             try:
                 return await attempt()
             except ProviderError as error:
-                malformed += error.kind == "malformed"
-                is_last = number >= self.backoff.attempts or malformed >= MAX_MALFORMED
+                paid += error.is_paid
+                is_last = number >= self.backoff.attempts or paid >= self.backoff.MAX_PAID
                 if not error.is_temporary or is_last:
                     raise
                 await self._wait(error, number)
@@ -263,8 +260,10 @@ class ModelCalls:
 
 
 def cut_off() -> ProviderError:
+    """The error for a stream that ends without a stop reason, though no connection broke."""
     return ProviderError(
         "cut",
-        "The answer was cut off: the connection closed before the model had finished.",
+        "The answer was cut off: it ended before the model had finished.",
         keeps_what_came(),
+        is_paid=True,
     )

@@ -20,6 +20,8 @@ class Backoff(msgspec.Struct, frozen=True):
 
     ASKED_FROM_S: ClassVar[float] = 60.0
     """A server that wants more than this is not waited for without a word of the person's."""
+    MAX_PAID: ClassVar[int] = 2
+    """The number of answers to pay for that cannot be used."""
 
     def delay_s(self, attempt: int, retry_after_s: float | None) -> float:
         """The time to wait after the attempt with this number has failed; they count from 1."""

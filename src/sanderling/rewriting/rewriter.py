@@ -34,7 +34,6 @@ from sanderling.session.prices import Prices
 from sanderling.text import duration
 
 SHOW_EVERY_S = 0.033  # faster than that nobody reads, and each is a difference of lines to be made
-MAX_MALFORMED = 2
 DEMO = "demo"  # which replays a script: it cannot write anything else
 
 Show = Callable[[RewritePiece], None]
@@ -84,14 +83,14 @@ class Rewriter:
         """Try until it succeeds, or there is no use in it."""
         if not provider.is_ready:
             await provider.prepare()
-        malformed = 0
+        paid = 0
         for number in range(1, self._backoff.attempts + 1):
             try:
                 return await self._ask(request, provider, made, show)
             except ProviderError as error:
-                malformed += error.kind == "malformed"
+                paid += error.is_paid
                 asked_s = error.retry_after_s or 0.0
-                is_last = number == self._backoff.attempts or malformed == MAX_MALFORMED
+                is_last = number == self._backoff.attempts or paid == Backoff.MAX_PAID
                 if not error.is_temporary or is_last or asked_s > Backoff.ASKED_FROM_S:
                     raise
                 delay_s = self._backoff.delay_s(number, error.retry_after_s)
@@ -125,7 +124,7 @@ class Rewriter:
                 self._tally.add(model, usage)
                 self._on_usage(request.session_id, model, usage)
         if stop_reason is None:
-            raise ProviderError("cut", "The answer was cut off: the connection closed.")
+            raise ProviderError("cut", "The answer was cut off.", is_paid=True)
         usd = made.prices.cost_usd(model, usage)
         total, _ = self._tally.cost(made.prices)
         return Rewritten(text.whole, model, stop_reason, usage, usd or 0.0, usd is not None, total)

@@ -1,8 +1,8 @@
 """
 The API's answers: events of a stream, models.
 
-What the answer is made of is decoded strictly, and a stream without its `message_stop` has no end. What is only told beside it,
-counts and reasons, is unknown where it cannot be read: the answer is paid for.
+What the answer is made of is decoded strictly. A stop reason is its end, for some gateways leave out `message_stop`. Counts and
+reasons that cannot be read are unknown: the answer is paid for.
 Wire format: https://docs.anthropic.com/en/api/messages-streaming
 """
 
@@ -212,6 +212,24 @@ class ReplyDecoder:
         if not data or (event not in _event_decoders and event not in NAMELESS):
             return
         match _decode_event(data, event):
+            case _MessageStop():
+                self.is_done = self.is_over = True
+            case _MessageDelta(delta, usage):
+                if usage is not None:
+                    yield self._report(usage)
+                if not self.is_done:
+                    yield from self._stop(field(delta, "stop_reason"))
+            case told if not self.is_done:
+                yield from self._take(told)
+            case _:
+                pass  # a part of another answer
+
+    def end(self) -> Iterator[StreamItem]:
+        """A block that is open was cut."""
+        return iter(())
+
+    def _take(self, told: Any) -> Iterator[StreamItem]:
+        match told:
             case _MessageStart(message):
                 self.has_started = True
                 yield self._report(field(message, "usage"))
@@ -221,15 +239,7 @@ class ReplyDecoder:
                 if self._block:
                     yield from self._grow_block(_decode_if_known(_delta_decoders, raw_delta))
             case _BlockStop():
-                if self._block:
-                    yield self._finished(self._block)
-                self._block = None
-            case _MessageDelta(delta, usage):
-                self.stop_reason = _STOP_REASONS.get(str(field(delta, "stop_reason")), "end_turn")
-                if usage is not None:
-                    yield self._report(usage)
-            case _MessageStop():
-                self.is_done = self.is_over = True
+                yield from self._finish_block()
             case _Error(error):
                 words = self._without_key(error.message or error.type)
                 status = HTTPStatus.OK
@@ -237,9 +247,12 @@ class ReplyDecoder:
             case _:
                 pass  # a ping, or an event of a later API
 
-    def end(self) -> Iterator[StreamItem]:
-        """A block that is open was cut."""
-        return iter(())
+    def _stop(self, reason: object) -> Iterator[StreamItem]:
+        """Take the stop reason, which is null until there is one."""
+        if reason:
+            yield from self._finish_block()
+            self.stop_reason = _STOP_REASONS.get(str(reason), "end_turn")
+            self.is_done = True
 
     def _start_block(self, block: _WireBlock | None) -> Iterator[StreamItem]:
         self._block, self._pieces, self._signature = block, [], ""
@@ -266,6 +279,11 @@ class ReplyDecoder:
                 self._pieces.append(partial_json)
             case _:
                 pass  # a delta of a later API
+
+    def _finish_block(self) -> Iterator[BlockDone]:
+        if self._block:
+            yield self._finished(self._block)
+        self._block = None
 
     def _finished(self, block: _WireBlock) -> BlockDone:
         content = "".join(self._pieces)

@@ -89,14 +89,14 @@ class ChatDecoder:
         chunk = decode(_chunk_decoder, data)
         self.has_started = True
         choice = next(iter(items(field(chunk, "choices"))), None)
-        self._check(chunk, choice, event)
-        delta = field(choice, "delta") or field(choice, "message")
-        yield from self._take(delta)
+        if not self.is_done:
+            self._check(chunk, choice, event)
+            yield from self._take(field(choice, "delta") or field(choice, "message"))
         if told := read_usage(chunk, choice, self._usage):
             self._usage = told
             yield UsageReport(told)
             self.is_over = self.is_over or self.is_done
-        if reason := field(choice, "finish_reason"):
+        if not self.is_done and (reason := field(choice, "finish_reason")):
             self._stop(str(reason).lower())
 
     def end(self) -> Iterator[StreamItem]:

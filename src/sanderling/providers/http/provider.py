@@ -39,6 +39,7 @@ from sanderling.providers.http.transport import (
     transport_errors,
     watched,
     with_error_events,
+    with_last_event,
 )
 from sanderling.providers.idle import IdleWatch
 
@@ -72,7 +73,7 @@ def events_of(response: "httpx2.Response") -> AsyncIterator[Event]:
 
     response.encoding = "utf-8"  # as all events are, whatever the head says
     response.headers["content-type"] = "text/event-stream"  # which may be told twice, for instance
-    response.stream = with_error_events(response.stream)
+    response.stream = with_last_event(with_error_events(response.stream))
     return aiter(httpx2.EventSource(response, max_event_size=None))  # lines are bounded
 
 
@@ -80,8 +81,9 @@ class Decoder(Protocol):
     """
     The decoder of one reply.
 
-    What breaks off after it `has_started` is the middle of an answer. It `is_done` when the model has said all, and `is_over` when
-    nothing else will come: between the two, what is told beside the answer is waited for, but not for long.
+    What breaks off after it `has_started` is the middle of an answer. It `is_done` as soon as a stop reason is stated: some gateways
+    leave out what comes after that. It `is_over` when nothing else can come. Between the two only usage is taken, and not waited for
+    for long; after that, nothing: what a gateway glues to an answer, a tool use for instance, is not part of it.
     """
 
     has_started: bool
@@ -227,8 +229,6 @@ class HttpProvider(Connection, ABC):
                         yield item
                     if reply.is_done:
                         yield ReplyDone(reply.stop_reason)
-                    elif "content-length" in response.headers:  # it broke nowhere: it said so
-                        raise malformed("the answer stops before its end")
                 finally:
                     await response.aclose()
             except self._errors() as error:
@@ -250,18 +250,15 @@ class HttpProvider(Connection, ABC):
                 unseen_until = anyio.current_time() + UNSEEN_S
 
     async def _last_words(self, events: AsyncIterator[Event], reply: Decoder) -> list[StreamItem]:
-        """
-        Read what comes after the model has said all, for as long as it is worth it.
-
-        A response that was not read to its end takes its connection with it.
-        """
+        """Read on after the stop reason: for usage, and for the end of the body, or the connection cannot be used again."""
         items: list[StreamItem] = []
         if not reply.is_done:
             return items
         limit_s = DRAIN_S if reply.is_over else self.last_words_s
         with anyio.move_on_after(limit_s) as scope, suppress(ProviderError, *transport_errors()):
             async for event in events:
-                items += reply.feed(event.data, event.event or "")
+                if not reply.is_over:
+                    items += reply.feed(event.data, event.event or "")
                 if reply.is_over:
                     scope.deadline = min(scope.deadline, anyio.current_time() + DRAIN_S)
         return items

@@ -8,6 +8,8 @@ from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sanderling.errors import ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.http.errors import login_page, malformed
@@ -141,6 +143,32 @@ async def _with_error_events(stream: Any) -> AsyncGenerator[bytes]:
             end = len(data) - len(held)
             yield data[:start] + _ERROR_LINES.sub(_ERROR_EVENT, data[start:end])
     yield held
+
+
+def with_last_event(stream: Any) -> "httpx2.AsyncByteStream":
+    """`stream` with the blank line that ends its last event, which some servers leave out. An event that is cut stays open."""
+    return _stream_of(_with_last_event(stream), stream)
+
+
+async def _with_last_event(stream: Any) -> AsyncGenerator[bytes]:
+    line = bytearray()
+    async with aclosing(aiter(stream)) as pieces:
+        async for piece in pieces:
+            end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+            if end:
+                line.clear()
+            line += piece[end:]
+            yield piece
+    if not line or _is_whole(line.removeprefix(b"data:").strip()):
+        yield b"\n\n"  # two: the first may belong to a CR
+
+
+def _is_whole(data: bytes | bytearray) -> bool:
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return data == b"[DONE]"
+    return True
 
 
 def _endless(limit: int) -> ProviderError:

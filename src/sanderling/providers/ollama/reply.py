@@ -128,6 +128,7 @@ class Lines:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[str]:
+        piece = piece.replace(b"\r", b"\n")  # JSON has neither within a text
         self._rest += piece
         if b"\n" in piece:
             *lines, self._rest = self._rest.split(b"\n")

@@ -6,7 +6,8 @@ all of that, others a part: deltas alone, or everything at the end, under ids th
 an item takes whatever comes. The first that is not done is told as it grows, those behind it wait for their turn, and the end of the
 answer is the end of all. What is said at once, where an item or a part of it is done, holds against the pieces of it.
 
-What the answer is made of is decoded strictly; what a later API adds is passed over. Without its last event a stream was cut.
+What the answer is made of is decoded strictly; what a later API adds is passed over. Without its last event, or `[DONE]`, which some
+gateways send instead, a stream was cut.
 Wire format: https://developers.openai.com/api/reference/resources/responses/streaming-events
 """
 
@@ -125,7 +126,11 @@ class ResponsesDecoder:
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
         """`event` is its name."""
-        if not data or data == END_MARK or not _is_ours(event):
+        if not data or not _is_ours(event):
+            return
+        if data.strip() == END_MARK:
+            if self._has_items:
+                yield from self._end(_Response(), "", data)
             return
         head = decode(_head_decoder, data)
         kind = head.type or ("error" if head.error else event)
