@@ -1,12 +1,36 @@
 """JSON: what is written of it, and lines that others have written, cut out of a stream and looked at before they become objects."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from sanderling.text import CONTROL, printable
+
+lenient = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
+"""Reads what writers of JSON get nearly right: halves of surrogate pairs, control characters in a text, and NaN, which is null."""
+
+_ID = re.compile(rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d+)(?:\.0+)?)\s*[,}]')
+
+
+def repaired(line: bytes) -> bytes:
+    """
+    A line that is nearly JSON, as JSON. A BOM goes, and what is no text in any encoding becomes U+FFFD.
+
+    RFC 8259 (8.2) lets halves of surrogate pairs stand in JSON, and whoever cuts a text in the middle of an emoji sends one; no reader
+    of ours takes them.
+
+    Raises:
+        ValueError, RecursionError: it is something else.
+    """
+    return encoded(lenient.decode(line.decode("utf-8-sig", "replace")))
+
+
+def ids_in(line: bytes) -> set[str]:
+    """The ids in a message of JSON-RPC that cannot be read, those of what it holds among them."""
+    return {(text or digits).decode(errors="replace") for text, digits in _ID.findall(line)}
 
 
 def encoded(value: Any) -> bytes:

@@ -1,8 +1,9 @@
 """
 A tool server that does what none should. `python hostile.py [HOW ...]`; no library but Python's own.
 
-HOW it starts: `mute` never answers, `exit` ends at once, `slow:S` sleeps first, `banner` prints what is no message, `old` does not know
-`server/discover` and says nothing to it, `once:FILE` ends when FILE is there already. Its tools do the rest.
+HOW it starts: `mute` never answers, `exit` ends at once, `slow:S` sleeps first, `banner` prints what is no message, `once:FILE` ends
+when FILE is there already. `old` does not know `server/discover` and says nothing to it, `shocked` says nothing any more after it,
+`ends:STATUS` ends at it. `list:LINE` answers `tools/list` with LINE, `unlisted` never. `many:N` has N tools. Its tools do the rest.
 """
 
 import json
@@ -39,6 +40,7 @@ TOOLS = {
     "structured": "Answer with structured content.",
     "picture": "Answer with an image, a link and a resource.",
     "odd": "Answer what is no result.",
+    "raw": "Answer with the bytes of `words`, in which ID is the request's.",
     "regex": "Answer with what its own schema takes for ever to refuse.",
 }
 NAMES = list(TOOLS)
@@ -52,6 +54,13 @@ _writing = threading.Lock()
 def send(**message: object) -> None:
     with _writing:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def raw(line: str, number: object) -> None:
+    """Write a line, in which the characters up to U+00FF are bytes."""
+    with _writing:
+        sys.stdout.buffer.write(line.replace("ID", json.dumps(number)).encode("latin-1") + b"\n")
         sys.stdout.flush()
 
 
@@ -90,7 +99,7 @@ def flood(where: str) -> None:
 
 def call(  # noqa: PLR0911
     number: object, name: str, given: dict[str, str], token: object
-) -> dict[str, object]:
+) -> dict[str, object] | None:
     match name:
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -163,7 +172,12 @@ def call(  # noqa: PLR0911
             ]
             return {"content": content}
         case "odd":
-            return {"content": "nothing like that"}
+            return {"content": 7}
+        case "values":
+            return text(json.dumps(given))
+        case "raw":
+            raw(given["words"], number)
+            return None
         case "regex":
             return text("", structuredContent={"a": "a" * 40 + "!"})
         case _:
@@ -181,14 +195,29 @@ def answer(number: object, method: str, params: dict[str, object]) -> None:
                     "serverInfo": {"name": "hostile", "version": "1"},
                 }
             case "tools/list":
+                if "unlisted" in HOW:
+                    return
+                if lines := [how[5:] for how in HOW if how.startswith("list:")]:
+                    raw(lines[0], number)
+                    return
                 result = {"tools": [tool(name) for name in NAMES]}
             case "tools/call":
                 token = params.get("_meta", {}).get("progressToken")
-                result = call(number, params["name"], params.get("arguments") or {}, token)
+                given = params.get("arguments") or {}
+                if (called := call(number, params["name"], given, token)) is None:
+                    return
+                result = called
             case "ping":
                 result = {}
             case "server/discover" if "old" in HOW:
                 return
+            case "server/discover" if "shocked" in HOW:
+                HEARS.clear()
+                return
+            case "server/discover" if endings := [
+                how[5:] for how in HOW if how.startswith("ends:")
+            ]:
+                os._exit(int(endings[0]))
             case _:
                 send(id=number, error={"code": -32601, "message": f"no method {method}"})
                 return
@@ -209,6 +238,8 @@ def main() -> None:
                 time.sleep(float(seconds))
             case ("banner", _, _):
                 print("Welcome to the server!\n\n{not json}", flush=True)
+            case ("many", _, number):
+                NAMES.extend(f"tool{n}" for n in range(int(number)))
             case ("once", _, path):
                 if Path(path).exists():
                     sys.exit(9)

@@ -1,15 +1,16 @@
 """What a server tells is bounded before anything is made of it: no answer holds up the editor, and none breaks a request."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
 
 from sanderling.mcp.log import ServerLog
-from sanderling.mcp.messages import envelope_of, message_of
+from sanderling.mcp.messages import message_of, messages_in
 from sanderling.mcp.problems import why
 from sanderling.mcp.results import outcome_of
-from sanderling.mcp.schemas import MAX_SCHEMA_BYTES, fitted
+from sanderling.mcp.schemas import MAX_SCHEMA_BYTES, named, sound
 from sanderling.protocol.messages import ImageBlock
 from tests.conftest import little_work
 from tests.mcp.hostile import DOT
@@ -17,9 +18,14 @@ from tests.mcp.hostile import DOT
 NOTHING = {"type": "object", "properties": {}}
 
 
+def _of(*required: str, **properties):
+    more = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties} | more
+
+
 def answer_of(result: bytes):
-    line = b'{"jsonrpc":"2.0","id":1,"result":' + result + b"}"
-    return message_of(line, envelope_of(line))
+    [(envelope, line)] = messages_in(b'{"jsonrpc":"2.0","id":1,"result":' + result + b"}")
+    return message_of(line, envelope)
 
 
 @pytest.mark.parametrize(
@@ -45,31 +51,62 @@ def test_text_of_ten_megabytes_is_no_countless_values_whatever_stands_in_it():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "wrong, left",
     [
-        {"properties": "x"},
-        {"properties": {"$filter": {}, "a b": {}, "": {}, "x" * 65: {}}},
-        {"properties": {"a": {"type": "nope"}}},
-        {"properties": {"a": {"items": {"required": "x"}}}},
-        {"properties": {"a": {"anyOf": []}}},
-        {"properties": {"a": {"$ref": "https://example.com/schema"}}},
-        {"properties": {"a": 5}},
-        {"$defs": 5},
-        {"type": 7, "oneOf": [{}], "description": ["x"]},
-        {"properties": {"a": {"description": "x" * MAX_SCHEMA_BYTES}}},
-        {"properties": {"a": json.loads('{"items":' * 200 + "{}" + "}" * 200)}},
+        ({"properties": "x"}, {}),
+        ({"properties": {"a": {"type": "nope"}}}, {"a": {}}),
+        ({"properties": {"a": {"type": "any", "description": "A."}}}, {"a": {"description": "A."}}),
+        ({"properties": {"a": {"items": {"required": "x"}}}}, {"a": {}}),
+        ({"properties": {"a": {"anyOf": []}}}, {"a": {}}),
+        ({"properties": {"a": {"$ref": "https://example.com/schema"}}}, {"a": {}}),
+        ({"properties": {"a": 5}}, {"a": {}}),
+        ({"$defs": 5}, {}),
+        ({"properties": {"a": {"description": "x" * MAX_SCHEMA_BYTES}}}, {}),
+        ({"properties": {"a": json.loads('{"items":' * 200 + "{}" + "}" * 200)}}, {"a": {}}),
+        ("x", {}),
+        (["x"], {}),
+        ({"type": "string"}, {}),
     ],
 )
-def test_schema_that_an_api_refuses_does_not_get_there(wrong):
-    assert fitted(wrong) == NOTHING
+def test_schema_that_an_api_refuses_is_left_out_as_far_as_it_is_wrong_and_that_is_told(wrong, left):
+    schema, problems = sound(wrong)
+    assert schema == {"type": "object", "properties": left}
+    assert problems
+
+
+@pytest.mark.parametrize("open_", [None, {}, True, {"type": "object"}, {"properties": None}])
+def test_schema_that_says_nothing_takes_anything(open_):
+    assert sound(open_)[0] == NOTHING
 
 
 def test_schema_that_is_a_reference_is_what_that_leads_to():
     parts = {"type": "array", "items": {"$ref": "#/$defs/Node"}}
     node = {"type": "object", "properties": {"parts": parts}, "required": ["parts"]}
     definitions = {"$defs": {"Node": node}}
-    assert fitted(definitions | {"$ref": "#/$defs/Node"}) == definitions | node
-    assert fitted(definitions | {"$ref": "#"}) == definitions | NOTHING
+    assert sound(definitions | {"$ref": "#/$defs/Node"}) == (definitions | node, [])
+    assert sound(definitions | {"$ref": "#"})[0] == definitions | NOTHING
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+
+
+@pytest.mark.parametrize(
+    "schema, properties, required",
+    [
+        ({"anyOf": [_of(a=TEXT), _of(b=NUMBER)]}, {"a": TEXT, "b": NUMBER}, None),
+        ({"oneOf": [_of("a", a=TEXT), _of("a", a=NUMBER, b=TEXT)]}, {"a": TEXT, "b": TEXT}, ["a"]),
+        ({"allOf": [_of("a", a=TEXT), _of("b", b=TEXT)]}, {"a": TEXT, "b": TEXT}, ["a", "b"]),
+        (
+            {"properties": {"a": TEXT}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            {"a": TEXT},
+            None,
+        ),
+        ({"properties": {"coin": TEXT, "required": ["coin"]}}, {"coin": TEXT}, ["coin"]),
+    ],
+)
+def test_properties_are_found_where_an_api_does_not_look_for_them(schema, properties, required):
+    fitted, problems = sound(schema)
+    assert (fitted["properties"], fitted.get("required"), problems) == (properties, required, [])
 
 
 def test_schema_keeps_what_is_right_beside_what_is_wrong():
@@ -84,9 +121,36 @@ def test_schema_keeps_what_is_right_beside_what_is_wrong():
         "$defs": {"c": {"type": "integer", "minimum": 0.5}},
         "additionalProperties": False,
     }
-    wrong = {"properties": good["properties"] | {"$x": {}}, "required": ["a", "$x"]}
-    assert fitted(good) == good
-    assert fitted(good | wrong) == good
+    assert sound(good) == (good, [])
+    wrong = {"properties": good["properties"] | {"x": 5}, "required": ["a", "y"]}
+    fitted, problems = sound(good | wrong)
+    assert fitted == good | {"properties": good["properties"] | {"x": {}}}
+    assert problems == ["the schema of `x` is left out"]
+
+
+def test_properties_get_names_that_every_api_takes_and_required_goes_with_them():
+    names = ["$filter", "StartTime<", "user[name]", "a b", "x[]", "ok", "日付", "値", "", "y" * 70]
+    schema, own = named(
+        {"type": "object", "properties": dict.fromkeys(names, TEXT)} | {"required": names}
+    )
+    assert list(schema["properties"])[:6] == [
+        "_filter",
+        "StartTime_",
+        "user_name_",
+        "a_b",
+        "x_",
+        "ok",
+    ]
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) for name in schema["properties"])
+    assert schema["required"] == list(schema["properties"])
+    assert len(schema["properties"]) == len(names)
+    assert [own.get(name, name) for name in schema["properties"]] == names
+
+
+def test_a_property_that_is_renamed_takes_no_other_ones_name():
+    schema, own = named({"type": "object", "properties": dict.fromkeys(["$x", "_x", "%x"], TEXT)})
+    assert [own.get(name, name) for name in schema["properties"]] == ["$x", "_x", "%x"]
+    assert schema["properties"].keys() == {"_x", "_x_2", "_x_3"}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ AWAITED = (rule_from_text("allow mcp__bad__nothing"),)
 
 def talk_with(base: Path, *replies: Any, rules: tuple[Rule, ...] = (), **options: Any) -> Talk:
     """A conversation with the hostile server, for which the first request waits as in print mode."""
-    servers = load_servers({"bad": hostile(**options.pop("declared", {}))})
+    declared = options.pop("declared", {})
+    servers = load_servers({"bad": hostile(*declared.pop("how", ()), **declared)})
     rules = (*rules, *AWAITED)
     return Talk(base, *replies, servers=servers, patience_s=10.0, rules=rules, **options)
 
@@ -210,3 +211,19 @@ async def test_what_a_server_changes_when_it_is_called_is_undone_with_the_turn(t
         (file,) = (await talk.until(FilesRestored)).files
         assert (file.path, file.how) == ("app.py", "restored")
     assert app.read_text() == "def f():\n    return 1\n"
+
+
+async def test_property_whose_name_no_api_takes_is_renamed_for_the_model_and_back_in_the_call(
+    tmp_path,
+):
+    properties = {"$words": {"type": "string"}, "ok": {"type": "string"}}
+    schema = {"type": "object", "properties": properties, "required": ["$words"]}
+    tools = [{"name": "values", "inputSchema": schema}]
+    line = '{"jsonrpc":"2.0","id":ID,"result":{"tools":' + json.dumps(tools) + "}}"
+    use = uses(call("values", _words="x", ok="y"))
+    talk = talk_with(tmp_path, use, rules=ALLOWED, declared={"how": [f"list:{line}"]})
+    await talk.run()
+    told = (await talk.conversation.parts.calls.catalog.so_far()).by_name["mcp__bad__values"].schema
+    assert told["properties"].keys() == {"_words", "ok"}
+    assert told["required"] == ["_words"]
+    assert json.loads(talk.told()) == {"$words": "x", "ok": "y"}

@@ -1,13 +1,15 @@
 """Servers that are dead, mute, flooding or lying: each costs its own tools, and nobody else anything."""
 
+import json
 import os
+import re
 import signal
 
 import anyio
 import pytest
 
+from sanderling.mcp import connection, servers, stdio
 from sanderling.mcp import server as owner
-from sanderling.mcp import stdio
 from sanderling.mcp.problems import ServerError
 from sanderling.mcp.server import Status
 from sanderling.sandbox.sandbox import Sandbox
@@ -95,26 +97,202 @@ async def test_program_that_is_not_there_is_named(place, monkeypatch):
 
 @prove
 async def test_server_that_never_answers_is_given_up_after_its_time(place, monkeypatch):
-    monkeypatch.setattr(owner, "CONNECT_S", 0.2)
     monkeypatch.setattr(owner, "MAX_FAILURES", 2)
     monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
-    async with served(place, bad=hostile("mute")) as mcp:
+    monkeypatch.setattr(servers, "LEAST_START_S", 0.4)
+    async with served(place, bad=hostile("mute", timeout_s=0.4)) as mcp:
         assert mcp["bad"].status.state == "restarting"
-        assert mcp["bad"].status.why.startswith("it was not ready within ")
+        assert mcp["bad"].status.why.startswith("it was not ready within 0.4 s")
         await happens(lambda: mcp["bad"].status.state == "failed")
     assert running(mark_of(place)) == []
 
 
-@prove
-async def test_server_that_does_not_know_the_new_era_and_does_not_say_so_is_asked_in_the_old_one(
-    place, monkeypatch
+@pytest.mark.parametrize("how", prove_rest(["ends:0", "ends:1", "old", "shocked"]))
+async def test_server_that_does_not_bear_the_first_word_of_the_new_era_is_asked_in_the_old_one(
+    place, monkeypatch, how
 ):
-    monkeypatch.setattr(owner, "CONNECT_S", 5.0)
-    async with served(place, bad=hostile("old")) as mcp:
-        await mcp["bad"].settled()
+    monkeypatch.setattr(connection, "DISCOVER_S", 0.3)
+    monkeypatch.setattr(owner, "FIRST_SHARE", 0.1)
+    states: list[str] = []
+    note = lambda server: states.append(server.status.state)  # noqa: E731
+    async with served(place, note, bad=hostile(how, timeout_s=20)) as mcp:
         assert mcp["bad"].status == Status("ready")
         assert mcp["bad"].connection
         assert mcp["bad"].connection.era == "2025-11-25"
+    assert states == ["starting", "ready"]
+
+
+async def test_server_that_says_nothing_of_its_tools_is_told_with_what_it_was_asked(
+    place, monkeypatch
+):
+    monkeypatch.setattr(servers, "LEAST_START_S", 2.0)
+    async with served(place, bad=hostile("unlisted", timeout_s=2)) as mcp:
+        assert mcp["bad"].status.why == (
+            "it was not ready within 2 s: it has not answered tools/list"
+        )
+
+
+@prove
+async def test_time_for_a_call_is_the_time_for_the_start_too(place):
+    async with served(place, bad=hostile("slow:11", timeout_s=40)) as mcp:
+        assert mcp["bad"].status == Status("ready")
+
+
+async def test_server_with_too_many_tools_is_used_in_part_and_that_is_told(place):
+    async with served(place, bad=hostile("many:600")) as mcp:
+        assert len(mcp["bad"].tools) == 512
+        assert mcp["bad"].status.why == "it has more than 512 tools: the first 512 are used"
+        assert "can be used in part" in mcp["bad"].news()
+
+
+# What is written instead of an answer, and what becomes of it.
+OK = '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"4711"}]}}'
+READ = {
+    "half a surrogate pair": (OK.replace("4711", "4711 \\ud83d"), "4711 \ufffd"),
+    "no UTF-8": (OK.replace("4711", "4711 \xff"), "4711 \ufffd"),
+    "half a character": (OK.replace("4711", "4711 \xe2\x82"), "4711 \ufffd"),
+    "a control character": (OK.replace("4711", "4711\t."), "4711\t."),
+    "a BOM": ("\xef\xbb\xbf" + OK, "4711"),
+    "NaN": (OK[:-2] + ',"structuredContent":{"a":NaN,"b":-Infinity}}}', '"a": null'),
+    "a number without end": (OK[:-2] + ',"structuredContent":{"a":1e999}}}', '"a": null'),
+    "a long number": (OK[:-2] + ',"structuredContent":{"a":' + "1" * 30 + "}}}", '"a": 1111'),
+    "a float as the id": (OK.replace("ID", "ID.0"), "4711"),
+    "a text as the id": (OK.replace("ID", '"ID"'), "4711"),
+    "a batch": ('[{"jsonrpc":"2.0","method":"notifications/progress"},' + OK + "]", "4711"),
+    "two in a line": (OK + OK.replace("4711", "other"), "4711"),
+    "words before it": ("Listening on stdio " + OK, "4711"),
+    "words after it": (OK + " done", "4711"),
+    "its answer twice": (OK + "\n" + OK.replace("4711", "other"), "4711"),
+    "an error beside it": (OK[:-1] + ',"error":null}', "4711"),
+    "a block that nobody knows": (OK.replace("text", "video", 1), "4711"),
+    "a text in the place of blocks": (
+        '{"jsonrpc":"2.0","id":ID,"result":{"content":"4711"}}',
+        "4711",
+    ),
+    "no content": ('{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"a":4711}}}', "4711"),
+    "content that is null": (
+        '{"jsonrpc":"2.0","id":ID,"result":{"content":null,"structuredContent":[4711]}}',
+        "4711",
+    ),
+}
+REFUSED = {
+    "null": ('"result":null', "its answer is not valid: its result is null, not an object"),
+    "an array": ('"result":[1]', "its result is an array, not an object"),
+    "neither": ('"x":1', "it has neither a result nor an error"),
+    "a code that is a text": ('"error":{"code":"E_FULL","message":"no room"}', "E_FULL: no room"),
+    "an error that is a text": ('"error":"no room"', "no room"),
+    "an error without words": ('"error":{"code":5}', '"code":5'),
+    "the code of a closed connection": ('"error":{"code":-32000,"message":"no room"}', "no room"),
+    "what is no JSON": ('"result":{"content":[}', "its answer to tools/call cannot be read"),
+    "a line that is cut": ('"result":{"content":[{"type":"te', "cannot be read .*it may have done"),
+    "too deep": ('"result":{"a":' + "[" * 9000 + "]" * 9000 + "}", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", prove_rest(READ, keep=(0, 1, 5)))
+async def test_answer_that_is_not_quite_one_is_read(place, name):
+    line, words = READ[name]
+    async with served(place, bad=hostile(timeout_s=30)) as mcp:
+        result = await mcp["bad"].call("raw", {"words": line})
+        told = "\n".join(getattr(block, "text", "") for block in result.content)
+        if result.structured_content:
+            told += json.dumps(result.structured_content)
+        assert words in told
+        assert await mcp.called("bad", "echo") == "hi"
+
+
+@pytest.mark.parametrize("name", prove_rest(REFUSED, keep=(0, 7)))
+async def test_answer_that_cannot_be_read_ends_its_call_at_once_and_no_other(place, name):
+    line, words = REFUSED[name]
+    whole = '{"jsonrpc":"2.0","id":ID,' + line + ("" if "cut" in name else "}")
+    async with served(place, bad=hostile(timeout_s=50)) as mcp, anyio.create_task_group() as tasks:
+        mark = place.project / "cancelled"
+        tasks.start_soon(mcp.called, "bad", "hang", str(mark))
+        with pytest.raises(ServerError, match=words):
+            await mcp["bad"].call("raw", {"words": whole})
+        assert await mcp.called("bad", "echo") == "hi"
+        assert not mark.exists()
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "line",
+    prove_rest(
+        [
+            '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot be read"}}',
+            '{"jsonrpc":"2.0","result":{',
+        ]
+    ),
+)
+async def test_answer_without_an_id_is_that_to_the_only_open_request(place, line):
+    async with served(place, bad=hostile(timeout_s=50)) as mcp:
+        with pytest.raises(ServerError, match="cannot be read"):
+            await mcp["bad"].call("raw", {"words": line})
+        assert await mcp.called("bad", "echo") == "hi"
+
+
+DEEP = '{"properties":{"k":' * 3000 + "1" + "}}" * 3000
+LISTS = {
+    "an array": ('"result":[]', "its result is an array, not an object"),
+    "too deep": ('"result":{"tools":[{"name":"t","inputSchema":' + DEEP + "}]}", "cannot be read"),
+    "tools that are a text": ('"result":{"tools":"t"}', "tools: "),
+}
+
+
+@pytest.mark.parametrize("name", prove_rest(LISTS))
+async def test_list_that_cannot_be_read_is_told_at_once_with_the_reason(place, name):
+    line, words = LISTS[name]
+    line = '{"jsonrpc":"2.0","id":ID,' + line + "}"
+    async with served(place, bad=hostile("list:" + line, timeout_s=50)) as mcp:
+        assert mcp["bad"].status.state == "restarting"
+        assert words in mcp["bad"].status.why
+
+
+ODD = [
+    {"name": "healthy", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}},
+    {"name": "either", "inputSchema": {"anyOf": [{"type": "object", "properties": {"b": {}}}]}},
+    {"name": "none"},
+    {"name": "text", "inputSchema": {"type": "string"}},
+    {"name": "odd", "inputSchema": {"properties": {"c": {"type": "nope"}}}, "annotations": 5},
+    {"name": "hint", "annotations": {"readOnlyHint": "yes"}, "description": 5, "title": []},
+    {"name": "out", "outputSchema": {"type": "array"}, "icons": "x", "execution": 5},
+    {"name": 5},
+    {"inputSchema": {}},
+    "tool",
+    {"name": "healthy", "inputSchema": {}},
+]
+
+
+async def test_one_odd_tool_costs_no_other_and_is_told_by_name(place):
+    line = '{"jsonrpc":"2.0","id":ID,"result":{"tools":' + json.dumps(ODD) + "}}"
+    async with served(place, bad=hostile("list:" + line)) as mcp:
+        assert mcp["bad"].status.state == "ready"
+        names = ["healthy", "either", "none", "text", "odd", "hint", "out"]
+        assert [tool.name for tool in mcp["bad"].tools] == names
+        assert mcp["bad"].tools[1].schema["properties"] == {"b": {}}
+        told = "; ".join(mcp["bad"].offers.problems)
+        assert "the tool 'text': its schema is not an object's" in told
+        assert "the tool 'odd': the schema of `c` is left out" in told
+        assert "tool 8 of its list has no valid name" in told
+        assert "more than one tool 'healthy'" in told
+        assert mcp["bad"].status.why.endswith("more")
+        assert [tool.name for tool in await mcp.source.tools()]
+
+
+async def test_list_that_is_null_is_empty(place):
+    line = '{"jsonrpc":"2.0","id":ID,"result":{"tools":null}}'
+    async with served(place, bad=hostile("list:" + line)) as mcp:
+        assert (mcp["bad"].status, mcp["bad"].tools) == (Status("ready"), ())
+
+
+async def test_tools_whose_names_leave_nothing_are_all_there(place):
+    tools = [{"name": name, "inputSchema": {}} for name in ("一覧", "список", "一覧 list", "list")]
+    line = '{"jsonrpc":"2.0","id":ID,"result":{"tools":' + json.dumps(tools) + "}}"
+    async with served(place, bad=hostile("list:" + line)) as mcp:
+        names = [tool.name for tool in await mcp.source.tools()]
+        assert len(set(names)) == 4
+        assert all(re.fullmatch(r"mcp__bad__[A-Za-z0-9_-]+", name) for name in names)
+        assert [each for each in names if each.endswith("__")] == []
 
 
 async def test_what_is_no_message_goes_to_the_log(place):
@@ -208,7 +386,7 @@ async def test_call_that_takes_too_long_is_given_up_and_cancelled(place):
         [
             ("refuse", "ValueError: this cannot be asked for"),
             ("no-such-tool", "hi"),
-            ("odd", "CallToolResult"),
+            ("odd", r"its answer is not valid: content: .*list"),
         ],
         keep=(-1,),
     ),

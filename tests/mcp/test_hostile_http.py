@@ -13,6 +13,7 @@ from sanderling.mcp.http import over_http
 from sanderling.mcp.logins import Login
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import ServerError, why
+from tests.conftest import prove
 from tests.mcp.hostile_http import Asked, Hostile, Reply, hostile_over_http
 from tests.mcp.test_login import PAGE, browse, log_in
 
@@ -51,6 +52,37 @@ async def test_an_answer_of_countless_values_is_an_error_before_they_are_made(ho
 
         server.routes["/mcp"] = answer
         assert "more than 100,000 values" in await called(server)
+
+
+OK = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"4711"}]}}'
+
+
+@prove
+@pytest.mark.parametrize("how", ["json", "events"])
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        (OK.replace(b"4711", rb"4711 \ud83d."), "4711 \ufffd."),
+        (OK[:-2] + b',"structuredContent":{"a":NaN}}}', "None"),
+        (OK.replace(b"ID", b"ID.0"), "4711"),
+        (b'[{"jsonrpc":"2.0","method":"notifications/progress"},' + OK + b"]", "4711"),
+        (b'{"jsonrpc":"2.0","id":ID,"result":null}', "its result is null, not an object"),
+        (b'{"jsonrpc":"2.0","id":ID,"error":{"code":"E","message":"no room"}}', "E: no room"),
+    ],
+)
+async def test_an_answer_that_is_not_quite_one_is_read(how, line, words):
+    async with hostile_over_http() as server:
+
+        def answer(asked: Asked) -> Reply:
+            if asked.message.get("method") != "tools/call":
+                return server.take_message(asked)
+            body = line.replace(b"ID", str(asked.message["id"]).encode())
+            if how == "json":
+                return Reply(body)
+            return Reply(b"event: message\r\ndata: " + body + b"\r\n\r\n", headers=EVENTS)
+
+        server.routes["/mcp"] = answer
+        assert words in await called(server)
 
 
 @pytest.mark.parametrize(

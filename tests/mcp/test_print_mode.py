@@ -18,7 +18,7 @@ from sanderling.mcp.project_file import servers_in
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
-from tests.conftest import prove
+from tests.conftest import prove, prove_rest
 from tests.mcp.conftest import HOSTILE, PYTHON, hostile
 from tests.mcp.talk import PATIENT_CLI
 from tests.unit.test_print_mode import Shell
@@ -81,6 +81,33 @@ def test_server_that_fails_is_told_and_the_answer_comes(shell):
         "The tool server 'bad' does not work: it ended with exit status 7: nothing to do here"
         in (done.stderr)
     )
+
+
+@pytest.mark.parametrize(
+    "how, words",
+    prove_rest(
+        [
+            ("many:5000", "it has more than 512 tools: the first 512 are used"),
+            (
+                'list:{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":"x"}]}}',
+                "the tool 't': its schema is not an object's",
+            ),
+            (
+                'list:{"jsonrpc":"2.0","id":ID,"result":[]}',
+                "its result is an array, not an object",
+            ),
+            ("unlisted", "it was not ready within 10 s: it has not answered tools/list"),
+            ("mute", "it was not ready within 10 s: it has not answered initialize"),
+        ],
+        keep=(0,),
+    ),
+)
+def test_what_of_a_server_cannot_be_used_is_told_before_the_answer(shell, how, words):
+    declare(shell, bad=hostile(how, timeout_s=10))
+    done = shell.play(ANSWER, args=("--allow", "mcp__*"))
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert "The tool server 'bad'" in done.stderr
+    assert words in done.stderr
 
 
 @prove

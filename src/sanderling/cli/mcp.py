@@ -44,7 +44,7 @@ NOT_ALLOWED = "not allowed to start for good: `A` in Neovim's question does that
 
 
 class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A server as it is printed; `ms` is how long it took to get ready."""
+    """A server as it is printed; `ms` is how long it took to get ready, `problems` is what of it cannot be used."""
 
     name: str
     place: str
@@ -54,6 +54,7 @@ class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: int = 0
     ms: int = 0
     error: str = ""
+    problems: tuple[str, ...] = ()
 
 
 class _Declared(NamedTuple):
@@ -236,7 +237,8 @@ def _result(row: _Row, server: Server | None, took: dict[str, int]) -> _Row:
         era=server.connection.era if server.connection else "",
         tools=len(server.tools) if server.connection else 0,
         ms=took[server.name],
-        error=server.status.why,
+        error="" if server.connection else server.status.why,
+        problems=server.offers.problems if server.connection else (),
     )
 
 
@@ -254,7 +256,8 @@ def _print(rows: Sequence[_Row], *, is_json: bool) -> None:
         whose = "the project's" if row.is_projects else ""
         parts = (row.state, row.era, tools, took, row.error, whose, row.place)
         line = f"{row.name:{width}}  {'  '.join(filter(None, parts))}"
-        sys.stdout.write(visible(line).replace("\n", " ") + "\n")
+        for each in (line, *(f"{'':{width}}  {problem}" for problem in row.problems)):
+            sys.stdout.write(visible(each).replace("\n", " ") + "\n")
 
 
 def _open_browser(url: str) -> None:

@@ -29,7 +29,7 @@ class ProjectServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[str, ...] = ()
     url: str = ""
     enabled: bool = True
-    timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 KINDS: Mapping[str, Any] = {

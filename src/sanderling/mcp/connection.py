@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import msgspec
 
-from sanderling.mcp import CONNECT_S
+from sanderling.mcp import CONNECT_S, DISCOVER_S
 from sanderling.mcp.offers import RemotePrompt, remote_prompts, remote_resources
 from sanderling.mcp.patience import Patience
 from sanderling.mcp.remote import RemoteTool, listen, remote_tools
@@ -29,11 +29,16 @@ Question = Callable[["mcp_types.ElicitRequestParams"], Awaitable[Any]]
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """The tools, prompts and resources of a server; resources by their URIs, with the templates of others."""
+    """
+    The tools, prompts and resources of a server; resources by their URIs, with the templates of others.
+
+    `problems` says what of the tools cannot be used, or not as the server describes it.
+    """
 
     tools: tuple[RemoteTool, ...] = ()
     prompts: tuple[RemotePrompt, ...] = ()
     resources: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 class Connection:
@@ -50,6 +55,7 @@ class Connection:
         from mcp import Client
 
         self.terms = terms
+        self.has_agreed = False  # on the version of the protocol
         self.client = Client(
             transport,
             mode=mode,
@@ -68,7 +74,11 @@ class Connection:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Connect, and end the connection with this context."""
+        from mcp.client import session
+
+        setattr(session, "DISCOVER_TIMEOUT_SECONDS", DISCOVER_S)  # noqa: B010 - it has no parameter for it
         async with self.client:
+            self.has_agreed = True
             # A schema of the server's could keep us busy for ever (`pattern`): what it returns is for the model to judge.
             setattr(self.client.session, "validate_tool_result", _accept)  # noqa: B010
             yield
@@ -98,8 +108,10 @@ class Connection:
 
     # --- what it offers ------------------------------------------------------------------------------------------------
 
-    async def tools(self) -> tuple[RemoteTool, ...]:
-        return await remote_tools(self.client) if self.client.server_capabilities.tools else ()
+    async def tools(self) -> tuple[tuple[RemoteTool, ...], tuple[str, ...]]:
+        """Ask for its tools; return them, and what of them cannot be used."""
+        has_tools = self.client.server_capabilities.tools
+        return await remote_tools(self.client) if has_tools else ((), ())
 
     async def follow(self, name: str, offers: Offers, tell: Callable[[Offers], None]) -> None:
         """Tell what it offers beside the tools that are known, and all of that whenever it changes. Never return."""
@@ -114,7 +126,8 @@ class Connection:
                 await anyio.sleep(CHANGE_S)  # what changes together is asked for together
                 self._has_changed = anyio.Event()
                 with anyio.fail_after(CONNECT_S):
-                    offers = msgspec.structs.replace(offers, tools=await self.tools())
+                    tools, problems = await self.tools()
+                offers = msgspec.structs.replace(offers, tools=tools, problems=problems)
                 tell(offers)
 
     async def _with_the_rest(self, name: str, offers: Offers) -> Offers:
@@ -126,7 +139,7 @@ class Connection:
                 prompts = await remote_prompts(self.client, name) if can.prompts else ()
             with suppress(Exception):
                 resources = await remote_resources(self.client) if can.resources else ()
-        return Offers(offers.tools, prompts, resources)
+        return msgspec.structs.replace(offers, prompts=prompts, resources=resources)
 
     async def _hear(self, message: object) -> None:
         import mcp_types as types

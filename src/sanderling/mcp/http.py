@@ -23,7 +23,7 @@ from mcp.client import streamable_http
 
 from sanderling import __version__
 from sanderling.hosts import authority_of, canonical_host, is_loopback
-from sanderling.mcp.messages import MAX_MESSAGE_BYTES, envelope_of, message_of
+from sanderling.mcp.messages import MAX_MESSAGE_BYTES, NOT_READABLE, message_of, messages_in
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import LastingError, ServerError, why
 from sanderling.protocol.remedies import remedies
@@ -202,16 +202,18 @@ class _Messages:
 
     def validate_json(self, data: bytes | str, **_: object) -> "JSONRPCMessage":
         """
-        The message.
+        The message; of several the first answer, for here is room for one.
 
         Raises:
             httpx2.StreamError: it is none; the SDK gives that to the call.
         """
-        data = data.encode() if isinstance(data, str) else data
+        data = data.encode(errors="surrogatepass") if isinstance(data, str) else data
         try:
-            return message_of(data, envelope_of(data))
-        except (ValueError, RecursionError) as error:
-            raise httpx2.StreamError(why(error)) from error
+            messages = sorted(messages_in(data), key=lambda each: bool(each[0].method))
+            envelope, message = messages[0]
+            return message_of(message, envelope)
+        except NOT_READABLE as error:
+            raise httpx2.StreamError(f"its answer cannot be read ({why(error)})") from error
 
 
 setattr(streamable_http, "jsonrpc_message_adapter", _Messages())  # noqa: B010 - it has no parameter for it

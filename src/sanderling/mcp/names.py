@@ -29,7 +29,8 @@ def tool_name(server: str, tool: str, *, number: int = 1) -> str:
     """
     start = names_begin(server)
     room = MAX_NAME_CHARS - len(start) - len(f"-{MAX_NUMBER}")
-    return start + _fitted(tool, room) + (f"-{number}" if number > 1 else "")
+    fitted = _fitted(tool, room) or f"tool-{_mark(tool)}"
+    return start + fitted + (f"-{number}" if number > 1 else "")
 
 
 def _fitted(name: str, max_chars: int) -> str:
@@ -41,5 +42,8 @@ def _fitted(name: str, max_chars: int) -> str:
     fitted = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "-", name)).strip("_-")
     if len(fitted) <= max_chars:
         return fitted
-    mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_CHARS]
-    return f"{fitted[: max_chars - _HASH_CHARS - 1].rstrip('_-')}-{mark}"
+    return f"{fitted[: max_chars - _HASH_CHARS - 1].rstrip('_-')}-{_mark(name)}"
+
+
+def _mark(name: str) -> str:
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_CHARS]

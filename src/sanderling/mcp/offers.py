@@ -79,7 +79,7 @@ class RemotePrompt(msgspec.Struct, frozen=True):
 async def remote_prompts(client: "Client", server: str) -> tuple[RemotePrompt, ...]:
     """Ask for all prompts of the server that the person calls `server`."""
     prompts: dict[str, RemotePrompt] = {}
-    for each in await listed(client.list_prompts, "prompts", MAX_OFFERED):
+    for each in (await listed(client.list_prompts, "prompts", MAX_OFFERED)).found:
         command = f"{_behind_slash(server)}:{_behind_slash(each.name)}"
         arguments = tuple(RemoteArgument(a.name, bool(a.required)) for a in each.arguments or ())
         about = _line(each.description or each.title or "")
@@ -90,7 +90,7 @@ async def remote_prompts(client: "Client", server: str) -> tuple[RemotePrompt, .
 async def remote_resources(client: "Client") -> tuple[str, ...]:
     """Ask for the URIs of all resources, and the templates of those that are made when they are read."""
     resources = await listed(client.list_resources, "resources", MAX_OFFERED)
-    uris = dict.fromkeys(str(each.uri) for each in resources)
+    uris = dict.fromkeys(str(each.uri) for each in resources.found)
     with suppress(Exception):  # not every server that has resources has these
         templates = await client.list_resource_templates()
         uris |= dict.fromkeys(each.uri_template for each in templates.resource_templates)

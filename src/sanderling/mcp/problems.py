@@ -1,7 +1,7 @@
 """Problems with a server: whatever it is, it costs the server's own tools only."""
 
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.protocol.remedies import remedies
@@ -38,9 +38,19 @@ def why(error: BaseException) -> str:
     first = (ours or found)[0]
     if isinstance(first, TimeoutError):
         return "it did not answer in time"
-    words = str(first)[: 2 * MAX_CHARS].strip().partition("\n")[0].rstrip(".")
+    words = _words_of(first)[: 2 * MAX_CHARS].strip().partition("\n")[0].rstrip(".")
     told = visible_prose(printable(words)) or type(first).__name__
     return told if len(told) <= MAX_CHARS else f"{told[:MAX_CHARS]}…"
+
+
+def _words_of(error: BaseException) -> str:
+    """The words of an error; of one of the SDK's validation the first place that is wrong, instead of how many there are."""
+    errors: Any = getattr(error, "errors", None)
+    if not callable(errors):
+        return str(error)
+    first = next(iter(cast("Iterable[dict[str, Any]]", errors())), dict[str, Any]())
+    place = ".".join(map(str, first.get("loc", ())))
+    return f"its answer is not valid: {place}: {first.get('msg', '')}"
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -1,13 +1,14 @@
 """Tools as a server tells of them, as data of ours: no more of it than a model can be told."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
 
-from sanderling.mcp.schemas import fitted
+from sanderling.mcp.schemas import named
+from sanderling.mcp.tolerance import PROBLEMS
 from sanderling.text import printable
 
 if TYPE_CHECKING:
@@ -23,32 +24,63 @@ _CUT = "… [cut]"
 
 
 class RemoteTool(msgspec.Struct, frozen=True):
-    """A tool of a server, by the server's own name for it. `claims` is what the server says of its effect: nobody has checked that."""
+    """
+    A tool of a server, by the server's own name for it.
+
+    `claims` is what the server says of its effect: nobody has checked that. `own_names` are the server's names for those properties of
+    the schema whose own no API takes.
+    """
 
     name: str
     description: str
     schema: dict[str, Any]
     claims: tuple[str, ...] = ()
+    own_names: dict[str, str] = {}
+
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by the server's own names."""
+        return {self.own_names.get(name, name): value for name, value in values.items()}
 
 
-async def remote_tools(client: "Client") -> tuple[RemoteTool, ...]:
-    """Ask for all of the server's tools."""
+async def remote_tools(client: "Client") -> tuple[tuple[RemoteTool, ...], tuple[str, ...]]:
+    """Ask for all of the server's tools; return them, and what was left out."""
     tools: dict[str, RemoteTool] = {}
-    for tool in await listed(client.list_tools, "tools", MAX_TOOLS):
+    listing = await listed(client.list_tools, "tools", MAX_TOOLS)
+    problems = listing.problems
+    for tool in listing.found:
+        problems += _problems_of(tool.meta)
+        if tool.name in tools:
+            problems.append(f"it has more than one tool '{tool.name}': the first is used")
         tools.setdefault(tool.name, _as_told(tool))
-    return tuple(tools.values())[:MAX_TOOLS]
+    if len(tools) > MAX_TOOLS or listing.has_more:
+        problems.append(f"it has more than {MAX_TOOLS} tools: the first {MAX_TOOLS} are used")
+    return tuple(tools.values())[:MAX_TOOLS], tuple(map(printable, problems))
 
 
-async def listed(ask: Callable[..., Awaitable[Any]], kind: str, enough: int) -> list[Any]:
+class Listing(msgspec.Struct):
+    """What a server lists, what of it cannot be used, and whether it has more."""
+
+    found: list[Any] = []
+    problems: list[str] = []
+    has_more: bool = False
+
+
+async def listed(ask: Callable[..., Awaitable[Any]], kind: str, enough: int) -> Listing:
     """Ask for page after page of what the server lists as `kind`, until there is no other, or there are `enough`."""
-    found, cursor = list[Any](), None
+    listing, cursor = Listing(), None
     for _ in range(MAX_PAGES):
         page = await ask(cursor=cursor)
-        found += getattr(page, kind)
+        listing.found += getattr(page, kind)
+        listing.problems += _problems_of(getattr(page, "meta", None))
         cursor = page.next_cursor
-        if not cursor or len(found) >= enough:
+        listing.has_more = bool(cursor)
+        if not cursor or len(listing.found) >= enough:
             break
-    return found
+    return listing
+
+
+def _problems_of(metadata: "Mapping[str, Any] | None") -> list[str]:
+    return list((metadata or {}).get(PROBLEMS, ()))
 
 
 async def listen(client: "Client", on_change: Callable[[], None]) -> None:
@@ -72,9 +104,9 @@ def _as_told(tool: "Tool") -> RemoteTool:
     description = "\n\n".join(filter(None, (title, tool.description or ""))) or tool.name
     if len(description) > MAX_DESCRIPTION_CHARS:
         description = description[:MAX_DESCRIPTION_CHARS] + _CUT
-    return RemoteTool(
-        tool.name, printable(description), fitted(tool.input_schema), _claims(tool.annotations)
-    )
+    schema, own_names = named(tool.input_schema)
+    claims = _claims(tool.annotations)
+    return RemoteTool(tool.name, printable(description), schema, claims, own_names)
 
 
 def _claims(annotations: "ToolAnnotations | None") -> tuple[str, ...]:

@@ -1,9 +1,11 @@
 """
 The schemas of servers' tools, as every API takes them.
 
-An API refuses a whole request for one schema that is none, so a server's must not get there. What is lost here, the server checks.
+An API refuses a whole request for one invalid schema, so a server's must not get there. A schema is first made sound, by the server's
+own names (`sound`), then its properties get names that APIs take (`named`), which a call turns back. The server checks what is lost.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeGuard, cast
@@ -12,36 +14,135 @@ import msgspec
 
 MAX_SCHEMA_BYTES = 64_000
 MAX_DEPTH = 32
-_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+MAX_PROPERTY_CHARS = 64
+_HASH_CHARS = 6
+_PROPERTY = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_PROPERTY_CHARS}}}")
 _NOT_AT_THE_TOP = ("$ref", "oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
 _DEFINITION = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+_OPEN: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-def fitted(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with an object at the top, and without the properties that no API would take."""
+def sound(schema: object) -> tuple[dict[str, Any], list[str]]:
+    """
+    The schema as one of an object that every API takes, and what of it was left out.
+
+    A property whose own schema is unsound takes any value: without the property, each call would fail at the server.
+    """
+    if not schema:
+        return dict(_OPEN), []
+    if not _is_table(schema):
+        return dict(_OPEN), [] if schema is True else ["its schema is not an object's"]
+    whole, problems = _merged(schema), list[str]()
     told = {
         key: value
-        for key, value in {**_referred(schema), **schema}.items()
+        for key, value in whole.items()
         if key not in _NOT_AT_THE_TOP and (key == "properties" or _is_sound({key: value}))
     }
+    if _is_table(told.get("properties")):
+        told["properties"] = _lifted(told)
+    problems += [f"`{key}` of its schema is left out" for key in _lost(whole, told)]
+    if whole.get("type", "object") != "object":
+        problems.append("its schema is not an object's")
     listed = told.get("properties")
-    properties = {
-        name: part
-        for name, part in (listed if _is_table(listed) else {}).items()
-        if _PROPERTY.fullmatch(name) and _is_sound(part)
-    }
+    properties = dict(listed) if _is_table(listed) else {}
+    for name, part in properties.items():
+        if not _is_sound(part):
+            properties[name] = _any_value(part)
+            problems.append(f"the schema of `{name}` is left out")
     if "required" in told:
         told["required"] = [name for name in told["required"] if name in properties]
-    whole = told | {"type": "object", "properties": properties}
-    if len(msgspec.json.encode(whole)) > MAX_SCHEMA_BYTES:
-        return {"type": "object", "properties": {}}
+    fitted = told | {"type": "object", "properties": properties}
+    if len(msgspec.json.encode(fitted)) > MAX_SCHEMA_BYTES:
+        return dict(_OPEN), [f"its schema has more than {MAX_SCHEMA_BYTES:,} bytes"]
+    return fitted, problems
+
+
+def _lost(whole: Mapping[str, Any], told: Mapping[str, Any]) -> list[str]:
+    """The keywords that say which properties there are, and are unsound."""
+    lost = [key for key in ("required", "$defs", "definitions") if key in whole and key not in told]
+    if not _is_table(whole.get("properties") or {}):
+        lost.append("properties")
+    return lost
+
+
+def _lifted(told: dict[str, Any]) -> dict[str, Any]:
+    """The properties; a list `required` that was put among them by mistake goes where it belongs."""
+    properties: dict[str, Any] = told["properties"]
+    names = properties.get("required")
+    if not _are_names(names):
+        return properties
+    others = {name: part for name, part in properties.items() if name != "required"}
+    told.setdefault("required", [name for name in names if name in others])
+    return others
+
+
+def _any_value(part: object) -> dict[str, Any]:
+    about = part.get("description") if _is_table(part) else None
+    return {"description": about} if isinstance(about, str) else {}
+
+
+def _merged(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with the properties that it has by reference or in alternatives: APIs take neither at the top."""
+    whole = {**_referred(schema, schema), **schema}
+    for key in ("allOf", "anyOf", "oneOf"):
+        branches = whole.get(key)
+        listed = cast("list[object]", branches) if isinstance(branches, list) else []
+        parts = [{**_referred(schema, each), **each} for each in listed if _is_table(each)]
+        tables = [each for part in parts if _is_table(each := part.get("properties"))]
+        needed = [
+            set(names) if _are_names(names := part.get("required")) else set[str]()
+            for part in parts
+        ]
+        if not tables or not _is_table(whole.get("properties", {})):
+            continue
+        properties = {name: part for table in reversed(tables) for name, part in table.items()}
+        whole["properties"] = {**properties, **whole.get("properties", {})}
+        both = set[str]().union(*needed) if key == "allOf" else needed[0].intersection(*needed)
+        own = whole.get("required", [])
+        if both and _are_names(own):
+            whole["required"] = [*own, *sorted(both.difference(own))]
     return whole
 
 
-def _referred(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition that a schema is which refers to it, as some of types that hold themselves do."""
-    found = _DEFINITION.fullmatch(str(schema.get("$ref")))
+def named(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The schema with property names that every API takes, and the server's own name for each of those that are another's."""
+    properties: dict[str, Any] = schema["properties"]
+    names = {name: name for name in properties if _PROPERTY.fullmatch(name)}
+    for name in properties:
+        if name not in names:
+            names[name] = _free(_property_name(name), set(names.values()))
+    own = {new: name for name, new in names.items() if new != name}
+    if not own:
+        return dict(schema), {}
+    renamed = {key: value for key, value in schema.items() if not key.startswith("dependent")}
+    renamed["properties"] = {names[name]: part for name, part in properties.items()}
+    if "required" in schema:
+        renamed["required"] = [names[name] for name in schema["required"]]
+    return renamed, own
+
+
+def _property_name(name: str) -> str:
+    fitted = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
+    mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_CHARS]
+    if not fitted.strip("_"):
+        return f"property_{mark}"
+    if len(fitted) > MAX_PROPERTY_CHARS:
+        return f"{fitted[: MAX_PROPERTY_CHARS - _HASH_CHARS - 1]}_{mark}"
+    return fitted
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name[: MAX_PROPERTY_CHARS - 4]}_{number}"
+    return free
+
+
+def _referred(schema: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """The definition in `schema` that a `part` of it refers to, as some of types that hold themselves do."""
+    found = _DEFINITION.fullmatch(str(part.get("$ref")))
     definitions = schema.get(found[1]) if found else None
     definition = definitions.get(found[2]) if found and _is_table(definitions) else None
     return definition if _is_table(definition) else {}
@@ -97,7 +198,7 @@ def _is_filled(value: object) -> bool:
     return isinstance(value, list) and bool(cast("list[object]", value))
 
 
-def _are_names(value: object) -> bool:
+def _are_names(value: object) -> TypeGuard[list[str]]:
     names = cast("list[object]", value) if isinstance(value, list) else [None]
     return all(map(_is_text, names)) and len(set(names)) == len(names)
 

@@ -6,7 +6,7 @@ its own, waits until the server is ready, and is told why when it is not. What g
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
@@ -22,6 +22,7 @@ from sanderling.mcp.remote import RemoteTool
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.servers import McpServer
 from sanderling.protocol.events import ToolServerState
+from sanderling.text import visible_prose
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 END_S = 2.0  # in which it is known why a connection has ended: the server is given a second for it
 CONNECTION_CLOSED = -32000  # the code of the SDK's error
+FIRST_SHARE = 2 / 3  # of the time to start, for the first of two ways
+MAX_SHOWN_PROBLEMS = 2
 MAX_FAILURES = 5  # in a row; then a person has to look at it
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 SETTLED_S = 60.0  # who was ready for so long begins anew with its failures
@@ -79,12 +82,13 @@ class Server:
         self.declared = declared
         self.log = ServerLog()
         self.status = Status("waiting" if declared.enabled else "stopped")
-        self.offers = Offers()  # of the last connection
+        self.offers: Offers = Offers()  # of the last connection
         self.connection: Connection | None = None
         self._access = access
         self._mode = "auto"
         self._failures = 0
         self._stopped_for = ""
+        self._waited_for = ""
         self._settled = anyio.Event()  # the state is another one than before
         self._wanted = anyio.Event()
         self._holding: anyio.CancelScope | None = None
@@ -116,17 +120,19 @@ class Server:
     async def _hold(self, terms: object) -> Status | None:
         """Connect and keep the connection; return why it has ended, or None if that was asked for."""
         ready_at = float("inf")
+        limit_s = self.declared.start_s
+
+        def get_ready(connection: Connection) -> None:
+            nonlocal ready_at
+            ready_at = anyio.current_time()
+            holding.deadline = float("inf")
+            self.connection = connection
+
         try:
-            with anyio.CancelScope(deadline=anyio.current_time() + CONNECT_S) as self._holding:
+            with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as holding:
+                self._holding = holding
                 await to_thread.run_sync(load_sdk, abandon_on_cancel=True)
-                connection = self._new_connection(terms)
-                async with connection.opened():
-                    self.offers = replace(self.offers, tools=await connection.tools())
-                    ready_at = anyio.current_time()
-                    self._holding.deadline = float("inf")
-                    self.connection = connection
-                    self._set(Status("ready"))
-                    await connection.follow(self.name, self.offers, self._take)
+                await self._connect(terms, get_ready)
         # Whatever a server makes of the SDK, or of our use of it, is the server's failure, and told as such.
         except Exception as error:  # noqa: BLE001
             log.info("the tool server %s: %r", self.name, type(error))
@@ -135,28 +141,62 @@ class Server:
             words = self.log.redacted(why(error))
             problem = Status("failed", words, is_lasting=bool(found), needs_login=needs_login)
         else:
-            was_asked = (
-                self._holding.cancelled_caught and anyio.current_time() < self._holding.deadline
-            )
-            words = f"it was not ready within {CONNECT_S:.0f} s"
+            was_asked = holding.cancelled_caught and anyio.current_time() < holding.deadline
+            words = f"it was not ready within {limit_s:g} s: it has not answered {self._waited_for}"
             problem = None if was_asked else Status("failed", words)
         finally:
             self.connection = self._holding = None
         if anyio.current_time() - ready_at > SETTLED_S or not problem:
             self._failures = 0
-        elif ready_at == float("inf") and not problem.is_lasting:
-            # Some servers end at a word of the other era, or say nothing any more.
-            self._mode = "legacy" if self._mode == "auto" else "auto"
         return problem
+
+    async def _connect(self, terms: object, get_ready: Callable[[Connection], None]) -> None:
+        """
+        Connect, in the other mode if that fails before the two have agreed on a version. Never return.
+
+        The first request of the newer era is `server/discover`. By the protocol's section on backward compatibility (2026-07-28, stdio)
+        any error but UnsupportedProtocolVersion, or no answer within a reasonable time, means a server of before. The SDK then goes on
+        with `initialize` in the same process. That does not help if the process has ended, or says nothing any more: then it is
+        started again, with `initialize` as its first request.
+        """
+        self._waited_for = "initialize"
+        share = anyio.current_time() + self.declared.start_s * FIRST_SHARE
+        connection = self._new_connection(terms)
+        with anyio.CancelScope(deadline=share) as scope:
+            try:
+                await self._keep(connection, scope, get_ready)
+            except Exception as error:
+                if connection.has_agreed or lasting(error):
+                    raise
+                log.info("the tool server %s, in mode %s: %r", self.name, self._mode, type(error))
+        self._mode = "legacy" if self._mode == "auto" else "auto"
+        with anyio.CancelScope() as scope:
+            await self._keep(self._new_connection(terms), scope, get_ready)
+
+    async def _keep(
+        self,
+        connection: Connection,
+        scope: anyio.CancelScope,
+        get_ready: Callable[[Connection], None],
+    ) -> None:
+        """Open the connection and keep it; `scope` has no deadline any more as soon as the two have agreed on a version."""
+        async with connection.opened():
+            scope.deadline = float("inf")
+            self._waited_for = "tools/list"
+            tools, problems = await connection.tools()
+            self.offers = replace(self.offers, tools=tools, problems=problems)
+            get_ready(connection)
+            self._set(Status("ready", _in_short(problems)))
+            await connection.follow(self.name, self.offers, self._take)
 
     def _new_connection(self, terms: object) -> Connection:
         transport = self._access.open_transport(self.log)
-        timeout_s, ask = self.declared.timeout_s, self._access.ask
-        return Connection(transport, self._mode, timeout_s, ask, terms)
+        return Connection(transport, self._mode, self.declared.call_s, self._access.ask, terms)
 
     def _take(self, offers: Offers) -> None:
         if offers != self.offers:
             self.offers = offers
+            self.status = replace(self.status, why=_in_short(offers.problems))
             self._access.on_change(self)
 
     async def _back_off(self, problem: Status) -> None:
@@ -213,6 +253,8 @@ class Server:
     def news(self) -> str:
         """Say to the person what has just become of it; "" if that is none of their concern."""
         match self.status:
+            case Status("ready", why) if why:
+                return f"The tool server '{self.name}' can be used in part: {why}."
             case Status("failed", why):
                 return f"The tool server '{self.name}' has failed: {why}. Its tools cannot be used."
             case Status("restarting", why) if self._failures == 1:
@@ -270,16 +312,28 @@ class Server:
         try:
             return await connection.request(make)
         except TimeoutError as error:
-            raise ServerError(f"it did not answer within {self.declared.timeout_s:g} s") from error
+            raise ServerError(f"it did not answer within {self.declared.call_s:g} s") from error
         except Exception as error:
-            if getattr(error, "code", 0) == CONNECTION_CLOSED:
-                raise ServerError(await self._why_ended()) from error
+            if getattr(error, "code", 0) == CONNECTION_CLOSED and (
+                reason := await self._why_ended(connection)
+            ):
+                raise ServerError(reason) from error
             raise ServerError(self.log.redacted(why(error))) from error
 
-    async def _why_ended(self) -> str:
-        """Say why the connection has ended, as soon as its task knows."""
+    async def _why_ended(self, connection: Connection) -> str:
+        """Say why the connection has ended, as soon as its task knows; "" if it goes on, and its server has an error of this code."""
         with anyio.move_on_after(END_S):
-            while self.status.state == "ready":
+            while self.connection is connection:
                 await self._settled.wait()
-        reason = self.status.why or "what it may do was changed"
+        if self.connection is connection:
+            return ""
+        reason = self.status.why if self.status.state != "ready" else ""
+        reason = reason or "what it may do was changed"
         return f"it ended meanwhile ({reason}): it may have done its work, or a part of it"
+
+
+def _in_short(problems: Sequence[str]) -> str:
+    """What of a server cannot be used, in a line."""
+    more = len(problems) - MAX_SHOWN_PROBLEMS
+    shown = (*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
+    return visible_prose("; ".join(shown))

@@ -9,10 +9,13 @@ import msgspec
 
 from sanderling.config.expansion import expand, variables_in
 from sanderling.errors import ConfigError
+from sanderling.mcp import START_S
 from sanderling.mcp.names import fitted_server
 from sanderling.mcp.place import Place
 from sanderling.text import did_you_mean
 
+CALL_S = 120.0
+LEAST_START_S = 10.0
 _OF_PROGRAMS = ("paths", "write_paths", "env")
 
 
@@ -47,7 +50,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     headers: dict[str, str] = {}
     oauth: OAuthClient | None = None
     enabled: bool = True
-    timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0  # of one call
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
@@ -65,9 +68,21 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
                 raise ValueError(str(error)) from error
 
     @property
+    def call_s(self) -> float:
+        """The time for one call."""
+        return self.timeout_s or CALL_S
+
+    @property
+    def start_s(self) -> float:
+        """The time in which it must be ready: a call may be short where a start never is."""
+        return max(self.timeout_s, LEAST_START_S) if self.timeout_s else START_S
+
+    @property
     def mark(self) -> str:
         """The mark that tells it from any other that is declared under the same name."""
-        same = msgspec.structs.replace(self, enabled=True, timeout_s=1.0)
+        same = msgspec.structs.replace(
+            self, enabled=True, timeout_s=1.0
+        )  # which is in marks that are kept
         return sha256(msgspec.json.encode(same, order="sorted")).hexdigest()[:16]
 
 

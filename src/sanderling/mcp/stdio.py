@@ -16,9 +16,17 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectSendStream
 
 from sanderling.errors import SandboxError
-from sanderling.json_lines import Lines, LineTooLongError
+from sanderling.json_lines import Lines, LineTooLongError, ids_in
 from sanderling.mcp.log import ServerLog, ending
-from sanderling.mcp.messages import MAX_MESSAGE_BYTES, MAX_UNASKED_BYTES, envelope_of, message_of
+from sanderling.mcp.messages import (
+    MAX_MESSAGE_BYTES,
+    MAX_UNASKED_BYTES,
+    NOT_READABLE,
+    Envelope,
+    message_of,
+    messages_in,
+    unreadable,
+)
 from sanderling.mcp.problems import ServerError
 from sanderling.sandbox.ground import Serving, end_server
 
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 
 MAX_UNSENT = 1_000  # messages that wait until the server reads
 MAX_GARBAGE_LINES, MAX_GARBAGE_BYTES = 1_000, 1 << 20  # since the last message
+MAX_LOGGED_BYTES = 2_000  # of an answer that cannot be read
 BURST, PAUSE_S = 50, 0.02  # of messages that nobody asked for
 PATIENCE_S = 0.5  # with a server that is to end
 STATUS_S = 0.2
@@ -85,7 +94,7 @@ async def _write(
     process: Serving,
     log: ServerLog,
     messages: ObjectReceiveStream["SessionMessage"],
-    asked: set[str],
+    asked: dict[str, str],
 ) -> None:
     from mcp_types import JSONRPCRequest
 
@@ -93,7 +102,7 @@ async def _write(
     try:
         async for each in messages:
             if isinstance(each.message, JSONRPCRequest):
-                asked.add(str(each.message.id))
+                asked[str(each.message.id)] = each.message.method
             line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(line.encode() + b"\n")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
@@ -114,7 +123,11 @@ async def _raise_ended(process: Serving, log: ServerLog, otherwise: str) -> NoRe
 
 
 class _Reader:
-    """Reads what a server writes, and gives `session` the messages: of answers those to what it was `asked`, by `server`."""
+    """
+    Reads what a server writes, and gives `session` the messages: of answers those to what it was `asked`, by `server`.
+
+    `asked` has the methods of the requests that are open, by their ids.
+    """
 
     def __init__(
         self,
@@ -123,7 +136,7 @@ class _Reader:
         session: ObjectSendStream["SessionMessage"],
         server: MemoryObjectSendStream["SessionMessage"],
     ) -> None:
-        self.asked: set[str] = set()
+        self.asked: dict[str, str] = {}
         self._process = process
         self._log = log
         self._session = session
@@ -143,34 +156,59 @@ class _Reader:
         await _raise_ended(self._process, self._log, "it closed its output")
 
     async def _take(self, line: bytes) -> None:
-        from mcp.shared.message import SessionMessage
-
         if not line.strip():
             return
         try:
-            envelope = envelope_of(line)
-            is_answer = not envelope.method
-            if is_answer:
-                is_wanted = str(envelope.id) in self.asked
-            elif len(line) > MAX_UNASKED_BYTES:
-                is_wanted = False
-            else:
-                is_wanted = envelope.id is not None or envelope.method in HEARD
-            message = message_of(line, envelope) if is_wanted else None
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            await self._take_garbage(line)
-            return
+            for envelope, data in messages_in(line):
+                await self._take_message(envelope, data)
+        except NOT_READABLE as error:
+            await self._take_unreadable(line, error)
+
+    async def _take_message(self, envelope: Envelope, data: bytes) -> None:
+        from mcp.shared.message import SessionMessage
+
+        request = "" if envelope.method else self._request_of(envelope)
+        if envelope.method:
+            is_heard = envelope.id is not None or envelope.method in HEARD
+            is_wanted = is_heard and len(data) <= MAX_UNASKED_BYTES
+        else:
+            is_wanted = bool(request)
+        if request and envelope.id is None:
+            envelope.id = int(request) if request.isdecimal() else request
+        message = message_of(data, envelope) if is_wanted else None
         self._garbage_lines = self._garbage_bytes = 0
         if envelope.method == SPOKEN:
             self._take_said(envelope.params)
         if message is not None:
             await self._session.send(SessionMessage(message))
-        if is_answer and is_wanted:
-            self.asked.discard(str(envelope.id))
+        if request:
+            self.asked.pop(request, None)
             return
         if self._server.statistics().tasks_waiting_send:
             raise ServerError("it asks, and does not read what it is answered")
         await self._pace()
+
+    def _request_of(self, answer: Envelope) -> str:
+        """The request that is answered; an error without an id is the answer to the only one that is open."""
+        if answer.id is None and answer.error is not None and len(self.asked) == 1:
+            return next(iter(self.asked))
+        return str(answer.id) if str(answer.id) in self.asked else ""
+
+    async def _take_unreadable(self, line: bytes, error: Exception) -> None:
+        """End the request whose answer this is, as far as that can be known; otherwise it is garbage."""
+        from mcp.shared.message import SessionMessage
+
+        named = ids_in(line) & self.asked.keys()
+        is_broken = not isinstance(error, msgspec.ValidationError)  # else its id is another's
+        if not named and is_broken and b'"jsonrpc"' in line:
+            named = set(self.asked)
+        if len(named) != 1:
+            await self._take_garbage(line)
+            return
+        [request] = named
+        self._log.add(line[:MAX_LOGGED_BYTES] + b"\n")
+        answer = unreadable(request, self.asked.pop(request), error)
+        await self._session.send(SessionMessage(answer))
 
     def _take_said(self, params: msgspec.Raw) -> None:
         with suppress(msgspec.DecodeError):

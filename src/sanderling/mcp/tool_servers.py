@@ -77,6 +77,7 @@ class ToolServers:
         self._logins: dict[str, anyio.CancelScope] = {}
         self._told: tuple[ToolServer, ...] = ()
         self._commands: tuple[SlashCommand, ...] = ()
+        self._news: dict[str, str] = {}
         self._has_begun = False
         self.source = McpSource(
             own,
@@ -240,9 +241,11 @@ class ToolServers:
             for each in server.offers.prompts
         ]
         resources = [f"* `@{name}:{uri}`" for uri in server.offers.resources]
+        problems = [f"* {each}" for each in server.offers.problems]
         log = server.log.text().strip() or "It has said nothing."
         fence = fence_around(log)
         parts = (
+            *(("## Left out", *problems, "") if problems else ()),
             *(("## Tools", *tools, "") if tools else ()),
             *(("## Prompts", *prompts, "") if prompts else ()),
             *(("## Resources", *resources, "") if resources else ()),
@@ -282,8 +285,10 @@ class ToolServers:
 
     def _note_change(self, server: Server) -> None:
         self._emit()
-        if news := server.news():
+        news = server.news()
+        if news and news != self._news.get(server.name):
             self._surroundings.emit(Notice("warning", news))
+        self._news[server.name] = news
         if (commands := self.commands()) != self._commands:
             self._commands = commands
             self._surroundings.on_commands()

@@ -29,15 +29,16 @@ def tool_of(server: Server, remote: RemoteTool, name: str) -> OutsideTool:
         Arguments,
         partial(_run, server, remote),
         lambda _args, _workspace: Effect(name, "call", server=server.declared.mark),
-        _title,
+        partial(_title, remote),
         partial(_look, server, remote),
         told=remote.description,
         input_schema=remote.schema,
     )
 
 
-def _title(args: Arguments, _: Workspace) -> str:
-    return ", ".join(f"{name}: {_inline(value)}" for name, value in args.values.items())
+def _title(remote: RemoteTool, args: Arguments, _: Workspace) -> str:
+    values = remote.arguments(args.values)
+    return ", ".join(f"{name}: {_inline(value)}" for name, value in values.items())
 
 
 def _inline(value: Any) -> str:
@@ -46,14 +47,14 @@ def _inline(value: Any) -> str:
 
 async def _look(server: Server, remote: RemoteTool, args: Arguments, _: Context) -> Preview:
     claims = f"{server.name} says of it: {', '.join(remote.claims)}. Nobody has checked that."
-    values = msgspec.json.format(msgspec.json.encode(args.values)).decode()
+    values = msgspec.json.format(msgspec.json.encode(remote.arguments(args.values))).decode()
     return Preview(values, "json", claims if remote.claims else "")
 
 
 async def _run(server: Server, remote: RemoteTool, args: Arguments, context: Context) -> Outcome:
     progress = _Progress(context)
     try:
-        result = await server.call(remote.name, args.values, progress.show)
+        result = await server.call(remote.name, remote.arguments(args.values), progress.show)
     except ServerError as error:
         raise ToolError(f"The tool server '{server.name}': {error}.") from error
     finally:

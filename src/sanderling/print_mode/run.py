@@ -3,6 +3,7 @@
 import argparse
 import errno
 import gc
+import math
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +18,6 @@ from anyio import to_thread
 from sanderling.config import make_private
 from sanderling.config.layers import own_layers
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, UsageError
-from sanderling.mcp import CONNECT_S
 from sanderling.print_mode.face import PrintFace
 from sanderling.print_mode.inputs import read_prompt, rules_of, with_flags
 from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
@@ -126,7 +126,7 @@ class _Run:
             log_dir=self._log_dir(),
             face="print",
             waiting="dropped" if arguments.drop_waiting else "aside",
-            patience_s=CONNECT_S,  # a tool that comes later is of no use, nor is one that would ask
+            patience_s=math.inf,  # a tool that comes later is of no use, nor is one that would ask
         )
         self._opened = await open_conversation(
             self._session_id, self._project, layers, self._take, wishes
