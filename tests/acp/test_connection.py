@@ -40,7 +40,7 @@ METHODS = {"ping": Method(pong), "wait": Method(for_ever), "typed": Method(typed
 MALFORMED = [
     (b"no json", -32700, None),
     (b'{"jsonrpc": "2.0", "id": 1', -32700, None),
-    (b'\xff\xfe{"id": 1}', -32700, None),
+    (b'\xff\xfe{"id": 1}', -32700, 1),
     (b"[" * 100_000, -32700, None),
     (b"[1, 2, 3]", -32600, None),
     (b"[]", -32600, None),
@@ -65,6 +65,61 @@ MALFORMED = [
     (b'{"jsonrpc": "2.0", "id": 1, "method": "typed", "params": {"cwd": 5}}', -32602, 1),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "typed", "params": {"cwd": null}}', -32602, 1),
 ]
+
+
+READ = [
+    (rb'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":"cut \ud83d"}}', "cut \ufffd"),
+    (rb'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":"\ude00 cut"}}', "\ufffd cut"),
+    (b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":"\xff \xe2\x82"}}', "\ufffd \ufffd"),
+    (b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":"x\ty"}}', "x\ty"),
+    (b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":"x","b":NaN}}', "x"),
+]
+
+
+@pytest.mark.parametrize("line, words", READ)
+async def test_half_an_emoji_in_a_request_costs_no_more_than_that(line, words):
+    async def echo(params: msgspec.Raw) -> object:
+        return msgspec.json.decode(params)
+
+    async with connected({"echo": Method(echo)}) as other:
+        await other.write(line + b"\n")
+        answer = await other.read()
+        assert (answer["id"], answer["result"]["a"]) == (1, words)
+
+
+@pytest.mark.parametrize(
+    "line, request_id",
+    [
+        (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"a":', 5),
+        (b'{"jsonrpc":"2.0","id":"x-1","method":"ping","params":{"a":"b}}', "x-1"),
+        (
+            b'{"jsonrpc":"2.0","id":6,"method":"ping","params":' + b"[" * 9000 + b"]" * 9000 + b"}",
+            6,
+        ),
+        (b'{"id":1,"method":"ping","params":{"id":2,', None),
+    ],
+)
+async def test_a_request_that_cannot_be_read_is_answered_under_its_id_if_that_can(line, request_id):
+    async with connected(METHODS) as other:
+        await other.write(line + b"\n")
+        answer = await other.read()
+        assert (answer["id"], answer["error"]["code"]) == (request_id, -32700)
+
+
+async def test_an_answer_that_cannot_be_read_fails_the_request_at_once():
+    async with connected(METHODS) as other, anyio.create_task_group() as tasks:
+        failed: list[RpcError] = []
+
+        async def ask() -> None:
+            with pytest.raises(RpcError) as error:
+                await other.connection.request("x", {}, Empty)
+            failed.append(error.value)
+
+        tasks.start_soon(ask)
+        number = (await other.read())["id"]
+        await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"a":\n' % number)
+        await happens(lambda: failed)
+        assert "no JSON" in str(failed[0])
 
 
 @pytest.mark.parametrize("line, code, request_id", MALFORMED)

@@ -25,6 +25,7 @@ from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import RpcError
 from sanderling.acp.updates import IncomingUpdate, SessionNotification, update_of
 from sanderling.acp.versions import check_agents, offered_by_agent
+from sanderling.acp_agent.prompts import prompt_of
 from tests.acp.schema import check, definition
 from tests.conftest import examples
 
@@ -446,3 +447,32 @@ def test_a_client_goes_on_with_a_version_that_it_speaks_alone():
 
 def test_nothing_says_nothing():
     assert msgspec.json.encode(Empty()) == b"{}"
+
+
+@pytest.mark.parametrize(
+    "uri, words",
+    [
+        ("file:///p/x.py", "x.py"),
+        ("file:///p/x.py#L10:12", "x.py:10-12"),
+        ("file:///p/x.py?symbol=f#L10:12", "x.py:10-12"),
+        ("file:///p/a%20b.py#L10", "a b.py:10"),
+        ("file:///p/x.py#L10-L12", "x.py:10-12"),
+        ("file:///p/x.py#L10C5-L12C3", "x.py:10-12"),
+        ("file:///p/x.py#10-12", "x.py:10-12"),
+        ("file:///p/x.py#L12:12", "x.py:12"),
+        ("file:///p/x.py#L0", "x.py"),
+        ("file:///p/x.py#section2", "x.py"),
+        ("file:///elsewhere/x.py#L3", "/elsewhere/x.py:3"),
+        ("https://example.org/x#L3", "https://example.org/x#L3"),
+    ],
+)
+def test_a_link_keeps_its_lines(uri, words):
+    link = ContentBlock(type="resource_link", uri=uri, name="x.py")
+    assert prompt_of([link], "/p").text == words
+
+
+def test_an_embedded_file_keeps_its_lines():
+    resource = Resource(uri="file:///p/x.py?symbol=f#L10:11", text="a\nb\n")
+    prompt = prompt_of([ContentBlock(type="resource", resource=resource)], "/p")
+    [selection] = prompt.selections
+    assert (prompt.text, selection.first_line, selection.last_line) == ("x.py", 10, 11)

@@ -18,6 +18,7 @@ import threading
 import time
 from pathlib import Path
 
+sys.stdout.reconfigure(errors="surrogateescape")  # for bytes that are no text
 lock = threading.Lock()
 answers: dict[int, tuple[threading.Event, list]] = {}
 cancelled = threading.Event()
@@ -83,7 +84,7 @@ def play(session, text, prompt_id):
             case "update":
                 update(session, **value)
             case "raw":
-                send(value)
+                send(value.replace("$SESSION", session))
             case "ask":
                 answer = request("session/request_permission", {"sessionId": session, **value})
                 chunk(

@@ -31,6 +31,17 @@ def option(option_id, name, kind):
     return {"optionId": option_id, "name": name, "kind": kind}
 
 
+@pytest.mark.parametrize("cut", [r"cut \ud83d.", "cut \udcff.", r"\ude00 cut \ufffd."])
+async def test_half_an_emoji_in_what_it_says_costs_no_more_than_that(guests, cut):
+    line = (
+        '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$SESSION","update":'
+        '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"CUT"}}}}'
+    ).replace("CUT", cut)
+    async with guests.talk({"prompts": {"go": [{"raw": line}, {"say": " on"}]}}) as talk:
+        await talk.ask("go")
+        assert "\ufffd. on" in talk.text
+
+
 async def test_no_to_a_question_whose_answers_have_one_id_is_no_yes(guests):
     path = guests.project / "a"
     diff = {"type": "diff", "path": str(path), "newText": "new\n"}

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from sanderling.acp.changed import Changed
 from sanderling.acp.envelope import (
+    NOTHING,
     Id,
     Notification,
     Request,
@@ -26,6 +27,7 @@ from sanderling.acp.envelope import (
     error_line,
     message_of,
     notification_line,
+    readable,
     request_line,
     result_line,
 )
@@ -219,11 +221,15 @@ class Connection:
         self._send(error_line(request_id, error))
 
     def _take(self, line: bytes, tasks: TaskGroup) -> None:
+        line = readable(line)
         try:
             message = message_of(line)
         except MalformedError as error:
             self._note_in(line, is_message=False)
-            self._refuse(error.id, error)
+            if b'"method"' not in line and (waiting := self._waiting.pop(error.id, None)):
+                waiting.take(Response(error.id, NOTHING, error))
+            else:
+                self._refuse(error.id, error)
             return
         self._note_in(line)
         match message:

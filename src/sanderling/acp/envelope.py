@@ -5,6 +5,7 @@ A line is looked at in two steps, so that a request whose parameters are wrong i
 https://www.jsonrpc.org/specification
 """
 
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from sanderling.acp.errors import (
     MalformedError,
     RpcError,
 )
-from sanderling.json_lines import has_more_values
+from sanderling.json_lines import has_more_values, ids_in, repaired
 from sanderling.text import with_printable
 
 MAX_VALUES = 200_000
@@ -81,9 +82,29 @@ def message_of(line: bytes) -> Request | Notification | Response:
     return Request(request_id, method, params) if is_request else Notification(method, params)
 
 
+def readable(line: bytes) -> bytes:
+    """
+    `line`, `repaired` if it is not quite JSON: a prompt or an answer with half an emoji loses no more than that.
+
+    What cannot be repaired is returned as it is, for `message_of` to refuse.
+    """
+    try:
+        line.decode()  # msgspec does not look at what it passes over
+        _fields.decode(line)
+    except msgspec.ValidationError:
+        return line
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        with suppress(ValueError, RecursionError):
+            if not has_more_values(line, MAX_VALUES):
+                return repaired(line)
+    except RecursionError:
+        pass
+    return line
+
+
 def _fields_of(line: bytes) -> dict[str, msgspec.Raw]:
     try:
-        line.decode()  # what is passed over here is not looked at again before it is in the log
+        line.decode()
         if has_more_values(line, MAX_VALUES):
             raise _invalid(f"the message has more than {MAX_VALUES:,} values")
         return _fields.decode(line)
@@ -94,9 +115,22 @@ def _fields_of(line: bytes) -> dict[str, msgspec.Raw]:
             "there are no batches: a message a line" if is_batch else "a message is an object"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedError(PARSE_ERROR, f"the line is no JSON: {error}") from error
+        words = f"the line is no JSON: {error}"
+        raise MalformedError(PARSE_ERROR, words, _readable_id(line)) from error
     except RecursionError as error:
-        raise MalformedError(PARSE_ERROR, "the line is nested too deeply") from error
+        words = "the line is nested too deeply"
+        raise MalformedError(PARSE_ERROR, words, _readable_id(line)) from error
+
+
+def _readable_id(line: bytes) -> Id:
+    """The id of a message that cannot be read: JSON-RPC's null is for one that cannot be known, and nobody waits for that answer."""
+    ids = ids_in(line)
+    if len(ids) != 1:
+        return None
+    [only] = ids
+    return (
+        int(only) if only.lstrip("-").isdecimal() and b'"%b"' % only.encode() not in line else only
+    )
 
 
 def _check_syntax(line: bytes) -> None:

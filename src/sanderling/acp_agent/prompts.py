@@ -12,12 +12,22 @@ from sanderling.acp.errors import invalid
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.text import printable, visible
 
-LINES = r"L?(\d{1,9})(?:[:-]L?(\d{1,9}))?"
+LINES = re.compile(r"L?(\d{1,9})(?:C\d+)?(?:[:-]L?(\d{1,9})(?:C\d+)?)?")
 
 
 class _Place(NamedTuple):
+    """The file that a URI names, and the lines in it; 0: none."""
+
     path: str
-    first_line: int = 1
+    first_line: int = 0
+    last_line: int = 0
+
+    def mention(self, project: str) -> str:
+        """The file as the user would write it, with its lines."""
+        lines = f":{self.first_line}" if self.first_line else ""
+        if self.last_line > self.first_line:
+            lines += f"-{self.last_line}"
+        return _mention(self.path, project) + lines
 
 
 def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> Prompt:
@@ -34,7 +44,7 @@ def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> 
             case ContentBlock(type="text", text=str() as text):
                 words.append(text)
             case ContentBlock(type="resource_link", uri=str() as uri):
-                words.append(_mention(_place(uri).path, project))
+                words.append(_place(uri).mention(project))
             case ContentBlock(type="resource", resource=Resource() as resource):
                 if resource.text is None:
                     raise invalid("an embedded resource must be text")
@@ -51,7 +61,7 @@ def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> 
 
 
 def _place(uri: str) -> _Place:
-    """The file that a URI names, and its first line; what is no file is called as it is."""
+    """The file that a URI names, and its lines, as `#L10:12` or `#L10-L12`; what is no file is called as it is."""
     uri = visible(uri)
     try:
         parts = urlsplit(uri)
@@ -59,10 +69,10 @@ def _place(uri: str) -> _Place:
         return _Place(uri)
     if parts.scheme not in {"file", ""}:
         return _Place(uri)
-    found, path = re.search(LINES, parts.fragment), unquote(parts.path)
+    found, path = LINES.fullmatch(parts.fragment), unquote(parts.path)
     if "\0" in path:  # no file's name has one
         return _Place(uri)
-    return _Place(path, int(found[1]) if found else 1)
+    return _Place(path, *(int(each or 0) for each in found.groups())) if found else _Place(path)
 
 
 def _mention(path: str, project: str) -> str:
@@ -73,7 +83,8 @@ def _mention(path: str, project: str) -> str:
 
 def _selection(resource: Resource, project: str) -> Selection:
     text = printable((resource.text or "").removesuffix("\n"))
-    path, first = _place(resource.uri)
+    path, first, _ = _place(resource.uri)
+    first = max(1, first)
     last = first + text.count("\n")
     return Selection(printable(_mention(path, project)), first, last, text)
 
