@@ -281,7 +281,8 @@ async def test_what_only_reads_runs_at_once_and_the_model_sees_the_result(tmp_pa
     [
         ("teleport", {}, "There is no tool 'teleport'"),
         ("read", {}, "missing required field `path`"),
-        ("read", {"path": "app.py", "colour": "red"}, "unknown field `colour`"),
+        ("read", {"colour": "red"}, "read takes `path`, `offset`, `limit`. Ignored: `colour`."),
+        ("read", {"path": None}, "Expected `str`, got `null` - at `$.path`"),
         ("read", {"path": 5}, "Expected `str`, got `int` - at `$.path`"),
     ],
 )

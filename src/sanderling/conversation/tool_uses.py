@@ -46,6 +46,7 @@ class _Use(msgspec.Struct):
     problem: str = ""
     effect: Effect = NOTHING
     title: str = ""
+    note: str = ""  # on its input, for the model
     outcome: Outcome | None = None
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
@@ -151,7 +152,7 @@ class ToolUses:
             title = _one_line(tool.title(args, self._workspace))
         except ToolError as error:
             return _Use(asked, problem=str(error))
-        return _Use(asked, tool, args, effect=effect, title=title)
+        return _Use(asked, tool, args, effect=effect, title=title, note=tool.note_on(asked.input))
 
     async def _run_one(self, use: _Use, before: list[_Use], screen: "_InOrder") -> None:
         show = partial(screen.show, use.asked.id)
@@ -161,6 +162,9 @@ class ToolUses:
                 await earlier.ended.wait()
             use.outcome = self._note_repeats(use, await self._outcome(use, show))
             use.outcome = await self._with_diagnostics(use, use.outcome)
+            if use.note:
+                content = _with_text(use.outcome.content, use.note)
+                use.outcome = msgspec.structs.replace(use.outcome, content=content)
         finally:
             use.ended.set()
             use.outcome = outcome = use.outcome or self._interrupted(use)

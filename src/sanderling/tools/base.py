@@ -1,12 +1,14 @@
 """A tool: an input type, whose schema the API is sent, and a function, whose docstring the model reads."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from sanderling.errors import ToolError
+from sanderling.text import printable
+from sanderling.tools.meant import meant
 from sanderling.tools.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from sanderling.tools.workspace import Workspace
 
 
+MAX_FIELD_CHARS = 40
 SWITCHED = "Not run: it was judged with the sandbox, which the person has switched off meanwhile. Ask for it again."
 
 
@@ -82,15 +85,28 @@ class Tool(msgspec.Struct, frozen=True):
 
     def parse(self, data: dict[str, Any]) -> msgspec.Struct:
         """
-        The input that `data` holds.
+        The input that is meant by `data`.
 
         Raises:
-            ToolError: naming the field that is missing, unknown or wrong.
+            ToolError: naming the field that is missing or wrong, and those that the tool takes.
         """
+        value, ignored = meant(data, self.input_type)
         try:
-            return msgspec.convert(data, self.input_type)
+            return msgspec.convert(value, self.input_type)
         except msgspec.ValidationError as error:
-            raise ToolError(f"The input of '{self.name}' is wrong: {error}.") from error
+            words = f"The input of '{self.name}' is wrong: {error}. {self._fields(ignored)}"
+            raise ToolError(words) from error
+
+    def note_on(self, data: dict[str, Any]) -> str:
+        """What the model should know about an input that could be used: which fields were ignored."""
+        ignored = meant(data, self.input_type).ignored
+        return f"[{self._fields(ignored)}]" if ignored else ""
+
+    def _fields(self, ignored: Sequence[str]) -> str:
+        fields = ", ".join(f"`{name}`" for name in self.input_type.__struct_fields__)
+        wrong = ", ".join(f"`{printable(name)[:MAX_FIELD_CHARS]}`" for name in ignored)
+        without = f" Ignored: {wrong}." if wrong else ""
+        return f"{self.name} takes {fields}.{without}"
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -116,6 +132,10 @@ class OutsideTool(Tool, frozen=True, kw_only=True):
 
     def parse(self, data: dict[str, Any]) -> Arguments:
         return Arguments(data)
+
+    def note_on(self, data: dict[str, Any]) -> str:
+        del data
+        return ""
 
 
 def tool(

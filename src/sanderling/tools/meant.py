@@ -1,0 +1,186 @@
+"""
+Inputs of tools as a model means them.
+
+Models send a nested list as JSON text, one object where a list is expected, numbers and flags as text, and the names of fields that
+other agents have. They repeat it whatever the error says, so an input that can mean only one thing is taken as that. It is converted
+once, before it is validated: what is judged, shown and run is the converted input.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from msgspec import inspect
+
+# The names of other agents' tools for our fields.
+_ALIASES = {
+    "file_path": "path",
+    "filepath": "path",
+    "filename": "path",
+    "file": "path",
+    "absolute_path": "path",
+    "directory": "path",
+    "dir": "path",
+    "cmd": "command",
+    "timeout": "timeout_s",
+    "timeout_seconds": "timeout_s",
+    "timeout_ms": "timeout_s",
+    "run_in_background": "background",
+    "is_background": "background",
+    "old_string": "old",
+    "old_str": "old",
+    "old_text": "old",
+    "new_string": "new",
+    "new_str": "new",
+    "new_text": "new",
+    "insert_line": "insert_at_line",
+    "file_text": "content",
+    "contents": "content",
+    "text": "content",
+    "start_line": "offset",
+    "query": "pattern",
+    "regex": "pattern",
+    "include": "glob",
+    "max_results": "limit",
+    "head_limit": "limit",
+    "case_insensitive": "ignore_case",
+    "todos": "items",
+}
+_IN_MS = frozenset(("timeout", "timeout_ms"))
+_WORDS = frozenset(("description", "explanation", "reason", "thought", "thoughts", "toolSummary"))
+"""Fields in which models say why they use a tool."""
+_NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?")
+_LISTS = (inspect.ListType, inspect.VarTupleType)
+_FLAGS: Mapping[Any, bool] = {"true": True, "false": False, "1": True, "0": False}
+
+
+class Meant(NamedTuple):
+    """The input, and the names of its fields that the tool does not have."""
+
+    value: Any
+    ignored: tuple[str, ...] = ()
+
+
+def meant(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> Meant:
+    ignored = list[str]()
+    value = _struct(dict(data), _fields_of(kind), ignored)
+    return Meant(value, tuple(ignored))
+
+
+def _fields_of(kind: type[msgspec.Struct]) -> dict[str, inspect.Field]:
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    return {field.encode_name: field for field in info.fields}
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    """The type without what is only said of it."""
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    return kind
+
+
+def _struct(
+    given: dict[str, Any], fields: Mapping[str, inspect.Field], ignored: list[str]
+) -> dict[str, Any]:
+    taken, others = dict[str, Any](), dict[str, Any]()
+    for name, value in given.items():
+        (taken if name in fields else others)[name] = value
+    for name in list(others):
+        own = _own_name(name, fields)
+        if own and own not in taken:
+            taken[own] = _seconds(name, others.pop(name), fields[own])
+    _gather(taken, others, fields)
+    ignored += (name for name in others if name not in _WORDS)
+    return {
+        name: _fit(value, fields[name].type, ignored)
+        for name, value in taken.items()
+        if value is not None or fields[name].required
+    }
+
+
+def _own_name(name: str, fields: Mapping[str, inspect.Field]) -> str:
+    """The field that is called `name` elsewhere; empty: none."""
+    snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_")
+    return next((each for each in (snake, _ALIASES.get(snake, "")) if each in fields), "")
+
+
+def _seconds(name: str, value: Any, field: inspect.Field) -> Any:
+    """`value` of a time that others have in milliseconds, if it is one: none of our times is that long."""
+    number, most = _number(value), getattr(_bare(field.type), "le", None)
+    is_ms = name in _IN_MS and most and isinstance(number, int | float) and number > most
+    return cast("float", number) / 1000 if is_ms else value
+
+
+def _gather(
+    taken: dict[str, Any], others: dict[str, Any], fields: Mapping[str, inspect.Field]
+) -> None:
+    """Make an item of what stands beside a list of items instead of in it: `old` and `new` without `edits`."""
+    lists = [(name, _bare(field.type)) for name, field in fields.items() if field.required]
+    for name, kind in lists:
+        if name in taken or not isinstance(kind, _LISTS):
+            continue
+        item_type = _bare(kind.item_type)
+        if not isinstance(item_type, inspect.StructType):
+            continue
+        items = {field.encode_name: field for field in item_type.fields}
+        parts = {each: others[each] for each in others if each in items or _own_name(each, items)}
+        if parts:
+            taken[name] = [parts]
+            for each in parts:
+                del others[each]
+
+
+def _fit(value: Any, kind: inspect.Type, ignored: list[str]) -> Any:  # noqa: PLR0911 - one for each type
+    kind = _bare(kind)
+    match kind:
+        case inspect.UnionType():
+            others = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
+            return value if value is None or len(others) != 1 else _fit(value, others[0], ignored)
+        case inspect.ListType() | inspect.VarTupleType():
+            value = _parsed(value)
+            if not value and not isinstance(value, list):
+                return value
+            items = cast("list[Any]", value) if isinstance(value, list) else [value]
+            return [_fit(each, kind.item_type, ignored) for each in items]
+        case inspect.StructType():
+            value = _parsed(value)
+            if not isinstance(value, dict):
+                return value
+            fields = {field.encode_name: field for field in kind.fields}
+            return _struct(cast("dict[str, Any]", value), fields, ignored)
+        case inspect.BoolType():
+            return _FLAGS.get(str(value).strip().lower(), value) if _is_plain(value) else value
+        case inspect.IntType() | inspect.FloatType():
+            number = _number(value)
+            if isinstance(kind, inspect.IntType) and isinstance(number, float):
+                number = int(number) if number.is_integer() else number
+            is_more = kind.le is not None and isinstance(number, int | float) and number > kind.le
+            return kind.le if is_more else number
+        case inspect.LiteralType():
+            word = value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value  # fmt: skip
+            return word if word in kind.values else value
+        case _:
+            return value
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str) or type(value) is int
+
+
+def _parsed(value: Any) -> Any:
+    """The array or object that a text is JSON of; else the value itself."""
+    if not isinstance(value, str) or not value.strip().startswith(("[", "{")):
+        return value
+    try:
+        return json.loads(value, strict=False)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value.strip()):
+        return value
+    return float(value) if "." in value else int(value)
