@@ -913,7 +913,7 @@ async def test_depth_is_how_many_levels_are_opened(repository):
             "src/\ndeep/\n.gitignore  11B\napp.py  50B\nview.tsx  29B"
         )
         assert "    util.ts  25B" in await tools.text(ls, path="src", depth=10)
-        assert "depth" in await tools.refusal(ls, depth=11)
+        assert "depth" in await tools.refusal(ls, depth=0)
 
 
 @prove
@@ -1186,6 +1186,5 @@ def test_grep_input_is_checked():
         grep.parse({"pattern": "x", "limit": 0})
     with pytest.raises(ToolError, match="pattern"):
         grep.parse({"pattern": ""})
-    with pytest.raises(ToolError, match="pre"):
-        grep.parse({"pattern": "x", "pre": "touch x"})
-    assert grep.parse({"pattern": "x"}) == GrepInput("x")
+    assert grep.parse({"pattern": "x", "pre": "touch x"}) == GrepInput("x")
+    assert "Ignored: `pre`" in grep.note_on({"pattern": "x", "pre": "touch x"})

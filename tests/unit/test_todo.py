@@ -87,7 +87,6 @@ async def test_a_refused_list_leaves_the_old_one(context):
         ({"items": [{"content": "a"}]}, "status"),
         ({"items": [{"content": "a", "status": "done"}]}, "done"),
         ({"items": [{"content": 1, "status": PENDING}]}, "str"),
-        ({"items": [], "merge": True}, "merge"),
     ],
 )
 def test_input_of_another_shape_is_refused_by_name(data, words):

@@ -58,7 +58,7 @@ async def remote_tools(client: "Client") -> tuple[tuple[RemoteTool, ...], tuple[
 
 
 class Listing(msgspec.Struct):
-    """What a server lists, what of it cannot be used, and whether it has more."""
+    """The things that a server lists, what of them cannot be used, and whether it has more."""
 
     found: list[Any] = []
     problems: list[str] = []

@@ -333,7 +333,7 @@ class Server:
 
 
 def _in_short(problems: Sequence[str]) -> str:
-    """What of a server cannot be used, in a line."""
+    """Return what of a server cannot be used, in a line."""
     more = len(problems) - MAX_SHOWN_PROBLEMS
     shown = (*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
     return visible_prose("; ".join(shown))

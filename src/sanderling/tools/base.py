@@ -98,7 +98,7 @@ class Tool(msgspec.Struct, frozen=True):
             raise ToolError(words) from error
 
     def note_on(self, data: dict[str, Any]) -> str:
-        """What the model should know about an input that could be used: which fields were ignored."""
+        """Return what the model should know about an input that could be used: which of its fields were ignored."""
         ignored = meant(data, self.input_type).ignored
         return f"[{self._fields(ignored)}]" if ignored else ""
 

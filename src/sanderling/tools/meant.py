@@ -141,9 +141,10 @@ def _fit(value: Any, kind: inspect.Type, ignored: list[str]) -> Any:  # noqa: PL
             return value if value is None or len(others) != 1 else _fit(value, others[0], ignored)
         case inspect.ListType() | inspect.VarTupleType():
             value = _parsed(value)
-            if not value and not isinstance(value, list):
+            is_one = isinstance(value, dict) and bool(value)
+            if not is_one and not isinstance(value, list):
                 return value
-            items = cast("list[Any]", value) if isinstance(value, list) else [value]
+            items = cast("list[Any]", [value] if is_one else value)
             return [_fit(each, kind.item_type, ignored) for each in items]
         case inspect.StructType():
             value = _parsed(value)
