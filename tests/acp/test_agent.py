@@ -15,6 +15,7 @@ from sanderling.acp_agent.own_sessions import MAX_OPEN
 from sanderling.session.session import Session
 from tests.acp.talk import FULL, AgentError, chosen
 from tests.conftest import DEADLINE_S, ROOT, prove, prove_rest, wait_until
+from tests.pictures import in_base64, png
 
 LONG = {
     "tool_use": {
@@ -417,7 +418,7 @@ def test_links_and_embedded_files_go_along(start):
         {"type": "text", "text": "look at "},
         {"type": "resource_link", "uri": f"file://{project}/a%20b.py", "name": "a b.py"},
         {"type": "resource", "resource": {"uri": f"file://{project}/c.py#L3:4", "text": "x\ny\n"}},
-        {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
+        {"type": "image", "data": in_base64(png()), "mimeType": "image/png"},
     ]
     asked = agent.request("session/prompt", sessionId=session, prompt=blocks)
     assert asked["stopReason"] == "end_turn"
@@ -425,7 +426,7 @@ def test_links_and_embedded_files_go_along(start):
     log = (agent.home.state / "sessions" / f"{session}.jsonl").read_text()
     assert "look at a b.py" in log
     assert "c.py:3-4" in log
-    assert '"text":"iVBORw0KGgo=","origin":"an image","media_type":"image/png"' in log
+    assert f'"text":"{in_base64(png())}","origin":"an image","media_type":"image/png"' in log
 
 
 @pytest.mark.parametrize(
@@ -441,6 +442,10 @@ def test_links_and_embedded_files_go_along(start):
             [  # which no API takes, now or with any later prompt
                 {"type": "text", "text": "x"},
                 {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+            ],
+            [
+                {"type": "text", "text": "x"},
+                {"type": "image", "data": in_base64(png(100, 9000)), "mimeType": "image/png"},
             ],
             [{"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk="}}],
         ],

@@ -9,12 +9,15 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 Block = Mapping[str, Any]
 
 MAX_IMAGE_BYTES = 5 << 20
+MAX_IMAGES, MANY_IMAGES = 100, 20
+MAX_IMAGE_SIDE, MANY_IMAGES_SIDE = 8000, 2000
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 FUNCTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -64,6 +67,31 @@ def of_base64_image(data: object, media_type: str = "image/png") -> Iterator[str
     else:
         if not 0 < size <= MAX_IMAGE_BYTES:
             yield f": an image has 1 to {MAX_IMAGE_BYTES} bytes, not {size}"
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """The width and the height of a PNG, GIF, baseline or progressive JPEG; None: they are not known here."""
+    if data[12:16] == b"IHDR" and len(data) >= 24:
+        return struct.unpack(">II", data[16:24])  # type: ignore[return-value]
+    if data[:4] == b"GIF8" and len(data) >= 10:
+        return struct.unpack("<HH", data[6:10])  # type: ignore[return-value]
+    if frame := re.search(rb"\xff[\xc0-\xc2]..\x08(..)(..)", data, re.DOTALL):
+        return int.from_bytes(frame[2]), int.from_bytes(frame[1])
+    return None
+
+
+def of_image_sizes(images: Sequence[bytes]) -> Iterator[str]:
+    """The rules of the Messages API for the sizes of all images of a request."""
+    if len(images) > MAX_IMAGES:
+        yield f"messages: too many images and documents: {len(images)} > {MAX_IMAGES}"
+    limit = MANY_IMAGES_SIDE if len(images) > MANY_IMAGES else MAX_IMAGE_SIDE
+    kind = "allowed size for many-image requests" if len(images) > MANY_IMAGES else "allowed size"
+    for data in images:
+        size = image_size(data)
+        if size and 0 in size:
+            yield "Could not process image"
+        elif size and max(size) > limit:
+            yield f"At least one of the image dimensions exceed max {kind}: {limit} pixels"
 
 
 def of_image_url(url: object) -> Iterator[str]:

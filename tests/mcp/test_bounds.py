@@ -14,6 +14,7 @@ from sanderling.mcp.schemas import MAX_SCHEMA_BYTES, named, sound
 from sanderling.protocol.messages import ImageBlock
 from tests.conftest import little_work
 from tests.mcp.hostile import DOT
+from tests.pictures import in_base64, png
 
 NOTHING = {"type": "object", "properties": {}}
 
@@ -160,6 +161,9 @@ def test_a_property_that_is_renamed_takes_no_other_ones_name():
         ("not base64!", "image/png"),
         ("", "image/gif"),
         (DOT, "image/jpeg"),
+        (in_base64(png(100, 9000)), "image/png"),
+        (in_base64(png()[:-9]), "image/png"),
+        (in_base64(b"<svg/>"), "image/svg+xml"),
     ],
 )
 async def test_image_that_is_none_is_told_and_not_sent(image):
@@ -167,7 +171,7 @@ async def test_image_that_is_none_is_told_and_not_sent(image):
     block = SimpleNamespace(type="image", data=data, mime_type=mime_type)
     result = SimpleNamespace(content=[block], structured_content=None, is_error=False)
     outcome = await outcome_of(result, None)
-    assert "cannot be shown" in outcome.content
+    assert f"cannot be shown{'' if 'svg' in mime_type else ': '}" in outcome.content
 
 
 async def test_text_of_blanks_beside_an_image_is_told_as_nothing():

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
 from tests.conftest import DEADLINE_S, happens, policy_of, prove, settings_of
+from tests.pictures import in_base64, png
 
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
@@ -52,6 +53,7 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import (
     Message,
     Prompt,
+    Selection,
     TextBlock,
     ThinkingBlock,
     ToolResult,
@@ -865,3 +867,15 @@ async def test_result_is_on_the_disk_while_another_use_of_the_same_message_goes_
         talk.conversation.submit(HELLO)
         await talk.until(ApprovalRequested)
         await happens(lambda: any(b"tool_ended" in log for log in on_disk))
+
+
+@pytest.mark.parametrize("data", [png(100, 9000), png()[:-1]])
+async def test_prompt_with_an_image_that_no_api_takes_is_refused_and_the_next_one_works(
+    tmp_path, data
+):
+    shot = Selection("a.png", 1, 1, in_base64(data), origin="an image", media_type="image/png")
+    talk = Talk(tmp_path, [{"text": "Good morning."}])
+    await talk.run(Prompt("p1", "Look.", (shot,)))
+    [error] = talk.of(ErrorOccurred)
+    assert error.message.startswith("The image a.png cannot be shown: ")
+    assert talk.session.history == []

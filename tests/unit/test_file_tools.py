@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import DEADLINE_S, examples, happens, little_work, prove, prove_rest
 from tests.fuzz import part
+from tests.pictures import gif, jpeg, png, webp
 from tests.sandbox.test_sandbox import supervisors
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 from tests.workspaces import workspace_of
@@ -38,8 +39,6 @@ from sanderling.tools.read import MAX_IMAGE_BYTES, read
 from sanderling.tools.seen import Seen
 from sanderling.tools.workspace import Workspace
 from sanderling.tools.write import write
-
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
 
 class Desk:
@@ -217,10 +216,10 @@ async def test_directory_with_many_names_is_listed_in_part(place, project):
 @pytest.mark.parametrize(
     "data, kind",
     [
-        (PNG, "image/png"),
-        (b"\xff\xd8\xff\xe0" + bytes(50), "image/jpeg"),
-        (b"GIF89a" + bytes(50), "image/gif"),
-        (b"RIFF\0\0\0\0WEBPVP8 " + bytes(50), "image/webp"),
+        (png(), "image/png"),
+        (jpeg(), "image/jpeg"),
+        (gif(), "image/gif"),
+        (webp(), "image/webp"),
     ],
 )
 async def test_image_is_shown_as_one(place, project, data, kind):
@@ -236,12 +235,21 @@ async def test_image_is_shown_as_one(place, project, data, kind):
 async def test_image_that_the_api_would_refuse_is_not_sent(place, project):
     async with place.desk() as desk:
         for size, is_sent in ((MAX_IMAGE_BYTES, True), (MAX_IMAGE_BYTES + 1, False)):
-            (project / "image").write_bytes(PNG.ljust(size, b"x"))
+            (project / "image").write_bytes(png().ljust(size, b"x"))
             if is_sent:
                 content = (await desk.use(read, path="image")).content
                 assert len(content[1].source.data) <= 5 << 20
             else:
                 assert "Make it smaller first" in await desk.refusal(read, path="image")
+        for data, words in (
+            (png(100, 9000), "9000 pixels high; at most 8000. Make it smaller first."),
+            (jpeg(9000, 100), "9000 pixels wide; at most 8000. Make it smaller first."),
+            (png()[:-5], "it is cut off."),
+            (png(0, 1), "it is 0x1 pixels."),
+        ):
+            (project / "image").write_bytes(data)
+            said = await desk.refusal(read, path="image")
+            assert said == f"image is an image that cannot be shown: {words}"
 
 
 async def test_binary_file_is_named_as_such(place, project):

@@ -5,6 +5,7 @@ local processes = require('sanderling.ui.process')
 local words = require('sanderling.ui.words')
 
 local MAX_BYTES = 5 * 1024 * 1024 * 3 / 4 -- APIs take 5 MB of base64
+local MAX_SIDE = 8000 -- in pixels, as APIs take them
 local PIXELS_PER_TOKEN = 750
 
 ---@type [string, string][] first bytes and media type
@@ -26,6 +27,24 @@ function M.kind(data)
   return data:find('^RIFF....WEBP') and 'image/webp' or nil
 end
 
+---@param data string of a PNG
+---@param at integer
+---@return integer
+local function number_at(data, at)
+  local a, b, c, d = data:byte(at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+--- The width and the height of a PNG; of other images they are known when the prompt is sent.
+---@param data string
+---@return integer? width
+---@return integer? height
+local function sides(data)
+  if M.kind(data) == 'image/png' and #data >= 24 then
+    return number_at(data, 17), number_at(data, 21)
+  end
+end
+
 --- The image as what a mention has found.
 ---@param path string
 ---@param data string
@@ -40,16 +59,12 @@ function M.found(path, data, origin)
     local limit = MAX_BYTES / 1024 / 1024
     return nil, ('too large: %.1f MB, at most %.1f'):format(#data / 1024 / 1024, limit)
   end
+  local width, height = sides(data)
+  if width and height and math.max(width, height) > MAX_SIDE then
+    return nil, ('too large: %dx%d pixels, at most %d each'):format(width, height, MAX_SIDE)
+  end
   local lines = { vim.base64.encode(data) }
   return { path = path, lines = lines, first = 1, origin = origin, media_type = media_type }
-end
-
----@param data string of a PNG
----@param at integer
----@return integer
-local function number_at(data, at)
-  local a, b, c, d = data:byte(at, at + 3)
-  return ((a * 256 + b) * 256 + c) * 256 + d
 end
 
 --- The size of an image in words: as tokens where its first bytes tell how many pixels it has.
@@ -57,8 +72,8 @@ end
 ---@return string
 function M.size(selection)
   local head = vim.base64.decode(selection.text:sub(1, 32))
-  if selection.media_type == 'image/png' and #head >= 24 then
-    local width, height = number_at(head, 17), number_at(head, 21)
+  local width, height = sides(head)
+  if width and height then
     local tokens = math.ceil(width * height / PIXELS_PER_TOKEN)
     return ('image %dx%d, ~%s'):format(width, height, words.counted(tokens, 'token'))
   end

@@ -1,7 +1,6 @@
 """Prompts as clients send them: contents of several kinds become words, and the lines that go along."""
 
 import re
-from base64 import b64decode
 from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -9,6 +8,7 @@ from uuid import uuid4
 
 from sanderling.acp.content import ContentBlock, Resource
 from sanderling.acp.errors import invalid
+from sanderling.images import ImageError, checked_base64
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.text import printable, visible
 
@@ -90,14 +90,10 @@ def _selection(resource: Resource, project: str) -> Selection:
 
 
 def _image(uri: str | None, data: str, media_type: str, project: str) -> Selection:
-    from sanderling.mcp.results import IMAGES, MAX_IMAGE_CHARS  # for whoever sends one
-
     try:
-        beginning = IMAGES.get(media_type, b"no image")
-        is_image = b64decode(data, validate=True).startswith(beginning)
-    except ValueError:
-        is_image = False
-    if not is_image or len(data) > MAX_IMAGE_CHARS:
-        raise invalid("an image must be a PNG, JPEG, GIF or WebP of at most 5 MB in base64")
+        picture = checked_base64(data, media_type)
+    except ImageError as error:
+        name = f" '{uri}'" if uri else f" of type {media_type}"
+        raise invalid(f"the image{name} cannot be shown: {error}") from error
     path = printable(_mention(_place(uri).path, project)) if uri else "image"
-    return Selection(path, 1, 1, data, origin="an image", media_type=media_type)
+    return Selection(path, 1, 1, data, origin="an image", media_type=picture.media_type)

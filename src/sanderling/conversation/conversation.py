@@ -11,7 +11,7 @@ from anyio import to_thread
 from sanderling.conversation.controls import Controls
 from sanderling.conversation.mentions import mentions_session, with_sessions
 from sanderling.conversation.parts import Parts
-from sanderling.conversation.prompt import prompt_message
+from sanderling.conversation.prompt import check_images, prompt_message
 from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.turn import Turn
 from sanderling.conversation.undoing import Undoer
@@ -268,6 +268,7 @@ class Conversation:
 
     def _check_mentions(self, prompt: Prompt) -> None:
         if prompt.selections:
+            check_images(prompt)
             check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from sanderling.errors import ConfigError
+from sanderling.images import ImageError, checked_base64
 from sanderling.project.trust.reading import visible_name
 from sanderling.protocol.messages import (
     CommandRecord,
@@ -44,6 +46,23 @@ def _selection_blocks(selection: Selection) -> tuple[TextBlock | ImageBlock, ...
         return _text_blocks((_selection_text(selection),))
     name = TextBlock(f"{visible_name(selection.path)}, {selection.origin}:")
     return name, ImageBlock(ImageSource(selection.media_type, selection.text))
+
+
+def check_images(prompt: Prompt) -> None:
+    """
+    Look at the images that go with `prompt`: one that an API refuses would be in each request from then on.
+
+    Raises:
+        ConfigError: one cannot be shown to a model.
+    """
+    for each in prompt.selections:
+        if each.media_type:
+            try:
+                checked_base64(each.text, each.media_type)
+            except ImageError as error:
+                name = visible_name(each.path)
+                words = f"The image {name} cannot be shown: {error}. Nothing was sent."
+                raise ConfigError(words) from error
 
 
 def _text_blocks(texts: Sequence[str]) -> tuple[TextBlock, ...]:

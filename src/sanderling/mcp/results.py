@@ -1,6 +1,5 @@
 """The results of calls: in bounds like those of our own tools, and all of a long one in a file."""
 
-import base64
 import json
 import os
 import secrets
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from sanderling.commands.output import MAX_TOLD_BYTES, OutputLog
+from sanderling.images import MEDIA_TYPES, ImageError, checked_base64
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.tools.base import Context
 from sanderling.tools.outcome import Content, Outcome
@@ -18,20 +18,12 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
 MAX_IMAGES = 10
-MAX_IMAGE_CHARS = 5 << 20  # of base64, as the API counts
-IMAGES = {
-    "image/png": b"\x89PNG\r\n\x1a\n",
-    "image/jpeg": b"\xff\xd8\xff",
-    "image/gif": b"GIF8",
-    "image/webp": b"RIFF",
-}
-"""The beginnings of the images that APIs take. One that they cannot read would have them refuse the conversation from then on."""
 MAX_COMPARED_CHARS = 1 << 20  # of texts that may repeat what is structured
 
 
 async def outcome_of(result: "CallToolResult", context: Context) -> Outcome:
     """The outcome of a call that was answered, with an error of the tool's own or without."""
-    texts, images = _parts(result)
+    texts, images = await to_thread.run_sync(_parts, result)
     text = await _bounded("\n".join(texts), context)
     told = text if text.strip() else "(nothing)"  # some APIs refuse a text of blanks
     content: Content = (TextBlock(told), *images) if images else told
@@ -47,10 +39,19 @@ def _parts(result: "CallToolResult") -> tuple[list[str], list[ImageBlock]]:
     texts: list[str] = []
     images: list[ImageBlock] = []
     for block in result.content:
-        if block.type == "image" and len(images) < MAX_IMAGES and _can_be_shown(block):
-            images.append(ImageBlock(ImageSource(block.mime_type, block.data)))
-        else:
+        if block.type != "image":
             texts.append(_text_of(block))
+            continue
+        if len(images) == MAX_IMAGES:
+            texts.append(_not_shown("image", block, f"at most {MAX_IMAGES} of a result are"))
+            continue
+        try:
+            picture = checked_base64(block.data, block.mime_type)
+        except ImageError as error:
+            why = str(error) if block.mime_type in MEDIA_TYPES else ""
+            texts.append(_not_shown("image", block, why))
+        else:
+            images.append(ImageBlock(ImageSource(picture.media_type, block.data)))
     structured = result.structured_content
     is_short = sum(map(len, texts)) <= MAX_COMPARED_CHARS
     if structured is not None and not (
@@ -58,16 +59,6 @@ def _parts(result: "CallToolResult") -> tuple[list[str], list[ImageBlock]]:
     ):
         texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
     return texts, images
-
-
-def _can_be_shown(image: Any) -> bool:
-    start = IMAGES.get(image.mime_type)
-    if start is None or len(image.data) > MAX_IMAGE_CHARS:
-        return False
-    try:
-        return base64.b64decode(image.data, validate=True).startswith(start)
-    except ValueError:
-        return False
 
 
 def _is_same(text: str, structured: object) -> bool:
@@ -92,10 +83,13 @@ def _text_of(block: "ContentBlock") -> str:
                 f"[resource {block.uri}{about}: {block.description or block.title or block.name}]"
             )
         case "image" | "audio":
-            size = _bytes_in(block.data)
-            return (
-                f"[{block.type} of type {block.mime_type}, {size:,} bytes, which cannot be shown]"
-            )
+            return _not_shown(block.type, block, "")
+
+
+def _not_shown(kind: str, block: Any, why: str) -> str:
+    reason = f": {why}" if why else ""
+    size = _bytes_in(block.data)
+    return f"[{kind} of type {block.mime_type}, {size:,} bytes, which cannot be shown{reason}]"
 
 
 def _resource(resource: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -72,6 +72,15 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The way in which a prefix is kept: by itself, at marks like Anthropic's or OpenAI's, or under the session's key."""
     images: Literal["none", "user", "tool"] = "user"
     """The places where an image may stand: nowhere, in a message of the user's, or in a tool's result as well."""
+    max_images: Annotated[int, msgspec.Meta(ge=0)] = 100
+    """The most images of a request; the oldest are left out."""
+    image_side: Annotated[int, msgspec.Meta(ge=1)] = 8000
+    """The most pixels that an image may be wide or high."""
+    many_images: Annotated[int, msgspec.Meta(ge=0)] = 20
+    """The images of a request from which on each of them may have `many_images_side` at most."""
+    many_images_side: Annotated[int, msgspec.Meta(ge=1)] = 2000
+    max_request_bytes: Annotated[int, msgspec.Meta(ge=1)] = 32_000_000
+    """The most bytes of a request, of which images may take three quarters."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):

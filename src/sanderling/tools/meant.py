@@ -141,9 +141,9 @@ def _fit(value: Any, kind: inspect.Type, ignored: list[str]) -> Any:  # noqa: PL
             return value if value is None or len(others) != 1 else _fit(value, others[0], ignored)
         case inspect.ListType() | inspect.VarTupleType():
             value = _parsed(value)
-            is_one = isinstance(value, dict) and bool(value)
+            is_one = isinstance(value, dict) and value != {}
             if not is_one and not isinstance(value, list):
-                return value
+                return cast("object", value)
             items = cast("list[Any]", [value] if is_one else value)
             return [_fit(each, kind.item_type, ignored) for each in items]
         case inspect.StructType():

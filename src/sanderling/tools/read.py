@@ -11,6 +11,7 @@ import msgspec
 from sanderling.editing.lines import MAX_LINE_CHARS, numbered
 from sanderling.editing.text import FileText, decode
 from sanderling.errors import ToolError
+from sanderling.images import MAX_IMAGE_BYTES, ImageError, checked, kind_of
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.sandbox.files import Loaded
 from sanderling.text import printable
@@ -26,16 +27,8 @@ MAX_LINES = 2000
 MAX_PAGE_BYTES = 50 * 1024
 WHOLE_BYTES = 8 << 20
 """The most that is read as a whole: of a longer file only the page is read."""
-MAX_IMAGE_BYTES = 5 * (1 << 20) * 3 // 4
-"""The API takes 5 MB of base64, which is four thirds of the image."""
 MAX_NAMES = 500
 UTF_8_CHAR_BYTES = 4
-IMAGES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 class ReadInput(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,8 +73,8 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         if isinstance(error.__cause__, FileNotFoundError):
             return await _read_unsaved(args, workspace, path)
         raise
-    if media_type := _image_type(loaded.data):
-        return await _image(workspace, path, loaded, media_type)
+    if kind_of(loaded.data):
+        return await _image(workspace, path, loaded)
     if buffer := await buffer_in_step(workspace, path, loaded):
         workspace.seen.note(path, plain(buffer.text))
         note = await _note(loaded)
@@ -234,23 +227,22 @@ def _outcome(page: Excerpt, notes: Sequence[str]) -> Outcome:
 # --- what is no text ---------------------------------------------------------------------------------------------------
 
 
-def _image_type(data: bytes) -> str:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in IMAGES if data.startswith(magic)), "")
-
-
-async def _image(workspace: Workspace, path: str, loaded: Loaded, media_type: str) -> Outcome:
+async def _image(workspace: Workspace, path: str, loaded: Loaded) -> Outcome:
     name, size = workspace.shown(path), loaded.stamp.size
     if not loaded.is_whole or size > MAX_IMAGE_BYTES:
         raise ToolError(
             f"{name} is an image of {size:,} bytes; at most {MAX_IMAGE_BYTES:,} can be shown. Make it smaller first."
         )
+    try:
+        picture = await anyio.to_thread.run_sync(checked, loaded.data)
+    except ImageError as error:
+        remedy = " Make it smaller first." if "at most" in str(error) else ""
+        raise ToolError(f"{name} is an image that cannot be shown: {error}.{remedy}") from error
     data = await anyio.to_thread.run_sync(base64.b64encode, loaded.data)
-    what = f"{media_type}, {size:,} bytes"
+    what = f"{picture.media_type}, {size:,} bytes"
     blocks = (
         TextBlock(f"{name}: {what}"),
-        ImageBlock(ImageSource(media_type, data.decode("ascii"))),
+        ImageBlock(ImageSource(picture.media_type, data.decode("ascii"))),
     )
     return Outcome(content=blocks, summary=what, detail=what)
 

@@ -42,6 +42,7 @@ from sanderling.providers.http.transport import (
     with_last_event,
 )
 from sanderling.providers.idle import IdleWatch
+from sanderling.providers.images import Images
 
 if TYPE_CHECKING:
     import httpx2
@@ -123,6 +124,7 @@ class HttpProvider(Connection, ABC):
         self.model = model
         self.limits: ModelLimits | None = None
         self._watch = IdleWatch(settings.idle_timeout_s)
+        self._images = Images()
 
     # --- what a wire says ----------------------------------------------------------------------------------------------
 
@@ -214,12 +216,36 @@ class HttpProvider(Connection, ABC):
             return answer.content
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        """An image that the API refuses would be in each request from then on: it is asked again without it."""
+        quirks = self.endpoint.quirks_of(self.model)
+        has_begun, refusals, refused = False, 0, self._images.refused
+        while True:
+            fitting, sent = self._images.fitting(request, quirks), list[bytes]()
+            try:
+                async with aclosing(self._stream(fitting, sent)) as items:
+                    async for item in items:
+                        has_begun = True
+                        yield item
+            except ProviderError as error:
+                refusals += 1
+                body = sent.pop() if sent else b""
+                if has_begun or not self._images.learn(fitting, body, error, refusals):
+                    if not has_begun:
+                        self._images.forget(refused)
+                    raise
+            else:
+                return
+
+    async def _stream(self, request: ModelRequest, sent: list[bytes]) -> AsyncGenerator[StreamItem]:
+        """Ask once; `sent` is given the bytes of a request that is refused."""
         model = self.model  # the one whose thoughts the request holds, whoever is chosen meanwhile
         async with self._using_client() as client:
             await self._look_at(model)
             reply = self._decoder(model)
             try:
-                response = await self._send(client, self._encode(request, model))
+                sent.append(self._encode(request, model))
+                response = await self._send(client, sent[0])
+                sent.clear()
                 try:
                     events = self._events(response)
                     async with aclosing(self._read(events, reply)) as items:

@@ -1,0 +1,218 @@
+"""
+The images of requests, as many and as large as an endpoint takes them.
+
+A history only grows, and an image in it goes out with each request. So what an endpoint does not take is replaced by a text in what is
+sent; the log keeps it. That also heals sessions from logs that have such images already. What is known to be too much is left out
+before the request. What only the API knows is left out after its refusal, and the request is made again.
+"""
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from sanderling.errors import ProviderError
+from sanderling.images import (
+    MAX_BASE64_CHARS,
+    ImageError,
+    Picture,
+    is_about_images,
+    measured_base64,
+    place_in,
+    too_many_pixels,
+)
+from sanderling.protocol.messages import (
+    ContentBlock,
+    ImageBlock,
+    ImageSource,
+    Message,
+    TextBlock,
+    ToolResult,
+)
+from sanderling.providers import ModelRequest
+from sanderling.providers.endpoint import Quirks
+from sanderling.providers.http.bodies import field, items
+
+MAX_REFUSALS = 4
+"""Refusals of a request of which each is taken to be about one place; after that no image is sent."""
+STEPS = 4
+"""The steps in which images that are too many are left out, for each step costs the cache of the prefix."""
+_MUCH, _LITTLE = 0.75, 0.5  # of a request's bytes, for its images
+_REFUSED = "the API has refused it"
+
+log = logging.getLogger(__name__)
+
+
+class Images:
+    """The images that one provider sends."""
+
+    def __init__(self) -> None:
+        self._pictures: dict[int, tuple[ImageSource, Picture | None]] = {}
+        self._refused: set[str] = set()
+        self._replaced: dict[int, tuple[Message, tuple[str, ...], Message]] = {}
+
+    # --- what is known -------------------------------------------------------------------------------------------------
+
+    def fitting(self, request: ModelRequest, quirks: Quirks) -> ModelRequest:
+        """The request with the images that the endpoint takes; the same object if it takes all."""
+        sources = [source for message in request.history for source in sources_in(message)]
+        self._pictures = {id(each): self._look_at(each) for each in sources}
+        reasons = self._reasons(sources, quirks) if sources else {}
+        before, self._replaced = self._replaced, {}
+        if not reasons:
+            return request
+        history = [self._without(each, reasons, before) for each in request.history]
+        return replace(request, history=history)
+
+    def _look_at(self, source: ImageSource) -> tuple[ImageSource, Picture | None]:
+        """Return an image with what it is; None: that cannot be read, and only the API knows."""
+        if known := self._pictures.get(id(source)):
+            return known
+        try:
+            return source, measured_base64(source.data)
+        except ImageError:
+            return source, None
+
+    def _side(self, source: ImageSource) -> int:
+        picture = self._pictures[id(source)][1]
+        return picture.side if picture else 0
+
+    def _reasons(self, sources: list[ImageSource], quirks: Quirks) -> dict[int, str]:
+        """The reasons why images are left out, by the identity of their sources."""
+        reasons = dict[int, str]()
+        for each in sources:
+            picture = self._pictures[id(each)][1]
+            if each.data in self._refused:
+                reasons[id(each)] = _REFUSED
+            elif len(each.data) > MAX_BASE64_CHARS:
+                reasons[id(each)] = f"it has more than {MAX_BASE64_CHARS >> 20} MB"
+            elif picture and (words := too_many_pixels(picture, quirks.image_side)):
+                reasons[id(each)] = words
+        kept = [each for each in sources if id(each) not in reasons]
+        for each in _oldest(kept, quirks.max_images):
+            reasons[id(each)] = f"at most {quirks.max_images} images are sent, the newest ones"
+        kept = [each for each in kept if id(each) not in reasons]
+        if len(kept) > quirks.many_images:
+            large = [each for each in kept if self._side(each) > quirks.many_images_side]
+            old = _oldest(kept, quirks.many_images)
+            words = f"of more than {quirks.many_images} images none may have more than {quirks.many_images_side} pixels a side"
+            fewer = large if len(large) <= len(old) else old
+            reasons |= {id(each): words for each in fewer if large}
+            kept = [each for each in kept if id(each) not in reasons]
+        left = sum(len(each.data) for each in kept)
+        if left > quirks.max_request_bytes * _MUCH:
+            for each in kept:
+                if left > quirks.max_request_bytes * _LITTLE:
+                    reasons[id(each)] = "the images of a request have too many bytes"
+                    left -= len(each.data)
+        return reasons
+
+    def _without(
+        self,
+        message: Message,
+        reasons: dict[int, str],
+        before: dict[int, tuple[Message, tuple[str, ...], Message]],
+    ) -> Message:
+        """The message without those images, the same object each time: what is encoded already is found by identity."""
+        words = tuple(reasons.get(id(source), "") for source in sources_in(message))
+        if not any(words):
+            return message
+        known = before.get(id(message))
+        if known is None or known[1] != words:
+            content = tuple(_left_out(block, reasons) for block in message.content)
+            known = message, words, replace(message, content=content)
+        self._replaced[id(message)] = known
+        return known[2]
+
+    # --- what an API says ----------------------------------------------------------------------------------------------
+
+    def learn(
+        self, request: ModelRequest, body: bytes, error: ProviderError, refusals: int
+    ) -> bool:
+        """
+        Learn from a refusal of `request`, the n-th in a row, which was sent as `body`, which images are not taken.
+
+        Return if the next request has fewer of them.
+        """
+        is_refusal = error.kind in ("invalid_request", "context_full")
+        if not (is_refusal and is_about_images(error.message)):
+            return False
+        sent = [source.data for message in request.history for source in sources_in(message)]
+        if not sent:
+            return False
+        place = place_in(error.message)
+        named = _images_at(body, place, frozenset(sent)) if place else set[str]()
+        if not named and refusals == 1:
+            last = [message for message in request.history if any(sources_in(message))][-1]
+            named = {source.data for source in sources_in(last)}
+        if not named or refusals > MAX_REFUSALS:
+            named = set(sent)
+        log.warning("asked again without %d images: %s", len(named), error)
+        self._refused |= named
+        return True
+
+    def forget(self, refused: set[str]) -> None:
+        """Take it that those alone are `refused`: to leave out others has not helped."""
+        self._refused = refused
+
+    @property
+    def refused(self) -> set[str]:
+        return set(self._refused)
+
+
+def sources_in(message: Message) -> Iterator[ImageSource]:
+    for block in message.content:
+        parts = block.content if isinstance(block, ToolResult) else (block,)
+        yield from (part.source for part in parts if isinstance(part, ImageBlock))
+
+
+def _oldest(images: Sequence[ImageSource], limit: int) -> Sequence[ImageSource]:
+    """The first of `images`, without which there are no more than `limit`, in steps."""
+    step = max(1, limit // STEPS)
+    return images[: math.ceil(max(0, len(images) - limit) / step) * step]
+
+
+def _left_out(block: ContentBlock, reasons: dict[int, str]) -> ContentBlock:
+    match block:
+        case ImageBlock(source) if reason := reasons.get(id(source)):
+            return _text(reason)
+        case ToolResult(content=tuple() as content):
+            parts = (
+                _text(reason)
+                if isinstance(part, ImageBlock) and (reason := reasons.get(id(part.source)))
+                else part
+                for part in content
+            )
+            return replace(block, content=tuple(parts))
+        case _:
+            return block
+
+
+def _text(reason: str) -> TextBlock:
+    return TextBlock(f"[An image was here. It is not sent: {reason}.]")
+
+
+def _images_at(body: bytes, place: tuple[int, int | None], known: frozenset[str]) -> set[str]:
+    """The images among `known` that stand at a place in a request."""
+    number, part = place
+    request: object = msgspec.json.decode(body)
+    messages = items(field(request, "messages")) or items(field(request, "input"))
+    at = messages[number] if number < len(messages) else None
+    content = items(field(at, "content")) or items(field(at, "output"))
+    if part is not None and part < len(content):
+        at = content[part]
+    return {text for each in _texts(at) if (text := each.rpartition("base64,")[2]) in known}
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in cast("dict[str, object]", value).values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _texts(each)
