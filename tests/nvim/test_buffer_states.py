@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.conftest import DEADLINE_S, find_neovim, is_readable, prove, wait_until
+from tests.conftest import DEADLINE_S, find_neovim, is_readable, prove, prove_rest, wait_until
 from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.editing.text import decode
@@ -116,8 +116,8 @@ class Desk:
         self.begin(tool, path, **data)
         return self.end()
 
-    def edit(self, path: Path | str, old: str, new: str) -> str:
-        return self.told("edit", path, edits=[{"old": old, "new": new}])
+    def edit(self, path: Path | str, old: str, new: str, **more: object) -> str:
+        return self.told("edit", path, edits=[{"old": old, "new": new, **more}])
 
     def refusal(self, tool: str, path: Path | str, **data: object) -> str:
         with pytest.raises(ToolError) as caught:
@@ -589,6 +589,41 @@ def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_
     type_keys(child, "u")
     child.command("silent write")
     assert path.read_bytes() == before
+    assert_undisturbed(child)
+
+
+LEGACY = {
+    "cp932": "// ポート|表\n",
+    "gb18030": "// 中文|镕\n",
+    "euc-kr": "// 한국|어\n",
+    "big5": "// 功能|許\n",
+    "cp1251": "// привет|мир\n",
+    "koi8-r": "// привет|мир\n",
+    "utf-16le": "// Größe|日本\n",
+}
+
+
+@pytest.mark.parametrize("encoding", prove_rest(LEGACY, keep=(0,)))
+@pytest.mark.parametrize("is_dirty", prove_rest([False, True]))
+def test_a_file_is_read_and_edited_in_the_encoding_of_its_buffer(
+    child, opened, desk, encoding, is_dirty
+):
+    before = LEGACY[encoding] * 2
+    path = opened("a.txt", before.encode(encoding), f"edit ++enc={encoding}")
+    assert child.lua("return vim.bo.fileencoding") == encoding
+    if is_dirty:
+        child.command("setlocal modified")
+    assert before.split("\n")[0] in desk.told("read", path)
+    word = before[3 : before.index("|")]
+    desk.edit(path, f"{word}|", f"{word} or ", replace_all=True)
+    after = before.replace("|", " or ")
+    if is_dirty:
+        assert path.read_bytes() == before.encode(encoding)
+        child.command("silent write")
+    settled(child)
+    assert text_of(child) == after
+    assert path.read_bytes() == after.encode(encoding)
+    assert child.lua("return vim.bo.fileencoding") == encoding
     assert_undisturbed(child)
 
 

@@ -455,7 +455,7 @@ async def test_character_that_the_encoding_lacks_is_refused(place, project):
         await desk.use(read, path="a")
         said = await desk.refusal(write, path="a", content="one\ntwo → three\n")
         assert said.startswith(
-            "The file is Latin-1, which has no '\\u2192' (line 2 of the content)."
+            "The file is Latin-1, which has no “→” (U+2192 RIGHTWARDS ARROW), in line 2 of the content."
         )
         assert "UTF-8" in await desk.refusal(write, path="new", content="\ud800")
     assert (project / "a").read_bytes() == b"caf\xe9\n"
@@ -1204,6 +1204,55 @@ TWO = [{"old": "two", "new": "2"}]
 SIX = [{"old": "six", "new": "6"}]
 
 
+ENCODINGS = ["cp932", "gb18030", "euc-kr", "big5", "cp1251", "koi8-r", "utf-16le"]
+WORDS = {
+    "cp932": "ポート|表",
+    "gb18030": "中文|镕",
+    "euc-kr": "한국|어",
+    "big5": "功能|許",
+    "cp1251": "привет|мир",
+    "koi8-r": "привет|мир",
+    "utf-16le": "Größe|日本",
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+async def test_what_is_read_in_a_buffer_is_found_and_written_in_its_encoding(
+    place, opened, encoding
+):
+    text = f"// {WORDS[encoding]}\n" * 2
+    opened.path.write_bytes(text.encode(encoding))
+    opened.editor.open(opened.path, encoding=encoding)
+    old, _, rest = WORDS[encoding].partition("|")
+    async with place.desk(opened.editor) as desk:
+        told = await desk.told(read, path="a")
+        assert WORDS[encoding] in told
+        assert f"not UTF-8; shown as {encoding}" in told
+        await desk.use(
+            edit, path="a", edits=[{"old": f"{old}|", "new": f"{rest} or ", "replace_all": True}]
+        )
+        assert opened.text == f"// {rest} or {rest}\n" * 2
+        assert opened.path.read_bytes() == opened.text.encode(encoding)
+        await desk.use(write, path="a", content=f"{old}\n")
+        assert opened.path.read_bytes() == f"{old}\n".encode(encoding)
+
+
+@pytest.mark.parametrize("is_modified", [False, True])
+async def test_a_character_that_the_encoding_of_the_buffer_has_not_is_refused_by_name(
+    place, opened, is_modified
+):
+    before = "// 表 two\n".encode("cp932")
+    opened.path.write_bytes(before)
+    opened.editor.open(opened.path, encoding="cp932")
+    if is_modified:
+        opened.editor.type(opened.path, "// 表 two!\n")
+    text = opened.text
+    async with place.desk(opened.editor) as desk:
+        said = await desk.refusal(edit, path="a", edits=[{"old": "two", "new": "\u00e9"}])
+    assert "“é” (U+00E9 LATIN SMALL LETTER E WITH ACUTE)" in said
+    assert (opened.path.read_bytes(), opened.text) == (before, text)
+
+
 async def test_unsaved_text_is_what_is_read(place, opened):
     opened.editor.type(opened.path, "unsaved\n")
     async with place.desk(opened.editor, is_on=True) as desk:
@@ -1439,7 +1488,28 @@ async def test_file_changed_under_a_buffer_is_loaded_again_and_edited(place, ope
         (b"a\rtwo\r", {"line_ending": "mac"}, b"a\r2\r"),
         (b"caf\xe9 two\n", {"encoding": "latin1"}, b"caf\xe9 2\n"),
         (b"\xef\xbb\xbftwo\n", {"has_bom": True}, b"\xef\xbb\xbf2\n"),
-        ("two ä\n".encode("utf-16-le"), {"encoding": "utf-16le"}, None),
+        ("two ä\n".encode("utf-16-le"), {"encoding": "utf-16le"}, "2 ä\n".encode("utf-16-le")),
+        ("ポ two\n".encode("cp932"), {"encoding": "cp932"}, "ポ 2\n".encode("cp932")),
+        ("中文 two\n".encode("gb18030"), {"encoding": "gb18030"}, "中文 2\n".encode("gb18030")),
+        ("한국어 two\n".encode("euc_kr"), {"encoding": "euc-kr"}, "한국어 2\n".encode("euc_kr")),
+        ("功 two\n".encode("big5"), {"encoding": "big5"}, "功 2\n".encode("big5")),
+        ("привет two\n".encode("cp1251"), {"encoding": "cp1251"}, "привет 2\n".encode("cp1251")),
+        ("привет two\n".encode("koi8-r"), {"encoding": "koi8-r"}, "привет 2\n".encode("koi8-r")),
+        (
+            "日本 two\n".encode("iso2022_jp"),
+            {"encoding": "iso-2022-jp"},
+            "日本 2\n".encode("iso2022_jp"),
+        ),
+        (
+            "ポ\r\ntwo\nc\r\n".encode("cp932"),
+            {"encoding": "cp932"},
+            "ポ\r\n2\nc\r\n".encode("cp932"),
+        ),
+        (
+            "ポ\r\ntwo\r\n".encode("cp932"),
+            {"encoding": "cp932", "line_ending": "dos"},
+            "ポ\r\n2\r\n".encode("cp932"),
+        ),
         (
             "\ufefftwo ä\n".encode("utf-16-le"),
             {"encoding": "utf-16le", "has_bom": True},
@@ -1458,9 +1528,6 @@ async def test_buffer_of_any_encoding_is_edited_to_the_byte(place, opened, data,
     opened.path.write_bytes(data)
     opened.editor.open(opened.path, **options)
     async with place.desk(opened.editor) as desk:
-        if new is None:  # without a mark it is a binary file to us
-            assert "binary" in await desk.refusal(edit, path="a", edits=TWO)
-            return
         await desk.use(edit, path="a", edits=TWO)
         assert opened.path.read_bytes() == new
         assert bytes_of(opened.editor.buffers[str(opened.path)]) == new

@@ -300,7 +300,7 @@ def test_a_replacement_of_what_one_before_it_wrote_is_told():
         pytest.param(
             b"caf\xe9\n",
             [change("caf", "€")],
-            "app.py is Latin-1, which has no “€” (U+20AC). Write it differently, or convert the file to UTF-8 with a command"
+            "app.py is Latin-1, which has no “€” (U+20AC EURO SIGN). Write it differently, or convert the file to UTF-8 with a command"
             " first.",
             id="a character that the encoding has not",
         ),
@@ -1021,3 +1021,35 @@ def test_the_input_is_described_in_few_words():
 def test_an_input_that_says_something_else_is_refused(wrong):
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, Replacement)
+
+
+HALF = b"// \x83\x7c\n"  # one character of Shift-JIS, whose second byte is a `|`
+
+
+def test_half_of_a_character_is_not_replaced():
+    with pytest.raises(ToolError, match=r"half of what may be a character: .* could be Shift-JIS"):
+        replace(HALF, [Replacement(old="|", new="or")], path="a.txt")
+    with pytest.raises(ToolError, match="half of what may be a character"):
+        replace(HALF, [Replacement(old="|", new="or", replace_all=True)], path="a.txt")
+
+
+def test_of_all_places_those_in_a_character_are_left_and_that_is_told():
+    edited = replace(
+        HALF + b"a|b\n", [Replacement(old="|", new=" or ", replace_all=True)], path="a.txt"
+    )
+    assert edited.data == HALF + b"a or b\n"
+    assert "1 of 2 places are left: there it may be half of a character" in edited.notes[0]
+    edited = replace(HALF + b"a|b\n", [Replacement(old="|", new=" or ")], path="a.txt")
+    assert edited.data == HALF + b"a or b\n"
+
+
+@pytest.mark.parametrize(
+    "encoding, text", [("cp932", "// ポート 表示 | ソ\n"), ("big5", "許功蓋是問題字元 | a\n")]
+)
+def test_text_of_east_asia_is_edited_to_the_byte(encoding, text):
+    edited = replace(
+        text.encode(encoding), [Replacement(old="|", new="or", replace_all=True)], path="a.txt"
+    )
+    assert edited.data == text.replace("|", "or").encode(encoding)
+    with pytest.raises(ToolError, match="U\\+00E9 LATIN SMALL LETTER E WITH ACUTE"):
+        replace(text.encode(encoding), [Replacement(old="|", new="é")], path="a.txt")

@@ -61,18 +61,23 @@ TEXT = "grün “x” 𝄞\nzwei\n"
             "latin-1",
             False,
             "ÿþabc",
-            "Latin-1; no newline at the end",
+            "not UTF-8; shown as Latin-1; no newline at the end",
             id="half a character at the end is no UTF-16",
         ),
         pytest.param(
-            b"caf\xe9\n", "latin-1", False, "café\n", "Latin-1", id="an accent of Latin-1"
+            b"caf\xe9\n",
+            "latin-1",
+            False,
+            "café\n",
+            "not UTF-8; shown as Latin-1",
+            id="an accent of Latin-1",
         ),
         pytest.param(
             b"\x80 5\n",
             "cp1252",
             False,
             "€ 5\n",
-            "Windows-1252",
+            "not UTF-8; shown as Windows-1252",
             id="a euro sign is of Windows-1252",
         ),
         pytest.param(
@@ -80,7 +85,7 @@ TEXT = "grün “x” 𝄞\nzwei\n"
             "latin-1",
             False,
             "\x81\x80\n",
-            "Latin-1",
+            "not UTF-8; shown as Latin-1",
             id="a byte that Windows-1252 has not makes it Latin-1",
         ),
         pytest.param(
@@ -208,3 +213,45 @@ def test_ten_megabytes_are_read_in_no_time():
     with little_work():
         text = decode(data)
         list(text.byte_offsets([0, len(text.text) // 2, len(text.text)]))
+
+
+@pytest.mark.parametrize(
+    "encoding, text",
+    [
+        ("cp932", "// ポート 表示\n"),
+        ("cp932", "ｱｲｳ カナ テスト\n"),
+        ("gb18030", "中文字符测试。\n"),
+        ("big5", "許功蓋是問題字元\n"),
+        ("euc_kr", "한국어 테스트 문서\n"),
+        ("euc_jp", "日本語のテキスト\n"),
+    ],
+)
+def test_an_encoding_of_east_asia_is_known_where_only_one_is_plausible(encoding, text):
+    file = decode(text.encode(encoding))
+    assert (file.encoding, file.text, file.doubtful) == (encoding, text, ())
+    assert file.note == f"not UTF-8; shown as {file.encoding_name}"
+
+
+@pytest.mark.parametrize(
+    "encoding, text",
+    [
+        ("cp1252", "café crème brûlée “quoted” €"),
+        ("cp1252", "Größe über Straße, naïve façade, Ærøskøbing"),
+        ("cp1252", "£5 §A ©A ÃÉ ÄÖÜ"),
+        ("cp1251", "привет мир, это тестовая строка"),
+        ("koi8-r", "привет мир"),
+        ("cp1250", "Příliš žluťoučký kůň úpěl ďábelské ódy"),
+        ("cp1253", "Καλημέρα κόσμε"),
+        ("cp1256", "مرحبا بالعالم"),
+    ],
+)
+def test_a_western_file_is_none_of_east_asia(encoding, text):
+    file = decode(text.encode(encoding))
+    assert file.encoding in ("cp1252", "latin-1")
+    assert file.doubtful == ()
+
+
+def test_a_file_that_could_be_in_several_encodings_is_in_doubt():
+    file = decode("你好|".encode("gb18030"))
+    assert file.encoding in ("cp1252", "latin-1")
+    assert "gb18030" in file.doubtful

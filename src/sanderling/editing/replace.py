@@ -12,8 +12,9 @@ from typing import Annotated
 import msgspec
 
 from sanderling.editing.draft import Draft, NotFoundError
+from sanderling.editing.legacy import NAMES, inside
 from sanderling.editing.lines import MAX_LISTED_LINES, listed, occurrences
-from sanderling.editing.text import CR, FileText, decode, readable
+from sanderling.editing.text import CR, FileText, character_name, decode, readable
 from sanderling.errors import ToolError
 
 MAX_PLACES = 100_000
@@ -86,14 +87,18 @@ def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
     _check_old(old, new, replacement)
     notes: list[str] = []
     starts = _all_places(draft, old, new) if replacement.replace_all else []
+    if replacement.replace_all and (left := draft.text.count(old) - len(starts)) > 0 and starts:
+        notes.append(f"{left} of {left + len(starts)} places are left: {_MAY_BE_HALF}.")
     if not starts:
-        start = draft.text.find(old)
+        start = _find(draft, old, 0)
         if start < 0:
+            if old in draft.text:
+                raise ToolError(_half(draft, path))
             from sanderling.editing.alike import alike  # for models that do not copy exactly
 
             start, old, new, note = alike(draft, old, new, path)
             notes.append(note)
-        elif draft.text.find(old, start + 1) >= 0:
+        elif _find(draft, old, start + 1) >= 0:
             raise ToolError(_ambiguous(draft, old, path))
         starts = [start]
     return notes + _overlap_notes(is_overlapping=draft.replace(starts, old, new))
@@ -111,11 +116,11 @@ def _check_writable(new: str, file: FileText, path: str) -> None:
         new.encode(file.encoding)
     except UnicodeEncodeError as error:
         character = new[error.start]
-        code = f"U+{ord(character):04X}"
         if character != readable(character):
+            code = f"U+{ord(character):04X}"
             raise ToolError(f"`new` holds half a character, {code}. Write it whole.") from error
         raise ToolError(
-            f"{path} is {file.encoding_name}, which has no “{character}” ({code}). Write it differently, or convert the"
+            f"{path} is {file.encoding_name}, which has no {character_name(character)}. Write it differently, or convert the"
             " file to UTF-8 with a command first."
         ) from error
 
@@ -155,7 +160,52 @@ def _all_places(draft: Draft, old: str, new: str) -> list[int]:
             f"`old` is there {count:,} times, and the file would have {length:,} characters: that is too much to replace here."
             " Change it with a command."
         )
-    return list(occurrences(draft.text, old))
+    inside = _Inside(draft)
+    return [start for start in occurrences(draft.text, old) if inside.is_whole(start, len(old))]
+
+
+def _find(draft: Draft, old: str, start: int) -> int:
+    """The first place of `old` from `start` on that begins and ends between characters; -1: there is none."""
+    inside = _Inside(draft)
+    start = draft.text.find(old, start)
+    while start >= 0 and not inside.is_whole(start, len(old)):
+        start = draft.text.find(old, start + 1)
+    return start
+
+
+_MAY_BE_HALF = "there it may be half of a character, for the file is not UTF-8"
+
+
+class _Inside:
+    """The places in a draft that are inside of what could be a character of two bytes."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._text = draft.exact
+        self._file = draft.file
+        self._lines: dict[int, frozenset[int]] = {}
+
+    def is_whole(self, start: int, length: int) -> bool:
+        """Say whether the part of the text begins and ends between characters."""
+        if not self._file.doubtful:
+            return True
+        return not any(map(self._is_inside, (start, start + length)))
+
+    def _is_inside(self, at: int) -> bool:
+        begin = self._text.rfind("\n", 0, at) + 1
+        if begin not in self._lines:
+            end = self._text.find("\n", begin)
+            line = self._text[begin : end if end >= 0 else len(self._text)]
+            data = line.encode(self._file.encoding, "replace")
+            self._lines[begin] = inside(data, self._file.doubtful)
+        return at - begin in self._lines[begin]
+
+
+def _half(draft: Draft, path: str) -> str:
+    names = " or ".join(NAMES[each] for each in draft.file.doubtful)
+    return (
+        f"`old` is in {path} only as half of what may be a character: the file is not UTF-8, and could be {names}."
+        " Convert it to UTF-8 with a command first (iconv), or give whole characters."
+    )
 
 
 def _overlap_notes(*, is_overlapping: bool) -> list[str]:

@@ -7,9 +7,12 @@ every other byte as it is.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 import msgspec
+
+from sanderling.editing import legacy
 
 LF, CRLF, CR = range(3)
 LINE_ENDINGS = ("\n", "\r\n", "\r")
@@ -33,7 +36,9 @@ _NAMES = {
     "utf-32-be": "UTF-32 BE",
     "cp1252": "Windows-1252",
     "latin-1": "Latin-1",
+    **legacy.NAMES,
 }
+_WESTERN = ("cp1252", "latin-1")
 # Bytes that are no text come in as halves of surrogate pairs, and go out as they were.
 _ERRORS = {
     "utf-8": "surrogateescape",
@@ -57,7 +62,7 @@ class FileText(msgspec.Struct, frozen=True):
 
     `encoding` is Python's name of it. `exact` is `text` character by character, but with a half of a surrogate pair for every
     byte that is no text, so that it can be encoded again. `endings` holds for each newline in the text the index in
-    `LINE_ENDINGS` of what the file has there.
+    `LINE_ENDINGS` of what the file has there. `doubtful` names encodings of more bytes than one that the file could be in as well.
     """
 
     encoding: str
@@ -65,6 +70,7 @@ class FileText(msgspec.Struct, frozen=True):
     text: str
     exact: str
     endings: bytes
+    doubtful: tuple[str, ...] = ()
 
     @property
     def has_bom(self) -> bool:
@@ -106,9 +112,14 @@ class FileText(msgspec.Struct, frozen=True):
     @property
     def note(self) -> str:
         """Unusual things about the file, in words and on one line; empty if there are none."""
-        return "; ".join(
-            filter(None, (self._encoding_note(), self._ending_note(), self._end_note()))
-        )
+        return self.note_in("")
+
+    def note_in(self, encoding: str) -> str:
+        """The note, where an editor shows the file in `encoding`, which is not UTF-8; empty: it shows what is read here."""
+        shown = self._encoding_note()
+        if encoding and not self.has_bom:
+            shown = f"not UTF-8; shown as {encoding}"
+        return "; ".join(filter(None, (shown, self._ending_note(), self._end_note())))
 
     def encode(self, exact: str, endings: bytes) -> bytes:
         """A part of `exact` text as the file's bytes, with the given line endings."""
@@ -132,6 +143,8 @@ class FileText(msgspec.Struct, frozen=True):
     def _encoding_note(self) -> str:
         if self.encoding == "utf-8" and not self.has_bom and not self.is_damaged:
             return ""
+        if self.encoding in (*_WESTERN, *legacy.NAMES):
+            return f"not UTF-8; shown as {self.encoding_name}"
         note = self.encoding_name + (" with BOM" if self.has_bom else "")
         if self.is_damaged:
             count = len(re.findall(_SURROGATE, self.exact))
@@ -155,13 +168,20 @@ def decode(data: bytes) -> FileText:
     Return the text that `data` stands for.
 
     A byte order mark decides; without one it is UTF-8 if it could be. If not, it is UTF-8 with a few broken bytes if at least
-    as many characters beyond ASCII are right, else Latin-1, or Windows-1252 if it uses what that adds.
+    as many characters beyond ASCII are right. Else it is what alone of East Asia's encodings is plausible (`legacy`), or Latin-1, or
+    Windows-1252 if it uses what that adds.
     """
-    encoding, bom, exact = _decoded(data)
+    encoding, bom, exact, doubtful = _decoded(data)
     exact, endings = _without_endings(exact)
     is_damaged = not exact.isascii() and re.search(_SURROGATE, exact) is not None
     text = re.sub(_SURROGATE, UNREADABLE, exact) if is_damaged else exact
-    return FileText(encoding, bom, text, exact, endings)
+    return FileText(encoding, bom, text, exact, endings, doubtful)
+
+
+def character_name(character: str) -> str:
+    """A character with its number and its name: what cannot be written may not be seen either."""
+    name = unicodedata.name(character, "")
+    return f"“{character}” (U+{ord(character):04X}{' ' if name else ''}{name})"
 
 
 def readable(exact: str) -> str:
@@ -169,26 +189,29 @@ def readable(exact: str) -> str:
     return exact if exact.isascii() else re.sub(_SURROGATE, UNREADABLE, exact)
 
 
-def _decoded(data: bytes) -> tuple[str, bytes, str]:
-    """Encoding, byte order mark and exact text."""
+def _decoded(data: bytes) -> tuple[str, bytes, str, tuple[str, ...]]:
+    """Encoding, byte order mark, exact text, and the encodings that are doubtful."""
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             try:
-                return encoding, bom, data[len(bom) :].decode(encoding, _ERRORS[encoding])
+                return encoding, bom, data[len(bom) :].decode(encoding, _ERRORS[encoding]), ()
             except UnicodeDecodeError:
                 continue  # half a character at its end: something else that begins like this
     try:
-        return "utf-8", b"", data.decode()
+        return "utf-8", b"", data.decode(), ()
     except UnicodeDecodeError:
         pass
     # Both are counted without a loop over the characters.
     valid = data.decode(errors="ignore")
     exact = data.decode(errors="surrogateescape")
     if len(valid) - len(valid.encode("ascii", "ignore")) >= len(exact) - len(valid):
-        return "utf-8", b"", exact
+        return "utf-8", b"", exact, ()
+    encoding, doubtful = legacy.guessed(data)
+    if encoding:
+        return encoding, b"", data.decode(encoding), ()
     is_windows = re.search(_NOT_LATIN_1, data) and not re.search(_NOT_WINDOWS_1252, data)
     encoding = "cp1252" if is_windows else "latin-1"
-    return encoding, b"", data.decode(encoding)
+    return encoding, b"", data.decode(encoding), doubtful
 
 
 def _without_endings(raw: str) -> tuple[str, bytes]:

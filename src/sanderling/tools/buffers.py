@@ -2,6 +2,7 @@
 
 import codecs
 
+from sanderling.editing.text import character_name
 from sanderling.errors import ToolError
 from sanderling.paths import is_within
 from sanderling.sandbox.files import Identity, Loaded
@@ -102,8 +103,9 @@ def bytes_of(buffer: Buffer) -> bytes:
     try:
         data = text.encode(encoding, "surrogateescape")
     except UnicodeEncodeError as error:
+        character = character_name(text[error.start])
         raise ToolError(
-            f"The editor has this file as {buffer.encoding}, which has no {text[error.start]!r}."
+            f"The editor has this file as {buffer.encoding}, which has no {character}. Write it differently."
         ) from error
     return (BOMS.get(encoding, b"") if buffer.has_bom else b"") + data
 
@@ -133,6 +135,10 @@ def text_in(buffer: Buffer, data: bytes) -> str:
             f"The editor has this file as {buffer.encoding}, which it is not: load it again there."
         ) from error
     return text.replace(LINE_ENDINGS[buffer.line_ending], "\n")
+
+
+def is_utf_8(buffer: Buffer) -> bool:
+    return _encoding(buffer) == "utf-8"
 
 
 def plain(text: str) -> str:

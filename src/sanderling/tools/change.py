@@ -37,6 +37,7 @@ from sanderling.tools.buffers import (
 )
 from sanderling.tools.changed import Changed, Written
 from sanderling.tools.editor import Buffer, Editor
+from sanderling.tools.in_its_words import considered, words_of
 from sanderling.tools.known import Knowledge, Known, Proposal
 from sanderling.tools.outcome import OverlapError, Preview
 from sanderling.tools.reviewed import Accepted, is_reviewable, proposed
@@ -147,12 +148,14 @@ class Change:
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         if data is None and not self.is_whole:
             raise await self._workspace.missing(self.path)
-        old = await text_of(data or b"")
+        words = words_of(buffer, data)
+        old = plain(words.text) if words else await text_of(data or b"")
         if self.is_whole and self._workspace.grant != NO_GRANT:
             # The model may not know the file; the person is shown what would be lost, and decides.
             self._workspace.seen.note(self.path, old)
-        proposal, _ = await self._knowledge.considered(data, old, stamp)
-        change = await difference(old, await text_of(proposal.data))
+        proposal, _ = await considered(self._knowledge, words, data, old, stamp)
+        new = plain(text_in(words, proposal.data)) if words else await text_of(proposal.data)
+        change = await difference(old, new)
         preview = asked_of_person(change)
         place = await self._place(loaded, change)
         with suppress(ToolError):  # the buffer's encoding is another one
@@ -343,7 +346,10 @@ class Change:
                 new_data = await accepted.in_bytes(self._name, data, self.context.overruled)
             proposal, known = await self._as_accepted(accepted, new_data, data, old, stamp)
         else:
-            proposal, known = await self._knowledge.considered(data, old.strip("\n") and old, stamp)
+            words = words_of(buffer, data)
+            proposal, known = await considered(
+                self._knowledge, words, data, old.strip("\n") and old, stamp
+            )
         if proposal.data == data:
             self._knowledge.remember(old, known)
             return Changed(old, old, (*proposal.notes, *known.notes), byte_count=len(proposal.data))
@@ -454,13 +460,20 @@ class Change:
     async def _in_unsaved(self, editor: Editor, buffer: Buffer, loaded: Loaded | None) -> Changed:
         if loaded is None:  # else it is the person who gets to hear of that, and has to confirm it
             await editor.files_changed((self.path,))
-        ours = buffer.text
+        ours, is_writable = buffer.text, False
         if accepted := self.context.accepted:
             new = await accepted.onto(self._name, ours, self.context.overruled)
             notes, is_told = accepted.told()
         else:
             new, notes = await merged(self._knowledge, ours, self.context.overruled)
             is_told = True
+        with suppress(ToolError):
+            bytes_of(
+                buffer
+            )  # else it holds already what its encoding has not, and the person will hear of that
+            is_writable = True
+        if is_writable:
+            bytes_of(replace(buffer, text=new))
         hunks = await done(len(ours), buffer_hunks, ours, new)
         before, after = bytes_or_text(buffer), bytes_or_text(replace(buffer, text=new))
         with anyio.CancelScope(shield=True):

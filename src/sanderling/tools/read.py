@@ -16,7 +16,7 @@ from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.sandbox.files import Loaded
 from sanderling.text import printable
 from sanderling.tools.base import Context, tool
-from sanderling.tools.buffers import buffer_of, covers, is_in_step, plain
+from sanderling.tools.buffers import buffer_of, covers, is_in_step, is_utf_8, plain
 from sanderling.tools.editor import Buffer
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
@@ -77,7 +77,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         return await _image(workspace, path, loaded)
     if buffer := await buffer_in_step(workspace, path, loaded):
         workspace.seen.note(path, plain(buffer.text))
-        note = await _note(loaded)
+        note = await _note(loaded, "" if is_utf_8(buffer) else buffer.encoding)
         if buffer.is_modified:
             note = "unsaved changes in the editor"
         return _outcome(await _page(buffer.text, args), [note] if note else [])
@@ -109,8 +109,11 @@ async def buffer_in_step(workspace: Workspace, path: str, loaded: Loaded) -> Buf
     return buffer
 
 
-async def _note(loaded: Loaded) -> str:
-    return (await anyio.to_thread.run_sync(decode, loaded.data)).note if loaded.is_whole else ""
+async def _note(loaded: Loaded, encoding: str) -> str:
+    """Return what is unusual about a file that the editor shows in `encoding`."""
+    if not loaded.is_whole:
+        return ""
+    return (await anyio.to_thread.run_sync(decode, loaded.data)).note_in(encoding)
 
 
 async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: Loaded) -> Outcome:

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.editing.lines import Difference, lines_of
-from sanderling.editing.text import FileText, decode
+from sanderling.editing.text import FileText, character_name, decode
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change
@@ -76,7 +76,7 @@ def encoded(content: str, old: FileText | None) -> bytes:
         line = content.count("\n", 0, error.start) + 1
         name = old.encoding_name if old else "UTF-8"
         raise ToolError(
-            f"The file is {name}, which has no {content[error.start]!a} (line {line} of the content). Nothing was written: use another"
+            f"The file is {name}, which has no {character_name(content[error.start])}, in line {line} of the content. Nothing was written: use another"
             " character, or convert the file first."
         ) from error
 
