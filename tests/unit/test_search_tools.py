@@ -26,6 +26,7 @@ from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox, alone
 from sanderling.tools import ripgrep
 from sanderling.tools.base import Context, Tool
+from sanderling.tools.edit import edit
 from sanderling.tools.editor import Buffer
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import GrepInput, grep
@@ -33,6 +34,7 @@ from sanderling.tools.inside import tree
 from sanderling.tools.ls import PYTHON, ls
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import MAX_ALTERNATIVES, Glob, GlobError, escaped, rooted
+from sanderling.tools.read import read
 from sanderling.tools.workspace import Workspace
 
 OURS = Path(sys.executable).parent / "rg"
@@ -1188,3 +1190,17 @@ def test_grep_input_is_checked():
         grep.parse({"pattern": ""})
     assert grep.parse({"pattern": "x", "pre": "touch x"}) == GrepInput("x")
     assert "Ignored: `pre`" in grep.note_on({"pattern": "x", "pre": "touch x"})
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_utf_16_without_a_mark_is_binary_to_each_tool_and_each_says_what_it_looks_like(
+    repository, encoding
+):
+    (repository.project / "wide.txt").write_bytes("needle\n".encode(encoding) * 20)
+    words = f"It looks like UTF-16 {encoding[-2:].upper()} without a byte order mark"
+    async with repository.tools() as tools:
+        assert words in await tools.text(grep, pattern="needle", path="wide.txt")
+        assert words in await tools.text(read, path="wide.txt")
+        edits = [{"old": "needle", "new": "x"}]
+        assert words in await tools.refusal(edit, path="wide.txt", edits=edits)
+        assert "It looks" not in await tools.text(grep, pattern="no such word", path="src/app.py")

@@ -14,7 +14,7 @@ import msgspec
 from sanderling.editing.draft import Draft, NotFoundError
 from sanderling.editing.legacy import NAMES, inside
 from sanderling.editing.lines import MAX_LISTED_LINES, listed, occurrences
-from sanderling.editing.text import CR, FileText, character_name, decode, readable
+from sanderling.editing.text import CR, FileText, character_name, decode, readable, utf_16_hint
 from sanderling.errors import ToolError
 
 MAX_PLACES = 100_000
@@ -54,7 +54,7 @@ def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> E
     file = decode(data)
     if file.is_binary:
         raise ToolError(
-            f"{path} is a binary file: it holds control characters that no text has. Change it with a command."
+            f"{path} is a binary file: it holds control characters that no text has. Change it with a command.{utf_16_hint(data)}"
         )
     if not replacements:
         raise ToolError("There is nothing to replace: give at least one replacement.")

@@ -178,6 +178,18 @@ def decode(data: bytes) -> FileText:
     return FileText(encoding, bom, text, exact, endings, doubtful)
 
 
+def utf_16_hint(data: bytes) -> str:
+    """Return a sentence about UTF-16 without a byte order mark, which every tool takes for binary; empty: it does not look like that."""
+    sample = data[:_SAMPLE_CHARS]
+    for zeros, encoding in ((sample[1::2], "utf-16-le"), (sample[::2], "utf-16-be")):
+        if sample and zeros.count(0) > len(zeros) * _MAX_CONTROL_SHARE:
+            text = sample[: len(sample) // 2 * 2].decode(encoding, "replace")
+            if not any(character in _CONTROLS or character == UNREADABLE for character in text):
+                codec = encoding.replace("16-", "16")
+                return f" It looks like {_NAMES[encoding]} without a byte order mark: `iconv -f {codec} -t utf-8` converts it."
+    return ""
+
+
 def character_name(character: str) -> str:
     """A character with its number and its name: what cannot be written may not be seen either."""
     name = unicodedata.name(character, "")

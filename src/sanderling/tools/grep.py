@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated
 
 import msgspec
 
+from sanderling.editing.text import utf_16_hint
 from sanderling.errors import ToolError
 from sanderling.text import CONTROL
 from sanderling.tools.base import Context, tool
@@ -257,6 +259,8 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
         if args.glob:
             count = await _count(workspace, directory, files)
         text, summary = _nothing(args, shown, count), "no matches"
+        if count == 1:
+            text += await _hint(workspace, directory)
         paths = [directory]
     elif args.files_only:
         text, summary, paths = _names(found, args, workspace)
@@ -311,6 +315,13 @@ async def _count(workspace: Workspace, directory: str, files: Filter) -> int:
     if ended.is_late or ended.is_cut_off:
         raise failure(ended, workspace, directory)
     return count
+
+
+async def _hint(workspace: Workspace, path: str) -> str:
+    """Return why nothing can be found in the file that was named, if it is one of that kind."""
+    with suppress(OSError):
+        return utf_16_hint((await (await workspace.files()).load(path, 0)).data)
+    return ""
 
 
 def _nothing(args: GrepInput, shown: str, count: int) -> str:

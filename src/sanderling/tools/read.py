@@ -9,7 +9,7 @@ import anyio.to_thread
 import msgspec
 
 from sanderling.editing.lines import MAX_LINE_CHARS, numbered
-from sanderling.editing.text import FileText, decode
+from sanderling.editing.text import FileText, decode, utf_16_hint
 from sanderling.errors import ToolError
 from sanderling.images import MAX_IMAGE_BYTES, ImageError, checked, kind_of
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
@@ -123,7 +123,7 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
     else:
         workspace.seen.note_large(path, loaded.stamp)
     if text.is_binary:
-        what = f"{workspace.shown(path)} is a binary file of {loaded.stamp.size:,} bytes."
+        what = f"{workspace.shown(path)} is a binary file of {loaded.stamp.size:,} bytes.{utf_16_hint(loaded.data)}"
         return Outcome(content=what, summary="binary")
     notes = [text.note] if text.note else []
     if covers(workspace.disk, path, loaded.stamp):
