@@ -145,7 +145,7 @@ def mkfifo(path: str, mode: int) -> None:
         flags = PASSED_THROUGH | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         made = os.open(name, flags, dir_fd=directory)
         try:
-            _set_mode(made, mode)
+            set_mode(made, mode)
         finally:
             os.close(made)
 
