@@ -248,15 +248,15 @@ _READERS: dict[str, Callable[[bytes], tuple[int, int]]] = {
 
 # --- what APIs say of them -----------------------------------------------------------------------------------------------
 
-_NAMED = re.compile(r"\b(images?|image_url|input_image|pictures?|vision)\b", re.IGNORECASE)
-_PLACE = re.compile(r"(?:messages|input)[.\[](\d+)\]?(?:[.\[]*(?:content|output)\]?[.\[]*(\d+))?")
+_NAMED = r"(?i)\b(images?|image_url|input_image|pictures?|vision)\b"
+_PLACE = r"(?:messages|input)[.\[](\d+)\]?(?:[.\[]*(?:content|output)\]?[.\[]*(\d+))?"
 
 
 def is_about_images(words: str) -> bool:
-    return bool(_NAMED.search(words.replace("_", " ")) or _NAMED.search(words))
+    return bool(re.search(_NAMED, words.replace("_", " ")) or re.search(_NAMED, words))
 
 
 def place_in(words: str) -> tuple[int, int | None] | None:
     """The number of the message, and of the content in it, that an API's `words` name; None: they name none."""
-    found = _PLACE.search(words)
+    found = re.search(_PLACE, words)
     return (int(found[1]), int(found[2]) if found[2] else None) if found else None

@@ -12,7 +12,7 @@ from sanderling.text import CONTROL, printable
 lenient = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
 """Reads what writers of JSON get nearly right: halves of surrogate pairs, control characters in a text, and NaN, which is null."""
 
-_ID = re.compile(rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d+)(?:\.0+)?)\s*[,}]')
+_ID = rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d+)(?:\.0+)?)\s*[,}]'
 
 
 def repaired(line: bytes) -> bytes:
@@ -30,7 +30,7 @@ def repaired(line: bytes) -> bytes:
 
 def ids_in(line: bytes) -> set[str]:
     """The ids in a message of JSON-RPC that cannot be read, those of what it holds among them."""
-    return {(text or digits).decode(errors="replace") for text, digits in _ID.findall(line)}
+    return {(text or digits).decode(errors="replace") for text, digits in re.findall(_ID, line)}
 
 
 def encoded(value: Any) -> bytes:

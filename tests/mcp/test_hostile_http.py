@@ -86,7 +86,16 @@ async def test_an_answer_that_is_not_quite_one_is_read(how, line, words):
 
 
 @pytest.mark.parametrize(
-    "body", [b"{", b"[]", b"\xff", b'{"jsonrpc":"2.0","id":1}', b"[" * 100_000]
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"jsonrpc":"2.0","id":1}',
+        b'{"jsonrpc":"2.0","id":null,"result":{}}',
+        b'{"jsonrpc":"2.0","id":99,"result":{"content":[]}}',
+        b"[" * 100_000,
+    ],
 )
 async def test_what_is_no_message_costs_the_call_and_nothing_else(body):
     async with hostile_over_http() as server:

@@ -121,7 +121,8 @@ def test_the_hint_names_the_key_that_is_configured(start_screen):
 
 
 def test_a_cut_answer_is_asked_for_again_and_stands_there_once(start_agent):
-    cut = {"step": [{"text": "Half of the ans"}, {"cut": True}]}
+    broken = {"kind": "overloaded", "message": "Overloaded."}
+    cut = {"step": [{"text": "Half of the ans"}, {"error": broken}]}
     whole = {"step": [{"text": "All of the answer."}]}
     agent = start_agent(*[cut] * 4, whole)  # how long it waits is random: one wait will be seen
     agent.ask()

@@ -31,7 +31,7 @@ async def test_a_look_tells_what_has_a_name(place, where):
         assert (await files.look(str(root / "file"), 4)).data is None
         assert (await files.look(str(root / "directory"), LIMIT))[:2] == ("directory", 0o750)
         assert (await files.look(str(root / "link"), LIMIT))[4] == "/etc/passwd"
-        assert (await files.look(str(root / "pipe"), LIMIT))[0] == "other"
+        assert (await files.look(str(root / "pipe"), LIMIT))[0] == "fifo"
         absent = ("absent", 0, 0, None, "", ABSENT)
         assert await files.look(str(root / "none"), LIMIT) == absent
         assert await files.look(str(root / "file" / "below"), LIMIT) == absent

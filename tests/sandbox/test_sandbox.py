@@ -1221,7 +1221,7 @@ async def test_git_file_that_leads_nowhere_hides_nothing_but_itself(place, level
     async with place.open(level) as sandbox:
         assert (await run(sandbox, "cat file; echo x > new; cat new"))[1] == "public\nx\n"
         [event] = place.events
-        assert (event.kind, event.path) == ("noticed", ".git")
+        assert (event.kind, event.path) == ("warned", ".git")
         assert f"leads to {bare}/worktrees/tree" in event.reason
         shutil.move(place.home / "moved.git", bare)
         sandbox.audit()

@@ -1,6 +1,7 @@
 """The installed command: what Python loads is its environment's, whatever PYTHONPATH and the current directory hold."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,9 @@ def test_the_command_passes_on_arguments_streams_and_its_end(trap: Trap, script:
     done = trap.run(script, "a  b*")
     assert done.returncode == 2
     assert "there is no command 'a  b*'" in done.stderr
-    assert trap.run("sh", "-c", f"exec {script} --version <&-").stdout.startswith("sanderling ")
+    assert trap.run("sh", "-c", f"exec {shlex.quote(str(script))} --version <&-").stdout.startswith(
+        "sanderling "
+    )
 
 
 def test_where_no_python_lies_beside_it_the_command_takes_that_of_path(trap: Trap, tmp_path: Path):

@@ -12,7 +12,7 @@ from sanderling.images import ImageError, checked_base64
 from sanderling.protocol.messages import Prompt, Selection
 from sanderling.text import printable, visible
 
-LINES = re.compile(r"L?(\d{1,9})(?:C\d+)?(?:[:-]L?(\d{1,9})(?:C\d+)?)?")
+LINES = r"L?(\d{1,9})(?:C\d+)?(?:[:-]L?(\d{1,9})(?:C\d+)?)?"
 
 
 class _Place(NamedTuple):
@@ -69,7 +69,7 @@ def _place(uri: str) -> _Place:
         return _Place(uri)
     if parts.scheme not in {"file", ""}:
         return _Place(uri)
-    found, path = LINES.fullmatch(parts.fragment), unquote(parts.path)
+    found, path = re.fullmatch(LINES, parts.fragment), unquote(parts.path)
     if "\0" in path:  # no file's name has one
         return _Place(uri)
     return _Place(path, *(int(each or 0) for each in found.groups())) if found else _Place(path)

@@ -13,17 +13,25 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import httpcore2
 import httpx2
+import msgspec
 from mcp.client import streamable_http
 
 from sanderling import __version__
 from sanderling.hosts import authority_of, canonical_host, is_loopback
-from sanderling.mcp.messages import MAX_MESSAGE_BYTES, NOT_READABLE, message_of, messages_in
+from sanderling.mcp.messages import (
+    MAX_MESSAGE_BYTES,
+    NOT_READABLE,
+    Envelope,
+    message_of,
+    messages_in,
+)
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import LastingError, ServerError, why
 from sanderling.protocol.remedies import remedies
@@ -84,6 +92,8 @@ class _Transport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self._prepare(request)
+        if _is_message(request) and request.method == "POST":
+            _asked.set(msgspec.json.decode(request.content, type=Envelope).id)
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
@@ -197,6 +207,10 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+_asked: ContextVar[int | str | None] = ContextVar("_asked", default=None)
+"""The id of the request whose answer is read in this task."""
+
+
 class _Messages:
     """Stands where the SDK's transport parses messages."""
 
@@ -207,10 +221,15 @@ class _Messages:
         Raises:
             httpx2.StreamError: it is none; the SDK gives that to the call.
         """
-        data = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+        is_body = isinstance(data, bytes)
+        data = data if isinstance(data, bytes) else data.encode(errors="surrogatepass")
         try:
             messages = sorted(messages_in(data), key=lambda each: bool(each[0].method))
             envelope, message = messages[0]
+            # The SDK ends the call by the id alone, so an answer with another one would be waited for until the time is over.
+            # In a stream of events it puts the right id in itself.
+            if is_body and not envelope.method and envelope.id != _asked.get():
+                raise ValueError("it answers another request")
             return message_of(message, envelope)
         except NOT_READABLE as error:
             raise httpx2.StreamError(f"its answer cannot be read ({why(error)})") from error

@@ -51,7 +51,7 @@ _ALIASES = {
 _IN_MS = frozenset(("timeout", "timeout_ms"))
 _WORDS = frozenset(("description", "explanation", "reason", "thought", "thoughts", "toolSummary"))
 """Fields in which models say why they use a tool."""
-_NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?")
+_NUMBER = r"[+-]?\d{1,15}(\.\d{1,15})?"
 _LISTS = (inspect.ListType, inspect.VarTupleType)
 _FLAGS: Mapping[Any, bool] = {"true": True, "false": False, "1": True, "0": False}
 
@@ -182,6 +182,6 @@ def _parsed(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    if not isinstance(value, str) or not _NUMBER.fullmatch(value.strip()):
+    if not isinstance(value, str) or not re.fullmatch(_NUMBER, value.strip()):
         return value
     return float(value) if "." in value else int(value)
