@@ -180,6 +180,45 @@ async def test_syntax_error_is_the_commands_own(desk):
     )
 
 
+UNFINISHED = [
+    "true \\",
+    "echo a \\\n",
+    "echo 'abc",
+    'echo "abc',
+    "echo $(date",
+    "echo `date",
+    "echo ${x",
+    "[[ a",
+    "(",
+    "{ echo a",
+    "echo a |",
+    "echo a &&",
+    "cat <<E",
+    "cat <<E \\",
+    "cat <<E\nx",
+    "echo a # b \\",
+    "echo a\r\necho b\r\n",
+    "if true",
+    'export B=2; cd /; echo "abc',
+]
+
+
+@pytest.mark.parametrize("line", prove_rest(UNFINISHED, keep=(0, 2, 4)))
+async def test_line_without_its_end_does_what_bash_does_with_it(desk, line):
+    """The line as bash runs it with `-c`: its status, its output, the directory and variables that it leaves."""
+    await desk.say(f"mkdir -p sub; cd sub; export A=1\n{line}")
+    told = (await desk.run(line)).content
+    argv = ["bash", "-c", line]
+    ran = subprocess.run(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    shown, _, status = told.rpartition("[exit status ")
+    expected = ran.stdout.replace(" -c:", " eval:") or "(no output)"
+    assert status.startswith(f"{ran.returncode} · ")
+    assert " ".join(shown.split()) == " ".join(expected.split())
+    assert (await desk.say('echo "$A $PWD"')).startswith(f"1 {desk.project}/sub\n")
+
+
 @prove
 async def test_lines_count_from_one(desk):
     told = await desk.say("echo $LINENO\n\nno-such-program")

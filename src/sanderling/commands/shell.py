@@ -83,11 +83,15 @@ _DUMP_IN_SH = r"""_sanderling_dump() { \
 printf .cwd=; pwd; printf '\0.oldpwd=%s\0.lost=%s\0' "${OLDPWD-}" "${_sanderling_lost-}"; \
 command -p env -0; printf '.end=\0'; }; """
 # `set -x` and `set -e` are for the command, not for us; and it may end the shell, or set a trap like ours.
+#
+# The braces have bash read all of the wrapper before it runs the command. After a command that ends in a backslash or inside of a quote,
+# bash 5.2 goes on with what it has not read yet as if that were inside a quote, too: it reported a syntax error in our text, lost the
+# command's directory and variables, and after `echo $(date` it died of "free(): invalid next size".
 _RUN = r"""_sanderling_save() { [ "${_sanderling_is_saved-}" ] || \
 { _sanderling_dump 2>/dev/null >>"$_sanderling_file" || :; _sanderling_is_saved=1; }; }; \
 eval "$_sanderling_state"; trap '{ set +x; } 2>/dev/null; _sanderling_save' EXIT; \
-eval "$_sanderling_command"
-{ _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"
+{ eval "$_sanderling_command"
+{ _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"; }
 """
 _CONTINUATION = "\\\n"
 # Looking must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
