@@ -208,12 +208,9 @@ async def test_line_without_its_end_does_what_bash_does_with_it(desk, line):
     """The line as bash runs it with `-c`: its status, its output, the directory and variables that it leaves."""
     await desk.say(f"mkdir -p sub; cd sub; export A=1\n{line}")
     told = (await desk.run(line)).content
-    argv = ["bash", "-c", line]
-    ran = subprocess.run(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    ran = await anyio.run_process(["bash", "-c", line], stderr=subprocess.STDOUT, check=False)
     shown, _, status = told.rpartition("[exit status ")
-    expected = ran.stdout.replace(" -c:", " eval:") or "(no output)"
+    expected = ran.stdout.decode().replace(" -c:", " eval:") or "(no output)"
     assert status.startswith(f"{ran.returncode} · ")
     assert " ".join(shown.split()) == " ".join(expected.split())
     assert (await desk.say('echo "$A $PWD"')).startswith(f"1 {desk.project}/sub\n")

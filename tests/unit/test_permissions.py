@@ -437,6 +437,53 @@ def test_rule_for_a_whole_program_covers_what_that_program_does_by_itself(projec
     assert action(run(command), project, *WIDE_RULES) == "allow"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git commit -m \"$(cat <<'EOF'\nfix: x\n\nIt's `code` and $HOME, in ../y of /etc.\nEOF\n)\"",
+        'git commit -m fix -m "$(cat <<"EOF"\n- a\n- (b\nEOF\n)" && git status',
+        'git commit -m "$(cat <<EOF\nfix: x\nEOF\n)"',
+        "git commit -F - <<'EOF'\nfix: x\nEOF",
+        "git commit --allow-empty -qF - <<-'EOF'\n\tfix: x\n\tEOF",
+        "git commit --file=- <<EOF && git log -1\nfix: x\nEOF",
+        "git commit --file - \\\n  <<EOF\nfix: x\nEOF",
+        "cat <<'EOF' | git commit -F -\nfix: x\nEOF",
+        "git commit \\\n  -m 'fix: x' \\\n  -- src",
+    ],
+)
+def test_message_in_a_here_document_is_as_good_as_one_in_quotes(project, command):
+    assert action(run(command), project, *allow("git commit")) == "allow"
+    assert action(run(command), project) == "ask"
+    no_cat = Rule(action="deny", tool="bash", command="cat")
+    expected = "deny" if "cat <<" in command else "allow"
+    assert action(run(command), project, *allow("git commit"), no_cat) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bash <<'E'\nrm x\nE",
+        "ssh host <<'E'\nrm x\nE",
+        "make -f - <<'E'\nx:\n\tRM x\nE",
+        "ed notes <<'E'\n!rm x\nE",
+        "cat <<'E' | ssh host\nrm x\nE",
+        "bash -c 'xargs -I% % x <<E\nrm\nE'",
+        "xargs cat <<'E'\nsecrets/x\nE",
+        "git apply <<'E'\n+++ b/secrets/x\nE",
+    ],
+)
+def test_here_document_that_names_what_a_rule_forbids_asks(project, command):
+    rules = [
+        Rule(action="deny", tool="bash", command="rm"),
+        Rule(action="deny", tool="read", path="secrets/**"),
+        Rule(action="deny", tool="edit", path="secrets/**"),
+    ]
+    assert action(run(command), project, *rules, mode="auto") == "ask"
+    other = command.replace("rm", "mv").replace("RM", "MV").replace("secrets", "public")
+    if not command.startswith("bash <<"):
+        assert action(run(other), project, *rules, mode="auto") == "allow"
+
+
 def test_next_to_none_of_the_everyday_commands_asks(project):
     commands = corpus("everyday_commands.txt")
     asked = [c for c in commands if action(run(c), project, *EVERYDAY_RULES) != "allow"]

@@ -52,6 +52,20 @@ def words(line: str) -> list[tuple]:
         ("[ -f x ] && [ ! -d 'y z' ]", [("[", "-f", "x", "]"), ("[", "!", "-d", "y z", "]")]),
         ("export A=b; unset C", [("export", "A=b"), ("unset", "C")]),
         ("a ~/b", [("a", "~/b")]),
+        ("a \\\n  b \\\n\tc", [("a", "b", "c")]),
+        ("a && \\\nb # c \\\nc", [("a",), ("b",), ("c",)]),
+        ("a 'b \\\nc'", [("a", "b \\\nc")]),
+        ("a \\\n\\\nb", [("a", "b")]),
+        ("a <<'E'\nIt's $(b) `c`\n'E'\nE\nb", [("a",), ("b",)]),
+        ('a <<"E" && b | c\n(\nE\n', [("a",), ("b",), ("c",)]),
+        ("a <<E |\nb\nE\nc", [("a",), ("c",)]),
+        ("a - <<-'E'\n\tb\n\tE", [("a", "-")]),
+        ("while a; do b; done <<'E'\nE", [("a",), ("b",)]),
+        ("a \"$(cat <<'E'\nIt's $(b) `c` \"\\\n  )\n\nE\n)\" b", [("a", "It's $(b) `c` \"\\\n  )", "b"), ("cat",)]),
+        ('a "b $(cat <<"E"\n\nE\n) \\" c" && b', [("a", 'b  " c'), ("b",), ("cat",)]),
+        ('a "$(cat<<E\nplain "text"\n\nE\n\n)"', [("a", 'plain "text"'), ("cat",)]),
+        ("a \"$(cat <<-'E'\n\t\tb\n c\n\tE\n)\"", [("a", "b\n c"), ("cat",)]),
+        ("a '$(cat <<'E'\nx\nE\n)'", [("a", "$(cat <<E\nx\nE\n)")]),
         ("", []),
         ("# only a comment", []),
     ],
@@ -129,8 +143,21 @@ def test_assignments_are_told_with_their_value():
         ("a {1..3}", "brace expansion"),
         ("f() { a; }", "defines a function"),
         ("function f { a; }", "defines a function"),
-        ("a <<E\nb\nE", "here-document"),
-        ("a <<'E'\nb\nE", "here-document"),
+        ("a <<E\n$(b)\nE", "here-document"),
+        ("a <<E\n`b`\nE", "here-document"),
+        ("a <<E\n$b\nE", "here-document"),
+        ("a <<E\nb\\\nE\nE", "continues a line"),
+        ("a <<'E'\nb", "grammar"),
+        ("a <<'E'\nb\nE ", "here-document"),
+        ("a <<'E'\nEb)\nE", "grammar"),
+        ("a <<'E' <<'F'\nE\nF", "grammar"),
+        ("a 3<<'E'\nb\nE", "here-document"),
+        ('a "$(cat <<E\n$(b)\nE\n)"', "runs a command inside of a word"),
+        ("a \"$(cat <<'E'\nb\nE) c\nE\n)\"", "runs a command inside of a word"),
+        ("a \"$(cat <<'E'\nb\nE\nb)\"", "runs a command inside of a word"),
+        ("a \"$(cat <<'E' | b\nx\nE\n)\"", "runs a command inside of a word"),
+        ("a \"$(cat - <<'E'\nx\nE\n)\"", "runs a command inside of a word"),
+        ("a $(cat <<'E'\nx\nE\n)", "runs a command inside of a word"),
         ("a <<< b", "here-string"),
         ("a &", "background"),
         ("a & b", "background"),
@@ -144,8 +171,11 @@ def test_assignments_are_told_with_their_value():
         ("*", "only known when it runs"),
         ('a=b-c=d "a b"', "not plain"),
         ("a =b", "'='"),
-        ("a \\\nb", "continues a line"),
-        ("a '\\\nb'", "continues a line"),
+        ("a\\\nb", "continues a line"),
+        ("a b;\\\n;c", "continues a line"),
+        ('a "b\\\nc"', "continues a line"),
+        ("a\\ \\\nb", "continues a line"),
+        ("a \\", "grammar"),
         ("a\rb", "control characters"),
         ("a\x00b", "control characters"),
         ("a\x1b[0m", "control characters"),
@@ -192,6 +222,7 @@ def test_commands_are_found_even_where_the_line_is_not_understood():
 BASH = shutil.which("bash")
 NAMES = "abc"
 RECORD = """() { printf '%s\\1' "$FUNCNAME" "$@" $'\\2' >>"$RECORD_IN"; }"""
+CAT = """() { while IFS= read -r line; do printf '%s\\n' "$line"; done; }"""
 UNKNOWN = """() { printf '%s\\1' "$@" $'\\2' >>"$RECORD_IN"; }"""
 
 
@@ -205,6 +236,7 @@ def run_in_bash(line: str, directory: Path) -> tuple[list[list[str]], set[str]]:
         "BASH_FUNC_command_not_found_handle%%": UNKNOWN,
         "PATH": "/nonexistent",
         "RECORD_IN": str(record),
+        "BASH_FUNC_cat%%": CAT,
         "v": "b -n",
     }
     subprocess.run(
@@ -254,7 +286,7 @@ PIECES = st.sampled_from(
      "'", '"', "\\", "'x y'", '"x y"', "\\ ", "\\;", "#", " #", "!", "! ", "=", "z=1", "z=1 ", "*", "?", "[", "]", "[ ", " ]", "$", "$v",
      "${v}", '"$v"', "$?", "$(b)", "`b`", ">", ">>", "<", "2>", ">&", "&>", "2>&1", ">f", "<<E\n", "\nE\n", "<<<", "if ", "then ", "fi",
      "else ", "for z in ", "do ", "done", "case ", " in ", "esac", ";;", ";&", ") ", "-n", "1", "..", "..", "@", "%", "^", "+", ":", ".",
-     "é", "-", "time ", "function ", "() ", "&&\n", "|\n", "<(b)", "((", "))", "$((", "$'", '$"', "@(", "!(", "E"]
+     "é", "-", "time ", "function ", "() ", "&&\n", "|\n", "<(b)", "((", "))", "$((", "$'", '$"', "@(", "!(", "E", "<<'E'\n", "<<'E' ", "<<-E\n", "\"$(cat <<'E'\n", '\nE\n)"', "E)\n", " \\\n"]
 )  # fmt: skip
 
 
@@ -281,6 +313,14 @@ PIECES = st.sampled_from(
 @example("if a; then b; fi>f")
 @example("a|b|c\na 2>&1")
 @example("a|b\nc>f")
+@example("a \"$(cat <<'E'\nE) b #\nE\n)\"")
+@example("a \"$(cat <<'E'\nEE\nE;b)\nE\n)\"")
+@example('a "$(cat <<\'E\'\n)"; b "\nE\n)"')
+@example("a <<'E' |\nb\nE\nc")
+@example("a <<-'E'\n E\n\tE\nb")
+@example("a \\\n\\\nb")
+@example("a b\\ \\\nc")
+@example("a 'b' \\\n c")
 def test_bash_runs_nothing_but_what_was_understood(tmp_path_factory, line):
     check_against_bash(line, tmp_path_factory.mktemp("bash"))
 
@@ -295,6 +335,9 @@ def test_most_plain_lines_are_understood_when_bash_is_asked(tmp_path_factory):
         "for z in b c; do a $z; done",
         "a >f; b # c",
         "(a;b) 2>&1",
+        "a \\\n  b",
+        "a <<'E' && b\nIt's $(c)\nE",
+        "a \"$(cat <<'E'\nIt's $(c) `b`\nE\n)\"",
     ):
         assert check_against_bash(line, tmp_path_factory.mktemp("bash")), line
 
@@ -313,7 +356,7 @@ def test_oracle_sees_what_is_not_said(tmp_path):
 @given(st.text(max_size=200) | st.lists(PIECES, max_size=60).map("".join))
 def test_any_text_is_parsed(line):
     parsed = parse(line)
-    for command in all_commands(parsed)[0]:
+    for command in all_commands(parsed).commands:
         runs_more(command.words)
 
 
@@ -321,6 +364,7 @@ LONG = [
     "(", "$(", "{ ", "if a; then ", "'", '"', "a;", "a|", "a&&", "<<a ", "`", '"$(', "[[ ", "a=(", "${", "<(", "((", "case x in ", "!", "a ",
     "\\a", "é", "{a,", "a", "for f in a; do ", "()", "f() ", "$((1+", "a[$(", "\n", "(a;", "> ", ">a ", "'a' ", '"a" ', "$x", "*", "a=b ",
     "#", "@(", "${x:-", "a\n", "a # b\n", ";;", "&", "1>", "$'", "a=", "-", "~", "[", "\\", "x() { ", "else ", "in ", "\t", "<<<a ", "<<'E'\n",
+    "\"$(cat <<'E'\n", "\"$(cat <<'E'\nE\n)\"", "\"$(cat <<'E'\nE\n)", "a <<'E'\nE\n", " \\\n", "E\n)",
 ]  # fmt: skip
 
 

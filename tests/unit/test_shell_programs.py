@@ -152,13 +152,12 @@ def test_runner_is_as_long_as_its_words():
 
 
 def test_lines_inside_of_lines_are_looked_into():
-    commands, problem = all_commands(
-        parse("bash -c 'a; sh -c \"b; eval c\\;d\"' && find . -exec e ';'")
-    )
-    assert {command.words[0] for command in commands} >= {"a", "b"}
-    assert problem == ""
-    assert all_commands(parse("bash -c 'a $(b)'"))[1] != ""
-    assert all_commands(parse("echo 'a; b'"))[0] == parse("echo 'a; b'").commands
+    seen = all_commands(parse("bash -c 'a; sh -c \"b; eval c\\;d\"' && find . -exec e ';'"))
+    assert {command.words[0] for command in seen.commands} >= {"a", "b"}
+    assert seen.problem == ""
+    assert all_commands(parse("bash -c 'a $(b)'")).problem != ""
+    assert all_commands(parse("bash -c 'a <<E\nb c\nE'")).inputs == ("b c\n",)
+    assert all_commands(parse("echo 'a; b'")).commands == parse("echo 'a; b'").commands
 
 
 @pytest.mark.parametrize(

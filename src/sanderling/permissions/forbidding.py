@@ -45,9 +45,10 @@ def _guards(glob: str, use: Use, path: str) -> Verdict:
 
 
 def _forbids_command(rule: Rule, use: Use) -> Verdict:
-    commands, problem = use.seen
-    verdict = _worst(_begins(rule.command, command) for command in commands)
-    return "maybe" if verdict == "no" and problem else verdict
+    verdict = _worst(_begins(rule.command, command) for command in use.seen.commands)
+    name = (*pattern_of(rule.command)[0], "")[0]
+    is_unclear = use.seen.problem or any(_stands_in(name, text) for text in use.seen.inputs)
+    return "maybe" if verdict == "no" and is_unclear else verdict
 
 
 def _begins(pattern: str, command: SimpleCommand) -> Verdict:
@@ -111,7 +112,11 @@ def _may_hold(words: Words, name: str) -> bool:
 
 def _says(code: str, name: str) -> bool:
     """True if some code, in whatever language, has the name in it."""
-    return " " in code and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code) is not None
+    return " " in code and _stands_in(name, code)
+
+
+def _stands_in(name: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(folded(name))}(?!\w)", folded(text)) is not None
 
 
 _SHORT = {"--force": "f", "--recursive": "r", "--delete": "d", "--global": "g", "--yes": "y"}
@@ -154,7 +159,7 @@ def _may_have_option(arguments: Words, option: str) -> bool:
 
 def _forbids_words(rule: Rule, use: Use) -> Verdict:
     """A path that a rule guards, seen in a command: any word for rules about reading, what is written to for the others."""
-    commands, problem = use.seen
+    commands = use.seen.commands
     is_reading = rule.tool in ("read", "bash", "*")
     words = [
         word
@@ -166,9 +171,10 @@ def _forbids_words(rule: Rule, use: Use) -> Verdict:
     ]
     verdict = _worst(_named_files(rule, use, [word for word in words if isinstance(word, str)]))
     is_unclear = (
-        problem != ""
+        use.seen.problem != ""
         or use.directories is None
         or any(isinstance(word, Opaque) for word in words)
+        or any(_longest_literal(rule.path) in folded(text) for text in use.seen.inputs)
         or (is_reading and any(_may_reach(rule.path, command) for command in commands))
     )
     return "maybe" if verdict == "no" and is_unclear else verdict
@@ -184,6 +190,10 @@ def _named_files(rule: Rule, use: Use, words: Iterable[str]) -> Iterator[Verdict
             yield _guards(rule.path, use, target)
 
 
+def _longest_literal(glob: str) -> str:
+    return max(re.split(r"[/*?\[\]]+", folded(glob)), key=len)
+
+
 MIN_LITERAL = 3
 """The characters of a rule's path that must stand in a program for it to ask: fewer are in too many words."""
 
@@ -192,7 +202,7 @@ def _may_reach(glob: str, command: SimpleCommand) -> bool:
     """True if a program in another language (`sed 'r.env'`), or one that is not seen, may be about a path of that name."""
     if not runs_more(command.words):
         return False
-    literal = max(re.split(r"[/*?\[\]]+", folded(glob)), key=len)
+    literal = _longest_literal(glob)
     words = [folded(word) for word in command.words[1:] if isinstance(word, str)]
     is_in = len(literal) >= MIN_LITERAL and any(
         literal in word or (re.search(r"[*?\[]", word) and fnmatch.fnmatchcase(literal, word))

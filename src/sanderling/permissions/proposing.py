@@ -112,7 +112,8 @@ def _rule_for(command: SimpleCommand) -> Rule | None:
         pattern, another = f"{shlex.join(map(str, command.words))} $", f"{command.text} x"
     else:
         return None
-    examples = Examples((command.text,), (another, f"{command.text} && rm -rf ."))
+    example = pattern if "\n" in command.text else command.text
+    examples = Examples((example,), (another, f"{example} && rm -rf ."))
     with suppress(ValueError):  # a word that means something else in a rule: `*`
         return Rule(action="allow", tool="bash", command=pattern, examples=examples)
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sanderling.paths import is_in_any, is_within, normal_path
-from sanderling.permissions.shell.grammar import Opaque, Parsed, SimpleCommand, Words, parse
+from sanderling.permissions.shell.grammar import Opaque, Parsed, Words, parse
 from sanderling.permissions.shell.programs import all_commands, core_words
 from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.names import asked_about
@@ -41,7 +41,7 @@ class Use:
         return parse(self.effect.command)
 
     @cached_property
-    def seen(self) -> tuple[tuple[SimpleCommand, ...], str]:
+    def seen(self) -> Parsed:
         return all_commands(self.parsed)
 
     @cached_property
@@ -74,7 +74,7 @@ class Use:
         if self._is_turned:
             return None
         found = dict.fromkeys([self.effect.cwd or self.project])
-        for command in self.seen[0]:
+        for command in self.seen.commands:
             words, moves = core_words(command.words)
             if words and words[0] in ("cd", "pushd"):
                 moves = tuple(word for word in words[1:] if word != "--") or ("~",)
@@ -88,7 +88,7 @@ class Use:
     @cached_property
     def _is_turned(self) -> bool:
         """True if `cd` or a `~` of the line may go by a variable or an option that it sets, or that was set before."""
-        commands = self.seen[0]
+        commands = self.seen.commands
         words = [word for each in commands for word in each.words]
         words += [redirection.target for each in commands for redirection in each.redirections]
         literal = [word for word in words if isinstance(word, str)]

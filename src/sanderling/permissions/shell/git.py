@@ -58,8 +58,21 @@ def git_check(arguments: Words) -> str:
         return UNKNOWN_OPTION
     if any(isinstance(word, str) and ("ext::" in word or "fd::" in word) for word in arguments):
         return "a transport of 'git' can run anything"
+    if subcommand == "commit":
+        arguments = _without_message_from_input(arguments)
     own = _SUBCOMMAND_OPTIONS.get(subcommand, _OPTIONS)
     return _OPTIONS.problem(arguments) or own.problem(arguments)
+
+
+def _without_message_from_input(arguments: Words) -> Words:
+    """The arguments of `git commit` without the options that say to read the message from standard input, and not from a file."""
+    rest: list[Word] = []
+    for word in arguments:
+        if word == "-" and rest and re.fullmatch(r"-[aqsv]*F|--file", str(rest[-1])):
+            del rest[-1]
+        elif word not in ("-F-", "--file=-"):
+            rest.append(word)
+    return rest
 
 
 def is_config_key(word: Word) -> bool:

@@ -1,7 +1,7 @@
 """
 The grammar of a line for the shell: its commands as words, or why that cannot be told before it runs.
 
-Two readers must agree. tree-sitter's grammar of bash gives the structure; a lexer of a page, which knows only the plain part of
+Two readers must agree. tree-sitter's grammar of bash gives the structure; a lexer of a page (`lexer.py`), which knows only the plain part of
 the language, says where each word begins and ends. Grammars for editors guess where a shell is strict, and whoever writes the
 line may want exactly that; so what one of them reads differently, or does not know, counts as not understood.
 """
@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sanderling.permissions.shell.lexer import (
+    IN_QUOTES,
+    VARIABLE,
+    WORD,
+    Lexed,
+    Span,
+    in_double_quotes,
+    lex,
+)
 from sanderling.text import CONTROL, name_set, visible
 
 if TYPE_CHECKING:
@@ -67,11 +76,12 @@ class Parsed(msgspec.Struct, frozen=True):
     """
     Every command of a line, wherever it stands. `problem` says why they may not be all, or not the right ones; "" if they are.
 
-    With a problem, `commands` are what could be seen.
+    With a problem, `commands` are what could be seen. `inputs` are the texts of here-documents that some of them read.
     """
 
     commands: tuple[SimpleCommand, ...]
     problem: str = ""
+    inputs: tuple[str, ...] = ()
 
 
 def parse(line: str) -> Parsed:
@@ -79,22 +89,50 @@ def parse(line: str) -> Parsed:
     if problem := _unreadable(line):
         return Parsed(_guess(line), problem)
     source = line.encode()
-    told = bytearray(source)
-    reading = _Reading(source)
+    lexed = lex(source)
+    if lexed and not _has_documents_of(lexed, source):
+        lexed = None
+    if not lexed and b"\\\n" in source:
+        return Parsed(_guess(line), "it continues a line with a backslash")
+    told = lexed.plain if lexed else bytearray(source)
+    reading = _Reading(source, bytes(told))
     for _ in range(MAX_TRIES):
         root = _parser().parse(bytes(told)).root_node
         if root.has_error:
             return Parsed(_guess(line), "it is not a line that the shell's grammar knows")
-        reading = _Reading(source)
+        reading = _Reading(source, bytes(told))
         reading.walk(root)
         for line_end in reading.overlooked:
             told[line_end] = ord(";")
         if not reading.overlooked:
             break
     problem = reading.problem
-    if not problem and sorted(reading.spans) != _lex(source):
+    if not problem and not (lexed and sorted(reading.spans) == lexed.spans):
         problem = BEYOND
-    return Parsed(tuple(reading.commands), problem)
+    if not lexed:
+        return Parsed(tuple(reading.commands), problem)
+    cats = (SimpleCommand(source[slice(*each)].decode(), ("cat",)) for each in lexed.substitutions)
+    inputs = tuple(text.decode() for text in lexed.inputs)
+    return Parsed((*reading.commands, *cats), problem, inputs)
+
+
+def _has_documents_of(lexed: Lexed, source: bytes) -> bool:
+    """True if the grammar sees the same here-documents, and no more, as the lexer has taken out of the line."""
+    if not lexed.delimiters and not lexed.substitutions:
+        return True
+    root = _parser().parse(source).root_node
+    found: dict[str, list[Span]] = {}
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        found.setdefault(node.type, []).append((node.start_byte, node.end_byte))
+        waiting += node.children
+    delimiters = found.get("heredoc_start", []) + found.get("heredoc_end", [])
+    return (
+        not root.has_error
+        and sorted(delimiters) == sorted(lexed.delimiters)
+        and sorted(found.get("command_substitution", [])) == lexed.substitutions
+    )
 
 
 # --- What is not even looked at ----------------------------------------------------------------------------------------------
@@ -114,8 +152,6 @@ def _unreadable(line: str) -> str:
     words = len(line.split()) + len(_QUOTES.findall(line))
     if len(_PARTS.findall(line)) > MAX_PARTS or words > MAX_WORDS:
         return "it has too many parts"
-    if "\\\n" in line:
-        return "it continues a line with a backslash"
     return ""
 
 
@@ -129,43 +165,12 @@ def _guess(line: str) -> tuple[SimpleCommand, ...]:
     )
 
 
-# --- The lexer: the plain part of the language -----------------------------------------------------------------------------------
-
-_VARIABLE = rb"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|\?)"
-_IN_QUOTES = rb"[^\"\\$`]|\\.|" + _VARIABLE + rb"|\$(?![\w({\[@*#?$!-])"
-_PIECE = rb"(?:[^\s;&|()<>'\"\\`$]|\\.|'[^']*'|\"(?:" + _IN_QUOTES + rb")*\"|" + _VARIABLE + rb")"
-# No group is repeated possessively: before Python 3.11.5 that matches too much. There is one way only to match each of them.
-_WORD = re.compile(rb"(?s)" + _PIECE + rb"+")
-_TOKEN = re.compile(
-    rb"(?s)(?P<blank>[ \t\n]++)|(?P<comment>\#[^\n]*+)|(?P<descriptor>\d++(?=[<>]))"
-    rb"|(?P<operator>[<>]&-|&&|\|\||;;&|;&|;;|\|&|&>>|&>|>>|>&|<&|>\||[;|()<>])"
-    rb"|(?P<word>" + _PIECE + rb"+)"
-)
-
-Span = tuple[int, int]
-
-
-def _lex(source: bytes) -> list[Span] | None:
-    """The places of words, operators and comments; None if there is something that is none of them."""
-    spans: list[Span] = []
-    at = 0
-    while at < len(source):
-        found = _TOKEN.match(source, at)
-        if found is None:
-            return None
-        if found.lastgroup != "blank":
-            spans.append(found.span())
-        at = found.end()
-    return spans
-
-
 # --- Quote removal ---------------------------------------------------------------------------------------------------------------
 
 _PART = re.compile(
-    rb"(?s)'(?P<single>[^']*)'|\"(?P<double>(?:" + _IN_QUOTES + rb")*)\""
-    rb"|\\(?P<escaped>.)|(?P<variable>" + _VARIABLE + rb")|(?P<bare>[^'\"\\$`]++)"
+    rb"(?s)'(?P<single>[^']*)'|\"(?P<double>(?:" + IN_QUOTES + rb")*)\""
+    rb"|\\(?P<escaped>.)|(?P<variable>" + VARIABLE + rb")|(?P<bare>[^'\"\\$`]++)"
 )
-_ESCAPED_OR_VARIABLE = re.compile(rb"\\([\"\\$`])|(" + _VARIABLE + rb")")
 _GLOB = re.compile(rb"[*?\[]")
 _HARMLESS_BRACES = re.compile(rb"[^{}]*(?:\{\w*\}[^{}]*)*")
 """Braces that bash leaves alone: `{}` and `HEAD@{1}`, without a comma or a range in them."""
@@ -176,15 +181,15 @@ _FROM_THE_STACK = re.compile(rb"(?:^|[=:])~[-+\d]")
 
 def _unquote(raw: bytes) -> Word:
     """The word that `raw` stands for; opaque as soon as anything in it is made by the shell."""
-    if not _WORD.fullmatch(raw):
+    if not WORD.fullmatch(raw):
         return Opaque(can_be_option=True)
     text, is_known, is_split, has_glob = b"", True, False, False
     for part in _PART.finditer(raw):
         match part.lastgroup:
             case "double":
-                found = _ESCAPED_OR_VARIABLE.finditer(part["double"])
-                is_known &= all(escape[2] is None for escape in found)
-                text += _ESCAPED_OR_VARIABLE.sub(rb"\1", part["double"])
+                inside = in_double_quotes(part["double"])
+                is_known &= inside is not None
+                text += inside or b""
             case "variable":
                 is_known, is_split = False, is_split or part[0] != b"$?"
             case "bare":
@@ -203,7 +208,7 @@ def _unquote(raw: bytes) -> Word:
 
 def _oddity(raw: bytes) -> str:
     """The sentence on what the shell may do to this word beyond removing quotes; "" if nothing."""
-    if not _WORD.fullmatch(raw):
+    if not WORD.fullmatch(raw):
         return BEYOND
     if raw.startswith(b"="):
         return "some shells look up a program for a word that begins with '='"
@@ -255,12 +260,12 @@ _ASSIGNMENT = re.compile(rb"(?s)([A-Za-z_]\w*)=(.*)")
 class _Reading:
     """A walk over the tree: what it says, with the spans of all that was understood."""
 
-    def __init__(self, source: bytes) -> None:
+    def __init__(self, source: bytes, told: bytes) -> None:
         self.commands: list[SimpleCommand] = []
         self.spans: list[Span] = []
         self.overlooked: list[int] = []  # ends of lines
         self.problem = ""
-        self._source = source
+        self._source, self._told = source, told
 
     def walk(self, root: "Node") -> None:
         """Without recursion: a line may be nested deeper than Python's stack."""
@@ -320,7 +325,7 @@ class _Reading:
         self._look_between(before, node.end_byte)
 
     def _look_between(self, start: int, end: int) -> None:
-        if (found := self._source.find(b"\n", start, end)) >= 0:
+        if (found := self._told.find(b"\n", start, end)) >= 0:
             self.overlooked.append(found)
             self._doubt(BEYOND)
 

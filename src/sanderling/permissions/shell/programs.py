@@ -16,7 +16,7 @@ from sanderling.permissions.shell.checks import (
     is_device,
     program_name,
 )
-from sanderling.permissions.shell.grammar import Opaque, Parsed, SimpleCommand, Words, parse
+from sanderling.permissions.shell.grammar import Opaque, Parsed, Words, parse
 from sanderling.permissions.shell.tables import (
     INTERPRETERS,
     OF_THE_PROJECT,
@@ -156,13 +156,13 @@ _ATTACHED = re.compile(r"^-(?:\w|-[\w-]+=)")
 """An option that a line is written right behind: `-c'…'`, `--to-command='…'`."""
 
 
-def all_commands(parsed: Parsed) -> tuple[tuple[SimpleCommand, ...], str]:
+def all_commands(parsed: Parsed) -> Parsed:
     """
-    The commands of a line with those of the lines that it hands to other programs, and what is not understood in any of them.
+    A line together with the lines that it hands to other programs: all their commands, and what is not understood in any of them.
 
     Such lines are `bash -c '…'` and `eval "…"`. For rules that forbid: they look wherever something can be seen.
     """
-    found, problem = list(parsed.commands), parsed.problem
+    found, problem, inputs = list(parsed.commands), parsed.problem, list(parsed.inputs)
     waiting = [(command, 0) for command in parsed.commands]
     lines = 0
     while waiting:
@@ -172,9 +172,10 @@ def all_commands(parsed: Parsed) -> tuple[tuple[SimpleCommand, ...], str]:
                 continue
             lines += 1
             if lines > MAX_NESTED_LINES or depth > MAX_NESTED_DEPTH:
-                return tuple(found), problem or "it is nested too deeply"
+                return Parsed(tuple(found), problem or "it is nested too deeply", tuple(inputs))
             inner = parse(_ATTACHED.sub("", word))
             problem = problem or inner.problem
             found += inner.commands
+            inputs += inner.inputs
             waiting += [(inside, depth + 1) for inside in inner.commands]
-    return tuple(found), problem
+    return Parsed(tuple(found), problem, tuple(inputs))
