@@ -31,7 +31,7 @@ from sanderling.tools.editor import Buffer
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import GrepInput, grep
 from sanderling.tools.inside import tree
-from sanderling.tools.ls import PYTHON, ls
+from sanderling.tools.ls import ls
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import MAX_ALTERNATIVES, Glob, GlobError, escaped, rooted
 from sanderling.tools.read import read
@@ -477,7 +477,7 @@ async def test_files_are_not_counted_by_a_search_that_was_killed(repository, mon
 @prove
 async def test_listing_that_was_killed_has_failed(repository, monkeypatch):
     program = "import os, sys; print('src/'); sys.stdout.flush(); os.kill(os.getpid(), 9)"
-    monkeypatch.setattr("sanderling.tools.ls.PYTHON", (*PYTHON[:-1], program))
+    monkeypatch.setattr(ripgrep, "PROGRAM", program)
     async with repository.tools() as tools:
         told = await tools.refusal(ls, path="src")
     assert told == "src cannot be listed: the listing was ended by SIGKILL"
@@ -684,6 +684,176 @@ async def test_path_that_cannot_be_read_is_an_error(place):
             await tools.refusal(ls, path="locked"),
         ):
             assert "Permission denied" in words
+
+
+# --- links -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def linked(repository: Place) -> Place:
+    """
+    A repository with links: to files inside, ignored, outside and nowhere, to directories inside and outside, and to themselves.
+
+    One directory holds nothing but a link.
+    """
+    (repository.base / "outside").mkdir()
+    (repository.base / "outside/far.md").write_text("needle far\n")
+    (repository.project / "only").mkdir()
+    for link, target in {
+        "CLAUDE.md": "AGENTS.md",
+        "only/link.md": "../AGENTS.md",
+        "made.py": "build/out.py",
+        "far.md": f"{repository.base}/outside/far.md",
+        "broken.md": "nowhere.md",
+        "loop.md": "loop.md",
+        "ignored.log": "AGENTS.md",
+        "pk": "src",
+        "src/alias": "deep",
+        "src/up": "..",
+        "beyond": f"{repository.base}/outside",
+    }.items():
+        (repository.project / link).symlink_to(target)
+    repository.write({"AGENTS.md": "needle of agents\n"})
+    return repository
+
+
+@pytest.mark.parametrize(
+    "pattern, path, names",
+    [
+        ("CLAUDE.md", ".", ["CLAUDE.md"]),
+        ("*.md", ".", ["AGENTS.md", "CLAUDE.md", "README.md", "far.md", "only/link.md"]),
+        ("only/*", ".", ["only/link.md"]),
+        ("*", "only", ["only/link.md"]),
+        ("*.log", ".", ["keep.log"]),
+        ("made.*", ".", ["made.py"]),
+        ("src/alias/**/*.ts", ".", ["src/alias/er/util.ts"]),
+    ],
+)
+async def test_glob_finds_links_to_files(linked, pattern, path, names):
+    async with linked.tools(read_paths=(RIPGREP, str(linked.base / "outside"))) as tools:
+        text = await tools.text(glob, pattern=pattern, path=path)
+    assert sorted(text.partition("\n\n")[0].split("\n")[1:]) == names
+
+
+async def test_links_are_as_new_as_what_they_lead_to(place):
+    place.write({"old.md": "", "new.md": "", "mid.md": ""})
+    for number, name in enumerate(("old.md", "mid.md", "new.md")):
+        os.utime(place.project / name, (1_000_000 + number, 1_000_000 + number))
+    (place.project / "link.md").symlink_to("mid.md")
+    async with place.tools() as tools:
+        lines = (await tools.text(glob, pattern="*.md")).split("\n")
+    assert lines[0] == "4 files, the newest first:"
+    assert (lines[1], sorted(lines[2:4]), lines[4]) == ("new.md", ["link.md", "mid.md"], "old.md")
+
+
+async def test_directories_behind_links_are_named_where_nothing_was_searched_in_their_place(linked):
+    async with linked.tools() as tools:
+        nothing = await tools.text(glob, pattern="**/al*/*.ts")
+        found = await tools.text(glob, pattern="*.ts")
+        searched = await tools.grep("no such text", path="src")
+    assert nothing.startswith("No files match **/al*/*.ts in ")
+    for name in ("pk", "src/alias", "src/up"):
+        assert name in nothing
+    assert "not followed" not in found
+    assert "Links to directories were not followed: src/alias, src/up." in searched
+
+
+async def test_directory_behind_a_link_out_of_the_project_is_named_in_any_case(linked):
+    async with linked.tools(read_paths=(RIPGREP, str(linked.base / "outside"))) as tools:
+        found = await tools.text(glob, pattern="*.ts")
+        searched = await tools.grep("needle", glob="*.ts")
+    assert found.endswith(
+        "\n\nLinks to directories were not followed: beyond. Give one as path to look inside."
+    )
+    assert "Links to directories were not followed: beyond." in searched
+
+
+@pytest.mark.parametrize(
+    "options, files",
+    [
+        ({"glob": "CLAUDE.md"}, ["CLAUDE.md"]),
+        ({"glob": "*.md"}, ["AGENTS.md"]),
+        ({"path": "only"}, ["only/link.md"]),
+        ({"path": "only", "type": "md"}, ["only/link.md"]),
+        ({"path": "only", "type": "py"}, []),
+        ({"path": "CLAUDE.md"}, ["CLAUDE.md"]),
+        ({"glob": "made.py"}, ["made.py"]),
+        ({"type": "py"}, ["made.py", "src/app.py"]),
+        ({"glob": "{broken,loop}.md"}, []),
+        ({"glob": "ignored.log"}, []),
+    ],
+)
+async def test_grep_searches_what_links_to_files_lead_to_once(linked, options, files):
+    async with linked.tools() as tools:
+        text = await tools.grep("needle", **options)
+    found = [name for name in files_in(text) if not name.startswith("Links ")]
+    assert found == files
+    assert ("No file was searched" in text) == (not files)
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+async def test_grep_follows_no_link_out_of_the_project(linked, is_confined):
+    async with linked.tools(read_paths=(RIPGREP, str(linked.base / "outside"))) as tools:
+        tools.workspace.sandbox.switch(is_on=is_confined)
+        text = await tools.grep("needle", glob="*.md")
+        named = await tools.grep("needle", glob="far.md")
+    assert "needle far" not in text
+    assert text.endswith("Links that lead out of the project were not followed: far.md.")
+    assert "needle far" not in named
+    assert "far.md" in named
+
+
+async def test_link_to_what_a_rule_keeps_is_not_searched(linked):
+    def may_read(path: str) -> bool:
+        return not os.path.realpath(path).endswith("AGENTS.md")
+
+    async with linked.tools() as tools:
+        context = Context(tools.workspace, "t1", lambda _: None, may_read=may_read)
+        outcome = await grep.run(grep.parse({"pattern": "needle", "glob": "*.md"}), context)
+    assert "needle of agents" not in outcome.content
+
+
+async def test_many_links_are_bounded(place):
+    place.write({"a.md": "needle\n"})
+    for number in range(2_100):
+        (place.project / f"{number}.txt").symlink_to("a.md")
+    async with place.tools() as tools:
+        text = await tools.text(glob, pattern="*.txt")
+        searched = await tools.grep("needle", glob="*.txt")
+    assert "not all links were looked at" in text
+    assert searched.startswith("1 match in 1 file:")
+
+
+# --- brackets and braces in names --------------------------------------------------------------------------------------
+
+
+NEXT = (
+    "app/[id]/page.tsx",
+    "app/[...slug]/page.tsx",
+    "app/{a,b}/x.ts",
+    "[user-id].ts",
+    "x.{ts,md}",
+)
+
+
+@pytest.mark.parametrize(
+    "pattern, names",
+    [
+        *((name, [name]) for name in NEXT[:-1]),
+        ("app/[id]/*", ["app/[id]/page.tsx"]),
+        ("app/[[.]*/*", ["app/[...slug]/page.tsx", "app/[id]/page.tsx"]),
+        ("app/{a,b}/*.{ts,tsx}", ["app/{a,b}/x.ts"]),
+        (r"app/\[id\]/*", ["app/[id]/page.tsx"]),
+        ("x.{ts,md}", ["app/{a,b}/x.ts", "x.{ts,md}"]),
+    ],
+)
+async def test_brackets_and_braces_of_a_pattern_are_also_meant_literally(place, pattern, names):
+    place.write(dict.fromkeys(NEXT, "needle\n"))
+    async with place.tools() as tools:
+        assert await tools.names(pattern) == names
+        assert files_in(await tools.grep("needle", glob=pattern)) == names
+        if pattern in NEXT[:-1]:
+            assert files_in(await tools.grep("needle", path=pattern)) == names
 
 
 # --- grep: content and names are hostile -------------------------------------------------------------------------------
@@ -1069,16 +1239,37 @@ def test_what_permissions_and_screen_are_told(tmp_path):
         ("{a,b{c,d}}", "b", False),
         (r"\{a,b}", "{a,b}", True),
         ("a.c", "abc", False),
+        ("app/[id]/page.tsx", "app/[id]/page.tsx", True),
+        ("app/[id]/page.tsx", "app/i/page.tsx", True),
+        ("app/[id]/page.tsx", "app/id/page.tsx", False),
+        ("[...slug]/**/[a-c]*.ts", "[...slug]/x/b1.ts", True),
+        ("[[...slug]]", "[[...slug]]", True),
+        ("[id].[jt]s", "[id].ts", True),
+        ("[a][b][c][d]", "[a][b][c][d]", True),
+        ("[a][b][c][d]", "abcd", True),
+        ("x*[id]*y", "x-[id]-y", True),
+        ("[a*]", "[a*]", True),
+        ("[a*]", "[abc]", False),
+        ("app/{a,b}/*", "app/{a,b}/x", True),
+        ("app/{a,b}/*.{ts,tsx}", "app/{a,b}/x.tsx", True),
+        ("app/{a,b}/*", "app/b/x", True),
+        ("{a,b{c,d}}", "{a,b{c,d}}", True),
     ],
 )
 def test_glob_matches(pattern, path, is_match):
     assert Glob(pattern, has_braces=True).matches(path) is is_match
 
 
-@pytest.mark.parametrize("pattern", ["[", "a[b", "[z-a]", "{a,b}" * 9, "a" * 5000])
+@pytest.mark.parametrize("pattern", ["[", "a[b", "{a,b}" * 9, "a" * 5000])
 def test_glob_that_cannot_be_understood_is_refused(pattern):
     with pytest.raises(GlobError):
         Glob(pattern, has_braces=True)
+
+
+def test_brackets_that_are_no_set_are_themselves_but_in_an_ignore_file():
+    assert Glob("[user-id]", has_braces=True).matches("[user-id]")
+    with pytest.raises(GlobError):
+        Glob("[user-id]", has_braces=False)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """glob: find files by name."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import msgspec
 
+from sanderling.sandbox.ground import Disk
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
+from sanderling.tools.links import with_links
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
 from sanderling.tools.ripgrep import Filter, each_file, failure
@@ -36,22 +40,38 @@ def _title(args: GlobInput, workspace: Workspace) -> str:
 
 
 class _Newest:
-    """The first paths as far as they can be shown, and the number of all."""
+    """The first paths, and the number of all."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.shown: list[str] = []
+    def __init__(self) -> None:
+        self.paths: list[str] = []
         self.count = 0
-        self._workspace = workspace
-        self._room = MAX_BYTES
 
     def take(self, path: str) -> None:
         self.count += 1
-        if len(self.shown) == MAX_FILES or self._room < 0:
-            return
-        name = escaped(self._workspace.shown(path))
-        self._room -= len(name.encode()) + 1
-        if self._room >= 0:
-            self.shown.append(name)
+        if len(self.paths) < MAX_FILES:
+            self.paths.append(path)
+
+    def add(self, links: Sequence[str], disk: Disk) -> None:
+        """Put links where they belong by the time of what they lead to."""
+
+        def changed(path: str) -> float:
+            status = disk.status(path)
+            return status.st_mtime if status else 0.0
+
+        self.count += len(links)
+        self.paths = sorted([*self.paths, *links], key=changed, reverse=True)[:MAX_FILES]
+
+    def shown(self, workspace: Workspace) -> list[str]:
+        """The names of the first, as many as there is room for."""
+        names: list[str] = []
+        room = MAX_BYTES
+        for path in self.paths:
+            name = escaped(workspace.shown(path))
+            room -= len(name.encode()) + 1
+            if room < 0:
+                break
+            names.append(name)
+        return names
 
 
 @tool(GlobInput, effect=_effect, title=_title)
@@ -60,24 +80,29 @@ async def glob(args: GlobInput, context: Context) -> Outcome:
     Find files by name, the newest first, at most 200.
 
     `*` and `?` stay inside a name, `**` is any number of directories, `{a,b}` is either. A pattern without a slash fits names at
-    any depth, one with a slash paths from `path` on. Hidden files are found; .git, symbolic links, directories, and what
-    .gitignore names are not, unless `path` is inside of that.
+    any depth, one with a slash paths from `path` on. Hidden files and links to files are found; .git, directories, what links to
+    directories lead to, and what .gitignore names are not, unless `path` is in that.
     """
     workspace = context.workspace
     directory, pattern = _place(args, workspace)
-    newest = _Newest(workspace)
+    newest = _Newest()
     files = Filter(directory, pattern)
-    ended = await each_file(workspace, directory, files, newest.take, is_newest_first=True)
+    search = partial(each_file, workspace, directory, files, newest.take, is_newest_first=True)
+    ended, links = await with_links(workspace, directory, search)
+    if found := [link for link in links.files if files.lets_in(link)]:
+        newest.add(found, workspace.disk)
     shown = escaped(workspace.shown(directory))
     is_refused = any(error.startswith(f"{shown}: ") for error in ended.errors.split("\n"))
     if not newest.count and (is_refused or ended.is_late or ended.is_cut_off):
         raise failure(ended, workspace, directory)
+    notes = (links.note(workspace, directory, is_found=newest.count > 0), ended.notes)
     if not newest.count:
         text = f"No files match {escaped(args.pattern)} in {shown}."
-        return Outcome(content="\n\n".join(filter(None, (text, ended.notes))), summary="no files")
+        return Outcome(content="\n\n".join(filter(None, (text, *notes))), summary="no files")
+    names = newest.shown(workspace)
     count = "1 file" if newest.count == 1 else f"{newest.count:,} files"
     head = f"{count}, the newest first:"
-    if len(newest.shown) < newest.count:
-        head = f"The newest {len(newest.shown)} of {count}. Narrow the pattern or use path to see others:"
-    text = "\n".join([head, *newest.shown])
-    return Outcome(content="\n\n".join(filter(None, (text, ended.notes))), summary=count)
+    if len(names) < newest.count:
+        head = f"The newest {len(names)} of {count}. Narrow the pattern or use path to see others:"
+    text = "\n".join([head, *names])
+    return Outcome(content="\n\n".join(filter(None, (text, *notes))), summary=count)

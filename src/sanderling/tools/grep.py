@@ -1,8 +1,9 @@
 """grep: search files' text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -10,13 +11,23 @@ import msgspec
 
 from sanderling.editing.text import utf_16_hint
 from sanderling.errors import ToolError
+from sanderling.paths import is_within
 from sanderling.text import CONTROL
 from sanderling.tools.base import Context, tool
 from sanderling.tools.buffers import identify
 from sanderling.tools.effects import Effect
+from sanderling.tools.links import Links, listed, with_links
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
-from sanderling.tools.ripgrep import ABORTED, Ended, Filter, each_file, failure, run_ripgrep
+from sanderling.tools.ripgrep import (
+    ABORTED,
+    Ended,
+    Filter,
+    each_file,
+    failure,
+    names_of_type,
+    run_ripgrep,
+)
 from sanderling.tools.workspace import Workspace
 
 MAX_BYTES = 26_000  # of what was found; with everything else it stays below 30 KB
@@ -135,8 +146,10 @@ class Found:
         self.searched = 0  # files, once rg has said so
         self.is_all_counted = True
         self._filter = files
+        self.links: dict[str, str] = {}  # by the files that they lead to
+        self.matched = set[str]()
         self._limit = limit
-        self._most_in_file = most_in_file
+        self.most_in_file = most_in_file
         self._size = 0
         self._file: File | None = None
 
@@ -151,7 +164,7 @@ class Found:
         data = event.data
         match event.type:
             case "begin":
-                path = data.path.path
+                path = self.links.get(data.path.path, data.path.path)
                 self._file = File(path) if self._filter.lets_in(path) else None
             case "match" | "context" if self._file:
                 for line in _lines(data, is_match=event.type == "match"):
@@ -160,11 +173,19 @@ class Found:
                 self._file.is_binary = data.binary_offset is not None
                 self.finish_file()
             case "summary":
-                self.searched = data.stats.searches
+                self.searched += data.stats.searches
             case _:
                 pass
         self.is_all_counted &= self.matches < MAX_COUNTED
         return self.matches < MAX_COUNTED
+
+    async def chosen(self, workspace: Workspace, links: Sequence[str], file_type: str) -> list[str]:
+        """The links that the search is about by their own names."""
+        chosen = [link for link in links if self._filter.lets_in(link)]
+        if not (chosen and file_type):
+            return chosen
+        globs = await names_of_type(workspace, file_type)
+        return [link for link in chosen if any(glob.matches(link) for glob in globs)]
 
     def finish_file(self) -> None:
         """Nothing more will come of the file that is being searched."""
@@ -172,8 +193,9 @@ class Found:
         if not file or not file.matches:
             return
         self.file_count += 1
+        self.matched.add(file.path)
         self.matches += file.matches
-        self.is_all_counted &= file.matches < self._most_in_file
+        self.is_all_counted &= file.matches < self.most_in_file
         self.files.append(file)
         self._size += file.size
         if self._size > 4 * MAX_BYTES or len(self.files) > 4 * self._limit:
@@ -242,14 +264,16 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     Results are grouped by file, in the order of paths: `12: text` is a match on line 12, `11- text` a line of context. Long
     lines are cut around the match. With `files_only`, each file with its number of matching lines.
 
-    Hidden files are searched; .git, binary files, symbolic links, and what .gitignore names are not, unless `path` is just
-    that or inside. A glob without a slash fits names at any depth, one with a slash paths from `path` on. With \n in the
+    Hidden files are searched; .git, binary files, links to directories, and what .gitignore names are not, unless `path` is
+    in them. A glob without a slash fits names at any depth, one with a slash paths from `path` on. With \n in the
     pattern, matches may span lines. Files are searched as saved on disk.
     """
     workspace = context.workspace
     directory, glob = _place(args, workspace)
     files = Filter(directory, glob, args.type, context.may_read)
-    found, ended, left_out = await _search(args, workspace, directory, files)
+    search = partial(_search, args, workspace, directory, files)
+    (found, ended, left_out), links = await with_links(workspace, directory, search)
+    passed_over = await _search_links(args, workspace, directory, links, found)
     shown = escaped(workspace.shown(directory))
     has_failed = ended.is_late or ended.is_cut_off or (ended.errors and not found.searched)
     if not found.matches and has_failed:
@@ -257,7 +281,7 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     if not found.matches:
         count = found.searched
         if args.glob:
-            count = await _count(workspace, directory, files)
+            count = await _count(workspace, directory, files) + len(found.links)
         text, summary = _nothing(args, shown, count), "no matches"
         if count == 1:
             text += await _hint(workspace, directory)
@@ -268,7 +292,7 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
         text, summary, paths = _matches(found, args, workspace)
     unsaved = await _unsaved(paths, workspace)
     by_rule = "What a rule keeps from you was left out." if context.may_read else ""
-    notes = (text, unsaved, left_out, by_rule, ended.notes)
+    notes = (text, unsaved, left_out, by_rule, passed_over, ended.notes)
     return Outcome(content="\n\n".join(filter(None, notes)), summary=summary)
 
 
@@ -277,10 +301,58 @@ async def _search(
 ) -> tuple[Found, Ended, str]:
     """Search; return what was found, how that has ended, and a note on what was left out."""
     most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
+    arguments = [*_arguments(args, most), *files.arguments]
+    found = Found(files, args.limit, most)
+    ended = await run_ripgrep(workspace, arguments, [directory], found.take)
+    left_out = ""
+    if ended.status == ABORTED:  # out of memory: a line is kept there as a whole, however long
+        arguments.append(f"--max-filesize={LEFT_OUT_BYTES}")
+        left_out = f"Files of more than {LEFT_OUT_BYTES >> 20} MB were left out, for one has a line that is too long to search."
+        found = Found(files, args.limit, most)
+        ended = await run_ripgrep(workspace, arguments, [directory], found.take)
+    found.finish_file()
+    found.is_all_counted &= ended.status is not None and not ended.is_cut_off
+    return found, ended, left_out
+
+
+async def _search_links(
+    args: GrepInput, workspace: Workspace, directory: str, links: Links, found: Found
+) -> str:
+    """
+    Search the files that links lead to, unless they were searched by their own names; return a note on the links that were not followed.
+
+    The permission to search is for the directory: a link that leads out of it, and out of the project, is not followed.
+    """
+    disk, top = workspace.disk, workspace.disk.real_path(directory)
+    leading_out: list[str] = []
+    for link in await found.chosen(workspace, links.files, args.type):
+        real = disk.real_path(link)
+        if is_within(real, top):
+            if directory + real[len(top) :] not in found.matched:
+                found.links.setdefault(real, link)
+        elif workspace.is_inside(link):
+            found.links.setdefault(real, link)
+        else:
+            leading_out.append(link)
+    notes = [links.note(workspace, directory, is_found=found.matches > 0)]
+    if found.links and found.is_all_counted:
+        arguments = _arguments(args, found.most_in_file)
+        ended = await run_ripgrep(workspace, arguments, list(found.links), found.take)
+        found.finish_file()
+        found.is_all_counted &= ended.status is not None and not ended.is_cut_off
+        notes.append(ended.notes)
+    if leading_out:
+        notes.append(
+            f"Links that lead out of the project were not followed: {listed(leading_out, workspace)}."
+        )
+    return "\n".join(filter(None, notes))
+
+
+def _arguments(args: GrepInput, most: int) -> list[str]:
     is_multiline = "\n" in args.pattern or (
         not args.literal and re.search(_LINE_BREAK, args.pattern)
     )
-    arguments = [
+    return [
         "--json",
         "--crlf",
         f"--max-count={most}",
@@ -289,19 +361,7 @@ async def _search(
         *(["--fixed-strings"] if args.literal else []),
         *(["--multiline"] if is_multiline else []),
         f"--regexp={args.pattern}",
-        *files.arguments,
     ]
-    found = Found(files, args.limit, most)
-    ended = await run_ripgrep(workspace, arguments, directory, found.take)
-    left_out = ""
-    if ended.status == ABORTED:  # out of memory: a line is kept there as a whole, however long
-        arguments.append(f"--max-filesize={LEFT_OUT_BYTES}")
-        left_out = f"Files of more than {LEFT_OUT_BYTES >> 20} MB were left out, for one has a line that is too long to search."
-        found = Found(files, args.limit, most)
-        ended = await run_ripgrep(workspace, arguments, directory, found.take)
-    found.finish_file()
-    found.is_all_counted &= ended.status is not None and not ended.is_cut_off
-    return found, ended, left_out
 
 
 async def _count(workspace: Workspace, directory: str, files: Filter) -> int:

@@ -1,28 +1,16 @@
 """ls: what is in a directory, as a tree."""
 
-import os
-import sys
 from typing import Annotated
 
 import msgspec
 
-import sanderling
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
-from sanderling.tools.ripgrep import NEWLINE, TIMEOUT_S, run
+from sanderling.tools.ripgrep import NEWLINE, TIMEOUT_S, program_inside, run
 from sanderling.tools.workspace import Workspace
-
-PROGRAM = """
-import sys
-sys.path.append(sys.argv[1])
-from sanderling.tools.inside.tree import main
-main(*sys.argv[2:])
-"""
-PYTHON = (os.path.realpath(sys.executable), "-I", "-S", "-B", "-Xutf8", "-c", PROGRAM)
-LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(sanderling.__file__)))
 
 
 class LsInput(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,7 +44,7 @@ async def ls(args: LsInput, context: Context) -> Outcome:
         lines.append(record.decode(errors="backslashreplace"))
         return True
 
-    ended = await run(workspace, [*PYTHON, LIBRARY, path, str(args.depth)], take, NEWLINE)
+    ended = await run(workspace, program_inside("tree", path, str(args.depth)), take, NEWLINE)
     shown = escaped(workspace.shown(path)).rstrip("/")
     if ended.is_late:
         raise ToolError(f"Listing {shown} took longer than {TIMEOUT_S:.0f} s: use a smaller depth.")

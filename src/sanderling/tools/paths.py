@@ -9,14 +9,18 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import product
 
 MAX_GLOB_CHARS = 4096
 MAX_ALTERNATIVES = 256
+MAX_COMBINED = 3
+"""The sets of characters in a name of which each may be literal by itself."""
 
 _BRACES = r"(?<!\\)\{([^{}]*)\}"
 _SET = r"\[([!^]?)(\]?[^\]]*)\]"
+_PIECES = r"(?s)\\.|\[[!^]?\]?[^\]]*\]|."
 _SPECIAL = r"[*?\[{\\]"
-_PLAIN_NAME = r"(?a)[\w.*?+-]+"
+_PLAIN_NAME = r"(?a)(?:[\w.*?+,-]|\\[{}])+"
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _FIRST_BYTE_ESCAPE = 0xDC00  # os.fsdecode gives byte b, where it is not UTF-8, as U+DC00 + b
 
@@ -43,7 +47,8 @@ class Glob:
     """
     A glob for paths below a directory, as in `.gitignore`: without a slash it means names at any depth.
 
-    `*`, `?` and `[…]` stay inside a name, `**` is any number of directories. With `has_braces`, `{a,b}` is either.
+    `*`, `?` and `[…]` stay inside a name, `**` is any number of directories. With `has_braces`, `{a,b}` is either; and since files
+    can be called `[id]` and `{a,b}`, brackets and braces also stand for themselves.
 
     Raises:
         GlobError: it cannot be understood, or means too many alternatives.
@@ -53,7 +58,9 @@ class Glob:
         if len(glob) > MAX_GLOB_CHARS:
             raise GlobError(f"it is longer than {MAX_GLOB_CHARS} characters")
         self._globs = _alternatives(glob) if has_braces else [glob]
-        self._patterns = [_patterns(alternative) for alternative in self._globs]
+        self._patterns = [
+            _patterns(alternative, is_also_literal=has_braces) for alternative in self._globs
+        ]
 
     def matches(self, path: str) -> bool:
         names = path.split("/")
@@ -64,7 +71,7 @@ class Glob:
         """Globs for the names that files it matches can have; none if those can be any, or are hard to say."""
         names = [glob.rpartition("/")[2] for glob in self._globs]
         is_plain = all(re.fullmatch(_PLAIN_NAME, name) and name.strip("*") for name in names)
-        return names if is_plain else []
+        return [re.sub(r"\\(.)", r"[\1]", name) for name in names] if is_plain else []
 
 
 def rooted(glob: str, directory: str) -> tuple[str, str]:
@@ -88,7 +95,14 @@ def rooted(glob: str, directory: str) -> tuple[str, str]:
 
 
 def _alternatives(glob: str) -> list[str]:
-    """Without its braces: `{a,b}.c` is `a.c` and `b.c`."""
+    r"""Without its braces: `{a,b}.c` is `a.c`, `b.c` and `\{a,b\}.c`; the last only if there are few enough with it."""
+    try:
+        return _expanded(glob, is_also_literal=True)
+    except GlobError:
+        return _expanded(glob, is_also_literal=False)
+
+
+def _expanded(glob: str, *, is_also_literal: bool) -> list[str]:
     found: dict[str, None] = {}
     rest = [glob]
     while rest:
@@ -97,21 +111,53 @@ def _alternatives(glob: str) -> list[str]:
         one = rest.pop()
         if braces := re.search(_BRACES, one):
             before, after = one[: braces.start()], one[braces.end() :]
-            rest += [before + choice + after for choice in reversed(braces[1].split(","))]
+            choices = [
+                *braces[1].split(","),
+                *([f"\\{{{braces[1]}\\}}"] if is_also_literal else []),
+            ]
+            rest += [before + choice + after for choice in reversed(choices)]
         else:
             found[one] = None
     return list(found)
 
 
-def _patterns(glob: str) -> list[NamePattern | None]:
+def _patterns(glob: str, *, is_also_literal: bool) -> list[NamePattern | None]:
     """A pattern for each name on the way; None for `**`."""
+    pattern_of = _lenient_pattern if is_also_literal else _name_pattern
     names = [name for name in glob.split("/") if name]
-    patterns = [None if name == "**" else _name_pattern(name) for name in names]
+    patterns = [None if name == "**" else pattern_of(name) for name in names]
     if patterns and "/" not in glob:
         return [None, *patterns]
     if patterns and patterns[-1] is None:  # `src/**` is all that is inside, and not src itself
         patterns.append(_name_pattern("*"))
     return patterns
+
+
+def _lenient_pattern(glob: str) -> NamePattern:
+    """
+    The pattern of a name in which each `[…]` is a set of characters, or itself.
+
+    Where few have them, all combinations fit (`[id].[jt]s`); else all are sets, or none is.
+    """
+    choices = [_readings(piece) for piece in re.findall(_PIECES, glob)]
+    count = sum(len(each) > 1 for each in choices)
+    if count <= MAX_COMBINED:
+        readings = ["".join(each) for each in product(*choices)]
+    else:
+        readings = ["".join(each[0] for each in choices), "".join(each[-1] for each in choices)]
+    *others, literal = readings
+    patterns = [_name_pattern(literal).pattern]
+    for reading in others:
+        with suppress(GlobError):  # a range that runs backwards, as in `[user-id]`
+            patterns.append(_name_pattern(reading).pattern)
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.DOTALL)
+
+
+def _readings(piece: str) -> list[str]:
+    if not piece.startswith("["):
+        return [piece]
+    literal = re.sub(r"[\[\]\\*?]", r"\\\g<0>", piece)
+    return [piece, literal] if piece != "[" else [piece]
 
 
 def _name_pattern(glob: str) -> NamePattern:

@@ -18,6 +18,7 @@ from contextlib import suppress
 import anyio
 import msgspec
 
+import sanderling
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
 from sanderling.protocol.remedies import remedies
@@ -42,10 +43,14 @@ NEWLINE, NUL = b"\n", b"\0"
 SHELL = """
 exec 3>&1 2>/dev/null
 ulimit -d {memory}
-for place; do :; done
-if test -e "$place" && ! test -f "$place" && ! test -d "$place"; then
-  errors="rg: $place: Neither a file nor a directory" status=2
-else
+errors= places=
+for place; do
+  if test "$places" && test -e "$place" && ! test -f "$place" && ! test -d "$place"; then
+    errors="rg: $place: Neither a file nor a directory" status=2
+  fi
+  if test "$place" = --; then places=1; fi
+done
+if test ! "$errors"; then
   errors=$("$@" 2>&1 >&3 3>&-)
   status=$?
 fi
@@ -63,6 +68,14 @@ while test -n "$place"; do
   done
 done
 """
+PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
+from sanderling.tools.inside.{name} import main
+main(*sys.argv[2:])
+"""
+PYTHON = (os.path.realpath(sys.executable), "-I", "-S", "-B", "-Xutf8", "-c")
+LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(sanderling.__file__)))
 
 OPTIONS = (
     "--no-config",
@@ -139,12 +152,12 @@ def find_ripgrep(project: str) -> str:
 async def run_ripgrep(
     workspace: Workspace,
     arguments: Sequence[str],
-    directory: str,
+    places: Sequence[str],
     take: Callable[[bytes], bool],
     separator: bytes = NEWLINE,
 ) -> Ended:
     """
-    Search `directory`, which may be a file, giving each record of the output to `take` until that says False.
+    Search `places`, files or directories, giving each record of the output to `take` until that says False.
 
     Raises:
         ToolError: it could not be run, or could not search at all.
@@ -167,11 +180,12 @@ async def run_ripgrep(
             return take(whole) if whole else True
         return True
 
-    command = [*shell, program, *OPTIONS, *arguments, "--", directory]
+    command = [*shell, program, *OPTIONS, *arguments, "--", *places]
     problem: ToolError | None = None
     ended = Ended(None)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_release_pipes, workspace, directory)
+        if places:
+            tasks.start_soon(_release_pipes, workspace, places[0])
         try:
             ended = await run(workspace, command, take_record, separator)
         except ToolError as error:
@@ -219,6 +233,9 @@ def _open_for_a_moment(pipe: bytes) -> None:
                 os.close(os.open(f"/proc/self/fd/{found}", os.O_RDWR | os.O_NONBLOCK))
         finally:
             os.close(found)
+def program_inside(name: str, *arguments: str) -> list[str]:
+    """The command that runs the program `name` of `tools/inside`."""
+    return [*PYTHON, PROGRAM.format(name=name), LIBRARY, *arguments]
 
 
 async def run(
@@ -379,7 +396,20 @@ async def each_file(
 
     order = ["--sortr=modified"] if is_newest_first else []
     arguments = ["--files", "--null", *order, *files.arguments]
-    return await run_ripgrep(workspace, arguments, directory, take_record, NUL)
+    return await run_ripgrep(workspace, arguments, [directory], take_record, NUL)
+
+
+async def names_of_type(workspace: Workspace, file_type: str) -> list[Glob]:
+    """The globs of a ripgrep type; none if there is no such type."""
+    globs: list[str] = []
+
+    def take(record: bytes) -> bool:
+        name, _, names = record.decode().partition(": ")
+        globs.extend(names.split(", ") if file_type in (name, "all") else ())
+        return True
+
+    await run_ripgrep(workspace, ["--type-list"], [], take)
+    return [Glob(glob, has_braces=True) for glob in globs if glob]
 
 
 def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:

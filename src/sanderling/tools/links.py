@@ -1,0 +1,92 @@
+"""Links below a directory, which ripgrep passes over: those to files count as files, those to directories are named."""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import anyio
+import msgspec
+
+from sanderling.errors import ToolError
+from sanderling.paths import is_within
+from sanderling.tools.inside.links import FILE, MORE
+from sanderling.tools.paths import escaped
+from sanderling.tools.ripgrep import NUL, program_inside, run
+from sanderling.tools.workspace import Workspace
+
+MAX_NAMES = 5
+T = TypeVar("T")
+
+
+class Links(msgspec.Struct):
+    """The links below a directory that are not ignored: those to files, and those to directories."""
+
+    files: list[str] = []
+    directories: list[str] = []
+    is_all: bool = True
+
+    def take(self, record: bytes) -> bool:
+        kind, path = record[:1].decode(), os.fsdecode(record[1:])
+        if kind == MORE:
+            self.is_all = False
+        elif kind:
+            (self.files if kind == FILE else self.directories).append(path)
+        return True
+
+    def note(self, workspace: Workspace, directory: str, *, is_found: bool) -> str:
+        """
+        Say which links to directories were not followed.
+
+        If something `is_found`, those into `directory` itself are left out: what they lead to was searched.
+        """
+        top = workspace.disk.real_path(directory)
+        followed = [
+            link
+            for link in self.directories
+            if not (is_found and is_within(workspace.disk.real_path(link), top))
+        ]
+        sentences: list[str] = []
+        if followed:
+            names = listed(followed, workspace)
+            sentences.append(
+                f"Links to directories were not followed: {names}. Give one as path to look inside."
+            )
+        if not self.is_all:
+            sentences.append(
+                "There are too many directories or links: not all links were looked at."
+            )
+        return "\n".join(sentences)
+
+
+async def with_links(
+    workspace: Workspace, directory: str, search: Callable[[], Awaitable[T]]
+) -> tuple[T, Links]:
+    """Run `search`, and look for the links below `directory` at the same time; none if it is no directory."""
+    links = Links()
+    results: list[T] = []
+    failed: ToolError | None = None
+
+    async def look() -> None:
+        try:
+            ended = await run(workspace, program_inside("links", directory), links.take, NUL)
+        except ToolError:  # whatever keeps this from running keeps ripgrep from it, too
+            links.is_all = False
+        else:
+            links.is_all &= ended.status == 0
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        try:
+            results.append(await search())
+        except ToolError as error:
+            failed = error
+            tasks.cancel_scope.cancel()
+    if failed:
+        raise failed
+    return results[0], links
+
+
+def listed(links: Sequence[str], workspace: Workspace) -> str:
+    names = [escaped(workspace.shown(link)) for link in sorted(links)[:MAX_NAMES]]
+    more = len(links) - MAX_NAMES
+    return ", ".join(names) + (f" and {more:,} more" if more > 0 else "")
