@@ -137,7 +137,9 @@ class Server:
             "textDocument/definition": self.definition,
             "textDocument/typeDefinition": self.definition,
             "textDocument/references": self.references,
-            "textDocument/hover": lambda params: {"contents": f"hover of {self.at(params)}"},
+            "textDocument/hover": lambda params: {
+                "contents": f"```text\nhover of {self.at(params)}\n```"
+            },
             "textDocument/documentSymbol": lambda params: self.symbols(
                 params["textDocument"]["uri"]
             ),

@@ -127,7 +127,7 @@ def test_a_symbol_is_found_by_its_name_its_line_and_what_stands_around_it(coding
     )
     assert by_line == "1 definition (scripted):\na.txt:1: def one.name"
     assert by_text == "1 definition (scripted):\na.txt:2: def two.name"
-    assert hover.startswith("hover of one")
+    assert hover.startswith("```text\nhover of one")
     assert symbols.splitlines()[1:] == [
         "a.txt:1: def one.name  [function one.name]",
         "a.txt:2: def two.name  [function two.name]",
@@ -592,6 +592,67 @@ def test_basedpyright_answers_every_question(coding):
     assert "[area, sum]" in callees
     assert "side is several symbols" in several
     assert "know no symbol nowhere" in unknown
+
+
+SECRETS = {
+    "pyrightconfig.json": '{"extraPaths": ["../other"], "reportDeprecated": "warning"}',
+    "kept/settings.py": (
+        '"""Module words: HUSH-MODULE."""\nfrom typing import Final, Literal\nfrom typing_extensions import deprecated\n\n'
+        'DB: Final = "postgres://admin:HUSH-FINAL@db"\nPIN: Final = 847113\n\n\n'
+        'def connect(user: str, password: str = "HUSH-DEFAULT", port: int = 847114) -> int:\n'
+        '    """Connects. Documented: HUSH-DOC."""\n    return 0\n\n\n'
+        'class Vault:\n    """HUSH-CLASS"""\n\n    key: Literal["HUSH-FIELD"] = "HUSH-FIELD"\n\n'
+        '    def open(self, code: str = "HUSH-METHOD") -> str:\n        """HUSH-METHOD-DOC"""\n        return code\n\n\n'
+        '@deprecated("use HUSH-DEPRECATED instead")\ndef old() -> None: ...\n'
+    ),
+    "kept/__init__.py": "",
+    "main.py": (
+        "from kept import settings\nimport elsewhere\n\n"
+        "g = settings.connect\nx = settings.DB\ny = x\nz = y\npin = settings.PIN\nvault = settings.Vault()\nfield = vault.key\nfar = elsewhere.connect\nh = g\n"
+        "n: int = z\nm: str = pin\nsettings.old()\n"
+        "k: int = field\n\n\n"
+        'def own(size: int = 4712, name: str = "plain") -> str:\n    """Say the `own` *words*.\n\n    - first\n    """\n    return name\n'
+    ),
+}
+
+
+def keep_elsewhere(project):
+    (project.parent / "other").mkdir()
+    (project.parent / "other/elsewhere.py").write_text(
+        'def connect(a: str = "HUSH-OUTSIDE") -> None:\n    """HUSH-OUTSIDE-DOC"""\n'
+    )
+
+
+@prove
+def test_values_and_words_of_files_that_may_not_be_read_are_in_no_answer(coding, project):
+    keep_elsewhere(project)
+    names = {"g": 4, "x": 5, "y": 6, "z": 7, "pin": 8, "vault": 9, "field": 10, "far": 11, "h": 12}
+    agent = coding(
+        SECRETS,
+        *(nav("hover", name, path="main.py", line=line) for name, line in names.items()),
+        nav("hover", "settings", path="main.py", line=4),
+        nav("hover", "own", path="main.py"),
+        use("diagnostics", path="main.py"),
+        use("edit", path="main.py", edits=[{"old": "h = g", "new": "h = g\no: int = x"}]),
+        use("bash", command="sleep 3"),
+        refactor("action", "main.py", symbol="x", line=5),
+        shown="main.py",
+        server="basedpyright",
+        setup={"permissions": [{"action": "deny", "tool": "read", "path": "kept/**"}]},
+    )
+    results = agent.results()
+    told = "\n".join(results)
+    for secret in ("HUSH", "847113", "847114"):
+        assert secret not in told
+    by_name = dict(zip(names, results, strict=False))
+    assert "password: str" in by_name["g"]
+    assert "pin: Literal[…]" in by_name["pin"]
+    own = results[len(names) + 1]
+    assert 'def own(size: int = 4712, name: str = "plain") -> str' in own.replace(
+        "\n    ", ""
+    ).replace("\n)", ")")
+    assert "words" in own
+    assert 'is not assignable to declared type "int"' in told
 
 
 @prove

@@ -11,12 +11,14 @@ local words = require('sanderling.ui.words')
 local SYMBOLS, PREPARE = 'workspace/symbol', 'textDocument/prepareCallHierarchy'
 local INDEXING = '%s: what it would say now is not all. Use grep, or try again later.'
 local MAX_HOVER_BYTES, MAX_SYMBOLS = 8000, 2000
+local MAX_NAMES, MAX_SOURCES = 8, 12
 
 ---@class (exact) sanderling.code.Answer
 ---@field server string
 ---@field files? sanderling.code.Places[]
 ---@field count? integer
 ---@field hover? string
+---@field sources? string[] files that the words of `hover` may come from
 ---@field symbols? sanderling.code.Symbol[]
 ---@field row? integer where the symbol was asked about
 ---@field candidates? sanderling.code.Candidates
@@ -91,17 +93,45 @@ local function hover_text(contents)
   return words.trimmed(table.concat(lines, '\n'))
 end
 
+--- The files from which the words on a symbol may come: those of its type, and of the names in its line.
+---@param buf integer
+---@param spot sanderling.code.Spot
+---@param client vim.lsp.Client
+---@return string[]
+local function sources(buf, spot, client)
+  local line, cols = places.line(buf, spot.row), { spot.col } ---@type string, integer[]
+  for col in line:gmatch('()[%a_\128-\255][%w_\128-\255]*') do
+    if #cols < MAX_NAMES then
+      cols[#cols + 1] = col - 1
+    end
+  end
+  local paths = {} ---@type table<string, true>
+  for _, col in ipairs(cols) do
+    for _, method in ipairs({ METHODS.definition, METHODS.type }) do
+      if client:supports_method(method, buf) then
+        local result = asking.ask(client, method, places.params(client, buf, spot.row, col), buf)
+        for _, file in ipairs(places.found(result).files) do
+          paths[file.path] = true
+        end
+      end
+    end
+  end
+  return vim.list_slice(vim.tbl_keys(paths), 1, MAX_SOURCES)
+end
+
 ---@param buf integer
 ---@param spot sanderling.code.Spot
 ---@return sanderling.code.Answer
 local function hover(buf, spot)
   local asked, texts = clients.knowing(buf, 'textDocument/hover'), {}
+  local from = {} ---@type string[]
   for _, client in ipairs(asked) do
     local params = places.params(client, buf, spot.row, spot.col)
     local result = asking.ask(client, 'textDocument/hover', params, buf)
     local text = result and result.contents and hover_text(result.contents) or ''
     if text ~= '' then
       texts[#texts + 1] = text
+      vim.list_extend(from, sources(buf, spot, client))
     end
   end
   local text = table.concat(texts, '\n\n'):sub(1, MAX_HOVER_BYTES)
@@ -115,6 +145,7 @@ local function hover(buf, spot)
   return {
     server = clients.names(asked),
     hover = text,
+    sources = from,
     files = places.files(found),
     count = found.count,
   }

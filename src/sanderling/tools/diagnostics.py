@@ -34,8 +34,8 @@ async def told(
     edited = [each for each in found if each.is_in_edit]
     elsewhere = [each for each in found if readable.get(each.path)]
     lines = [
-        *_listed(edited, MAX_IN_EDIT, "in edited files", workspace),
-        *_listed(elsewhere, MAX_ELSEWHERE, "in other files", workspace),
+        *await _listed(edited, MAX_IN_EDIT, "in edited files", workspace, may_read),
+        *await _listed(elsewhere, MAX_ELSEWHERE, "in other files", workspace, may_read),
     ]
     counts = [
         f"{count} new {kind}{'s' * (count != 1)}"
@@ -61,10 +61,17 @@ async def _is_readable(
     return status is not None and identity == (status.st_dev, status.st_ino, "")
 
 
-def _listed(
-    diagnostics: Sequence[Diagnostic], most: int, where: str, workspace: Workspace
+async def _listed(
+    diagnostics: Sequence[Diagnostic],
+    most: int,
+    where: str,
+    workspace: Workspace,
+    may_read: Callable[[str], bool] | None,
 ) -> list[str]:
-    lines = [line_of(each, workspace) for each in diagnostics[:most]]
+    from sanderling.tools.disclosure import disclosed  # only where there is something to show
+
+    shown = await disclosed(diagnostics[:most], workspace, may_read)
+    lines = [line_of(each, workspace) for each in shown]
     more = len(diagnostics) - most
     return [*lines, f"… and {more} more {where}"] if more > 0 else lines
 

@@ -6,6 +6,7 @@ from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import DiagnosticsInput
 from sanderling.tools.code.reach import Reach, servers_of
 from sanderling.tools.diagnostics import line_of
+from sanderling.tools.disclosure import disclosed
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 
@@ -31,7 +32,7 @@ async def tell(args: DiagnosticsInput, context: Context) -> Outcome:
         if kinds[kind]
     )
     lines, room = list[str](), MAX_BYTES
-    for each in known[:MAX_ROWS]:
+    for each in await disclosed(known[:MAX_ROWS], workspace, context.may_read):
         line = line_of(each, workspace)
         room -= len(line.encode()) + 1
         if room < 0:

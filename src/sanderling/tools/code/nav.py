@@ -3,12 +3,15 @@
 import re
 from typing import NamedTuple
 
+import msgspec
+
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import NavInput
 from sanderling.tools.code.reach import Reach, servers_of
 from sanderling.tools.code.rows import Rows, Told, outlined
 from sanderling.tools.code.servers import Answer, CodeFile, LanguageServers, Places
+from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.grep import Found
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
@@ -77,7 +80,18 @@ class _Nav:
             await self._require_clear(spot.file, answer)
         except _Several as several:
             return Outcome(content=str(several), summary="not clear which")
+        if args.op == "hover" and answer.hover:
+            answer = await self._disclosed(spot.file, answer)
         return await self._told(answer)
+
+    async def _disclosed(self, file: CodeFile, answer: Answer) -> Answer:
+        """The answer with what may be shown of its words."""
+        disclosure = Disclosure(self._workspace, self._context.may_read)
+        defining = (places.path for places in answer.files)
+        for path in dict.fromkeys((file.path, *defining, *answer.sources)):
+            if await self._reach.file(path):
+                await disclosure.learn(path)
+        return msgspec.structs.replace(answer, hover=disclosure.hover(answer.hover))
 
     async def _outline(self) -> Outcome:
         if not self._args.path:
@@ -164,7 +178,7 @@ class _Nav:
         )
         arguments = ["--json", "--crlf", f"--max-count={MAX_LINES_OF_FILE}", "--fixed-strings"]
         arguments += ["--word-regexp", f"--regexp={name}"]
-        await run_ripgrep(self._workspace, arguments, directory, found.take)
+        await run_ripgrep(self._workspace, arguments, [directory], found.take)
         found.finish_file()
         ranked: list[tuple[bool, str, int]] = []
         for each in found.sorted():

@@ -17,6 +17,7 @@ from sanderling.tools.code.moving import Move, target_of
 from sanderling.tools.code.reach import MAX_BYTES, Reach, servers_of
 from sanderling.tools.code.rows import Rows
 from sanderling.tools.code.servers import CodeFile, FileEdits, WorkspaceChange
+from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.effects import Effect
 from sanderling.tools.known import Proposal
 from sanderling.tools.outcome import Outcome, Preview
@@ -106,7 +107,10 @@ class _Planner:
             rows = Rows(self._context, self._reach)
             return Plan(args, answer=await rows.candidates(file, change.candidates))
         if change.titles is not None:
-            return Plan(args, answer=_listed(change.titles))
+            disclosure = Disclosure(self._workspace, self._context.may_read)
+            await disclosure.learn(file.path)
+            await disclosure.search(change.titles)
+            return Plan(args, answer=_listed(list(map(disclosure.message, change.titles))))
         for kind, path, _ in change.operations:
             raise ToolError(OPERATION.format(kind=kind, name=self._workspace.shown(path)))
         files = await self._files(change)

@@ -47,13 +47,14 @@ class Answer(msgspec.Struct, frozen=True):
     The answer of the servers called `server`. Of `count` places `files` has as many as are of use.
 
     `row` is where the symbol stands; None: it was not found there, or could be one of the `candidates`. `still` says that a server
-    is not ready, so that there may be more.
+    is not ready, so that there may be more. `sources` are files that the words of a hover may come from.
     """
 
     server: str
     files: tuple[Places, ...] = ()
     count: int = 0
     hover: str = ""
+    sources: tuple[str, ...] = ()
     symbols: tuple[Symbol, ...] = ()
     row: int | None = None
     candidates: Candidates | None = None
