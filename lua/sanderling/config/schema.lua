@@ -16,7 +16,7 @@
 
 local checks = require('sanderling.config.checks')
 
---- The fields of a price that the host takes (src/sanderling/models/models.py).
+--- The fields of a price that the host takes (src/sanderling/models/known.py).
 local PRICE = {
   input = 0,
   output = 0,

@@ -282,12 +282,13 @@ class Shell:
         # A line begins and runs on one ground, whatever the person switches meanwhile.
         ground = self._sandbox.ground
         is_confined = ground.is_confined
-        where = {"cwd": state.cwd, "project": self._project}
-        functions = (
+        functions = [
             function
             for name, function in _THAT_READ.items()
-            if self._only_reads(name, command, is_confined=is_confined, **where)
-        )
+            if self._only_reads(
+                name, command, cwd=state.cwd, project=self._project, is_confined=is_confined
+            )
+        ]
         directory = ScratchDirectory(*await ground.scratch())
         name = f".sanderling-{secrets.token_hex(8)}"
         path = f"{directory.ours}/{name}"
@@ -305,8 +306,7 @@ class Shell:
         try:
             env = WITHOUT_PROMPTS | variables
             if self.elsewhere and not is_confined:
-                where = self._project
-                process = await self.elsewhere(self._argv, cwd=where, env=env, line=command)
+                process = await self.elsewhere(self._argv, cwd=self._project, env=env, line=command)
             else:
                 process = await ground.spawn(self._argv, cwd="", env=env, grant=grant)
         except BaseException:

@@ -1,12 +1,13 @@
 """A conversation whose files and commands are its client's: models, keys and history are here, and nothing runs here."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
+from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation, OneTurn
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.parts import Parts
@@ -24,7 +25,10 @@ from sanderling.protocol.actions import (
     TrustFiles,
     UndoTurn,
 )
-from sanderling.protocol.events import CommandEnded, CommandStarted
+from sanderling.protocol.events import CommandEnded, CommandStarted, Event
+from sanderling.providers import Provider
+from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.session.session import Session
 from sanderling.tools.base import Tool
 
 THERE = "That is done where the files are: at the client that runs the tools of this session."
@@ -63,9 +67,21 @@ class ClientsNotes(Notes):
 class ClientsParts(Parts):
     """The parts of such a session."""
 
-    def __init__(self, tools: ClientsTools, *parts: Any, project: Project) -> None:
+    def __init__(
+        self,
+        session: Session,
+        provider: Provider,
+        emit: Callable[[Event], None],
+        policy: SandboxPolicy,
+        settings: Settings,
+        *,
+        tools: ClientsTools,
+        project: Project,
+    ) -> None:
         self._tools = tools
-        super().__init__(*parts, project=project, sources=(tools,))
+        super().__init__(
+            session, provider, emit, policy, settings, project=project, sources=(tools,)
+        )
 
     def _make_notes(self) -> Notes:
         return ClientsNotes(self._tools, self)

@@ -43,7 +43,7 @@ class GuestConversation(Conversation):
         mode: Mode | None = None,
     ) -> None:
         self.guest = self.make_guest(parts, declared, provider)
-        parts.servers.commands = lambda: self.guest.commands  # pyright: ignore[reportAttributeAccessIssue]
+        parts.guest_commands = lambda: self.guest.commands
         super().__init__(parts, resources, is_eager=is_eager, mode=mode, guest=declared.name)
 
     def make_guest(self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider) -> Guest:

@@ -89,7 +89,7 @@ class _Told(msgspec.Struct):
 
 
 class Notes:
-    """The notes of one session; without those of the todo list, if another one keeps that."""
+    """The notes of one session."""
 
     def __init__(
         self,
@@ -97,10 +97,8 @@ class Notes:
         workspace: Workspace,
         gate: Gate,
         instructions: Instructions,
-        *,
-        has_todo: bool = True,
     ) -> None:
-        self._has_todo = has_todo
+        self._has_todo = True
         self._session = session
         self._workspace = workspace
         self._gate = gate
@@ -109,6 +107,11 @@ class Notes:
         self._mode: Mode | None = "ask"
         self._changed_files: set[str] = set()  # before the last summary
         self._rejected: list[str] = []
+
+    def read(self, instructions: Instructions, *, has_todo: bool) -> None:
+        """Take other instructions from now on, and leave out the todo list unless this session has it."""
+        instructions.restore(self._instructions.state())
+        self._instructions, self._has_todo = instructions, has_todo
 
     def state(self) -> dict[str, Any]:
         """All that the model has been told, as plain data for `restore`. Keep it once the message with the last notes is in the log."""

@@ -202,7 +202,13 @@ class _Opening(NamedTuple):
         self.resources.push_async_callback(provider.aclose)
         policy = policy_for(settings, self.session.project)
         parts = ClientsParts(
-            tools, self.session, provider, self.emit, policy, settings, project=self._elsewhere()
+            self.session,
+            provider,
+            self.emit,
+            policy,
+            settings,
+            tools=tools,
+            project=self._elsewhere(),
         )
         self.resources.callback(parts.workspace.journal.close)
         return ClientsConversation(parts, self.resources, is_eager=self.wishes.is_eager)

@@ -35,6 +35,7 @@ from sanderling.protocol.events import (
     Notice,
     PromptSteered,
     ShownJob,
+    SlashCommand,
     SlashCommandsChanged,
     TodoChanged,
     TrustNeeded,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
 
 class Parts:
     """The parts of one session. `emit` takes the events of all of them; it must not block."""
+
+    guest_commands: Callable[[], Sequence[SlashCommand]] = tuple
 
     def __init__(
         self,
@@ -252,8 +255,8 @@ class Parts:
 
     def tell_commands(self) -> None:
         """Tell the screen which slash commands there are beside its own."""
-        commands = {each.name: each for each in self.servers.commands()}
-        commands |= {each.name: each for each in self.project.commands()}
+        all_commands = (*self.servers.commands(), *self.guest_commands(), *self.project.commands())
+        commands = {each.name: each for each in all_commands}
         self.emit(SlashCommandsChanged(tuple(commands.values())))
 
     def _files_may_have_changed(self) -> None:

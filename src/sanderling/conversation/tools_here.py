@@ -16,7 +16,6 @@ from sanderling.acp.connection import Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid
 from sanderling.acp.hands import OUTPUT, RUN, ToolAnswer, ToolOutput, ToolRequest
-from sanderling.conversation.notes import Notes
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.sandbox_news import shown_sandbox
 from sanderling.conversation.tool_uses import Asking, ToolUses
@@ -73,9 +72,7 @@ class ToolsHere:
         self.are_wanted = True
         parts = self._parts
         parts.project = Project(parts.settings, parts.session.project)
-        parts.notes = Notes(
-            parts.session, parts.workspace, parts.gate, parts.project.instructions, has_todo=False
-        )
+        parts.notes.read(parts.project.instructions, has_todo=False)
         parts.tasks.start(parts.sandbox.keeper.serve)
         parts.tasks.start(parts.sandbox.keeper.find_level)
         parts.emit(shown_sandbox(parts.sandbox))

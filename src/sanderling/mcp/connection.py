@@ -1,7 +1,8 @@
 """One connection to a server, from its beginning to its end: what the server offers, what it is asked, what it asks itself."""
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 CHANGE_S = 0.2
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Question = Callable[["mcp_types.ElicitRequestParams"], Awaitable[Any]]
@@ -135,10 +137,14 @@ class Connection:
         can = self.client.server_capabilities
         prompts, resources = tuple[RemotePrompt, ...](), tuple[str, ...]()
         with anyio.move_on_after(CONNECT_S):
-            with suppress(Exception):
+            try:
                 prompts = await remote_prompts(self.client, name) if can.prompts else ()
-            with suppress(Exception):
+            except Exception as error:  # noqa: BLE001  a server's answer, and all that the SDK makes of it
+                log.info("the tool server %s does not list its prompts: %r", name, error)
+            try:
                 resources = await remote_resources(self.client) if can.resources else ()
+            except Exception as error:  # noqa: BLE001
+                log.info("the tool server %s does not list its resources: %r", name, error)
         return msgspec.structs.replace(offers, prompts=prompts, resources=resources)
 
     async def _hear(self, message: object) -> None:

@@ -51,7 +51,7 @@ BUILT_IN = frozenset(
         "exit",
     ]
 )
-"""Commands that the chat window runs itself; `lua/sanderling/commands.lua` has the table."""
+"""Commands that the chat window runs itself; `lua/sanderling/verbs` has the tables."""
 BUNDLED = Path(__file__).with_name("bundled_commands")
 Source = Literal["project", "user", "sanderling"]
 MAX_DESCRIPTION_CHARS = 100

@@ -34,10 +34,10 @@ OPTIONS = (
 )
 EXIT_NO_PROJECT, EXIT_NOT_FOUND, EXIT_SSH = 66, 127, 255
 SCRIPT = (
-    'cd -- "$1" || exit 66; '
+    f'cd -- "$1" || exit {EXIT_NO_PROJECT}; '
     "PATH=$PATH:$HOME/.local/bin; export PATH; "
     'it=$(command -v sanderling || echo "${XDG_DATA_HOME:-$HOME/.local/share}/nvim/sanderling/venv/bin/sanderling"); '
-    '[ -x "$it" ] || exit 127; '
+    f'[ -x "$it" ] || exit {EXIT_NOT_FOUND}; '
     'exec "$it" acp'
 )
 """One line without an exclamation mark: whatever shell the person has there hands it on to sh."""
@@ -81,18 +81,19 @@ class Pipe:
     def refusal(self) -> str:
         """Say why it is of no use to try again; empty where it is."""
         title, words = self._address.title, self._log.last_line()
-        match self._process.returncode:
-            case 127:
-                return f"There is no `sanderling` on {title}: install it there. {INSTALL}."
-            case 66:
-                return f"There is no project {self._address.path} on {title} ({words})."
-            case 255 if self._address.kind == "ssh" and any(
-                each in words.lower() for each in FINAL
-            ):
-                hint = f"`ssh {shlex.join(self._address.argv[-1:])}` in a terminal has to work without a question"
-                return f"ssh does not get to {title}: {words.rstrip('.')}. {hint[0]}{hint[1:]}."
-            case _:
-                return ""
+        status = self._process.returncode
+        if status == EXIT_NOT_FOUND:
+            return f"There is no `sanderling` on {title}: install it there. {INSTALL}."
+        if status == EXIT_NO_PROJECT:
+            return f"There is no project {self._address.path} on {title} ({words})."
+        is_final = any(each in words.lower() for each in FINAL)
+        if status == EXIT_SSH and self._address.kind == "ssh" and is_final:
+            command = shlex.join(self._address.argv[-1:])
+            return (
+                f"ssh does not get to {title}: {words.rstrip('.')}."
+                f" `ssh {command}` in a terminal has to work without a question."
+            )
+        return ""
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
