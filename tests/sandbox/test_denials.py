@@ -143,6 +143,20 @@ def test_neighbour_whose_name_begins_like_the_project_is_outside(found, tmp_path
     assert found(output) == [("read", "project-2/file", "hidden")]
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        "fatal: '../outside' does not appear to be a git repository\nfatal: Could not read from remote repository.",
+        "fatal: '{base}/outside' does not appear to be a git repository",
+        "fatal: repository '../outside' does not exist",
+        "Hint: It looks like a path. File '../outside' does not exist.",
+    ],
+)
+def test_repository_that_is_hidden_is_told_as_git_names_it(found, output):
+    assert found(output) == [("read", "outside", "hidden")]
+    assert found(output.replace("outside", "nowhere")) == []
+
+
 def test_path_relative_to_home_is_the_persons(policy, monkeypatch):
     monkeypatch.setenv("HOME", policy.home)
     path = f"{policy.home}/.netrc"

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -564,6 +565,43 @@ async def test_broken_pattern_is_explained(repository):
             assert words.startswith("The pattern is no regular expression that ripgrep understands")
             assert "unclosed group" in words
         assert "2 matches" in await tools.grep("needle()", literal=True, path="src/app.py")
+
+
+@pytest.mark.parametrize(
+    "pattern, words",
+    [
+        ("(?<=a)b", "`grep -P` in bash"),
+        (r"(a)\1", "`grep -P` in bash"),
+        (r"a\x0ab", r"write an end of line as \n"),
+    ],
+)
+async def test_no_option_is_recommended_that_the_tool_does_not_have(repository, pattern, words):
+    async with repository.tools() as tools:
+        told = await tools.refusal(grep, pattern=pattern)
+    assert words in told
+    assert "--" not in told
+
+
+async def test_socket_is_neither_searched_nor_read(repository, monkeypatch):
+    monkeypatch.chdir(repository.project)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("sock")
+    async with repository.tools() as tools:
+        assert "Neither a file" in await tools.refusal(grep, pattern="x", path="sock")
+        assert await tools.refusal(read, path="sock") == "sock is no regular file."
+
+
+async def test_what_the_kernel_says_of_itself_is_not_told_as_covered(repository):
+    async with repository.tools() as tools:
+        assert "cover" not in await tools.text(read, path="/proc/cpuinfo", limit=5)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_named_file_in_utf_16_without_a_mark_is_searched(place, encoding):
+    place.write({"a.txt": "first\nneedle é\n".encode(encoding)})
+    async with place.tools() as tools:
+        assert (await tools.grep("needle", path="a.txt")).endswith("a.txt\n2: needle é")
+        assert "No matches" in await tools.grep("nothing", path="a.txt")
 
 
 @pytest.mark.parametrize("files_only", prove_rest([False, True], keep=(0,)))

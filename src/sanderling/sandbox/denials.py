@@ -47,7 +47,7 @@ _NOT_FOUND = (
 )
 _COMPLAINT = (
     r"(?i)No such file(?: or directory)?|Permission denied|Read-only file system|Operation not permitted"
-    r"|Device or resource busy"
+    r"|Device or resource busy|does not (?:exist|appear to be a git repository)"
 )
 _QUOTES = "'\"`\u2018\u2019\u201c\u201d"
 _PLAIN = rf"[^\s{_QUOTES}:,;()]"
@@ -126,7 +126,7 @@ def _places_of(name: str, directories: list[str], policy: SandboxPolicy) -> list
 def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iterator[Denial]:
     for quoted, plain in re.findall(_PATH, line):
         path = os.path.normpath(os.path.join(cwd, os.path.expanduser(quoted or plain)))
-        if complaint.startswith("no such"):
+        if complaint.startswith(("no such", "does not")):
             if os.path.lexists(path) and not is_in_any(path, _visible(policy)):
                 yield Denial("read", path, "hidden")
         elif is_in_any(path, _writable(policy)):

@@ -87,6 +87,8 @@ async def identify(workspace: Workspace, path: str) -> Identity | None:
 
 def covers(disk: Disk, path: str, stamp: Stamp) -> bool:
     """Say whether the sandbox has another file there than the person: one of its own, or an empty one over a secret."""
+    if is_within(path, "/proc"):  # the kernel's, which each sandbox mounts for itself
+        return False
     status = disk.status(path)
     return status is None or (status.st_dev, status.st_ino) != (stamp.device, stamp.inode)
 

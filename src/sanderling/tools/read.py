@@ -1,6 +1,8 @@
 """`read`: a file, a page at a time, as the person sees it; a directory; an image."""
 
 import base64
+import errno
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated, NamedTuple
@@ -21,7 +23,7 @@ from sanderling.tools.editor import Buffer
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
-from sanderling.tools.workspace import Workspace
+from sanderling.tools.workspace import SENTENCES, Workspace
 
 MAX_LINES = 2000
 MAX_PAGE_BYTES = 50 * 1024
@@ -127,6 +129,9 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
         return Outcome(content=what, summary="binary")
     notes = [text.note] if text.note else []
     if covers(workspace.disk, path, loaded.stamp):
+        real = workspace.disk.status(path)
+        if real and not stat.S_ISREG(real.st_mode):  # a socket has an empty file over it
+            raise ToolError(SENTENCES[errno.EINVAL].format(name=workspace.shown(path)))
         notes.append("the sandbox covers this file: what it really holds is hidden")
     if loaded.is_whole:
         return _outcome(await _page(text.text, args), notes)

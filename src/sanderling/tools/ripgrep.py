@@ -87,6 +87,10 @@ OPTIONS = (
 )
 _ERRNO = r" \(os error \d+\)$"
 
+_ADVICE = r"(?s)\n*Consider enabling \w+( mode)? with the --.*"
+"""The advice to use options of ripgrep that the tool does not have."""
+WITHOUT = " For look-around and backreferences use `grep -P` in bash."
+
 NAMES = "only"
 """The file type that stands for the names that a glob allows. Unlike `--glob`, a type never brings back what is ignored."""
 
@@ -422,11 +426,19 @@ def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:
         return workspace.absent(directory, " Look at what is above it with ls.")
     if "unrecognized file type" in ended.errors:
         return ToolError(f"{ended.errors}: use glob instead of type, as in glob='*.ext'.")
-    if "regex parse error" in ended.errors:
-        return ToolError(
-            f"The pattern is no regular expression that ripgrep understands. Set literal to search for it as it is.\n{ended.errors}"
-        )
+    if problem := _problem_of_pattern(ended.errors):
+        return ToolError(problem)
     return ToolError(f"The search has failed: {ended.errors or f'exit status {ended.status}'}")
+
+
+def _problem_of_pattern(errors: str) -> str:
+    errors = re.sub(_ADVICE, "", errors).rstrip()
+    if "is not allowed in a regex" in errors:
+        return f"{errors}: write an end of line as \\n, then matches may span lines."
+    if "regex parse error" not in errors:
+        return ""
+    other = WITHOUT if re.search("(is|are) not supported", errors) else ""
+    return f"The pattern is no regular expression that ripgrep understands. Set literal to search for it as it is.{other}\n{errors}"
 
 
 def _cut_off(ended: Ended, shown: str) -> ToolError:
