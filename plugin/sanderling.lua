@@ -335,11 +335,37 @@ for name, link in pairs({
   vim.api.nvim_set_hl(0, name, { link = link or nil, default = true })
 end
 
--- A session file knows the windows of a chat as empty ones with its buffers' names (unless 'sessionoptions' lacks "blank").
+-- A session file knows the windows of a chat as empty ones with its buffers' names (unless 'sessionoptions' lacks "blank"). To give
+-- a buffer such a name shows a message for each, which asks for a key, leaves names in the list, and fails while the chat is there.
+-- Vim fires nothing before it writes the file, so the line with the name is replaced afterwards.
+local group = vim.api.nvim_create_augroup('sanderling_session', {})
+vim.api.nvim_create_autocmd('SessionWritePost', {
+  group = group,
+  desc = 'Agent: mark the windows of a chat in a session file',
+  callback = function()
+    local path = vim.v.this_session
+    local ok, lines = pcall(vim.fn.readfile, path, 'b')
+    local is_changed = false
+    for i, line in ipairs(ok and lines or {}) do
+      if line:find('^file \\%[Sanderling') or line:find('^file sanderling://') then
+        lines[i], is_changed = 'let w:sanderling_chat = 1', true
+      end
+    end
+    if is_changed then
+      pcall(vim.fn.writefile, lines, path, 'b')
+    end
+  end,
+})
 vim.api.nvim_create_autocmd('SessionLoadPost', {
-  group = vim.api.nvim_create_augroup('sanderling_session', {}),
+  group = group,
   desc = 'Agent: leave no empty windows of a chat that was',
   callback = function()
+    for _, win in ipairs(vim.api.nvim_list_wins()) do
+      local buf = vim.api.nvim_win_get_buf(win)
+      if vim.w[win].sanderling_chat and vim.api.nvim_buf_get_name(buf) == '' then
+        vim.api.nvim_buf_delete(buf, { force = true })
+      end
+    end
     for _, buf in ipairs(vim.api.nvim_list_bufs()) do
       local name = vim.api.nvim_buf_get_name(buf)
       local is_ours = name:find('%[Sanderling[^/]*%]$') or name:find('^sanderling://%d+/%a+$')

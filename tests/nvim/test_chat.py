@@ -648,6 +648,28 @@ def test_a_session_file_that_knows_the_chat_leaves_no_empty_windows_of_it(start_
     assert second.lua("return vim.fn.bufname()") == "code.py"
 
 
+@pytest.mark.parametrize("is_same", prove_rest([True, False], keep=(0,)))
+def test_a_session_file_that_knew_the_chat_loads_without_a_message_or_a_name(
+    start_nvim, tmp_path, is_same
+):
+    path = tmp_path / "Session.vim"
+    first = start_nvim()
+    first.command("edit code.py | AgentChat")
+    first.command(f"mksession {path}")
+    assert "Sanderling" not in path.read_text()
+    second = first if is_same else start_nvim()
+    chat = second.lua(
+        "return vim.tbl_filter(function(b) return vim.b[b].sanderling_session ~= nil end, vim.api.nvim_list_bufs())"
+    )
+    second.feed(f"<Esc>:wincmd t<CR>:source {path}<CR>")
+    wait_until(lambda: second.lua("return vim.fn.bufname()") == "code.py", "it is loaded")
+    assert second.lua("return vim.api.nvim_get_mode().blocking") is False
+    assert "E95" not in second.lua("return vim.fn.execute('messages')")
+    assert second.lua("return #vim.api.nvim_list_wins()") == 1
+    others = "local chat = ... return vim.tbl_filter(function(b) return vim.fn.bufname(b) ~= 'code.py' and not vim.list_contains(chat, b) end, vim.api.nvim_list_bufs())"
+    assert second.lua(others, chat) == []
+
+
 @prove
 def test_a_session_file_that_is_loaded_leaves_the_chat_that_is_there_alone(start_nvim, tmp_path):
     path = tmp_path / "Session.vim"
