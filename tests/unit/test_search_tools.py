@@ -1317,6 +1317,8 @@ def test_brackets_that_are_no_set_are_themselves_but_in_an_ignore_file():
         ("**/a/" * 400 + "b", "a/" * 2000 + "a"),
         ("{" * 4000, "a"),
         ("?*" * 2000, "a" * 250),
+        ("[a][b][c]/" * 350 + "{a,b}" * 7, "a/b"),
+        ("".join(f"[{n}x][{n}y][{n}z]/" for n in range(200)) + "{a,b}" * 5, "a/b"),
         ("[" + "a" * 4000 + "]*b", "a" * 4000),
         ("{" + ",".join("ab"[n % 2] * n for n in range(1, 80)) + "}", "c"),
     ],

@@ -34,7 +34,7 @@ _TEXT = (
     r'"(?:[^"\\\n]|\\.)*"|'
     r"(?<![&<\w])[bBrRuUfFL]{0,2}'(?:[^'\\\n]|\\.)*'|"
     r"`(?:[^`\\]|\\.)*`|"
-    r"[\"`][^\n]*"
+    r"[\"`][^\n]*|(?<=[\[(|=:\"])'[^\n]*|(?<=, )'[^'\n]*\Z"
 )
 _NUMBER = r"(?<![\w.])\d[\w.]*"
 _COMMENT = r"//[^\n]*|/\*[\s\S]*?\*/|(?m:^[ \t]*(?:#|--)[ \t][^\n]*)"
@@ -135,7 +135,8 @@ class Disclosure:
             elif _NAMES_A_VALUE.search("".join(pieces)):
                 pieces.append(self._or_left_out(piece[1:-1], piece))
             else:
-                pieces.append(piece[0] + self._code(piece[1:-1]) + piece[-1])
+                quote = piece[0] if piece.endswith(piece[0]) and len(piece) > 1 else ""
+                pieces.append(piece[0] + self._code(piece[1 : len(piece) - len(quote)]) + quote)
         return "".join(pieces)
 
     def _code(self, code: str) -> str:
@@ -213,15 +214,14 @@ def _quoted(message: str) -> Iterator[tuple[str, bool]]:
         if opening.start() < at:
             continue
         end = _end_of(message, opening.start())
-        if end:
-            yield message[at : opening.start()], False
-            yield message[opening.start() : end], True
-            at = end
+        yield message[at : opening.start()], False
+        yield message[opening.start() : end], True
+        at = end
     yield message[at:], False
 
 
 def _end_of(message: str, start: int) -> int:
-    """The end of what is quoted from `start` on; 0 if it has none."""
+    """The end of what is quoted from `start` on: that of the message, if it has no other."""
     quote, inner = message[start], ""
     at = start + 1
     while at < len(message):
@@ -235,4 +235,4 @@ def _end_of(message: str, start: int) -> int:
         elif character in _QUOTES and message[at - 1] not in "&<" and not message[at - 1].isalnum():
             inner = character
         at += 1
-    return 0
+    return len(message)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
@@ -15,6 +16,8 @@ from sanderling.tools.ripgrep import NUL, program_inside, run
 from sanderling.tools.workspace import Workspace
 
 MAX_NAMES = 5
+PATIENCE_S = 2.0
+"""The time for which links are still looked for when the search has ended: rules of `.gitignore` can be many."""
 T = TypeVar("T")
 
 
@@ -24,11 +27,12 @@ class Links(msgspec.Struct):
     files: list[str] = []
     directories: list[str] = []
     is_all: bool = True
+    are_more: bool = False
 
     def take(self, record: bytes) -> bool:
         kind, path = record[:1].decode(), os.fsdecode(record[1:])
         if kind == MORE:
-            self.is_all = False
+            self.are_more = True
         elif kind:
             (self.files if kind == FILE else self.directories).append(path)
         return True
@@ -62,22 +66,20 @@ async def with_links(
     workspace: Workspace, directory: str, search: Callable[[], Awaitable[T]]
 ) -> tuple[T, Links]:
     """Run `search`, and look for the links below `directory` at the same time; none if it is no directory."""
-    links = Links()
+    links = Links(is_all=False)
     results: list[T] = []
     failed: ToolError | None = None
 
     async def look() -> None:
-        try:
+        with suppress(ToolError):  # whatever keeps this from running keeps ripgrep from it, too
             ended = await run(workspace, program_inside("links", directory), links.take, NUL)
-        except ToolError:  # whatever keeps this from running keeps ripgrep from it, too
-            links.is_all = False
-        else:
-            links.is_all &= ended.status == 0
+            links.is_all = ended.status == 0 and not links.are_more
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(look)
         try:
             results.append(await search())
+            tasks.cancel_scope.deadline = anyio.current_time() + PATIENCE_S
         except ToolError as error:
             failed = error
             tasks.cancel_scope.cancel()

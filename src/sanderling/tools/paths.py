@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import product
 
 MAX_GLOB_CHARS = 4096
@@ -133,6 +134,7 @@ def _patterns(glob: str, *, is_also_literal: bool) -> list[NamePattern | None]:
     return patterns
 
 
+@lru_cache(maxsize=MAX_GLOB_CHARS)  # the alternatives of a glob share their names
 def _lenient_pattern(glob: str) -> NamePattern:
     """
     The pattern of a name in which each `[…]` is a set of characters, or itself.
