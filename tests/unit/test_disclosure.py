@@ -63,7 +63,7 @@ def test_documentation_is_shown_line_by_line_if_it_is_known(disclosure):
         ("x.Old is deprecated: hush hush. (SA1019)", "x.Old is deprecated: …"),
         ("In included file: hush", "In included file: …"),
         ("It's 5 o'clock", "It's 5 o'clock"),
-        ("Type \"Literal['hush", "Type \"Literal['…"),
+        ("Type \"Literal['hush", "Type \"Literal['…'"),
         ('Type "a', 'Type "a'),
         ('a "', 'a "'),
         ("mismatched types: expected `&'static str`, found `i32`", "mismatched types: expected `&'static str`, found `i32`"),
