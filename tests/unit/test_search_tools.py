@@ -596,14 +596,6 @@ async def test_what_the_kernel_says_of_itself_is_not_told_as_covered(repository)
         assert "cover" not in await tools.text(read, path="/proc/cpuinfo", limit=5)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-async def test_named_file_in_utf_16_without_a_mark_is_searched(place, encoding):
-    place.write({"a.txt": "first\nneedle é\n".encode(encoding)})
-    async with place.tools() as tools:
-        assert (await tools.grep("needle", path="a.txt")).endswith("a.txt\n2: needle é")
-        assert "No matches" in await tools.grep("nothing", path="a.txt")
-
-
 @pytest.mark.parametrize("files_only", prove_rest([False, True], keep=(0,)))
 async def test_missing_path_is_an_error(repository, files_only):
     async with repository.tools() as tools:

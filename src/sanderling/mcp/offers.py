@@ -1,8 +1,8 @@
 """The prompts and resources that a server offers beside its tools, and what is made of them in a prompt of the person's."""
 
+import logging
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mcp_types import ContentBlock, GetPromptResult, ReadResourceResult
 
     from mcp import Client
+
+log = logging.getLogger(__name__)
 
 MAX_OFFERED = 500  # of each kind
 MAX_DESCRIPTION_CHARS = 100
@@ -91,9 +93,11 @@ async def remote_resources(client: "Client") -> tuple[str, ...]:
     """Ask for the URIs of all resources, and the templates of those that are made when they are read."""
     resources = await listed(client.list_resources, "resources", MAX_OFFERED)
     uris = dict.fromkeys(str(each.uri) for each in resources.found)
-    with suppress(Exception):  # not every server that has resources has these
+    try:
         templates = await client.list_resource_templates()
         uris |= dict.fromkeys(each.uri_template for each in templates.resource_templates)
+    except Exception as error:  # noqa: BLE001  not every server that has resources has these
+        log.debug("a tool server lists no templates of resources: %r", error)
     return tuple(filter(_can_be_mentioned, uris))[:MAX_OFFERED]
 
 

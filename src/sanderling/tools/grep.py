@@ -37,7 +37,6 @@ BEFORE_MATCH_CHARS = 200
 MAX_COUNTED = 50_000
 MAX_COUNTED_IN_FILE = 100  # where only files are asked for
 MAX_BUFFERS = 20
-HEAD_BYTES = 4096
 LEFT_OUT_BYTES = 64 * 1024 * 1024  # files above it, when memory does not suffice otherwise
 
 _LINE_BREAK = r"(?<!\\)(?:\\\\)*\\n"
@@ -279,8 +278,6 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     files = Filter(directory, glob, args.type, context.may_read)
     search = partial(_search, args, workspace, directory, files)
     (found, ended, left_out), links = await with_links(workspace, directory, search)
-    if not found.matches and (encoding := await _utf_16(workspace, directory)):
-        found, ended, left_out = await _search(args, workspace, directory, files, encoding)
     passed_over = await _search_links(args, workspace, directory, links, found)
     shown = escaped(workspace.shown(directory))
     has_failed = ended.is_late or ended.is_cut_off or (ended.errors and not found.searched)
@@ -305,11 +302,11 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
 
 
 async def _search(
-    args: GrepInput, workspace: Workspace, directory: str, files: Filter, encoding: str = "auto"
+    args: GrepInput, workspace: Workspace, directory: str, files: Filter
 ) -> tuple[Found, Ended, str]:
     """Search; return what was found, how that has ended, and a note on what was left out."""
     most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
-    arguments = [*_arguments(args, most), *files.arguments, f"--encoding={encoding}"]
+    arguments = [*_arguments(args, most), *files.arguments]
     found = Found(files, args.limit, most)
     ended = await run_ripgrep(workspace, arguments, [directory], found.take)
     left_out = ""
@@ -321,22 +318,6 @@ async def _search(
     found.finish_file()
     found.is_all_counted &= ended.status is not None and not ended.is_cut_off
     return found, ended, left_out
-
-
-async def _utf_16(workspace: Workspace, path: str) -> str:
-    """
-    The encoding of a named file in UTF-16 without a byte order mark; "" for every other one.
-
-    To ripgrep it is binary. The text must be mostly ASCII: then every second byte is a NUL, and few others are.
-    """
-    try:
-        head, _ = await (await workspace.files()).read(path, 0, HEAD_BYTES)
-    except (OSError, ToolError):  # a directory
-        return ""
-    even, odd = head[::2].count(0), head[1::2].count(0)
-    if max(even, odd) < len(head) * 0.4 or min(even, odd) > len(head) * 0.05:
-        return ""
-    return "utf-16le" if odd > even else "utf-16be"
 
 
 async def _search_links(

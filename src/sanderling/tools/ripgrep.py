@@ -237,6 +237,8 @@ def _open_for_a_moment(pipe: bytes) -> None:
                 os.close(os.open(f"/proc/self/fd/{found}", os.O_RDWR | os.O_NONBLOCK))
         finally:
             os.close(found)
+
+
 def program_inside(name: str, *arguments: str) -> list[str]:
     """The command that runs the program `name` of `tools/inside`."""
     return [*PYTHON, PROGRAM.format(name=name), LIBRARY, *arguments]
