@@ -98,10 +98,7 @@ def told(number, title, kind, name):
     }
 
 
-async def test_nothing_runs_before_the_person_has_asked_for_anything(
-    elsewhere, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("sanderling.conversation.tools_here.TURN_S", 0.5)
+async def test_nothing_runs_before_the_user_has_sent_a_prompt(elsewhere, tmp_path):
     (elsewhere.here / "secret.txt").write_text("SECRET\n")
     hostile = Hostile()
     hostile.before = [use(1, "read", path="secret.txt")]

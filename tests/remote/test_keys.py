@@ -1,15 +1,22 @@
 """Keys stay here: what runs elsewhere has models asked from here, and nothing else."""
 
+import json
+import shlex
+import sys
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from sanderling.acp.borrowing import DATA, HttpRequest
-from sanderling.acp.errors import RpcError
-from sanderling.acp_client.lending import Lending, offered
+from sanderling import __version__
+from sanderling.acp_client.lending import offered
 from sanderling.config import Settings
+from sanderling.protocol.actions import RetryNow
+from sanderling.protocol.events import ApprovalRequested, UsageUpdated
 from sanderling.providers.http.way import Asked
-from tests.conftest import prove
+from tests.conftest import happens, prove
 from tests.loopback import LoopbackServer, Reply, Status, done, message_start, text
+from tests.remote.conftest import program
 
 pytestmark = pytest.mark.anyio
 
@@ -98,15 +105,90 @@ def test_models_are_asked_about(path):
     assert Asked("it", path).is_allowed
 
 
-async def test_a_provider_that_is_not_of_the_settings_is_refused(tmp_path):
-    told = []
-    lending = Lending(Settings(str(tmp_path)), lambda *each: told.append(each), lambda *_: None)
-    request = HttpRequest(id="1", provider="evil", path="/v1/models")
-    with pytest.raises(RpcError, match="there is no provider 'evil'"):
-        await lending.methods()["_sanderling/http"].handle(
-            msgspec.Raw(msgspec.json.encode(request))
-        )
-    assert not [method for method, _ in told if method == DATA]
+HELLO = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
+BODY = {"model": "claude-opus-5", "max_tokens": 9, "messages": [HELLO], "stream": True}
+ASKED = {"provider": "anthropic", "body": json.dumps(BODY)}
+
+
+class Borrower:
+    """An agent elsewhere that uses keys before and within a turn as it is told to."""
+
+    def __init__(self, elsewhere, tmp_path):
+        self._elsewhere = elsewhere
+        self._plan, self._answers = tmp_path / "plan", tmp_path / "answers"
+
+    def plan(self, before=(), within=()):
+        plan = {"version": __version__, "before": list(before), "within": list(within)}
+        self._plan.write_text(json.dumps(plan))
+        script = Path(__file__).with_name("borrower.py")
+        words = shlex.join([sys.executable, str(script), str(self._plan), str(self._answers)])
+        program(self._elsewhere.bin / "sanderling", f"exec {words}")
+
+    @property
+    def refusals(self):
+        found = json.loads(self._answers.read_text()) if self._answers.exists() else []
+        return [str(each["error"]) for each in found if "error" in each]
+
+
+@pytest.fixture
+def borrower(elsewhere, tmp_path):
+    return Borrower(elsewhere, tmp_path)
+
+
+async def test_no_key_is_lent_before_a_prompt(elsewhere, borrower, api):
+    lookup = {"provider": "anthropic", "path": "/v1/models"}
+    borrower.plan(before=[ASKED, lookup] * 3)
+    async with elsewhere.talk(options=options(api)) as talk:
+        talk.agent.act(RetryNow())  # connects, as a chat does that is opened
+        await happens(lambda: len(borrower.refusals) == 6)
+        assert all("only during a turn" in each for each in borrower.refusals)
+        assert api.requests == []
+
+
+async def test_a_provider_that_the_settings_do_not_name_is_refused(
+    elsewhere, borrower, api, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-also-here")
+    others = [{"provider": name, "body": '{"model": "m"}'} for name in ("ollama", "openai", "evil")]
+    borrower.plan(within=others)
+    async with elsewhere.talk(options=options(api)) as talk:
+        assert await talk.ask("hello") == "end_turn", talk.errors
+        assert len(borrower.refusals) == 3
+        assert all("name no provider" in each for each in borrower.refusals)
+
+
+async def test_lent_calls_count_against_max_calls(elsewhere, borrower, api):
+    borrower.plan(within=[ASKED] * 4)
+    async with elsewhere.talk(options={**options(api), "max_calls": 2}) as talk:
+        talk.answer = {"answer": "deny"}
+        assert await talk.ask("hello") == "end_turn", talk.errors
+        assert len(api.requests) == 2
+        assert len(borrower.refusals) == 2
+        assert all("limit" in each for each in borrower.refusals)
+        assert len(talk.of(ApprovalRequested)) == 1
+
+
+async def test_lent_calls_are_shown_and_count_against_the_budget(elsewhere, borrower, api):
+    tokens = {"input_tokens": 400_000, "output_tokens": 20_000}
+    api.answer(Reply(message_start(**tokens), text("A long answer."), done()))
+    borrower.plan(within=[ASKED] * 2)
+    async with elsewhere.talk(options={**options(api), "budget_usd": 0.01}) as talk:
+        talk.answer = {"answer": "deny"}
+        assert await talk.ask("one") == "end_turn", talk.errors
+        spent = talk.of(UsageUpdated)[-1]
+        assert spent.is_priced
+        assert spent.cost_usd > 0.01
+        assert any("uses your key for claude-opus-5" in each for each in talk.notices)
+        assert await talk.ask("again") == "end_turn"
+        assert "budget" in str(talk.of(ApprovalRequested)[-1])
+
+
+async def test_an_answer_that_reports_no_usage_counts_by_its_length(elsewhere, borrower, api):
+    api.answer(Reply(text("word " * 4_000)))
+    borrower.plan(within=[ASKED])
+    async with elsewhere.talk(options=options(api)) as talk:
+        assert await talk.ask("one") == "end_turn", talk.errors
+        assert talk.of(UsageUpdated)[-1].total.output_tokens > 4_000
 
 
 def test_no_address_no_key_and_no_header_is_told_with_what_is_offered(tmp_path, monkeypatch):

@@ -1,13 +1,14 @@
 """
-Lending of keys: an agent elsewhere asks models through us, so that the keys stay here.
+Key lending: an agent on another machine calls models through this process, so that the keys stay here.
 
-It names a provider of the settings here, and gives a body or the path at which that tells of its models, and nothing else: what is asked
-beside that is refused. An answer waits for who reads it.
+A request names a provider of the local settings and carries either a body for the model or the path of a list of models; anything else
+is refused. Requests are accepted only during a turn that a local prompt started, and only within the limits of the local settings.
 """
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import msgspec
@@ -29,10 +30,13 @@ from sanderling.acp.connection import Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid
 from sanderling.acp.ours import OfModels
+from sanderling.acp_client.local_turn import LocalTurn
 from sanderling.config import Settings
 from sanderling.errors import ConfigError, ProviderError
-from sanderling.providers.choice import SCRIPTED, choose, make_at
+from sanderling.protocol.messages import Usage
+from sanderling.providers.choice import SCRIPTED, choose, full_name, make_at
 from sanderling.providers.endpoint import load_endpoint
+from sanderling.providers.http.meter import Meter
 from sanderling.providers.http.way import Asked, told_headers
 
 if TYPE_CHECKING:
@@ -42,7 +46,16 @@ MAX_OPEN = 16
 PIECE_BYTES = 48 << 10
 TOLD = ("wire", "preset", "model", "quirks", "models")
 """The keys of a provider's table that say how it is asked, and nothing of where or with which key."""
+NO_TURN = "keys are lent only during a turn that a prompt of the client started"
+NOT_LENT = "the client's settings name no provider {name!r}"
+TOO_MANY = f"at most {MAX_OPEN} requests at a time, each with an id of its own"
 NO_ADDRESS = "http://elsewhere.invalid"
+
+
+class _Body(msgspec.Struct):
+    """The part of a request body that all wires share."""
+
+    model: str
 
 
 def offered(settings: Settings) -> OfModels | None:
@@ -61,6 +74,16 @@ def _address_of(table: Mapping[str, Any]) -> dict[str, str]:
     return {"base_url": NO_ADDRESS} if "base_url" in table else {}
 
 
+class Limits(Protocol):
+    """The limits of the local settings, and the count of what was used."""
+
+    async def refusal(self, model: str) -> str:
+        """Return why `model` may not be called now; empty if it may. The call counts from then on."""
+        ...
+
+    def count(self, model: str, usage: Usage) -> None: ...
+
+
 class _Open:
     """An answer that is being passed on."""
 
@@ -73,17 +96,21 @@ class _Open:
 
 
 class Lending:
-    """The requests that an agent makes through us. `notify` tells it something, `spawn` starts a task."""
+    """The requests that an agent makes with local keys. `notify` sends it a notification, `spawn` starts a task."""
 
     def __init__(
         self,
         settings: Settings,
         notify: Callable[[str, object], None],
         spawn: Callable[..., None],
+        turn: LocalTurn,
+        limits: Limits,
     ) -> None:
         self._settings = settings
         self._notify = notify
         self._spawn = spawn
+        self._turn = turn
+        self._limits = limits
         self._open: dict[str, _Open] = {}
         self._providers: dict[str, HttpProvider] = {}
 
@@ -94,7 +121,7 @@ class Lending:
         return {TAKEN: self._take, END: self._end}
 
     def stop(self) -> None:
-        """Nobody reads the answers any more."""
+        """Cancel all requests."""
         for each in self._open.values():
             each.scope.cancel()
 
@@ -109,10 +136,17 @@ class Lending:
         if not asked.is_allowed:
             raise invalid("an API is asked about its models, or with a body")
         if request.id in self._open or len(self._open) >= MAX_OPEN:
-            raise invalid(f"no more than {MAX_OPEN} requests at a time, each with an id of its own")
+            raise invalid(TOO_MANY)
         provider = self._provider(request.provider)
+        if not await self._turn.is_running():
+            raise invalid(NO_TURN)
+        model = self._model(asked) if asked.body else ""
+        if asked.body and (why := await self._limits.refusal(model)):
+            raise invalid(why)
+        if request.id in self._open or len(self._open) >= MAX_OPEN:  # others came meanwhile
+            raise invalid(TOO_MANY)
         it = self._open[request.id] = _Open()
-        self._spawn(self._pass_on, it, request.id, provider, asked)
+        self._spawn(self._pass_on, it, request.id, provider, asked, model)
         try:
             while it.head is None and it.problem is None:
                 await it.changed.wait()
@@ -126,13 +160,10 @@ class Lending:
         return it.head
 
     def _provider(self, name: str) -> "HttpProvider":
-        """
-        The provider `name` of the settings here.
-
-        Raises:
-            RpcError: there is none that could be asked.
-        """
+        """Return the provider `name` of the local settings. A preset that they do not name is not lent, even if its key is here."""
         if name not in self._providers:
+            if name != choose(self._settings) and name not in self._settings.providers:
+                raise invalid(NOT_LENT.format(name=name))
             try:
                 endpoint = load_endpoint(name, self._settings.providers)
             except ConfigError as error:
@@ -141,24 +172,37 @@ class Lending:
             self._providers[name] = make_at(endpoint, model, self._settings)
         return self._providers[name]
 
+    def _model(self, asked: Asked) -> str:
+        try:
+            model = msgspec.json.decode(asked.body, type=_Body).model
+        except msgspec.MsgspecError as error:
+            raise invalid("the body is no request to a model") from error
+        return full_name(asked.provider, model, self._settings)
+
     async def _pass_on(
-        self, it: _Open, number: str, provider: "HttpProvider", asked: Asked
+        self, it: _Open, number: str, provider: "HttpProvider", asked: Asked, model: str
     ) -> None:
         last = HttpData(id=number, is_last=True)
+        meter = Meter(provider, asked.body) if asked.body else None
         try:
             with it.scope:
                 async with provider.relayed(asked) as response:
                     it.head = HttpHead(status=response.status_code, headers=told_headers(response))
                     it.changed.notify()
                     async for piece in response.aiter_bytes(PIECE_BYTES):
+                        if meter:
+                            meter.add(piece)
                         await self._send(it, number, piece)
         except ProviderError as error:
             it.problem = error
             last = HttpData(id=number, is_last=True, problem=_told(error))
         finally:
             self._open.pop(number, None)
-            it.problem = it.problem or ProviderError("cut", "The request was given up.")
+            it.problem = it.problem or ProviderError("cut", "The request was cancelled.")
             it.changed.notify()
+            if meter and it.head and it.head.status < HTTPStatus.BAD_REQUEST:
+                with anyio.CancelScope(shield=True):
+                    self._limits.count(model, await meter.usage())
         self._notify(DATA, last)
 
     async def _send(self, it: _Open, number: str, piece: bytes) -> None:

@@ -95,7 +95,7 @@ class Guest:
             declared,
             self.verdict,
             self._permits.allowed,
-            partial(self._tell_once, level="warning"),
+            partial(self.tell_once, level="warning"),
         )
 
         def put_out(terminal: str) -> None:
@@ -173,13 +173,13 @@ class Guest:
     def servers(self, capabilities: AgentCapabilities) -> list[McpServer]:
         offers = sent(given_servers(self.declared, self.parts.settings), capabilities)
         for problem in offers.problems:
-            self._tell_once(problem, "warning")
+            self.tell_once(problem, "warning")
         return offers.servers
 
     def begun(self, carrier: Carrier) -> None:
         for text in (carrier.notice, *carrier.warnings):
             if text:
-                self._tell_once(text, "warning")
+                self.tell_once(text, "warning")
 
     def told(self, meta: Mapping[str, Any]) -> None:
         """Pass over what a guest says beside the protocol: it is somebody else's."""
@@ -220,7 +220,7 @@ class Guest:
             told = updates.update_of(update)
         except RpcError as error:
             log.warning("%s: %s", self.name, error)
-            self._tell_once(f"{self.name} has sent something malformed, which is passed over.")
+            self.tell_once(f"{self.name} has sent something malformed, which is passed over.")
             return
         match told:
             case updates.UserMessageChunk():
@@ -261,7 +261,7 @@ class Guest:
                 if event := _compaction_event(self.name, told):
                     self.parts.emit(event)
             case str():
-                self._tell_once(
+                self.tell_once(
                     f"{self.name} tells of '{told[:40]}', which this version of Sanderling cannot show."
                 )
             case _:
@@ -276,7 +276,7 @@ class Guest:
                 session.keep_state("title", self._told_title)
             self.parts.emit(TitleChanged(self._told_title))
 
-    def _tell_once(self, text: str, level: Any = "info") -> None:
+    def tell_once(self, text: str, level: Any = "info") -> None:
         if text not in self._told and len(self._told) < TOLD_ONCE:
             self._told.add(text)
             self.parts.emit(Notice(level, visible_prose(text)))

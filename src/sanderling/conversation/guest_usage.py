@@ -8,6 +8,7 @@ import msgspec
 from sanderling.acp.updates import UsageUpdate
 from sanderling.protocol.events import Event, UsageUpdated
 from sanderling.protocol.messages import Usage
+from sanderling.session.prices import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 
@@ -40,13 +41,14 @@ class GuestUsage:
         self._emit = emit
         self._name = name
         self._before_usd = 0.0  # when the turn began
+        self._is_lent = False
 
     def begin_turn(self) -> None:
         self._before_usd = self.cost_usd
 
     def take(self, told: UsageUpdate) -> None:
         self.used, self.window = _count(told.used), _count(told.size)
-        if told.cost and told.cost.currency.upper() == "USD":
+        if not self._is_lent and told.cost and told.cost.currency.upper() == "USD":
             self.cost_usd, self.is_priced = min(max(0.0, told.cost.amount), MAX_USD), True
         self.show()
 
@@ -63,6 +65,13 @@ class GuestUsage:
             usage.cached_read_tokens or 0,
         )
         self._session.append(LoggedUsage(self._name, Usage(*map(_count, told_tokens))))
+        self.show()
+
+    def add_lent(self, model: str, usage: Usage, prices: Prices) -> None:
+        """Log what a request with a key of this machine has used. Its cost is known here, so what the agent says of it is not shown."""
+        self._session.append(LoggedUsage(model, usage))
+        self.cost_usd, self.is_priced = self._session.ledger.cost(prices)
+        self._is_lent = True
         self.show()
 
     def show(self) -> None:

@@ -19,7 +19,8 @@ from sanderling.acp.setup import (
     InitializeResponse,
 )
 from sanderling.acp_client.lasting import LastingLink
-from sanderling.acp_client.lending import Lending, offered
+from sanderling.acp_client.lending import Lending, Limits, offered
+from sanderling.acp_client.local_turn import LocalTurn
 from sanderling.acp_client.places import Carrier
 from sanderling.acp_client.provider import GuestProvider
 from sanderling.agents.calls import ToolCall
@@ -30,6 +31,7 @@ from sanderling.conversation.parts import Parts
 from sanderling.conversation.tools_here import HERE, NO_SERVERS, ToolsHere
 from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import ModeChanged, Notice, SandboxChanged, ToolStarted
+from sanderling.protocol.messages import Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 from sanderling.providers.endpoint import is_local
 from sanderling.remote.address import Address
@@ -43,6 +45,10 @@ TOO_OLD = "{name} has Sanderling {version}, which cannot be used from here: inst
 OTHER = "{name} has Sanderling {version}, and this is {ours}: what only one of them can do does not work."
 NOT_LENT = "{name} wants files and commands to be those of here. If you trust it with that, say so in its address: ?tools=client."
 DONE_HERE = "{name} has this done here, and does not say so: {what}"
+USES_KEY = (
+    "{name} uses your key for {model}. It counts against your limits and is shown in :AgentUsage."
+)
+LIMIT_REACHED = "a limit of the client's settings is reached"
 NO_PLACE = "{name} does not say in which directory it works: name one in the address."
 
 
@@ -75,9 +81,12 @@ class RemoteGuest(Guest):
         self._there = OfAgent("")
         self._cwd = ""
         self._mode: str = "ask"
+        self.turn = LocalTurn()
         self._lends = offered(parts.settings) if _may_lend(address) else None
-        self._lending = Lending(parts.settings, self._notify, parts.tasks.start)
-        self.tools = ToolsHere(parts, self._notify, partial(_tell_use, self))
+        self._lending = Lending(
+            parts.settings, self._notify, parts.tasks.start, self.turn, _LentLimits(self)
+        )
+        self.tools = ToolsHere(parts, self._notify, partial(_tell_use, self), self.turn)
         self.is_told_whole = False
         """Say whether that turn is told from its beginning: the process that was here before has kept no later place."""
         self.left_turn = ""
@@ -107,6 +116,10 @@ class RemoteGuest(Guest):
     def is_ours(self) -> bool:
         """Say whether it is Sanderling, which says when it has accepted a prompt."""
         return self._there.version != ""
+
+    @property
+    def lends(self) -> bool:
+        return self._lends is not None
 
     @property
     def goes_on_alone(self) -> bool:
@@ -155,6 +168,18 @@ class RemoteGuest(Guest):
     def _notify(self, method: str, params: object) -> None:
         self.lasting.notify(method, params)
 
+    def begin_turn(self, prompt_id: str) -> None:
+        """Let the other side use tools and keys of this machine, until `end_turn`."""
+        self.parts.calls.begin_turn()
+        self.usage.begin_turn()
+        self.tools.begin_turn(prompt_id)
+        self.turn.begin()
+
+    async def end_turn(self) -> None:
+        self.turn.end()
+        self._lending.stop()
+        await self.tools.end_turn()
+
     async def aclose(self) -> None:
         await self._lending.aclose()
 
@@ -171,14 +196,14 @@ class RemoteGuest(Guest):
             if not _may_use_tools(self.address):
                 raise RefusedError(NOT_LENT.format(name=self.name))
             self.tools.begin()
-            self._tell_once(HERE.format(name=self.name))
+            self.tell_once(HERE.format(name=self.name))
             if self.parts.settings.mcp_servers:
-                self._tell_once(NO_SERVERS)
+                self.tell_once(NO_SERVERS)
         words = {"name": self.name, "ours": __version__, "install": INSTALL}
         if not self.is_ours and self.address.kind != "server":
             raise RefusedError(TOO_OLD.format(version=version or "of no known version", **words))
         if self.is_ours and self._there.version != __version__:
-            self._tell_once(OTHER.format(version=self._there.version, **words))
+            self.tell_once(OTHER.format(version=self._there.version, **words))
 
     def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
         super().session_begun(session_id, is_new=is_new, why=why)
@@ -235,6 +260,30 @@ class RemoteGuest(Guest):
     @property
     def label(self) -> str:
         return self.address.title
+
+
+class _LentLimits(Limits):
+    """The limits of this session, for requests that use its keys; what they use is shown and logged as the session's own."""
+
+    def __init__(self, guest: RemoteGuest) -> None:
+        self._guest = guest
+        self._lock = anyio.Lock()
+        self._refused_turn = ""
+
+    async def refusal(self, model: str) -> str:
+        parts = self._guest.parts
+        turn = parts.session.prompts[-1].id
+        async with self._lock:  # one question, however many requests come at once
+            if turn == self._refused_turn:
+                return LIMIT_REACHED
+            if await parts.calls.stop_at_limit():
+                self._refused_turn = turn
+                return LIMIT_REACHED
+        self._guest.tell_once(USES_KEY.format(name=self._guest.name, model=visible(model)))
+        return ""
+
+    def count(self, model: str, usage: Usage) -> None:
+        self._guest.usage.add_lent(model, usage, self._guest.parts.calls.prices)
 
 
 def _may_lend(address: Address) -> bool:

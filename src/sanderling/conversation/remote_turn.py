@@ -76,6 +76,7 @@ class RemoteTurn:
         if self._is_left:
             stop_reason = "interrupted"
         if not self._has_begun:
+            self._guest.turn.end()
             self._give_back(prompt, error)
         elif error:
             self._parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
@@ -94,6 +95,7 @@ class RemoteTurn:
         await guest.link.ready()
         if not guest.is_ours:  # it never says that it has accepted something
             self._begin(prompt)
+        guest.turn.expect()
         notes = () if self._is_known else guest.tools.notes_with(prompt, guest.lasting.seen.life)
         answer = await guest.lasting.deliver(
             prompt.id,
@@ -103,7 +105,7 @@ class RemoteTurn:
             notes=notes,
         )
         self._begin(prompt)
-        if answer.usage:
+        if answer.usage and not guest.lends:  # what was lent is counted here
             guest.usage.take_turn(answer.usage)
         return STOP_REASONS.get(answer.stop_reason, "end_turn")
 
@@ -127,8 +129,7 @@ class RemoteTurn:
             parts.memory.begin_turn(prompt_message(prompt), prompt)
         is_wanted = parts.waiting.remove(prompt.id) or not self._is_listed
         guest.keep(prompt.id if guest.goes_on_alone else "", is_beginning=True)
-        guest.tools.begin_turn(prompt.id)
-        guest.usage.begin_turn()
+        guest.begin_turn(prompt.id)
         guest.is_in_turn = True
         guest.may_show.set()
         if not is_wanted:  # it was taken out of the list when it was on its way
@@ -165,7 +166,7 @@ class RemoteTurn:
         guest.is_in_turn = False
         guest.stop_asking()
         with anyio.CancelScope(shield=True):
-            await guest.tools.end_turn()
+            await guest.end_turn()
             is_whole = stop_reason not in ("cancelled", "error", "interrupted")
             await guest.telling.end_turn("" if is_whole else "stopped")
         if stop_reason == "error":

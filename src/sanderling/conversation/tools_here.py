@@ -16,6 +16,7 @@ from sanderling.acp.connection import Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid
 from sanderling.acp.hands import OUTPUT, RUN, ToolAnswer, ToolOutput, ToolRequest
+from sanderling.acp_client.local_turn import LocalTurn
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.sandbox_news import shown_sandbox
 from sanderling.conversation.tool_uses import Asking, ToolUses
@@ -28,7 +29,6 @@ from sanderling.tools.outcome import Outcome
 
 MAX_RUNNING = 32
 MAX_USES = 5_000  # in one turn: each is kept and logged
-TURN_S = 10.0  # for a turn that begins here after it has begun there
 NO_TURN = "no tool is run here: no turn has begun"
 NO_SERVERS = "Its model does not know your tool servers: it is told of the tools that ship, and of no others."
 HERE = "{name} keeps the conversation and asks the model. What the model asks for is done here: in this project, by your rules, in the sandbox of this machine."
@@ -49,12 +49,18 @@ Tell = Callable[[str, events.ToolStarted], Coroutine[Any, Any, None]]
 class ToolsHere:
     """The tools of the session of `parts`. `notify` tells the other side something."""
 
-    def __init__(self, parts: Parts, notify: Callable[[str, object], None], tell: Tell) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        notify: Callable[[str, object], None],
+        tell: Tell,
+        turn: LocalTurn,
+    ) -> None:
         self.are_wanted = False
         self._parts = parts
         self._notify = notify
         self._tell = tell
-        self._turn = anyio.Event()
+        self._turn = turn
         self._uses: dict[str, _Use] = {}
         self._asking: dict[str, Asking] = {}
         self._life = ""
@@ -91,13 +97,11 @@ class ToolsHere:
         self._parts.notes.forget()
 
     def begin_turn(self, prompt_id: str) -> None:
-        self._turn.set()
         if self.are_wanted:
             self._parts.workspace.journal.begin_turn(prompt_id)
 
     async def end_turn(self) -> None:
         """Nobody waits for what still runs."""
-        self._turn = anyio.Event()
         for use in tuple(self._uses.values()):
             use.scope.cancel()
         for use in tuple(self._uses.values()):
@@ -120,9 +124,7 @@ class ToolsHere:
         asked = decoded(params, ToolRequest)
         if not self.are_wanted or not is_session_id(asked.id):
             raise invalid("no tool is run here")
-        with anyio.move_on_after(TURN_S):
-            await self._turn.wait()
-        if not self._turn.is_set():
+        if not await self._turn.is_running():
             raise invalid(NO_TURN)
         if use := self._uses.get(
             asked.id

@@ -247,18 +247,29 @@ class HttpProvider(Connection, ABC):
                 response = await self._send(client, sent[0])
                 sent.clear()
                 try:
-                    events = self._events(response)
-                    async with aclosing(self._read(events, reply)) as items:
+                    async with aclosing(self._items(response, reply)) as items:
                         async for item in items:
                             yield item
-                    for item in (*(await self._last_words(events, reply)), *reply.end()):
-                        yield item
-                    if reply.is_done:
-                        yield ReplyDone(reply.stop_reason)
                 finally:
                     await response.aclose()
             except self._errors() as error:
                 raise self._explain(error, is_streaming=reply.has_started) from error
+
+    def items_of(self, response: "httpx2.Response") -> AsyncGenerator[StreamItem]:
+        """Decode an answer that was received for another process."""
+        return self._items(response, self._decoder(self.model))
+
+    async def _items(
+        self, response: "httpx2.Response", reply: Decoder
+    ) -> AsyncGenerator[StreamItem]:
+        events = self._events(response)
+        async with aclosing(self._read(events, reply)) as items:
+            async for item in items:
+                yield item
+        for item in (*(await self._last_words(events, reply)), *reply.end()):
+            yield item
+        if reply.is_done:
+            yield ReplyDone(reply.stop_reason)
 
     async def _read(
         self, events: AsyncIterator[Event], reply: Decoder
