@@ -2,12 +2,13 @@
 
 import json
 import sys
+from itertools import count
 from pathlib import Path
 
 PLAN, ANSWERS = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
 answers = []
-prompt = None
-number = 0
+numbers = count(1)
+prompts = []
 
 
 def send(**message):
@@ -15,14 +16,12 @@ def send(**message):
 
 
 def ask(requests):
-    global number
     for request in requests:
-        number += 1
+        number = next(numbers)
         send(id=number, method="_sanderling/http", params={"id": f"r{number}", **request})
 
 
 def take(message):
-    global prompt
     match message.get("method"):
         case "initialize":
             # The version is this one's, or the client says that they differ.
@@ -33,7 +32,7 @@ def take(message):
             send(id=message["id"], result={"sessionId": "theirs"})
             ask(PLAN["before"])
         case "session/prompt":
-            prompt = message
+            prompts.append(message)
             ours = message["params"]["_meta"]["sanderling"]
             told = {"sessionId": "theirs", "promptId": ours["prompt_id"]}
             send(method="_sanderling/prompt_accepted", params=told)
@@ -52,9 +51,8 @@ def take(message):
     written.rename(ANSWERS)
     failed = sum("error" in each for each in answers)
     ended = failed + sum("last" in each for each in answers)
-    if prompt and ended == len(PLAN["before"]) + len(PLAN["within"]):
-        send(id=prompt["id"], result={"stopReason": "end_turn"})
-        prompt = None
+    if prompts and ended == len(PLAN["before"]) + len(PLAN["within"]):
+        send(id=prompts.pop()["id"], result={"stopReason": "end_turn"})
 
 
 for line in sys.stdin:
