@@ -1,5 +1,6 @@
 """Agents that end, hang, or say what is no message: their turn ends, and nothing else."""
 
+import json
 import os
 
 import anyio
@@ -172,7 +173,8 @@ async def test_stderr_that_nobody_reads_stops_nothing(guests):
 async def test_questions_outside_of_a_turn_are_cancelled(guests):
     asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
     line = {"jsonrpc": "2.0", "id": 5, "method": "session/request_permission"}
-    steps = [{"raw": {**line, "params": {"sessionId": "another", **asked}}}, {"say": "end"}]
+    line["params"] = {"sessionId": "another", **asked}
+    steps = [{"raw": json.dumps(line)}, {"say": "end"}]
     async with guests.talk({"prompts": {"go": steps}}) as talk:
         talk.answer = {"answer": "once"}
         assert await talk.ask("go") == "end_turn"
