@@ -401,6 +401,9 @@
 ---@class (exact) sanderling.RetryNow
 ---@field type 'retry_now'
 
+---@class (exact) sanderling.Rest
+---@field type 'rest'
+
 ---@class (exact) sanderling.SetModel
 ---@field type 'set_model'
 ---@field model string
@@ -825,6 +828,7 @@
 ---| sanderling.EditWaiting
 ---| sanderling.ReleaseWaiting
 ---| sanderling.RetryNow
+---| sanderling.Rest
 ---| sanderling.SetModel
 ---| sanderling.Compact
 ---| sanderling.UndoCompaction

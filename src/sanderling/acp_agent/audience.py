@@ -20,6 +20,11 @@ class Audience(Protocol):
         """A client that can be told all that any of them can be."""
         ...
 
+    @property
+    def is_there(self) -> bool:
+        """Whether a client is connected."""
+        ...
+
     def tell(self, update: SessionUpdate) -> None:
         """Tell `update`, once the client knows of the session."""
         ...
@@ -49,6 +54,8 @@ class Audience(Protocol):
 
 class OneClient:
     """The client of a connection, alone. What happens before it knows of the session is told then."""
+
+    is_there = True  # its sessions end with its connection
 
     def __init__(self, session_id: str, connection: Connection, client: Client) -> None:
         self.client = client

@@ -32,6 +32,7 @@ from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.actions import (
     CancelTurn,
     ReleaseWaiting,
+    Rest,
     SubmitPrompt,
 )
 from sanderling.protocol.agent import Agent
@@ -119,6 +120,11 @@ class LiveSession:
             asked.is_cancelled = True
         if self._agent:
             self._agent.close()
+
+    def rest_if_alone(self) -> None:
+        """Close the idle sandbox if no client is connected: other sessions need its processes, descriptors and inotify instances."""
+        if self._agent and not self._audience.is_there:
+            self._agent.act(Rest())
 
     async def replay(self, tell: Callable[[SessionUpdate], Awaitable[None]]) -> None:
         """Tell all that was said before the session was opened, oldest first."""
@@ -247,6 +253,7 @@ class LiveSession:
                     self._updates.send(self._teller.prompt(prompt))
             case TurnEnded(stop_reason):
                 self.prompts.end(stop_reason)
+                self.rest_if_alone()
             case ErrorOccurred():
                 self._take_error(event)
             case WaitingChanged(queued=queued, is_held=True):
@@ -256,6 +263,7 @@ class LiveSession:
                 self.prompts.give_back(prompts)
             case JobsChanged(jobs):
                 self.options.has_jobs = not all(job.outcome for job in jobs)
+                self.rest_if_alone()
             case ApprovalRequested():
                 self._tasks.start_soon(self._ask_person, event)
             case ApprovalSettled(question_id):

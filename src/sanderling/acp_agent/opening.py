@@ -102,6 +102,8 @@ async def open_live(
         )
     except SessionInUseError as error:
         raise RpcError(INTERNAL_ERROR, f"the session is open elsewhere: {error}") from error
+    except OSError as error:  # too many open files, a full disk
+        raise RpcError(INTERNAL_ERROR, f"the session cannot be opened: {error}") from error
     live.begin(opened)
     await live.list_models()
     return live

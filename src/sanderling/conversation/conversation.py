@@ -32,6 +32,7 @@ from sanderling.protocol.actions import (
     RedoTurn,
     RejectChanges,
     ReleaseWaiting,
+    Rest,
     RetryNow,
     Rewind,
     RunCommand,
@@ -109,7 +110,7 @@ class Conversation:
 
     # --- the agent -----------------------------------------------------------------------------------------------------
 
-    def act(self, action: Action) -> None:  # noqa: C901, PLR0912 - one table
+    def act(self, action: Action) -> None:  # noqa: C901, PLR0912, PLR0915 - one table
         parts, controls = self.parts, self.controls
         match action:
             case SubmitPrompt(prompt):
@@ -124,6 +125,8 @@ class Conversation:
                 self.cancel()
             case RetryNow():
                 parts.calls.retry_now()
+            case Rest():
+                parts.sandbox.keeper.rest_soon()
             case AnswerApproval():
                 parts.approvals.answer(action)
             case RejectChanges() | NoteReviewed() | NoteUsage():

@@ -55,6 +55,10 @@ class RetryNow(msgspec.Struct, tag="retry_now", frozen=True, forbid_unknown_fiel
     """Make the request again at once that waits for its retry."""
 
 
+class Rest(msgspec.Struct, tag="rest", frozen=True, forbid_unknown_fields=True):
+    """Close the sandbox as soon as nothing in it would be lost. The next use opens it again."""
+
+
 class SetModel(msgspec.Struct, tag="set_model", frozen=True, forbid_unknown_fields=True):
     """Have `model` answer from the next request on."""
 
@@ -245,6 +249,7 @@ Action = (
     | EditWaiting
     | ReleaseWaiting
     | RetryNow
+    | Rest
     | SetModel
     | Compact
     | UndoCompaction

@@ -16,6 +16,7 @@ from sanderling.errors import SandboxError
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox import wire
 from sanderling.sandbox.report import GuardEvent, Report
+from sanderling.sandbox.shortage import sandbox_error
 
 START = (
     "import gc, os, sys; gc.disable(); sys.path += {path!r}; "
@@ -155,4 +156,4 @@ def refusing_on_os_errors() -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise SandboxError(f"The sandbox cannot be set up: {error}.") from error
+        raise sandbox_error(error) from error

@@ -15,6 +15,7 @@ from sanderling.sandbox.keeper import Keeper
 from sanderling.sandbox.place import ProjectPlace
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import STDOUT, Process
+from sanderling.sandbox.sandbox import Sandbox
 
 
 class Confined:
@@ -55,10 +56,12 @@ class Confined:
         env: Mapping[str, str] | None = None,
         grant: Grant = NO_GRANT,
     ) -> Process:
-        sandbox = await self._keeper.opened()
-        self._admissions.take_back_what_changed()
-        policy = policy_of_now(sandbox, grant)
-        return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
+        async def start(sandbox: Sandbox) -> Process:
+            self._admissions.take_back_what_changed()
+            policy = policy_of_now(sandbox, grant)
+            return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
+
+        return await self._keeper.using(start)
 
     async def spawn_server(
         self,
@@ -70,18 +73,22 @@ class Confined:
         on_denied: Callable[[Denial], None],
         is_stranger: bool = False,
     ) -> Process:
-        sandbox = await self._keeper.opened()
-        policy = sandbox.policy
-        if env or grant != NO_GRANT or is_stranger:  # else it can be with the commands
-            policy = self._admissions.of_server(sandbox, name, grant)
-        if is_stranger:
-            policy = policy._replace(env_pass=())
-        return await sandbox.spawn_server(argv, env=env, policy=policy, on_denied=on_denied)
+        async def start(sandbox: Sandbox) -> Process:
+            policy = sandbox.policy
+            if env or grant != NO_GRANT or is_stranger:  # else it can be with the commands
+                policy = self._admissions.of_server(sandbox, name, grant)
+            if is_stranger:
+                policy = policy._replace(env_pass=())
+            return await sandbox.spawn_server(argv, env=env, policy=policy, on_denied=on_denied)
+
+        return await self._keeper.using(start)
 
     async def files(self, grant: Grant = NO_GRANT) -> Files:
-        sandbox = await self._keeper.opened(is_ahead=self._is_ahead)
-        self._admissions.take_back_what_changed()
-        return await self._keeper.workers.of(sandbox, grant)
+        async def start(sandbox: Sandbox) -> Files:
+            self._admissions.take_back_what_changed()
+            return await self._keeper.workers.of(sandbox, grant)
+
+        return await self._keeper.using(start, is_ahead=self._is_ahead)
 
     async def scratch(self) -> tuple[str, str]:
         sandbox = await self._keeper.opened()

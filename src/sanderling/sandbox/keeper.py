@@ -13,9 +13,9 @@ its private HOME or /tmp, which are files of the person's, were removed: command
 
 import math
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -29,13 +29,21 @@ from sanderling.sandbox.place import Directory, ProjectPlace
 from sanderling.sandbox.policy import NO_GRANT
 from sanderling.sandbox.report import GuardEvent
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
+from sanderling.sandbox.shortage import NoRoomError
 
 if TYPE_CHECKING:
     from sanderling.sandbox.report import Report
 
+T = TypeVar("T")
+
 REST_AFTER_S = 300.0
+CLOSE_S = 5.0  # for an idle sandbox to close, when another one needs its room
 OVER = "The session is over."
 REMOVE_S = 5.0  # what is left by then, the next session of the project removes
+
+
+_with_processes: dict["Keeper", None] = {}
+"""The keepers of this process whose sandbox has processes. They share its descriptors, and the user's inotify instances."""
 
 
 class Keeper:
@@ -70,6 +78,8 @@ class Keeper:
         self._private: object = None  # what the private directories were when it opened
         self._needed_at = -math.inf  # the last time, since it is open
         self._patience: anyio.CancelScope | None = None  # until it may rest
+        self._has_no_room = False
+        self._closed = anyio.Event()  # set when all processes of a sandbox have ended
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -117,6 +127,8 @@ class Keeper:
             self._is_wanted
         )  # when this one comes to its end, the next may be waited for already
         self._opened_at = self._place.now()
+        self._has_no_room, self._closed = False, anyio.Event()
+        _with_processes[self] = None
         try:
             async with Sandbox.open(
                 self._admissions.in_force, self._pass_on, self.report
@@ -142,6 +154,10 @@ class Keeper:
                     await sandbox.rest()
         except SandboxError as error:
             self.problem = str(error)
+            self._has_no_room = isinstance(error, NoRoomError)
+        finally:
+            del _with_processes[self]
+            self._closed.set()
         if self._is_wanted is is_wanted:
             self._let_go()
 
@@ -230,8 +246,44 @@ class Keeper:
                 return self.sandbox
             await self._decided()
             if self.sandbox is None:
+                if self._has_no_room and not is_ahead and await self._make_room():
+                    continue
                 self._on_change()
                 raise SandboxError(OVER if self._is_over else self.problem)
+
+    async def using(
+        self, action: Callable[[Sandbox], Awaitable[T]], *, is_ahead: bool = False
+    ) -> T:
+        """
+        Return what `action` returns for the open sandbox. If it lacks room, idle sandboxes of other sessions close first.
+
+        Raises:
+            SandboxError: the sandbox cannot be opened, or `action` raises it.
+        """
+        while True:
+            sandbox = await self.opened(is_ahead=is_ahead)
+            try:
+                return await action(sandbox)
+            except NoRoomError:
+                if is_ahead or not await self._make_room():
+                    raise
+
+    async def _make_room(self) -> bool:
+        """Close the sandbox of another session that has been idle longest. Return False if no session has one to close."""
+        others = [keeper for keeper in _with_processes if keeper is not self and keeper.is_idle]
+        for keeper in sorted(others, key=lambda each: each._needed_at):  # noqa: SLF001 - of this class
+            keeper.rest_soon()
+            with anyio.move_on_after(CLOSE_S):
+                await keeper._closed.wait()  # noqa: SLF001
+                return True
+        return False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a sandbox is open in which nothing runs and no turn is in progress."""
+        if self.sandbox is None or self._patience is None:
+            return False
+        return not self._is_kept_open and not self.sandbox.runs_commands
 
     def look_at_project(self) -> None:
         """

@@ -15,6 +15,7 @@ from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.processes import Process, close
 from sanderling.sandbox.report import NOT_STARTED
+from sanderling.sandbox.shortage import NoRoomError
 
 
 class View:
@@ -172,6 +173,8 @@ class Views:
                     for name, descriptor in zip(names, descriptors, strict=True):
                         self._on_listener(policy, name, socket.socket(fileno=descriptor))
                     unless_ready.pop_all()
+                case ("no room", reason), _:
+                    raise NoRoomError(reason)
                 case ("refused", reason), _:
                     raise SandboxError(f"The sandbox cannot be set up: {reason}")
                 case _:

@@ -70,6 +70,7 @@ class House:
         hands = Hands(watched) if self.tools_of == "client" else None
         opening = open_live(wanted, watched, self.tasks, tools=hands)
         live = await _whatever_comes(opening)  # it is the house's, not that client's
+        watched.on_left = live.rest_if_alone
         self.sweep_once(anyio.current_time())
         served = self._open[live.id] = Served(live, watched, anyio.Event(), hands)
         self.tasks.start_soon(self._forget, served)
@@ -108,7 +109,7 @@ class House:
     def sweep_once(self, now: float) -> None:
         """End sessions that nobody has watched for long, or that are too many, and in which nothing goes on: the log has them."""
         for session_id, served in self._open.items():
-            if served.watched.is_watched or _is_busy(served.live):
+            if served.watched.is_there or _is_busy(served.live):
                 self._idle_since.pop(session_id, None)
             elif session_id not in self._ending:
                 self._idle_since.setdefault(session_id, now)

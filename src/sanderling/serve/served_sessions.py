@@ -140,7 +140,7 @@ class ServedSessions:
     async def close(self, session_id: str, *, is_for_all: bool = False) -> None:
         self._let_go(session_id)
         served = self._house.find(session_id)
-        if served and (is_for_all or not served.watched.is_watched):
+        if served and (is_for_all or not served.watched.is_there):
             await self._house.close(session_id)
 
     def end(self) -> None:

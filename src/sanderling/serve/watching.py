@@ -132,12 +132,17 @@ class _Question:
             self.is_settled.set()
 
 
+def _nothing() -> None: ...
+
+
 class Watched:
     """The audience of one session, in one life of it."""
 
     client = FULL
 
     def __init__(self, session_id: str, tasks: Tasks) -> None:
+        self.on_left: Callable[[], None] = _nothing
+        """Called when a client has gone."""
         self.session_id = session_id
         self.life = secrets.token_hex(8)
         self.ring = Ring()
@@ -148,7 +153,7 @@ class Watched:
     # --- who watches ---------------------------------------------------------------------------------------------------
 
     @property
-    def is_watched(self) -> bool:
+    def is_there(self) -> bool:
         return bool(self._watchers)
 
     def add(self, watcher: Watcher) -> None:
@@ -161,6 +166,7 @@ class Watched:
         for question in self._questions:
             if scope := question.asked.pop(watcher, None):
                 scope.cancel()
+        self.on_left()
 
     def knows(self, life: str, after: int) -> bool:
         """Say whether somebody who was told so much can be told the rest."""

@@ -3,9 +3,8 @@
 import errno
 import os
 import stat
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from sanderling.errors import SandboxError
 from sanderling.sandbox import names as listed
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.protection import GitProtection
@@ -32,9 +31,17 @@ from sanderling.sandbox.kernel.inotify import (
     IN_MOVED_TO,
     IN_Q_OVERFLOW,
 )
+from sanderling.sandbox.shortage import NoRoomError
 
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
 """Names that the audit judges by what they hold: the host may remove and make them again, as with a worktree or a submodule."""
+
+
+def _no_room(what: Literal["instances", "watches"]) -> NoRoomError:
+    return NoRoomError(
+        f"Cannot watch the project: no inotify {what} left (limit {inotify.limit(what)}). "
+        f"Raise fs.inotify.max_user_{what}, or close programs that watch files."
+    )
 
 
 class _Watch(NamedTuple):
@@ -47,7 +54,7 @@ class Tripwire:
     Watches the directories of what is forbidden and of what is held in `project`.
 
     Raises:
-        SandboxError: the kernel has no inotify watch to give.
+        NoRoomError: no inotify instance or watch is left.
     """
 
     def __init__(
@@ -82,9 +89,7 @@ class Tripwire:
         try:
             self._fd = inotify.instance()
         except OSError as error:
-            raise SandboxError(
-                "The kernel has no inotify instance left, so nobody could guard the project."
-            ) from error
+            raise _no_room("instances") from error
         self._watches: dict[int, _Watch] = {}
         for directory in self._forbidden.keys() | self._held.keys():
             self._watch(directory)
@@ -113,9 +118,7 @@ class Tripwire:
         except OSError as error:
             os.close(fd)
             if error.errno == errno.ENOSPC:
-                raise SandboxError(
-                    "The kernel has no inotify watch left, so nobody could guard the project."
-                ) from error
+                raise _no_room("watches") from error
             return
         if wd in self._watches:
             os.close(self._watches[wd].fd)

@@ -42,6 +42,7 @@ from sanderling.sandbox.kernel.layout import (
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
 from sanderling.sandbox.policy import Limits, SandboxPolicy, check_identities
 from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
+from sanderling.sandbox.shortage import NoRoomError
 
 LAST_LOOK_S = 60
 VANISHING_S = 5.0  # for files that come and go while the view is looked at
@@ -133,6 +134,8 @@ class Supervisor:
                 except VanishedError:
                     if time.monotonic() > end:
                         raise
+        except NoRoomError as error:
+            wire.send(channel, ("no room", str(error)))
         except (OSError, SandboxError) as error:
             wire.send(channel, ("refused", str(error)))
 

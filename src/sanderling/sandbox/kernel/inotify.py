@@ -71,3 +71,12 @@ def events(fd: int, reads: int) -> Iterator[Event]:
             position += EVENT.size + length
             name = os.fsdecode(data[position - length : position].rstrip(b"\0"))
             yield Event(number, mask, cookie, name)
+
+
+def limit(name: str) -> int:
+    """Return how many "instances" or "watches" this user may have: the limit of the user namespace or the machine's, which also counts."""
+    limits: list[int] = []
+    for place in ("user/max_inotify", "fs/inotify/max_user"):
+        with open(f"/proc/sys/{place}_{name}", encoding="ascii") as file:
+            limits.append(int(file.read()))
+    return min(limits)

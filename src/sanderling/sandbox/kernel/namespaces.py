@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sanderling.errors import SandboxError
+from sanderling.sandbox.kernel import inotify
 from sanderling.sandbox.kernel.syscalls import syscall
 
 if TYPE_CHECKING:  # the probe needs no layout, and is waited for
@@ -68,22 +69,13 @@ def unshare(flags: int) -> None:
 def enter_new_user_namespace(others: int) -> None:
     """Enter a new user namespace, in which this user is itself, and with it those of `others`, all of whose powers are ours."""
     uid, gid = os.geteuid(), os.getegid()
-    limits = {name: _inotify_limit(name) // share for name, share in INOTIFY_SHARES.items()}
+    limits = {name: inotify.limit(name) // share for name, share in INOTIFY_SHARES.items()}
     unshare(CLONE_NEWUSER | others)
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
     for name, limit in limits.items():
         _write(f"/proc/sys/user/max_inotify_{name}", str(limit))
-
-
-def _inotify_limit(name: str) -> int:
-    """Return the limit of this user namespace, or the machine's, which counts as well."""
-    limits: list[int] = []
-    for place in ("user/max_inotify", "fs/inotify/max_user"):
-        with open(f"/proc/sys/{place}_{name}", encoding="ascii") as file:
-            limits.append(int(file.read()))
-    return min(limits)
 
 
 def open_session_namespaces(*, has_own_network: bool) -> list[int]:
