@@ -1,5 +1,7 @@
 """Sessions that live elsewhere, reached by a program that executes there."""
 
+import shlex
+
 import anyio
 import pytest
 
@@ -16,6 +18,7 @@ from sanderling.protocol.events import (
     WaitingChanged,
 )
 from tests.conftest import prove, prove_rest
+from tests.remote.conftest import program
 
 pytestmark = pytest.mark.anyio
 
@@ -166,4 +169,15 @@ async def test_what_agentinstall_has_built_there_needs_no_path(elsewhere, tmp_pa
     (elsewhere.bin / "sanderling").rename(built / "sanderling")
     async with elsewhere.talk() as talk:
         assert await talk.ask("go") == "end_turn", talk.errors
+        assert talk.text == "pong"
+
+
+@pytest.mark.parametrize("banner", ["Welcome", "\\033[1mHi\\033[0m {you}, ", 'last: "{" '])
+async def test_a_banner_without_a_line_end_does_not_hide_the_first_answer(elsewhere, banner):
+    docker = elsewhere.bin / "docker"
+    first, *rest = docker.read_text().splitlines()
+    program(docker, f"printf %b {shlex.quote(banner)}", *rest)
+    assert first == "#!/bin/sh"
+    async with elsewhere.talk() as talk:
+        assert await talk.ask("ping") == "end_turn", talk.errors
         assert talk.text == "pong"

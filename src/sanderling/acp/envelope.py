@@ -5,6 +5,7 @@ A line is looked at in two steps, so that a request whose parameters are wrong i
 https://www.jsonrpc.org/specification
 """
 
+import re
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +26,7 @@ NOTHING = msgspec.Raw(b"{}")
 
 Id = int | float | str | None
 T = TypeVar("T")
+_BEGINNING = re.compile(rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:')
 
 
 class Request(NamedTuple):
@@ -84,9 +86,9 @@ def message_of(line: bytes) -> Request | Notification | Response:
 
 def readable(line: bytes) -> bytes:
     """
-    `line`, `repaired` if it is not quite JSON: a prompt or an answer with half an emoji loses no more than that.
+    Return `line` as JSON if it can mean only one thing, else as it is, for `message_of` to refuse.
 
-    What cannot be repaired is returned as it is, for `message_of` to refuse.
+    Half an emoji becomes U+FFFD. Text before the message goes: a banner that `.bashrc` prints without a line end, for instance.
     """
     try:
         line.decode()  # msgspec does not look at what it passes over
@@ -97,6 +99,8 @@ def readable(line: bytes) -> bytes:
         with suppress(ValueError, RecursionError):
             if not has_more_values(line, MAX_VALUES):
                 return repaired(line)
+        if (begins := _BEGINNING.search(line, 1)) and line.lstrip()[:1] != b"{":
+            return readable(line[begins.start() :])
     except RecursionError:
         pass
     return line
