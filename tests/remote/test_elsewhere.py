@@ -162,6 +162,14 @@ async def test_an_older_one_there_is_refused_with_how_to_install(elsewhere):
         assert "`:AgentInstall` in Neovim there" in talk.errors[0]
 
 
+async def test_another_agent_there_is_refused_by_its_name(elsewhere):
+    answer = '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentInfo":{"name":"other","version":"9"}}}'
+    (elsewhere.bin / "sanderling").write_text(f"#!/bin/sh\nread line\necho '{answer}'\ncat\n")
+    async with elsewhere.talk() as talk:
+        await talk.wait_for(lambda: talk.errors)
+        assert "On docker box answers other 9, not Sanderling" in talk.errors[0]
+
+
 async def test_what_agentinstall_has_built_there_needs_no_path(elsewhere, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "my data"))
     built = tmp_path / "my data" / "nvim" / "sanderling" / "venv" / "bin"

@@ -4,6 +4,8 @@ import asyncio
 import os
 import socket
 import struct
+import subprocess
+import sys
 from collections import deque
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -267,3 +269,18 @@ async def test_a_connection_has_so_many_sessions_and_no_more(serve, home):
             await client.new(home)
         await client.request("session/close", sessionId=first)
         assert await client.new(home)
+
+
+def test_a_mistake_in_the_settings_is_reported_at_the_start(home):
+    home.config.write_text('model = "demo"\n\n[[permissions]]\ntool = "bash"\nallow = "yes"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "sanderling", "serve", "--listen", "127.0.0.1:0"],
+        cwd=home.project,
+        env=home.environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "config.toml:5: unknown key 'permissions[1].allow'" in done.stderr

@@ -1,5 +1,6 @@
 """The token of a server, where a client has it from: the keychain, or a file."""
 
+import shutil
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from sanderling.serve.token import own_token
 from tests.acp.talk import Home
 from tests.conftest import ROOT, prove
+from tests.serve.talk import attached
 
 
 @pytest.fixture
@@ -104,3 +106,13 @@ def test_a_client_waits_for_a_server_that_is_still_starting(serve, home, unused_
         serve(listen=f"127.0.0.1:{unused_port}")
         assert client.stdout.read() == "pong\n"
     assert client.returncode == 0
+
+
+@prove
+async def test_a_new_token_counts_when_the_state_directory_was_removed(serve, home):
+    server = serve()
+    shutil.rmtree(home.state)
+    server.token = own_token(home.state)  # as `serve --token` prints it
+    async with attached(server) as client:
+        session = await client.new(home)
+        assert await client.prompt(session, "ping", "p1") == "end_turn"

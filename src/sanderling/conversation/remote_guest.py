@@ -42,6 +42,7 @@ from sanderling.text import visible
 
 ELICITATION = "elicitation/create"
 TOO_OLD = "{name} has Sanderling {version}, which cannot be used from here: install {ours} there. {install}."
+NOT_SANDERLING = "On {name} answers {what}, not Sanderling: install {ours} there. {install}."
 OTHER = "{name} has Sanderling {version}, and this is {ours}: what only one of them can do does not work."
 NOT_LENT = "{name} wants files and commands to be those of here. If you trust it with that, say so in its address: ?tools=client."
 DONE_HERE = "{name} has this done here, and does not say so: {what}"
@@ -201,6 +202,10 @@ class RemoteGuest(Guest):
                 self.tell_once(NO_SERVERS)
         words = {"name": self.name, "ours": __version__, "install": INSTALL}
         if not self.is_ours and self.address.kind != "server":
+            program = answer.agent_info.name if answer.agent_info else ""
+            if program != "sanderling":
+                what = visible(f"{program} {version}".strip()[:80]) or "an agent without a name"
+                raise RefusedError(NOT_SANDERLING.format(what=what, **words))
             raise RefusedError(TOO_OLD.format(version=version or "of no known version", **words))
         if self.is_ours and self._there.version != __version__:
             self.tell_once(OTHER.format(version=self._there.version, **words))

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -14,13 +15,15 @@ import sanderling
 from sanderling.acp_agent.options import LEVELS
 from sanderling.acp_agent.run import collect_later, own_layers_with
 from sanderling.config import make_private, state_dir
+from sanderling.config.file import refusal
+from sanderling.conversation.configuration import mistakes_in
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.protocol.remedies import CLIENT, use
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.serve.house import House, ToolsOf
 from sanderling.serve.place import DEFAULT, Place, listening, place_of
 from sanderling.serve.server import Door, close_server, open_server
-from sanderling.serve.token import own_token
+from sanderling.serve.token import current_token, own_token
 from sanderling.terminal.streams import say, stopping_signals
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
@@ -83,8 +86,14 @@ def serve(argv: list[str]) -> int:
         place = place_of(arguments.listen)
         if not place.is_near and not arguments.insecure_remote:
             raise ConfigError(FAR.format(listen=arguments.listen))
-        make_private(own_layers_with(arguments.model).settings())
-        door = Door(own_token(state_dir()), frozenset(arguments.allow_origin))
+        own = own_layers_with(arguments.model).settings()
+        if mistakes := mistakes_in(
+            own, str(Path.cwd())
+        ):  # or each client would be the first to see
+            raise refusal(mistakes)
+        make_private(own)
+        renew = partial(current_token, state_dir())
+        door = Door(own_token(state_dir()), frozenset(arguments.allow_origin), renew)
         return anyio.run(_serve, arguments.model, arguments.tools, place, door)
     except SanderlingError as error:
         say(str(error))

@@ -43,10 +43,19 @@ at_door.setLevel(logging.CRITICAL)  # whoever knocks at the door does not fill t
 
 
 class Door:
-    """Lets in whoever has the token. `origins` are those of pages in browsers that may come."""
+    """
+    Admits clients that know the token.
 
-    def __init__(self, token: str, origins: frozenset[str]) -> None:
+    Args:
+        origins: the origins of web pages that may connect.
+        renew: returns the token that is valid now, given the last one.
+    """
+
+    def __init__(
+        self, token: str, origins: frozenset[str], renew: Callable[[str], str] = str
+    ) -> None:
         self._token = token
+        self._renew = renew
         self._challenges = Challenges(token)
         self._origins = origins
         self._strangers: dict[ServerConnection, None] = {}  # the oldest first
@@ -78,6 +87,8 @@ class Door:
         return None
 
     def _check_token(self, headers: list[str]) -> Response | None:
+        if (token := self._renew(self._token)) != self._token:
+            self._token, self._challenges = token, Challenges(token)
         proof = Proof.in_header(headers[0]) if len(headers) == 1 else None
         if proof and not proof.proof:
             return _refusal(

@@ -24,16 +24,28 @@ def own_token(state_dir: Path) -> str:
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make(path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor) as file:
-            if (mode := os.fstat(descriptor).st_mode) & 0o077:
-                raise ConfigError(
-                    f"others can read {path} (mode {mode & 0o777:o}): remove it, and a new token is made"
-                )
-            token = file.read(1_000).strip()
+        return _read(path)
     except (OSError, UnicodeDecodeError) as error:
         words = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"the token in {path} cannot be had: {words}") from error
+
+
+def current_token(state_dir: Path, before: str) -> str:
+    """Return the token in the file; the one `before` if the file is gone. `serve --token` makes a new file, which a running server uses."""
+    try:
+        return _read(state_dir / NAME)
+    except (OSError, UnicodeDecodeError, ConfigError):
+        return before
+
+
+def _read(path: Path) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor) as file:
+        if (mode := os.fstat(descriptor).st_mode) & 0o077:
+            raise ConfigError(
+                f"others can read {path} (mode {mode & 0o777:o}): remove it, and a new token is made"
+            )
+        token = file.read(1_000).strip()
     if not token:
         raise ConfigError(f"{path} is empty: remove it, and a new token is made")
     return token
