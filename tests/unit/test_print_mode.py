@@ -709,6 +709,26 @@ def test_a_session_goes_on(shell):
     assert len(session.history) == 6
 
 
+def test_damaged_lines_of_a_resumed_session_are_reported(shell):
+    assert shell.play([{"text": "One."}]).returncode == 0
+    [session] = shell.sessions()
+    lines = session.path.read_bytes().splitlines(keepends=True)
+    session.path.write_bytes(b"".join([*lines[:2], b"{half a line\n", *lines[2:]]))
+    done = shell.play([{"text": "Two."}], args=("--continue",))
+    assert (done.returncode, done.stdout) == (0, "Two.\n")
+    assert "A line of the session's log is damaged" in done.stderr
+
+
+def test_a_resumed_history_beyond_the_window_is_summarized_whatever_usage_was_reported(shell):
+    told = {"input_tokens": 9, "output_tokens": 9}
+    reply = {"step": [{"text": "word " * 1_000_000}], "usage": told}
+    shell.script.write_text(json.dumps({"version": 1, "reply": [reply]}))
+    assert shell.run("-p", "Do it.", "--model", f"script:{shell.script}").returncode == 0
+    done = shell.play([{"text": "A summary."}], [{"text": "Two."}], args=("--continue",))
+    assert (done.returncode, done.stdout) == (0, "Two.\n")
+    assert "A summary." in str(shell.sessions()[0].history)
+
+
 @prove
 def test_mode_of_a_resumed_session_does_not_come_along_and_stays_as_it_was(shell):
     assert shell.play([{"text": "One."}], args=("--mode", "auto")).returncode == 0

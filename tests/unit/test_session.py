@@ -10,6 +10,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
@@ -337,7 +338,7 @@ def test_record_is_in_the_file_as_soon_as_it_is_written(tmp_path):
         "message",
         "partial",
     ]
-    session.log.sync()
+    anyio.run(session.log.synced)
     assert session.log.write_error == ""
     session.close()
 
@@ -360,7 +361,7 @@ def test_disk_that_is_full_for_a_while_loses_nothing(tmp_path):
     try:
         say_hello(session)
         assert session.log.write_error == f"File too large: {session.path}"
-        session.log.sync()
+        anyio.run(session.log.synced)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert session.path.stat().st_size == 333

@@ -104,6 +104,7 @@ class Link:
         if self._settled is None:
             self._settled = anyio.Event()
             self._problem = None
+            self._ended, self._why, self._scope = anyio.Event(), "", anyio.CancelScope()
             self._spawn(self._own)
         await self._settled.wait()
         if self._problem:
@@ -186,7 +187,6 @@ class Link:
         """Own the guest until it ends."""
         settled = self._settled
         assert settled
-        self._ended, self._why, self._scope = anyio.Event(), "", anyio.CancelScope()
         self._updates = Arriving()
         try:
             with self._scope:

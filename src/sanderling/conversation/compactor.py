@@ -26,6 +26,9 @@ from sanderling.session.history import with_results
 from sanderling.session.records import LoggedClearing, LoggedSummary
 from sanderling.session.session import Session
 
+MOST_OVERESTIMATED = (
+    3  # the estimate is four bytes a token; no text that we met has more than twelve
+)
 MAX_FAILURES = 3
 DEFAULT_MAX_OUTPUT_TOKENS = 32_000
 
@@ -52,6 +55,7 @@ class Compactor:
         self._emit = emit
         self._is_automatic = is_automatic
         self._failures = 0
+        self._is_unsent = session.is_resumed  # no request of this process has carried the history
         self._asked_focus: str | None = None  # of the summary that the person wants
         self._summary: object = None  # the message that the last one is in
 
@@ -63,6 +67,7 @@ class Compactor:
             self._clear(KEPT_RESULT_TOKENS)
             if self._is_due():
                 await self._summarize_unless_useless()
+        self._is_unsent = False
 
     async def shrink(self) -> bool:
         """The API says that the conversation is too long: show the model less of it; whether that can be."""
@@ -105,6 +110,8 @@ class Compactor:
             return False
         max_output = limits.max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS
         used = self._session.last_usage.context_tokens
+        if self._is_unsent:  # the usage in the log may be wrong: a server reported it
+            used = max(used, estimated_tokens(self._session.history) // MOST_OVERESTIMATED)
         return is_due(used, limits.context_window_tokens, max_output)
 
     def _clear(self, kept_tokens: int) -> bool:

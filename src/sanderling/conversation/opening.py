@@ -127,10 +127,26 @@ async def open_conversation(
         if wishes.is_shown:
             await conversation.views.show_opened(has_history=wishes.has_history)
             _tell_of_demo(conversation)
+        else:
+            conversation.views.show_damage()
     except BaseException:
         await resources.aclose()
         raise
     return _opened(conversation, aside)
+
+
+def check_settings(settings: Settings, project: str) -> None:
+    """
+    Check settings before a session is opened.
+
+    Raises:
+        ConfigError: names every mistake, with its file and line.
+    """
+    from sanderling.config.file import refusal
+    from sanderling.conversation.configuration import mistakes_in
+
+    if mistakes := mistakes_in(settings, project):
+        raise refusal(mistakes)
 
 
 def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> Opened:

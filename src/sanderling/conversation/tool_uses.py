@@ -345,6 +345,8 @@ class _InOrder:
         self._emit = emit
 
     def show(self, use_id: str, event: Event) -> None:
+        if not self._order:
+            return  # all uses have ended, and what comes late is not shown
         if self._order[0] == use_id:
             self._emit(event)
         else:

@@ -115,13 +115,17 @@ class Views:
         )
         if session.is_resumed and has_history:
             await self._show_earlier()
-        if count := session.log.damaged_lines:
+        self.show_damage()
+        self.show_state()
+        parts.tell_commands()
+
+    def show_damage(self) -> None:
+        """Warn of lines of the log that could not be read."""
+        if count := self._parts.session.log.damaged_lines:
             lines = (
                 "A line of the session's log is" if count == 1 else f"{count} lines of the log are"
             )
-            parts.warn(f"{lines} damaged, and left out.")
-        self.show_state()
-        parts.tell_commands()
+            self._parts.warn(f"{lines} damaged, and left out.")
 
     def show_state(self) -> None:
         """Show what can change in a session, as it is."""

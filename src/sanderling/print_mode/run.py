@@ -22,7 +22,7 @@ from sanderling.print_mode.face import PrintFace
 from sanderling.print_mode.inputs import read_prompt, rules_of, with_flags
 from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
 from sanderling.project.root import project_root
-from sanderling.protocol.actions import SetModel, SubmitPrompt
+from sanderling.protocol.actions import Action, SetModel, SubmitPrompt
 from sanderling.protocol.events import Event
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
 from sanderling.providers import Provider
@@ -128,17 +128,17 @@ class _Run:
             waiting="dropped" if arguments.drop_waiting else "aside",
             patience_s=math.inf,  # a tool that comes later is of no use, nor is one that would ask
         )
-        self._opened = await open_conversation(
-            self._session_id, self._project, layers, self._take, wishes
-        )
-        self._agent = self._opened.agent
         self._face = PrintFace(
             self._stdout,
             arguments.output_format,
             arguments.mode,
             is_quiet=arguments.quiet,
-            act=self._agent.act,
+            act=self._act,
         )
+        self._opened = await open_conversation(
+            self._session_id, self._project, layers, self._take, wishes
+        )
+        self._agent = self._opened.agent
 
     def _find_session(self, session_dir: Path) -> str:
         # Empty where a script's variable is: no reason to begin anew.
@@ -219,6 +219,9 @@ class _Run:
 
     def _take(self, event: Event) -> None:
         self._face.take(event)
+
+    def _act(self, action: Action) -> None:
+        self._agent.act(action)
 
     async def _stop_at_signal(self, signals: AsyncIterator[signal.Signals]) -> None:
         async for number in signals:

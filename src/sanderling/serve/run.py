@@ -15,8 +15,7 @@ import sanderling
 from sanderling.acp_agent.options import LEVELS
 from sanderling.acp_agent.run import collect_later, own_layers_with
 from sanderling.config import make_private, state_dir
-from sanderling.config.file import refusal
-from sanderling.conversation.configuration import mistakes_in
+from sanderling.conversation.opening import check_settings
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.protocol.remedies import CLIENT, use
 from sanderling.sandbox.sandbox import Sandbox
@@ -87,10 +86,7 @@ def serve(argv: list[str]) -> int:
         if not place.is_near and not arguments.insecure_remote:
             raise ConfigError(FAR.format(listen=arguments.listen))
         own = own_layers_with(arguments.model).settings()
-        if mistakes := mistakes_in(
-            own, str(Path.cwd())
-        ):  # or each client would be the first to see
-            raise refusal(mistakes)
+        check_settings(own, str(Path.cwd()))  # or each client would be the first to see a mistake
         make_private(own)
         renew = partial(current_token, state_dir())
         door = Door(own_token(state_dir()), frozenset(arguments.allow_origin), renew)

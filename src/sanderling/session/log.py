@@ -13,6 +13,7 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -266,15 +267,17 @@ class Log:
         async with self._syncing:
             if self._synced < written:
                 by_now = self._written
-                await to_thread.run_sync(self.sync, abandon_on_cancel=True)
+                if self._fd is None:
+                    return
+                # The thread may outlive this log, and the number of a closed descriptor soon belongs to another file.
+                file = FileIO(os.dup(self._fd))
+                await to_thread.run_sync(self._sync, file, abandon_on_cancel=True)
                 self._synced = by_now
 
-    def sync(self) -> None:
-        """Wait until the disk has what was written. Blocks: call it from a thread."""
-        if self._fd is None:
-            return
+    def _sync(self, file: FileIO) -> None:
         try:
-            os.fsync(self._fd)
+            with file:
+                os.fsync(file.fileno())
         except OSError as error:
             self._sync_error = f"{error.strerror}: {self.path}"
         else:
