@@ -1,1 +1,1 @@
-"""The client of the Agent Client Protocol: another agent, a guest, answers in a session, and what it says and does is shown and kept as ours."""
+"""Client side of the Agent Client Protocol: runs an external agent in a session, and shows and logs what it does."""

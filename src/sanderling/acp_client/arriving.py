@@ -1,4 +1,4 @@
-"""Updates that have come and are not shown yet: in order, and only so many."""
+"""A bounded queue of updates that were received but not shown yet."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -11,11 +11,11 @@ from sanderling.acp.changed import Changed
 MAX_BYTES = 64 << 20
 MAX_COUNT = 50_000
 PAUSE_BYTES, PAUSE_S = 1 << 20, 0.004
-"""A flood, and we who read it, would keep the editor waiting."""
+"""Pause after this much input: a flood of updates would otherwise block the editor."""
 
 
 class Arriving:
-    """The updates of one connection."""
+    """The updates of one connection, in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[msgspec.Raw] = deque()
@@ -26,7 +26,7 @@ class Arriving:
         self._changed = Changed()
 
     def add(self, update: msgspec.Raw) -> bool:
-        """Take an update; False if there are too many by now."""
+        """Add an update; return False if the queue is over its limit."""
         self._come += 1
         self._bytes += len(bytes(update))
         self._waiting.append(update)
@@ -34,14 +34,14 @@ class Arriving:
         return len(self._waiting) <= MAX_COUNT and self._bytes <= MAX_BYTES
 
     async def show(self, take: Callable[[msgspec.Raw], Awaitable[None]]) -> None:
-        """Have `take` show one after the other, until this is cancelled."""
+        """Pass updates to `take`, one after the other, until cancelled."""
         since_pause = 0
         while True:
             while not self._waiting:
                 await self._changed.wait()
             update = self._waiting[0]
             size = len(bytes(update))
-            await take(update)  # if that is cancelled, the next connection shows it
+            await take(update)  # removed afterwards: if `take` is cancelled, the update stays in the queue
             self._waiting.popleft()
             self._bytes -= size
             self._taken += 1
@@ -52,7 +52,7 @@ class Arriving:
                 await anyio.sleep(PAUSE_S)
 
     async def all_shown(self) -> None:
-        """Wait until what has come so far is shown, or nothing is shown any more."""
+        """Wait until all updates received so far are shown, or the queue is closed."""
         last = self._come
         while self._taken < last and not self._is_closed:
             await self._changed.wait()

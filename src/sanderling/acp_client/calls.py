@@ -1,4 +1,4 @@
-"""Tool calls of a guest, put together from all that it tells of each, and shown as uses of our tools are."""
+"""Tool calls of an external agent, assembled from its updates and shown like calls of Sanderling's own tools."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -15,9 +15,9 @@ from sanderling.text import CONTROL, duration, printable, shortened
 from sanderling.tools.texts import difference, shown_to_person
 
 MAX_DETAIL_CHARS = 32_768
-MAX_TOLD_CHARS = 262_144  # of what a call has put out, in the log
+MAX_TOLD_CHARS = 262_144  # of a call's output, in the log
 MAX_INPUT_CHARS, MAX_DEPTH, MAX_BITS = 1 << 20, 60, 64
-MAX_DIFF_CHARS = 4 << 20  # of both sides together: nobody reads more
+MAX_DIFF_CHARS = 4 << 20  # of both sides together; larger diffs are not shown
 MAX_TITLE_CHARS = 200
 MAX_TERMINALS = 8
 NAMES = {
@@ -31,14 +31,14 @@ NAMES = {
     "fetch": "web_fetch",
     "switch_mode": "mode",
 }
-"""The names of our blocks, by the kind of a tool."""
+"""Names of tool blocks, by the agent's tool kind."""
 WRITING = frozenset(("edit", "delete", "move", "execute", "other"))
-"""The kinds of tools after which the project is looked at."""
+"""Tool kinds that may change files: the project is scanned after them."""
 OF_FILES = {"read": ("read",), "edit": ("edit", "write"), "delete": ("delete",)}
-"""The kinds of tools whose title is the path of their file, and the names that they may have."""
+"""Tool kinds whose title is a path, and the tool names that each kind may have."""
 ENDED = ("completed", "failed")
 OUTPUT_KEYS = ("terminal_output", "terminal_output_delta")
-"""The keys of `_meta` under which adapters tell what a command of their own has put out, a piece after the other."""
+"""Keys of `_meta` under which adapters stream the output of commands that they run."""
 EXIT_KEY = "terminal_exit"
 
 
@@ -46,7 +46,11 @@ Told = ToolCall | ToolCallFields
 
 
 class Ending(NamedTuple):
-    """The end of a call, as the screen and the log have it; `told` is all of its text, which began with `output_chars` put out before."""
+    """
+    The outcome of a call, for the screen and the log.
+
+    `told` is the call's full text. Its first `output_chars` characters were already shown as output.
+    """
 
     summary: str
     detail: str = ""
@@ -59,7 +63,7 @@ class Ending(NamedTuple):
 
 
 class _Written:
-    """The output of a command that runs with the guest, as the screen has it; of that `put_out` was told already."""
+    """Output of a command that the agent runs itself, as a terminal renders it; `put_out` was already shown."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -76,9 +80,9 @@ class _Written:
 
 class Call:
     """
-    One call, which grows with what the guest says of it; `id` is our own.
+    A tool call, updated by each message about it; `id` is unique in the log.
 
-    `shown` says how a path is shown. `is_started`: it is on the screen, or in line for it.
+    `shown` returns how a path is displayed. `is_started`: the call is on the screen, or waits for its place there.
     """
 
     def __init__(self, call_id: str, shown: Callable[[str], str]) -> None:
@@ -99,7 +103,7 @@ class Call:
         self._written = _Written()
 
     def take(self, told: Told) -> None:
-        """Take in what the guest says of it now: what it leaves out stays as it was."""
+        """Update the call. Fields that the agent leaves out keep their value."""
         self.kind = told.kind or self.kind
         self.status = told.status or self.status
         self._title = told.title or self._title
@@ -128,29 +132,29 @@ class Call:
 
     @property
     def is_telling(self) -> bool:
-        """Say whether enough is known of it for a line on the screen."""
-        shows = any(each.type != "terminal" for each in self._content)  # which is empty so far
+        """Whether enough is known to show a line on the screen."""
+        shows = any(each.type != "terminal" for each in self._content)  # a terminal is still empty
         return bool(self.input or self.paths or shows) or self.status != "pending"
 
     @property
     def name(self) -> str:
-        """The name of its block."""
+        """Name of the call's block."""
         own = self._name if self._name.replace("_", "").replace("-", "").isalnum() else ""
         return (own if self._own_title else NAMES.get(self.kind, own))[:40] or "tool"
 
     @property
     def _own_title(self) -> str:
-        """The title without the name in front, as an agent of ours has it: there it is called as here."""
+        """The title without the leading tool name, if the agent formats its titles as Sanderling does; otherwise ""."""
         name, _, rest = self._title.partition(" ")
         is_own = name == self._name and self.kind != "execute"
-        if self.kind in OF_FILES and self.path:  # a yes is about that file, whatever is said of it
+        if self.kind in OF_FILES and self.path:  # the user approves this file: show the path, not a free text
             path, _, _ = rest.partition(":")
             is_own = is_own and name in OF_FILES[self.kind] and path == self._shown(self.path)
         return rest if is_own else ""
 
     @property
     def title(self) -> str:
-        """The line that says on what it works: the command, the path, else the guest's own words."""
+        """What the call works on: its command, its path, or the agent's own title."""
         if self.command:
             line = self.command
         elif self._own_title:
@@ -161,12 +165,12 @@ class Call:
             line = self._title.strip().strip("`")
         line = " ".join(
             CONTROL.sub(" ", printable(line)).split()
-        )  # `clean` drops what is before a \r
+        )  # `clean` would drop text before a \r
         return shortened(line, MAX_TITLE_CHARS)
 
     @property
     def command(self) -> str:
-        """The line for a shell that it would run, as rules and mode judge it; "" if it is about none."""
+        """The shell command line that the call would run; "" for other calls. Rules and the mode judge it."""
         return (
             agents.command_of(agents.ToolCall(self.kind, self.input))
             if self.kind == "execute"
@@ -175,7 +179,7 @@ class Call:
 
     @property
     def path(self) -> str:
-        """The file that it is about, if it names one."""
+        """Path of the call's first file; "" if it names none."""
         diffs = self.diffs
         return (diffs[0].path or "") if diffs else self.paths[0] if self.paths else ""
 
@@ -185,13 +189,13 @@ class Call:
 
     @property
     def terminals(self) -> tuple[str, ...]:
-        """The first of its terminals, each once: of each comes up to 256 KiB, with each piece anew."""
+        """IDs of the call's first terminals. The limit bounds work: each output event re-reads up to 256 KiB per terminal."""
         named = dict.fromkeys(each.terminal_id for each in self._content if each.terminal_id)
         return tuple(named)[:MAX_TERMINALS]
 
     @property
     def text(self) -> str:
-        """The text that it shows, without the fence around it, else what its command has written."""
+        """The call's text without a Markdown fence, else the output of its command."""
         return self._shown_text or self._written.text.rstrip()
 
     @property
@@ -205,9 +209,9 @@ class Call:
 
     def news(self, output: str = "") -> str:
         """
-        The text that has come since this was asked last; what the guest has said otherwise meanwhile is left to the end.
+        Return the text since the last call of this method; "" if the text no longer begins with what was shown.
 
-        `output` is what its terminals have written.
+        `output` is the output of the call's terminals.
         """
         if self.has_ended or self.diffs:
             return ""
@@ -218,19 +222,19 @@ class Call:
         return new
 
     async def preview(self) -> tuple[str, str]:
-        """All that it would run or change, or what it says of itself; and the syntax of that."""
+        """Return what the call would run or change, or its description, and the filetype of that."""
         if self.command:
             return self.command, "bash"
         if changed := await self._difference():
             return changed.detail, "diff"
-        if text := printable(self._own_text).rstrip() or self.text:  # whole: it is approved
+        if text := printable(self._own_text).rstrip() or self.text:  # in full, because the user approves it
             return text, ""
         if self.input:
             return msgspec.json.format(msgspec.json.encode(self.input)).decode(), "json"
         return self.title, ""
 
     async def ending(self, how: Literal["", "stopped"] = "", output: str = "") -> Ending:
-        """The end of it; `output` is what its terminals have written."""
+        """Return the outcome of the call; `output` is the output of its terminals."""
         self._written.finish()
         is_error = self.status == "failed" or bool(how)
         text = (self.text or output or _output_text(self.output))[:MAX_TOLD_CHARS]
@@ -249,13 +253,13 @@ class Call:
         return Ending(summary, detail, is_error=is_error, told=text, output_chars=before)
 
     async def _difference(self) -> Ending | None:
-        """The end of a call that has diffs: they, and the number of lines that they add and remove."""
+        """Return the outcome of a call with diffs: the diffs, and the number of lines added and removed."""
         changed, parts = list[ChangedLines](), list[str]()
         diffs = self.diffs
         for diff in diffs:
             old, new, path = diff.old_text or "", diff.new_text or "", self._shown(diff.path or "")
             if not is_shown(diff):
-                parts.append(f"({path} is too large to be compared)")
+                parts.append(f"({path}: too large to show a diff)")
                 continue
             change = await difference(old, new)
             changed.append(ChangedLines(path, *change.counts))
@@ -271,12 +275,11 @@ class Call:
 
 
 def is_shown(diff: ToolContent) -> bool:
-    """Say whether a difference is small enough to be shown."""
     return len(diff.old_text or "") + len(diff.new_text or "") <= MAX_DIFF_CHARS
 
 
 def text_of(block: ContentBlock) -> str:
-    """The text of a piece of content, or a line that stands for what is none."""
+    """Return the text of a content block, or a placeholder in brackets for other content."""
     match block.type:
         case "text":
             return block.text or ""
@@ -289,7 +292,7 @@ def text_of(block: ContentBlock) -> str:
 
 
 def _is_fit(given: dict[str, Any]) -> bool:
-    """Say whether a tool's input can be shown and kept: one that is long, or nested without an end, says nothing to anybody."""
+    """Check that a tool's input is small and shallow enough to be shown and logged."""
     waiting: list[tuple[Any, int]] = [(given, 0)]
     room = MAX_INPUT_CHARS
     while waiting:
@@ -314,14 +317,14 @@ def _is_fit(given: dict[str, Any]) -> bool:
 
 
 def _unfenced(text: str) -> str:
-    """`text` without the Markdown fence that is around all of it."""
+    """Return `text` without a Markdown fence around all of it."""
     lines = text.strip("\n").split("\n")
     is_fenced = len(lines) > 1 and lines[0].startswith("```") and lines[-1].strip() == "```"
     return "\n".join(lines[1:-1]) if is_fenced else text
 
 
 def _output_text(output: Any) -> str:
-    """The raw output of a tool as text, where it shows nothing else."""
+    """Return a tool's raw output as text, for a call without content."""
     if isinstance(output, str):
         return clean(output)
     if not isinstance(output, dict):

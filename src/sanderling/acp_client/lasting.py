@@ -1,9 +1,9 @@
 """
-A lasting link: the session lives elsewhere, the connection to it may end at any byte, and another one goes on where that one was.
+A link to a remote session that survives lost connections.
 
-What is told has numbers (`acp/ours.py`): what has come is not taken again, and what was missed is told first. A prompt bears its own id
-and is sent again until it was accepted; it runs once, however often it was sent. Where the other side's process ends with its
-connection, the session is opened again from its log there, and a turn that was under way was interrupted.
+The server numbers its updates (`acp/ours.py`): a reconnected client skips updates that it has seen and gets those that it missed first. A
+prompt has an ID and is sent again until it is accepted; it runs once, however often it is sent. If the remote process ends with its
+connection, the session is reopened there from its log, and the turn that was running counts as interrupted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,44 +42,48 @@ from sanderling.remote.refusals import RefusedError
 
 FIRST_S, AGAIN_S = 0.5, 2.0
 FIRST_CONNECTION_S = (
-    30.0  # of tries: a server may still be starting, behind a proxy that answers for it
+    30.0  # retrying: the server may still be starting behind a proxy
 )
-CUT = "The connection has ended, and the agent there with it: the turn was interrupted."
-GO_ON = "What it had done until then is in its session: ask it to go on."
+CUT = "The connection was lost and the remote agent ended: the turn was interrupted."
+GO_ON = "Its work so far is saved. Send a prompt to continue."
 
 
 def _nothing() -> None: ...
 
 
 class LastingPlace(Place, Protocol):
-    """The place of a session that lives elsewhere."""
+    """A place whose session is on another machine."""
 
     def check(self, answer: InitializeResponse) -> None:
         """
-        Look whether the other side can do what is needed.
+        Check that the server has the features that are needed.
 
         Raises:
-            RefusedError: it cannot.
+            RefusedError: it lacks one of them.
         """
         ...
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
-        """All that it may tell beside the protocol."""
+        """Return the handlers of notifications that are not part of ACP."""
         ...
 
     def connection_changed(self, event: ConnectionChanged) -> None: ...
 
     def connection_lost(self) -> None:
-        """Take back its questions: they cannot be answered any more, and are asked again."""
+        """Withdraw the server's open questions. It asks them again on the next connection."""
         ...
 
     def told_from_beginning(self) -> None:
-        """All that follows is of the turn of now, from its beginning."""
+        """Prepare for a replay of the current turn from its beginning."""
         ...
 
 
 class LastingLink(Link):
-    """The link to a session that lives elsewhere. `seen` is how far what it tells has come, from when it was open before, `shown` how far it is shown."""
+    """
+    A link to a remote session.
+
+    `seen` is the position of the last update received, also from before a restart; `shown` that of the last update shown.
+    """
 
     start_s: ClassVar[float] = 30.0
 
@@ -95,7 +99,7 @@ class LastingLink(Link):
         self._on_accepted = _nothing
         self._again = anyio.Event()
 
-    # --- what is asked of it -------------------------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------------------------------
 
     async def deliver(
         self,
@@ -107,12 +111,12 @@ class LastingLink(Link):
         notes: tuple[str, ...] = (),
     ) -> Answer:
         """
-        Ask it, however many connections that takes. `notes` go along for the model.
+        Send a prompt and return its answer, over as many connections as needed. `notes` are added for the model.
 
-        `on_accepted` is called once or more, when the prompt stands in the log there; if it `is_known`, it does.
+        `on_accepted` is called, once or several times, when the prompt is in the remote log. `is_known`: it already is.
 
         Raises:
-            ProviderError: it refuses, it cannot be had, or what was under way there has ended with a connection.
+            ProviderError: the agent refused, is unreachable, or lost the turn together with a connection.
         """
         self._was_stopped = is_cut = False
         self._prompt_id, self._is_accepted = prompt_id, is_known
@@ -121,7 +125,7 @@ class LastingLink(Link):
             while True:
                 await self.ready()
                 live = self._live
-                if live is None:  # it has ended meanwhile
+                if live is None:  # it ended meanwhile
                     await anyio.lowlevel.checkpoint()
                     continue
                 try:
@@ -156,7 +160,7 @@ class LastingLink(Link):
             await self._updates.all_shown()
 
     def cancel(self) -> None:
-        """Ask it to stop, now or as soon as there is a connection."""
+        """Ask the agent to stop, now or on the next connection."""
         self._was_stopped = True
         if self.is_ready:
             super().cancel()
@@ -164,20 +168,20 @@ class LastingLink(Link):
             self._is_to_stop = True
 
     def notify(self, method: str, params: object) -> None:
-        """Tell it something, if there is a connection."""
+        """Send a notification, if connected."""
         if live := self._live:
             live.connection.notify(method, params)
 
     def connect_now(self) -> None:
-        """Do not wait for the next try."""
+        """Retry now instead of after the delay."""
         self._again.set()
 
     @property
     def _has_session(self) -> bool:
-        """Whether there is a session to return to, which is worth any number of tries."""
+        """Whether a remote session exists, to which reconnecting is tried without limit."""
         return self._has_lived or self._place.session_id != ""
 
-    # --- its lives -----------------------------------------------------------------------------------------------------------
+    # --- connections ---------------------------------------------------------------------------------------------------------
 
     async def _live_on(self, settled: anyio.Event) -> None:
         attempt, begun_at = 0, anyio.current_time()
@@ -193,10 +197,10 @@ class LastingLink(Link):
 
     async def _try(self, settled: anyio.Event, give_up_at: float) -> str:
         """
-        Serve one connection until it ends; return in words how it did. Without a session to return to, fail from `give_up_at` on.
+        Serve one connection until it ends; return the reason. Without a session, fail from `give_up_at` on.
 
         Raises:
-            SanderlingError, OSError: another try would end the same way, or it is too late for one.
+            SanderlingError, OSError: retrying would fail in the same way, or it is too late.
         """
         try:
             await super()._live_on(settled)
@@ -241,7 +245,7 @@ class LastingLink(Link):
         try:
             told = await live.connection.request("session/resume", request, OldSessionResponse)
         except RpcError as error:
-            if error.code == NOT_FOUND:  # nothing was said in it
+            if error.code == NOT_FOUND:  # the session is empty and was never stored
                 return str(error)
             raise
         position = _position_in(told.meta)
@@ -256,7 +260,7 @@ class LastingLink(Link):
         return ""
 
     async def _load(self, live: Live, known: str) -> OldSessionResponse:
-        """Have all told anew, for what was missed is more than the other side has kept; of that the turn of now is shown."""
+        """Load the whole session, because the server has discarded some of the missed updates. Only the current turn is shown."""
         request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=[])
         before, self.seen = self.seen, Position("")
         self._is_replaying = True
@@ -277,7 +281,7 @@ class LastingLink(Link):
             self.seen = self.shown = _position_in(told.meta)
         self._tell("connected")
 
-    # --- what it tells -------------------------------------------------------------------------------------------------------
+    # --- updates -------------------------------------------------------------------------------------------------------------
 
     def _over(self) -> None:
         self._lasting.connection_lost()
@@ -294,17 +298,17 @@ class LastingLink(Link):
 
     def _take_update(self, params: msgspec.Raw) -> None:
         if self._is_replaying and self._prompt_id and _is_prompt(params, self._prompt_id):
-            self._is_replaying = False  # from here on it is of the turn that goes on
+            self._is_replaying = False  # the current turn begins here
         position = _position_of(params)
         if position.seq:
             if position.life == self.seen.life and position.seq <= self.seen.seq:
-                return  # it has come before
+                return  # a duplicate
             self.seen = position
         super()._take_update(params)
 
     async def _show(self, params: msgspec.Raw) -> None:
         if self._prompt_id and _is_prompt(params, self._prompt_id):
-            self._on_accepted()  # which was told, too, but maybe on a connection that was cut
+            self._on_accepted()  # the notification of it may have been lost with a connection
             self._lasting.told_from_beginning()
         await super()._show(params)
         position = _position_of(params)
@@ -312,7 +316,7 @@ class LastingLink(Link):
 
 
 def _position_in(meta: dict[str, Any] | None) -> Position:
-    """The position that `meta` names; one without a life where the other side counts nothing."""
+    """Return the position in `meta`; one without a life if the server does not number its updates."""
     named = (meta or {}).get(OURS)
     is_there = isinstance(named, dict) and "life" in named
     return ours_in(meta, Position) if is_there else Position("")
@@ -334,5 +338,4 @@ def _is_prompt(params: msgspec.Raw, prompt_id: str) -> bool:
 
 
 def _is_final(error: Exception) -> bool:
-    """Say whether the other side would say the same again."""
     return isinstance(error, RpcError) and error.code in (AUTH_REQUIRED, INVALID_PARAMS)

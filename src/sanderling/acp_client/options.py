@@ -1,4 +1,4 @@
-"""Options of a guest: what it lets a person choose, and the requests that choose it. What it lacks is not offered."""
+"""Options of an external agent: what the user can choose, and the requests that set it."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,18 +17,18 @@ WORDS = {"on": "true", "yes": "true", "1": "true", "off": "false", "no": "false"
 
 
 class OptionError(SanderlingError):
-    """There is no such option, or it has no such value."""
+    """Unknown option or invalid value."""
 
 
 class Wish(NamedTuple):
-    """A request that sets an option: its method and parameters."""
+    """A request that sets an option."""
 
     method: str
     params: SetModeRequest | SetConfigOptionRequest
 
 
 class Options:
-    """The options of one session."""
+    """The options of a session."""
 
     def __init__(self) -> None:
         self._options: Sequence[ConfigOption] = ()
@@ -37,7 +37,7 @@ class Options:
     def take(
         self, options: Sequence[ConfigOption] | None, modes: SessionModes | None = None
     ) -> None:
-        """Take what the guest has told, but for options of a type that is not known; what it leaves out stays."""
+        """Store the agent's options and modes, except options of unknown types. None keeps the current ones."""
         if options is not None:
             self._options = [each for each in options if each.type in KNOWN_TYPES]
         self._modes = modes or self._modes
@@ -49,7 +49,7 @@ class Options:
             )
 
     def shown(self) -> tuple[GuestOption, ...]:
-        """All of them; the modes of old are left out where an option stands for them."""
+        """Return all options. Legacy modes are included only if no option covers them."""
         options = tuple(map(_shown, self._options[:MAX_OPTIONS]))
         if self._modes and not any(MODE in (each.category, each.id) for each in options):
             return (_shown_modes(self._modes), *options)
@@ -60,10 +60,10 @@ class Options:
 
     def wish(self, session_id: str, name: str, value: str) -> Wish:
         """
-        The request by which the option called `name`, by its id, title or category, becomes `value`, an id or a title.
+        Return the request that sets the option `name` (an ID, title or category) to `value` (an ID or title).
 
         Raises:
-            OptionError: there is no such option, or it has no such value.
+            OptionError: the option is unknown, or the value is invalid.
         """
         option = self._find(name)
         chosen = _chosen(option, value)
@@ -86,9 +86,9 @@ class Options:
                     return each
         known = [each.id for each in options]
         if not known:
-            raise OptionError("this agent offers nothing to choose")
+            raise OptionError("this agent has no options")
         hint = did_you_mean(name, known)
-        raise OptionError(f"there is no option '{name}'{hint}; there are {', '.join(known)}")
+        raise OptionError(f"there is no option '{name}'{hint}; options: {', '.join(known)}")
 
 
 def _chosen(option: GuestOption, value: str) -> str:
@@ -96,14 +96,14 @@ def _chosen(option: GuestOption, value: str) -> str:
         chosen = WORDS.get(value.casefold(), value.casefold())
         if chosen in ("true", "false"):
             return chosen
-        raise OptionError(f"'{option.id}' is on or off, not '{value}'")
+        raise OptionError(f"'{option.id}' must be on or off, not '{value}'")
     for of in ("value", "title"):
         for each in option.choices:
             if str(getattr(each, of)).casefold() == value.casefold():
                 return each.value
     known = [each.value for each in option.choices]
     hint = did_you_mean(value, known)
-    raise OptionError(f"'{option.id}' cannot be '{value}'{hint}; it can be {', '.join(known)}")
+    raise OptionError(f"'{option.id}' has no value '{value}'{hint}; values: {', '.join(known)}")
 
 
 def _shown(option: ConfigOption) -> GuestOption:
@@ -125,7 +125,7 @@ def _words(told: str) -> str:
 
 
 def _choices(told: Sequence[ConfigChoice]) -> Iterator[GuestChoice]:
-    """The values, those of groups one after the other."""
+    """Return all values, with groups flattened."""
     for each in told:
         if each.options:
             yield from _choices(each.options)

@@ -1,4 +1,4 @@
-"""Places of guests: what a link needs of the session that it is in, and of what carries its connection."""
+"""Interfaces that a link to an external agent needs: its session's side, and the transport of its connection."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,9 +14,9 @@ from sanderling.acp.setup import AgentCapabilities, AuthMethod, ClientCapabiliti
 
 class Carrier(Protocol):
     """
-    A carrier of the connection: the pipes of a process, here or elsewhere, or a socket.
+    The transport of a connection: the pipes of a local or remote process, or a socket.
 
-    `is_outdated`: it was ended so that another one begins. `notice` and `warnings` are sentences for the person.
+    `is_outdated`: it was ended so that a new one can replace it. `notice` and `warnings` are shown to the user.
     """
 
     @property
@@ -31,18 +31,18 @@ class Carrier(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
     async def wait(self) -> str:
-        """Wait for its end; return in words how that was."""
+        """Wait for its end; return a description of how it ended."""
         ...
 
     def kill(self) -> None: ...
 
     def refusal(self) -> str:
-        """Say, of one that has ended, why it would be of no use to try again; empty where it may be."""
+        """Return why a retry is useless, after it ended; "" if a retry may work."""
         ...
 
 
 class Place(Protocol):
-    """The place of a guest in our session: what it needs of us."""
+    """The session's side of an external agent."""
 
     @property
     def name(self) -> str: ...
@@ -52,7 +52,7 @@ class Place(Protocol):
 
     def start(self) -> AbstractAsyncContextManager[Carrier]:
         """
-        Run it in that context.
+        Run the agent within the returned context.
 
         Raises:
             SanderlingError: it cannot be started.
@@ -60,20 +60,20 @@ class Place(Protocol):
         ...
 
     def methods(self) -> Mapping[str, Method]:
-        """All that it may ask of us."""
+        """Return the handlers of the agent's requests."""
         ...
 
     def begun(self, carrier: Carrier) -> None:
-        """Take note that the guest runs."""
+        """Note that the agent is running."""
         ...
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """The capabilities that we have for it."""
+        """The client capabilities to announce."""
         ...
 
     def told(self, meta: Mapping[str, Any]) -> None:
-        """Take what the guest has said of a session beside what the protocol knows."""
+        """Handle the `_meta` of a session response."""
         ...
 
     async def take(self, update: msgspec.Raw) -> None:
@@ -81,20 +81,20 @@ class Place(Protocol):
         ...
 
     async def log_in(self, methods: Sequence[AuthMethod]) -> str:
-        """Return the method by which the person wants to log in; empty: none."""
+        """Ask the user for a login method; return its ID, or "" if the user declined."""
         ...
 
     def servers(self, capabilities: AgentCapabilities) -> list[McpServer]:
-        """Return the tool servers that it is to start, as far as it can."""
+        """Return the MCP servers that the agent should start, limited to the transports that it supports."""
         ...
 
     def options_changed(self) -> None: ...
 
     @property
     def session_id(self) -> str:
-        """The guest's own id of the session, if there is one to go on with."""
+        """The agent's ID of the session to resume; "" for a new session."""
         ...
 
     def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
-        """Take note that the guest's session is open; of a new one `why` says why the old one does not go on, if there was one."""
+        """Note that the agent's session is open. `why` says why a new one replaces the old one, if there was one."""
         ...

@@ -1,4 +1,4 @@
-"""A guest in the place of a provider: the parts of a session ask it for its name and its window, and never for an answer."""
+"""A stand-in provider for sessions with an external agent: it has a name and limits, and does not call a model."""
 
 from collections.abc import AsyncGenerator
 
@@ -7,7 +7,7 @@ from sanderling.providers import ModelLimits, ModelRequest, StreamItem
 
 
 class GuestProvider:
-    """Stands for the guest `name`, which its conversation gets ready and ends."""
+    """A provider that represents the external agent `name`. Its conversation starts and ends the agent."""
 
     def __init__(self, name: str) -> None:
         self.model = name
@@ -29,5 +29,5 @@ class GuestProvider:
         return ()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:  # noqa: ARG002
-        raise ProviderError("internal", f"{self.model} is asked by its turns alone.")
-        yield  # pyright: ignore[reportUnreachable] - that makes it a generator
+        raise ProviderError("internal", f"{self.model} is an external agent and cannot be called as a model.")
+        yield  # pyright: ignore[reportUnreachable] - makes this a generator

@@ -1,4 +1,4 @@
-"""Questions of a guest: it asks for permission in its own words, and the person answers in the float, as they answer ours."""
+"""Permission requests of an external agent, shown to the user like Sanderling's own questions."""
 
 import re
 from collections.abc import Sequence
@@ -21,16 +21,17 @@ _MEANING = (
     frozenset(("allow", "yes", "approve", "accept", "always", "proceed", "run", "continue", "ok")),
     frozenset(("no", "deny", "reject", "decline", "cancel", "refuse", "stop", "never", "abort")),
 )
-"""The words with which answers begin that are a yes, and those of a no."""
+"""First words of an answer that mean allow, and those that mean deny."""
 _LASTING = ("always", "ask again", "session", "every", "all ", "any ")
 CANCELLED = PermissionResponse(outcome=Outcome(outcome="cancelled"))
 
 
 def offered(options: Sequence[PermissionOption]) -> tuple[AnswerOption, ...]:
     """
-    The answers that the guest offers, by the keys of ours that give them; what it calls otherwise is a no.
+    Return the agent's answers with the choice that each one stands for. Unknown kinds count as deny.
 
-    Of two with the same id the second is none: whoever says no must not have said yes. One is never called what it does not do.
+    Of two answers with the same ID only the first counts: otherwise a "deny" could be sent as an "allow". The label of an answer never
+    contradicts its kind.
     """
     found: dict[str, AnswerOption] = {}
     for each in options[:MAX_OPTIONS]:
@@ -41,7 +42,7 @@ def offered(options: Sequence[PermissionOption]) -> tuple[AnswerOption, ...]:
 
 
 def _title(name: str, choice: str) -> str:
-    """The guest's words for an answer, after ours where they do not say what it does."""
+    """Return the agent's label for an answer, prefixed by Sanderling's if it does not clearly say the same."""
     words = " ".join(visible_prose(name).split())[:MAX_TITLE_CHARS]
     said = words.casefold()
     first = _WORD.search(said)
@@ -64,7 +65,7 @@ def _choice(kind: str) -> Literal["once", "always", "deny"]:
 async def question_of(
     call: Call, options: tuple[AnswerOption, ...], question_id: str, agent: str, project: str
 ) -> ApprovalRequested:
-    """The question whether the call may go on, with all of what it would do; the agent may tell something else of it meanwhile."""
+    """Return the question whether the call may run, with everything it would do. It is a snapshot: the agent may change the call later."""
     title, path, cwd = call.title, call.path, cwd_of(asked_of(call), project)
     subject, filetype = await call.preview()
     known = {each.choice for each in options}
@@ -89,7 +90,7 @@ async def question_of(
 
 
 def asked_of(call: Call) -> ToolCall:
-    """The call as rules and mode judge it; a change that is too large to be shown is only a path."""
+    """Return the call in the form that rules and the mode judge. For a diff that is too large to show, only the path is included."""
     shown = [each for each in call.diffs if is_shown(each)]
     diffs = tuple(Diff(each.path or "", each.old_text, each.new_text or "") for each in shown)
     paths = (*call.paths, *(each.path or "" for each in call.diffs))
@@ -97,7 +98,7 @@ def asked_of(call: Call) -> ToolCall:
 
 
 def answered(answer: AnswerApproval, options: Sequence[AnswerOption]) -> PermissionResponse:
-    """The answer as the guest knows it; where it has none of that kind, that it was cancelled."""
+    """Return the user's answer as a response to the agent; "cancelled" if it offered no answer of that kind."""
     choice = "deny" if answer.answer in ("deny", "cancel", "again") else answer.answer
     fitting = [each.id for each in options if each.choice == choice]
     chosen = next((each for each in fitting if each == answer.option), "") or next(

@@ -1,9 +1,9 @@
 """
-Telling: what a guest says and does, on its way to the screen and into the session's log.
+Translates an external agent's updates to events for the screen and records for the session's log.
 
-On the screen the calls of its tools stand one after the other, each with what it puts out, as those of our own do: what a later one
-has to show waits until the one before has ended. Words do not wait; a call that has not ended then gets its end later, in its line
-alone. In the log a message is written as soon as no call in it goes on, so that a host that is killed loses little.
+The screen shows tool calls one after the other, each followed by its output, as for Sanderling's own tools: events of a later call are
+held back until the current call ends. Text does not wait. A call that is still running when text arrives is ended later by its summary
+line alone. A message is logged as soon as none of its calls is running, so little is lost if the host is killed.
 """
 
 from collections.abc import Callable
@@ -34,13 +34,13 @@ from sanderling.session.history import (
 from sanderling.session.records import LoggedPartial, LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 
-UNTIL_SHOWN_S = 0.15  # that a call may take to say what it is about
+UNTIL_SHOWN_S = 0.15  # for a call to describe itself
 TICK_S = 0.1
-MAX_CALLS = 5_000  # in one turn
+MAX_CALLS = 5_000  # per turn
 
 
 class _InLine:
-    """Shows calls one after the other. `emit` takes the events."""
+    """Orders the events of concurrent calls, so that each call's events reach `emit` in one piece."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
@@ -60,7 +60,7 @@ class _InLine:
             self._held.setdefault(call_id, []).append(event)
 
     def pass_all(self) -> None:
-        """Words come: what waits is shown before them, and what has not ended is not waited for any more."""
+        """Stop waiting for running calls and emit all held events, because text is about to be shown."""
         while self._front:
             self._passed.add(self._front)
             self._go_on()
@@ -72,7 +72,7 @@ class _InLine:
 
 
 class _Said:
-    """The words of a turn, which may be told from their beginning again."""
+    """The text of a turn. Agents may send it again from the beginning."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[str]] = {}
@@ -85,12 +85,12 @@ class _Said:
         self._pieces.setdefault(kind, []).insert(0, text)
 
     def new_in(self, kind: str, text: str) -> str:
-        """The part of a piece that was not said before."""
+        """Return the part of `text` that was not shown before."""
         known = self._known.pop(kind, "")
         if known.startswith(text):
             self._known[kind] = known[len(text) :]
             return ""
-        new = text.removeprefix(known)  # where it tells something else, that is new
+        new = text.removeprefix(known)  # a different text is new
         self._pieces.setdefault(kind, []).append(new)
         return new
 
@@ -101,7 +101,7 @@ def event_id(event: Event) -> str:
 
 
 def _without_detail(event: Event) -> Event:
-    """The event of a call below whose block others stand already: nothing can be put into it."""
+    """Drop the detail from the event of a call that is no longer last on the screen: nothing can be inserted there."""
     match event:
         case ToolEnded(id=call_id, summary=summary, is_error=is_error, is_denied=is_denied):
             return ToolEnded(call_id, summary, is_error=is_error, is_denied=is_denied)
@@ -111,9 +111,12 @@ def _without_detail(event: Event) -> Event:
 
 class Telling:
     """
-    Tells of one session's guest. `shown` says how a path is shown; `on_ended` is called with each call that has ended.
+    Shows and logs the updates of one session's agent.
 
-    `output_of` gives what a terminal has written so far.
+    Args:
+        shown: returns how a path is displayed.
+        on_ended: called with each call that has ended.
+        output_of: returns the output of a client terminal so far.
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class Telling:
         self._said = _Said()
 
     def go_on(self) -> None:
-        """The turn of the last prompt in the log is told from its beginning: what the log has of it was shown."""
+        """Prepare for a replay of the current turn, of which the log's part has already been shown."""
         results: dict[str, ToolResult] = {}
         for message in reversed(self._session.history):
             results |= {
@@ -159,19 +162,19 @@ class Telling:
         self._said.begin_again()
 
     def _note_shown(self, call_id: str, result: ToolResult | None) -> None:
-        """A call was shown; one whose end nobody had seen may go on."""
+        """Note that the call was shown. A call without a known outcome may still be running."""
         if result and result.content not in (NOT_RUN, UNKNOWN_OUTCOME):
             call = self._calls[call_id] = Call(call_id, self._shown)
             call.is_started = call.is_ended = True
 
     def begin_again(self) -> None:
-        """The turn is told from its beginning: what was shown of that is not shown again."""
+        """Prepare for a replay of the turn: do not show again what was shown."""
         self._said.begin_again()
 
     async def take(
         self, told: updates.AgentMessageChunk | updates.AgentThoughtChunk | Told
     ) -> None:
-        """Show what it says and does."""
+        """Show a message chunk, a thought chunk or a tool call."""
         match told:
             case updates.AgentMessageChunk():
                 self._say("text", text_of(told.content), told.message_id or "")
@@ -183,7 +186,7 @@ class Telling:
     # --- words -------------------------------------------------------------------------------------------------------------
 
     def _say(self, kind: Literal["text", "thinking"], text: str, message_id: str) -> None:
-        """Show a piece of its words; another message begins another block."""
+        """Show a chunk of text; a new message ID begins a new block."""
         text = self._said.new_in(kind, text)
         if not text:
             return
@@ -211,7 +214,7 @@ class Telling:
         self._open, self._message_id = "", ""
 
     def log_what_grows(self) -> None:
-        """Have the log know what was said so far: call it every now and then."""
+        """Log the text since the last call of this method. Call it regularly."""
         new = "".join(self._pieces[self._logged_pieces :])
         self._logged_pieces = len(self._pieces)
         if new and self._open:
@@ -220,7 +223,7 @@ class Telling:
     # --- calls -------------------------------------------------------------------------------------------------------------
 
     def call_of(self, told: Told) -> Call | None:
-        """The call that `told` is about, with what it says; None if there are too many."""
+        """Return the call that `told` belongs to, updated by it; None if the turn has too many calls."""
         call = self._calls.get(told.tool_call_id)
         if call is None:
             if len(self._calls) >= MAX_CALLS:
@@ -233,12 +236,12 @@ class Telling:
         return call
 
     def title_of(self, told_id: str) -> str:
-        """The line on the screen of the call that the guest calls so; empty if there is none."""
+        """Return the displayed line of the call with the agent's ID `told_id`; empty if it is not on the screen."""
         call = self._calls.get(told_id)
         return f"{call.name} {call.title}" if call and call.is_started else ""
 
     async def _take_call(self, told: Told) -> None:
-        """Show what the guest says of a call; one of which nothing was known begins with that."""
+        """Show an update of a call; the first one creates the call."""
         call = self.call_of(told)
         if call is None or call.is_ended:
             return
@@ -250,7 +253,7 @@ class Telling:
             self._put_out(call)
 
     def start(self, call: Call) -> None:
-        """Show that the call has begun."""
+        """Show the start of the call, once."""
         if not call.is_started:
             call.is_started = True
             self._end_block()
@@ -259,7 +262,7 @@ class Telling:
             self._line.show(call.id, ToolStarted(call.id, name, call.title))
 
     def put_out(self, terminal_id: str) -> None:
-        """Show what a terminal has written, in the call that it belongs to."""
+        """Show new output of a client terminal in the call that it belongs to."""
         for call in self._calls.values():
             if terminal_id in call.terminals and call.is_started and not call.is_ended:
                 self._put_out(call)
@@ -294,7 +297,7 @@ class Telling:
         self._on_ended(call)
 
     def _own_id(self, told: str) -> str:
-        """An id that the log has not had: a guest may count anew with each process."""
+        """Return an ID that is unique in the log. An agent may start counting again with each process."""
         fit = plain(told, MAX_NAME_CHARS - len("_9999")) or "call"
         taken = {call.id for call in self._calls.values()} | self._session.tool_use_ids
         own, number = fit, 1
@@ -304,7 +307,7 @@ class Telling:
         return own
 
     def _start_waiting(self, now: float) -> None:
-        """Show those that have not said in time what they are about."""
+        """Show calls that have not described themselves in time."""
         for call in self._calls.values():
             if not call.is_started and now - call.begun_at >= UNTIL_SHOWN_S:
                 self.start(call)
@@ -312,14 +315,14 @@ class Telling:
     # --- the log -----------------------------------------------------------------------------------------------------------
 
     async def keep_up(self) -> None:
-        """Do what time brings, as long as a turn goes on."""
+        """Show delayed calls and log text regularly, until cancelled."""
         while True:
             await anyio.sleep(TICK_S)
             self._start_waiting(monotonic())
             self.log_what_grows()
 
     async def end_turn(self, how: Literal["", "stopped"]) -> None:
-        """The turn is over: what goes on is stopped, or has had no end, and all is in the log."""
+        """End all running calls as `how`, and log the rest of the turn."""
         for call in self._calls.values():
             if not call.is_ended and (call.is_started or call.is_telling):
                 await self._end(call, how)
@@ -330,7 +333,7 @@ class Telling:
         self._said = _Said()
 
     def _keep(self) -> None:
-        """Write the message that the guest has come to the end of, with the results of its calls."""
+        """Log the finished message, with the results of its calls."""
         self._end_block()
         blocks, self._blocks = self._blocks, []
         endings, self._endings = self._endings, {}
@@ -359,6 +362,6 @@ def _logged(call: Call, ending: Ending) -> LoggedToolEnd:
 
 def _result(use_id: str, ended: tuple[Call, Ending] | None) -> ToolResult:
     if ended is None:
-        return ToolResult(use_id, "It has not said how it ended.")
+        return ToolResult(use_id, "The agent did not report how this ended.")
     _, ending = ended
     return ToolResult(use_id, ending.told, ending.is_error)
