@@ -634,7 +634,7 @@ def test_a_session_is_not_opened_in_another_directory_than_its_own(start, home, 
     agent = start("--model", "demo")
     agent.initialize()
     old = {"sessionId": session.id, "mcpServers": []}
-    with pytest.raises(AgentError, match=f"begun in {home.project}, not in {other}") as refused:
+    with pytest.raises(AgentError, match=f"belongs to {home.project}, not to {other}") as refused:
         agent.request(method, cwd=str(other), **old)
     assert refused.value.code == -32602
     assert agent.updates == []
@@ -923,7 +923,7 @@ def test_only_what_was_shown_whole_is_trusted_and_what_was_stays_so(start, home)
         agent.prompt(session, "/trust")
     shown = [json.dumps(asked["params"]["toolCall"]) for asked in agent.asked]
     assert [("FIRST" in each, "SECOND" in each) for each in shown] == [(True, False), (False, True)]
-    assert "There is nothing in this project that waits" in agent.text()
+    assert "Nothing in this project needs to be trusted." in agent.text()
 
 
 @prove

@@ -50,5 +50,5 @@ def test_a_client_that_knows_no_compactions_is_told_in_words(start, home):
     agent, _ = compacted(start, home, {"text": "All words."})
     assert agent.of("compaction_update") == []
     told = agent.text("agent_thought_chunk")
-    assert "The conversation is summarized.\n" in told
-    assert "A summary takes its place: about " in told
+    assert "Summarizing the conversation.\n" in told
+    assert "The conversation was summarized: about " in told

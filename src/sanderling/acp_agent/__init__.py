@@ -1,6 +1,6 @@
 """
-`sanderling acp`: the agent in any editor that speaks the Agent Client Protocol.
+`sanderling acp`: the agent for any editor that speaks the Agent Client Protocol.
 
-A face as Neovim's is one: it opens conversations, gives them actions and tells their events. Standard output has messages of the
-protocol and nothing else.
+Like Neovim, it is a frontend: it opens conversations, sends them actions and forwards their events. Standard output carries protocol
+messages only.
 """

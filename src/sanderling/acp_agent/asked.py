@@ -1,8 +1,8 @@
 """
-Prompts that a client has asked to have answered, by their ids: each runs once, however often it is sent.
+Prompts by ID: each one runs once, however often it is sent.
 
-A client whose connection is cut does not know what has become of its prompt, and sends it again under the same id. That joins the one
-that runs, or gets the end that it had, also of an earlier life of the session.
+A client that loses its connection does not know whether its prompt arrived, and sends it again with the same ID. The server then waits
+for the running turn, or returns the recorded stop reason, also if the session was reopened in between.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sanderling.errors import SanderlingError
 
-KEPT = 256  # prompts of which the end is known
+KEPT = 256  # finished prompts whose outcome is remembered
 STOP_REASONS: dict[StopReason, str] = {
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
@@ -34,11 +34,11 @@ STOP_REASONS: dict[StopReason, str] = {
     "interrupted": "cancelled",
 }
 NO_KEY = frozenset(("no_key", "auth"))
-FAILED = ErrorOccurred("internal", "The turn has failed.", "")
+FAILED = ErrorOccurred("internal", "The turn failed.", "")
 
 
 class Asked:
-    """A prompt that is being answered, or was. It `is_accepted` when it stands in the log; `done` is set when all that there is to tell of it has been told."""
+    """A prompt that is running or has ended. `is_accepted`: it is in the log. `done` is set when its last update was sent."""
 
     def __init__(self, prompt_id: str = "") -> None:
         self.prompt_id = prompt_id
@@ -56,17 +56,17 @@ class Asked:
 
     @property
     def told(self) -> str:
-        """The stop reason as the protocol has it; "error" where it has none."""
+        """The ACP stop reason; "error" if there is none."""
         if self.is_cancelled:
             return "cancelled"
         return "error" if self.failure else STOP_REASONS.get(self.stop_reason or "error", "error")
 
     def result(self) -> str:
         """
-        The stop reason as the protocol has it.
+        Return the ACP stop reason.
 
         Raises:
-            RpcError: the turn has failed.
+            RpcError: the turn failed.
         """
         if self.failure and not self.is_cancelled:
             raise self.failure
@@ -80,20 +80,21 @@ class Asked:
 
 class AskedPrompts:
     """
-    The prompts of one session. `now` is the one that is being answered, if any is.
+    The prompts of one session. `now` is the running one, or None.
 
-    `ends` has those of the turns in the log, the newest included; `waiting` the ids of prompts that waited when the session was opened.
+    `ends` maps the prompts of logged turns to their stop reasons; `waiting` holds the IDs of prompts that were queued when the session
+    was opened.
     """
 
     def __init__(self) -> None:
         self.now: Asked | None = None
-        self.is_in_turn = False  # whoever has asked for it
+        self.is_in_turn = False  # also for a turn that no client of this session started
         self.ends: Mapping[str, StopReason] = {}
         self.waiting: frozenset[str] = frozenset()
         self._kept: OrderedDict[str, Asked] = OrderedDict()
 
     def find(self, prompt_id: str) -> Asked | None:
-        """The prompt of that id, if it was asked before."""
+        """Return the prompt with this ID if it was sent before."""
         if not prompt_id:
             return None
         if self.now and self.now.prompt_id == prompt_id:
@@ -110,23 +111,23 @@ class AskedPrompts:
 
     def reserve(self, prompt_id: str) -> None:
         """
-        Have the prompt be the one that is answered next, unless it is known.
+        Make the prompt the next one to run, unless it is already known.
 
         Raises:
-            RpcError: another one is being answered, or its id is none.
+            RpcError: another prompt is running, or the ID is invalid.
         """
         if prompt_id and not is_session_id(prompt_id):
-            raise invalid("a `prompt_id` has letters, digits, '-' and '_' only")
+            raise invalid("a `prompt_id` may contain only letters, digits, '-' and '_'")
         if self.find(prompt_id):
             return
         if self.now:
-            raise RpcError(INVALID_REQUEST, "a prompt is being answered in this session: cancel it")
+            raise RpcError(INVALID_REQUEST, "a prompt is running in this session; cancel it first")
         self.now = Asked(prompt_id)
 
-    # --- what becomes of it --------------------------------------------------------------------------------------------
+    # --- progress ----------------------------------------------------------------------------------------------------------
 
     def begin(self, prompt: Prompt) -> bool:
-        """A turn has begun with `prompt`; say whether that is the one that was asked."""
+        """Note that a turn began with `prompt`; return whether it is the current one."""
         self.is_in_turn = True
         is_it = self.now is not None and prompt.id == self.now.prompt_id
         if self.now and is_it:
@@ -134,30 +135,30 @@ class AskedPrompts:
         return is_it
 
     def end(self, stop_reason: StopReason) -> None:
-        """A turn has ended."""
+        """Note that a turn ended."""
         self.is_in_turn = False
         if self.now and (self.now.has_begun or self.now.is_cancelled):
             self.now.end(stop_reason)
 
     def fail(self, error: ErrorOccurred) -> bool:
-        """Something has failed; say whether there is a prompt whose end will tell it."""
+        """Note an error; return whether a running prompt will report it."""
         if self.now:
             self.now.error = error
         return self.now is not None
 
     def is_held_back(self, queued: Sequence[Prompt]) -> bool:
-        """Say whether what was asked is among those that wait because a prompt before it has failed."""
+        """Return whether the current prompt is in the queue because an earlier prompt failed."""
         if self.now is None or self.now.error is None or self.now.has_begun:
             return False
         return self.now.prompt_id in {each.id for each in queued}
 
     def give_back(self, prompts: Sequence[Prompt]) -> None:
-        """Note that `prompts` come back unsent. If the one that was asked is among them, the end that follows is its own."""
+        """Note that `prompts` return unsent. If the current one is among them, the next end of a turn is its own."""
         if self.now and self.now.prompt_id in {each.id for each in prompts}:
             self.now.has_begun = True
 
     def release(self) -> None:
-        """Let another prompt be answered; the end of this one is kept, if it has come to one and the log does not say it all."""
+        """Free the session for another prompt. The outcome is remembered if the log does not have it."""
         asked, self.now = self.now, None
         if asked and asked.done.is_set() and not self._is_in_log(asked):
             self._kept[asked.prompt_id] = asked
@@ -165,6 +166,6 @@ class AskedPrompts:
                 self._kept.popitem(last=False)
 
     def _is_in_log(self, asked: Asked) -> bool:
-        """Say whether the log tells of the end of a prompt what there is to tell."""
+        """Return whether the log has the same outcome."""
         end = STOP_REASONS.get(self.ends.get(asked.prompt_id, "error"))
         return asked.told == end

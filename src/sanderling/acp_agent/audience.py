@@ -1,4 +1,4 @@
-"""The audience of a session: whoever is told what happens in it, and asked. Of `sanderling acp` that is the one client."""
+"""The clients of a session, which get its updates and questions. `sanderling acp` has exactly one."""
 
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Audience(Protocol):
     @property
     def client(self) -> Client:
-        """A client that can be told all that any of them can be."""
+        """A client with the abilities of all of them."""
         ...
 
     @property
@@ -26,34 +26,34 @@ class Audience(Protocol):
         ...
 
     def tell(self, update: SessionUpdate) -> None:
-        """Tell `update`, once the client knows of the session."""
+        """Send `update`, as soon as the client knows the session."""
         ...
 
     def tell_prompt(self, update: SessionUpdate) -> None:
-        """Tell the words of the prompt that is being answered, to whoever has not sent it."""
+        """Send the text of the current prompt to clients that did not send it."""
         ...
 
     def accept(self, prompt_id: str) -> None:
-        """Tell that a prompt is in the log."""
+        """Report that a prompt is in the log."""
         ...
 
     def can(self, ability: Ability) -> bool:
-        """Say whether somebody has an ability, or may come who has it."""
+        """Return whether a client has the ability, or one may still connect that has it."""
         ...
 
     async def ask(self, method: str, params: object, kind: type[T], ability: Ability) -> T:
         """
-        Ask whoever has the `ability`, and return the first answer.
+        Ask the clients that have the `ability`; return the first answer.
 
         Raises:
-            RpcError: it is refused, or is something else.
-            ClosedError: nobody is there, and nobody will be.
+            RpcError: the client returned an error or an invalid result.
+            ClosedError: no client is connected, and none will connect.
         """
         ...
 
 
 class OneClient:
-    """The client of a connection, alone. What happens before it knows of the session is told then."""
+    """A connection's only client. Updates are held back until it knows the session."""
 
     is_there = True  # its sessions end with its connection
 
@@ -64,7 +64,7 @@ class OneClient:
         self._early: deque[SessionUpdate] | None = deque()
 
     async def announce(self) -> None:
-        """Tell what was held back."""
+        """Send the updates that were held back."""
         held, self._early = self._early or (), None
         for update in held:
             self._send(update)
@@ -76,7 +76,7 @@ class OneClient:
             self._early.append(update)
 
     async def tell_earlier(self, update: SessionUpdate) -> None:
-        """Tell what was before all that is held back."""
+        """Send an update of the history, before those that are held back."""
         self._send(update)
 
     def _send(self, update: SessionUpdate) -> None:

@@ -1,4 +1,4 @@
-"""Logging in: keys are the environment's or the keychain's, and a terminal is where one is typed."""
+"""Login methods. API keys come from the environment or the keychain; a new one is typed in a terminal."""
 
 from anyio import to_thread
 
@@ -12,17 +12,17 @@ ARGUMENT = "login"
 
 
 def methods(client: Client) -> list[AuthMethod]:
-    """The ways to log in that `client` can go."""
+    """Return the login methods that `client` supports."""
     found = [
         AuthMethod(
             id=ENVIRONMENT,
-            name="API key of the environment",
-            description="ANTHROPIC_API_KEY, or the variable of another provider, where the editor is started",
+            name="API key from the environment",
+            description="ANTHROPIC_API_KEY, or another provider's variable, in the environment of the editor",
         ),
         AuthMethod(
             id=KEYCHAIN,
-            name="API key of the keychain",
-            description="`sanderling login` in a terminal keeps one there",
+            name="API key from the keychain",
+            description="Run `sanderling login` in a terminal to store one",
         ),
     ]
     if client.logs_in_terminals:
@@ -30,7 +30,7 @@ def methods(client: Client) -> list[AuthMethod]:
             AuthMethod(
                 id=TERMINAL,
                 name="Log in",
-                description="Type an API key, which is kept in the system's keychain",
+                description="Enter an API key, to be stored in the system's keychain",
                 type="terminal",
                 args=[ARGUMENT],
             )
@@ -40,22 +40,22 @@ def methods(client: Client) -> list[AuthMethod]:
 
 async def authenticate(method: str, settings: Settings) -> None:
     """
-    Look whether there is a key where `method` has it.
+    Check that `method` has a key.
 
     Raises:
-        RpcError: there is none, or no such method.
+        RpcError: unknown method, or it has no key.
     """
     if method not in (ENVIRONMENT, KEYCHAIN):
-        raise invalid(f"there is no method {method!r} to authenticate with")
+        raise invalid(f"unknown authentication method {method!r}")
     if not await to_thread.run_sync(_has_key, method, settings):
         where = (
             "the environment" if method == ENVIRONMENT else "the keychain: run `sanderling login`"
         )
-        raise RpcError(AUTH_REQUIRED, f"There is no API key in {where}.")
+        raise RpcError(AUTH_REQUIRED, f"No API key in {where}.")
 
 
 async def log_out(settings: Settings) -> None:
-    """Remove the key of the keychain, if there is one."""
+    """Remove the key from the keychain, if there is one."""
     from sanderling.providers.choice import credentials
 
     await to_thread.run_sync(credentials(settings).remove)

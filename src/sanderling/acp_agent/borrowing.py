@@ -1,4 +1,4 @@
-"""Borrowing of the client's keys: models are asked through it, where it offers that."""
+"""Model requests sent through the client, which adds its API keys."""
 
 from base64 import b64decode
 from collections import deque
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def with_clients_models(layers: Layers, models: OfModels) -> Layers:
-    """The settings with the models that the client offers, unless the command line here names one."""
+    """Return the settings with the client's models, unless the command line names a model."""
     if layers.command_line.options.get("model"):
         return layers
     told = {"provider": models.provider, "model": models.model, "providers": models.providers}
@@ -42,7 +42,7 @@ def with_clients_models(layers: Layers, models: OfModels) -> Layers:
 
 
 class _Answer:
-    """An answer that comes."""
+    """A response that is being received."""
 
     def __init__(self) -> None:
         self.pieces: deque[HttpData] = deque()
@@ -54,7 +54,7 @@ class _Answer:
 
 
 class ClientsKeys:
-    """The way to APIs that leads through the client of `connection`."""
+    """Sends HTTP requests to model APIs through the client of `connection`."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -82,13 +82,13 @@ class ClientsKeys:
         return {DATA: self.take}
 
     def take(self, params: msgspec.Raw) -> None:
-        """Take a piece of an answer."""
+        """Handle a piece of a response."""
         piece = decoded(params, HttpData)
         if answer := self._answers.get(piece.id):
             answer.add(piece)
 
     def end(self) -> None:
-        """The client has gone, and with it what it would have told."""
+        """Fail all open responses: the client has disconnected."""
         for number, answer in self._answers.items():
             answer.add(HttpData(id=number, is_last=True, problem={"kind": "cut"}))
 
@@ -102,7 +102,7 @@ class ClientsKeys:
                 piece = answer.pieces.popleft()
                 is_over = piece.is_last
                 if piece.problem is not None:
-                    raise _problem(piece.problem, "The client has not told all of the answer.")
+                    raise _problem(piece.problem, "The client's answer is incomplete.")
                 if piece.data:
                     data = b64decode(piece.data)
                     self.connection.notify(TAKEN, HttpTaken(id=number, count=len(data)))
@@ -114,7 +114,7 @@ class ClientsKeys:
 
 
 class _Problem(msgspec.Struct, frozen=True):
-    """An error that the client has told of."""
+    """An error reported by the client."""
 
     kind: ErrorKind = "network"
     message: str = ""

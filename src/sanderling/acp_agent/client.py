@@ -1,4 +1,4 @@
-"""The client at the other end: what it can do, by what it has said of itself."""
+"""The client at the other end of the connection, and its capabilities."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from sanderling.acp.base import Implementation
 
 TERMINAL_OUTPUT = "terminal_output"
-"""The key of `_meta` under which some clients say that they show a command's output as it comes, though it is not theirs."""
+"""Key of `_meta` with which a client announces that it streams command output of the agent's own terminals."""
 
 
 class Client:
-    """The client of a connection. Until it has said what it can do, it can do nothing."""
+    """The client of a connection. Before `initialize` it has no capabilities."""
 
     def __init__(self, said: InitializeRequest | None = None) -> None:
         can = (said and said.client_capabilities) or ClientCapabilities()

@@ -1,4 +1,4 @@
-"""Differences as the conversation shows them, for a client: texts before and after, part by part."""
+"""Converts unified diffs to ACP diffs, one for each hunk."""
 
 from collections.abc import Iterator
 
@@ -9,14 +9,14 @@ LEFT_OUT = "… and more"
 
 
 def shown_parts(path: str, difference: str) -> list[ToolContent]:
-    """The parts of a unified `difference` of the file `path`; nothing if it is none."""
+    """Return the hunks of a unified `difference` of the file `path`; empty if it is not a diff."""
     parts = list(_parts(difference.split("\n")))
     is_new = len(parts) == 1 and difference.startswith("@@ -0,0 ")
     return [shown_diff(path, None if is_new else _text(old), _text(new)) for old, new in parts]
 
 
 def first_line(difference: str) -> int | None:
-    """The number of the first line that a unified `difference` shows, in the text as it is afterwards."""
+    """Return the new file's line number at which a unified `difference` begins."""
     head = difference.partition("\n")[0]
     if not head.startswith(HEAD) or "+" not in head:
         return None

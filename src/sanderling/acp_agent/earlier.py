@@ -1,4 +1,4 @@
-"""All that was said in a session before it was opened, page by page from its end, to be told from its beginning."""
+"""Replays a session's history to a client. The agent returns pages from newest to oldest; they are sent oldest first."""
 
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -10,11 +10,11 @@ from sanderling.protocol.actions import FROM_END, ShowEarlier
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import Event, HistoryShown, TurnStarted
 
-PAGE_S = 30.0  # for a page, of which a warning says when it cannot be read
+PAGE_S = 30.0  # per page; a warning reports a page that cannot be read
 
 
 class Earlier:
-    """The pages of one session. One client at a time is told of them."""
+    """The history pages of one session, replayed to one client at a time."""
 
     def __init__(self) -> None:
         self._pages: list[HistoryShown] = []
@@ -28,7 +28,7 @@ class Earlier:
     async def replay(
         self, agent: Agent, teller: Teller, tell: Callable[[SessionUpdate], Awaitable[None]]
     ) -> None:
-        """Tell all of it, oldest first."""
+        """Send the whole history, oldest first."""
         async with self._lock:
             try:
                 await self._get_all(agent)

@@ -1,8 +1,8 @@
 """
-The client's editor, for the file tools: what is unsaved there is what a file holds.
+File tools that see the client's unsaved text.
 
-A client gives text by a file's name, and says not whether it has the file open. So a file counts as open where its text is another one
-than the disk's. All else is written on the disk, by the tools themselves: the sandbox confines that, and nobody confines the client.
+A client returns the text of a path, and does not say whether it is open in the editor. A file counts as open if that text differs from
+the disk's. Other files are written on disk by the tools, because the sandbox confines the tools and not the client.
 """
 
 import os
@@ -31,7 +31,7 @@ READ, WRITE = "fs/read_text_file", "fs/write_text_file"
 
 
 class ClientEditor:
-    """The `Editor` that the client of the session is."""
+    """The `Editor` interface, implemented by the session's client."""
 
     def __init__(self, session_id: str, connection: Connection, client: Client) -> None:
         self._session_id = session_id
@@ -41,7 +41,7 @@ class ClientEditor:
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         if not await to_thread.run_sync(_is_there, path, identity):
-            return None  # the sandbox has another file at this name than the person
+            return None  # inside the sandbox, this path is another file than for the user
         text = await self._read(path)
         on_disk = await to_thread.run_sync(_text_on_disk, path)
         if text is None or on_disk is None or _plain(text) == _plain(on_disk):
@@ -51,7 +51,7 @@ class ClientEditor:
         return buffer
 
     async def opened(self, path: str, identity: Identity, tool_use_id: str) -> Buffer | None:  # noqa: ARG002
-        return None  # a review is the client's own
+        return None  # clients have a review of their own
 
     async def again(self, buffer: Buffer) -> Buffer | None:
         text = await self._read(buffer.path)
@@ -60,7 +60,7 @@ class ClientEditor:
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:  # noqa: ARG002
         if not self._can_write:
             raise ToolError(
-                f"The person has unsaved changes in {buffer.path}, and their editor takes no changes: ask them to save it first."
+                f"The user has unsaved changes in {buffer.path}, and their editor cannot change files. Ask them to save it first."
             )
         now, identity = await self.again(buffer), self._identities.get(buffer.id)
         if now is None or now.tick != buffer.tick or identity is None:
@@ -76,7 +76,7 @@ class ClientEditor:
             with anyio.fail_after(DEADLINE_S):
                 await self._connection.request(WRITE, asked, Empty)
         except RpcError as error:
-            raise ToolError(f"The editor does not take the change: {error}") from error
+            raise ToolError(f"The editor rejected the change: {error}") from error
         except TimeoutError as error:
             raise _late() from error
         return True
@@ -105,12 +105,12 @@ class ClientEditor:
         return ()
 
     async def _read(self, path: str) -> str | None:
-        """The text as the client has it; None if it has none."""
+        """Return the client's text of the file; None if it has none."""
         asked = ReadTextFileRequest(session_id=self._session_id, path=path)
         try:
             with anyio.fail_after(DEADLINE_S):
                 return (await self._connection.request(READ, asked, ReadTextFileResponse)).content
-        except RpcError:  # there is no such file, or it is none that the client shows
+        except RpcError:  # missing, or not shown by this client
             return None
         except TimeoutError as error:
             raise _late() from error
@@ -121,7 +121,7 @@ def _late() -> ToolError:
 
 
 def _is_there(path: str, identity: Identity) -> bool:
-    """Say whether `path` is the very file, or where there is none, in the very directory: what only the sandbox hides is there."""
+    """Return whether `path` is this file, or for a new file, would be in this directory. A file hidden by the sandbox also exists."""
     if identity.place and os.path.lexists(path):
         return False
     try:
@@ -132,7 +132,7 @@ def _is_there(path: str, identity: Identity) -> bool:
 
 
 def _text_on_disk(path: str) -> str | None:
-    """The text of a file, empty if there is none; None if it is no text, or too long."""
+    """Return the text of a file, empty if it is missing; None if it is binary or too long."""
     try:
         with open_plain(Path(path)) as file:
             data = file.read(MAX_BYTES + 1)
@@ -144,7 +144,7 @@ def _text_on_disk(path: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """`text` without what clients may leave out or add: how lines end, and the mark at the beginning."""
+    """Return `text` without what clients may normalize: line endings, a final newline and a byte order mark."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").removesuffix("\n")
 
 

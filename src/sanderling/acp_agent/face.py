@@ -1,4 +1,4 @@
-"""The agent's end of a connection: each method of the protocol that a client can call."""
+"""The agent side of a connection: handlers for the ACP methods that a client can call."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -63,7 +63,7 @@ CAPABILITIES = AgentCapabilities(
 
 
 class AgentFace:
-    """Answers a client. `layers` are the settings of now, `sessions` those that the client has open."""
+    """Handles a client's requests. `layers` returns the current settings, `sessions` holds the client's open sessions."""
 
     def __init__(self, layers: Callable[[], Layers], sessions: Sessions) -> None:
         self._layers = layers
@@ -150,7 +150,7 @@ class AgentFace:
 
     def _check_initialized(self) -> None:
         if not self._is_initialized:
-            raise RpcError(INVALID_REQUEST, "the first request is `initialize`")
+            raise RpcError(INVALID_REQUEST, "send `initialize` first")
 
     async def _list(self, params: msgspec.Raw) -> Wire:
         from sanderling.session.store import list_sessions
@@ -209,12 +209,12 @@ class AgentFace:
         live, ours = self._live(said.session_id), ours_in(said.meta, OfPrompt)
         asked = live.prompts.find(ours.prompt_id) or live.prompts.now
         if asked is None:
-            raise RpcError(INVALID_REQUEST, "the prompt was refused when it was sent before")
+            raise RpcError(INVALID_REQUEST, "this prompt was already refused")
         if asked.is_submitted:
             if asked.is_accepted:
                 live.accept(asked)
         elif ours.was_accepted and ours.prompt_id not in live.prompts.waiting:
-            live.prompts.release()  # it has gone with an earlier life: nobody knows how far it came
+            live.prompts.release()  # it was running when an earlier process ended; its outcome is unknown
             return PromptResponse(stop_reason="cancelled")
         else:
             self._submit(live, params, ours)
@@ -248,18 +248,18 @@ class AgentFace:
 
 
 def _place_of(cursor: str | None) -> int:
-    """The place in the list that a cursor of ours stands for."""
+    """Return the list offset that a cursor of session/list encodes."""
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < MAX_CURSOR_CHARS):
-        raise invalid(f"{cursor[:20]!r} is no cursor of session/list")
+        raise invalid(f"{cursor[:20]!r} is not a cursor of session/list")
     return int(cursor)
 
 
 def _translated(
     handle: Callable[[msgspec.Raw], Awaitable[Wire]],
 ) -> Callable[[msgspec.Raw], Awaitable[Wire]]:
-    """`handle`, with our own errors as those of the protocol."""
+    """Wrap `handle` so that Sanderling's errors become JSON-RPC errors."""
 
     async def translated(params: msgspec.Raw) -> Wire:
         try:

@@ -1,4 +1,4 @@
-"""A session that is open: what the client asks becomes actions, what happens becomes updates."""
+"""An open session: turns the client's requests into actions and the agent's events into updates."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -55,13 +55,13 @@ from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import ListModels, Models
 from sanderling.session.session import derived_title
 
-SETTLE_S = 3.0  # for an option that does not change at once
+SETTLE_S = 3.0  # for an option that takes time to change
 
 log = logging.getLogger(__name__)
 
 
 class LiveSession:
-    """One session. What happens before the client knows of it is told when it does."""
+    """An open session. Updates are held back until the client knows the session."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class LiveSession:
         self.id = session_id
         self.project = project
         self.ended = anyio.Event()
-        client = audience.client  # one of ours leaves the sandbox of elsewhere alone
+        client = audience.client  # a Sanderling client cannot switch off the remote sandbox
         self.options = Options("", has_switch=client.takes_booleans and not client.is_ours)
         self.prompts = AskedPrompts()
         self._tasks = tasks
@@ -89,7 +89,7 @@ class LiveSession:
 
     @property
     def told(self) -> dict[str, Any]:
-        """The sandbox, for whoever wants to know it."""
+        """The `_meta` that describes the sandbox."""
         sandbox = self.options.sandbox
         said = {"level": sandbox.level, "network": sandbox.network, "missing": sandbox.missing}
         return {"sanderling": {"sandbox": said}}
@@ -97,7 +97,7 @@ class LiveSession:
     # --- opening and ending --------------------------------------------------------------------------------------------
 
     def begin(self, opened: Opened) -> None:
-        """Serve the agent until it is closed."""
+        """Run the agent until it is closed."""
         self._agent, self.is_resumed = opened.agent, opened.is_resumed
         self.prompts.ends, self.prompts.waiting = opened.ends, opened.waiting
         self.options.model = self.options.model or opened.model
@@ -106,9 +106,11 @@ class LiveSession:
     async def _serve(self, agent: Agent) -> None:
         try:
             await agent.serve()
-        except Exception as defect:  # the session ends, loudly; the others go on
-            log.critical("session %s ends: a defect", self.id, exc_info=defect)
-            self._take_error(ErrorOccurred("internal", "The session has ended: a defect.", ""))
+        except Exception as defect:  # this session ends with an error; other sessions continue
+            log.critical("session %s crashed", self.id, exc_info=defect)
+            self._take_error(
+                ErrorOccurred("internal", "The session ended because of an internal error.", "")
+            )
         finally:
             self._agent = None
             if asked := self.prompts.now:
@@ -127,42 +129,42 @@ class LiveSession:
             self._agent.act(Rest())
 
     async def replay(self, tell: Callable[[SessionUpdate], Awaitable[None]]) -> None:
-        """Tell all that was said before the session was opened, oldest first."""
+        """Send the history from before the session was opened, oldest first."""
         if self._agent and self.is_resumed:
             teller = Teller(self.project, self._audience.client)
             await self._earlier.replay(self._agent, teller, tell)
 
-    # --- what the client asks --------------------------------------------------------------------------------------------
+    # --- requests of the client --------------------------------------------------------------------------------------------
 
     def submit(self, prompt: Prompt) -> None:
         """
-        Have the prompt answered that is `prompts.now`.
+        Answer `prompt`, for which `prompts.now` is reserved.
 
         Raises:
-            RpcError: nobody is there to answer.
+            RpcError: the session has ended.
         """
         asked = self.prompts.now
         assert asked
         if self._agent is None:
-            raise RpcError(INTERNAL_ERROR, "the session has ended: load it again")
+            raise RpcError(INTERNAL_ERROR, "the session has ended; load it again")
         asked.is_submitted = True
         self._tasks.start_soon(self._answer_prompt, self._agent, asked, prompt)
 
     def accept(self, asked: Asked) -> None:
-        """Tell that the prompt stands in the log."""
+        """Report to the client that the prompt is in the log."""
         asked.is_accepted = True
         self._audience.accept(asked.prompt_id)
 
     async def _answer_prompt(self, agent: Agent, asked: Asked, prompt: Prompt) -> None:
-        """Have `prompt` answered, whether or not somebody still waits for that."""
+        """Answer `prompt`, even if its client has disconnected."""
         try:
             if not asked.is_cancelled:
                 await self._have_answered(agent, asked, prompt)
         except SanderlingError as error:
             asked.failure = error
-        except Exception as defect:  # the door: whoever waits must not wait for ever
-            log.critical("a prompt fails: a defect", exc_info=defect)
-            asked.failure = RpcError(INTERNAL_ERROR, f"it has failed: {type(defect).__name__}")
+        except Exception as defect:  # the client waits for `done`, so it must be set in any case
+            log.critical("a prompt failed", exc_info=defect)
+            asked.failure = RpcError(INTERNAL_ERROR, f"internal error: {type(defect).__name__}")
         asked.done.set()
         self.prompts.release()
 
@@ -170,7 +172,7 @@ class LiveSession:
         asked.prompt_id = prompt.id
         self._audience.tell_prompt(self._teller.prompt(prompt))
         if is_ours(prompt.text):
-            asked.has_begun = True  # no turn begins for it
+            asked.has_begun = True  # own commands start no turn
             self.accept(asked)
             own = OwnCommands(agent, self.id, self._answer, self._questions, self._next_news)
             await own.run(prompt.text, asked.ended)
@@ -190,7 +192,7 @@ class LiveSession:
         self._updates.send(self._teller.answer(text))
 
     def _settle(self, asked: Asked, prompt: Prompt) -> None:
-        """Tell what ends with a turn."""
+        """Send the updates that follow the end of a turn."""
         self._updates.roll_now()
         how = "cancelled" if asked.told == "cancelled" else "failed"
         self._updates.send_all(self._teller.end_compaction(how))
@@ -205,7 +207,7 @@ class LiveSession:
             )
 
     def cancel(self) -> None:
-        """Stop the turn, if one goes on."""
+        """Cancel the running turn, if there is one."""
         asked = self.prompts.now
         if asked and not asked.is_cancelled:
             asked.is_cancelled = True
@@ -214,14 +216,14 @@ class LiveSession:
 
     async def set_option(self, option: str, value: str | bool) -> list[ConfigOption]:
         """
-        Give an option a value; return all of them.
+        Set an option; return all options.
 
         Raises:
-            RpcError: there is no such option or value, or it cannot be had.
+            RpcError: unknown option or invalid value, or the change failed.
         """
         action = self.options.action(option, value)
         if self._agent is None:
-            raise RpcError(INTERNAL_ERROR, "the session has ended: load it again")
+            raise RpcError(INTERNAL_ERROR, "the session has ended; load it again")
         self._agent.act(action)
         with anyio.move_on_after(SETTLE_S):
             while option in ("network", "sandbox") and self.options.now(option) != value:
@@ -230,18 +232,20 @@ class LiveSession:
         return self.options.shown()
 
     async def list_models(self) -> None:
-        """Find out which models can be chosen without asking any provider."""
+        """Fill the list of models from what is known without a request to a provider."""
         with suppress(SanderlingError, ProviderError):
             if self._agent:
                 answer = await self._agent.answer(ListModels(self.id, "known"))
                 if isinstance(answer, Models):
                     self.options.models = [name for name in answer.models if not name.endswith(":")]
 
-    # --- what happens --------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:  # noqa: C901, PLR0912 - one table
-        """Take an event of the agent's."""
-        if self.options.take(event) and self._agent:  # before, the client is told with the session
+        """Handle an event of the agent."""
+        if (
+            self.options.take(event) and self._agent
+        ):  # before that, the response to session/new has them
             self._tell_options(event)
         match event:
             case SessionOpened(model, title):
@@ -249,7 +253,7 @@ class LiveSession:
             case HistoryShown():
                 self._earlier.take(event)
             case TurnStarted(prompt):
-                if not self.prompts.begin(prompt):  # one that waited, from another face
+                if not self.prompts.begin(prompt):  # a queued prompt of another frontend
                     self._updates.send(self._teller.prompt(prompt))
             case TurnEnded(stop_reason):
                 self.prompts.end(stop_reason)
@@ -275,7 +279,7 @@ class LiveSession:
         self._changed.notify()
 
     def show_terminal(self, line: str, terminal_id: str) -> None:
-        """A command runs in a terminal of the client's."""
+        """Show in which of the client's terminals the command `line` runs."""
         self._updates.send_all(self._teller.terminal(line, terminal_id))
 
     def _tell_options(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Sentences for the person about what happens beside the answer."""
+"""Messages to the user about events outside of the model's answer."""
 
 from typing import Literal
 
@@ -25,7 +25,7 @@ GUARD = {
 
 
 def sentence_of(event: Event) -> Said | None:  # noqa: C901, PLR0911, PLR0912 - one table
-    """The sentence for what happened, and how much it matters; None for what is told in another way, or need not be."""
+    """Return the severity and text for an event; None if it needs no message or is shown in another way."""
     match event:
         case events.Notice(level, text):
             return level, text
@@ -37,28 +37,32 @@ def sentence_of(event: Event) -> Said | None:  # noqa: C901, PLR0911, PLR0912 - 
         case events.TrustNeeded(paths):
             return (
                 "warning",
-                f"Ignored until you trust it, with /trust: {', '.join(paths)}",
+                f"Ignored until you trust it with /trust: {', '.join(paths)}",
             )
         case events.AccessDenied(operation, target, rule):
             return "info", f"The sandbox did not {OPERATIONS[operation]} {target} ({rule})."
         case events.GuardActed("replaced"):
-            return None  # the host's own business
+            return None  # the change came from outside of the sandbox
         case events.GuardActed(kind, path, reason, kept_at):
             kept = f" What was written is kept at {kept_at}." if kept_at else ""
             return "warning", GUARD[kind].format(path=path, reason=reason) + kept
         case events.SandboxChanged(problem=problem) if problem:
-            return "warning", f"Nothing is run: {problem}"
+            return "warning", f"Commands are blocked: {problem}"
         case events.CompactionStarted():
-            return "info", "The conversation is summarized."
+            return "info", "Summarizing the conversation."
         case events.Compacted(kind, before, after):
-            what = "Old results were cleared" if kind == "cleared" else "A summary takes its place"
+            what = (
+                "Old results were cleared"
+                if kind == "cleared"
+                else "The conversation was summarized"
+            )
             return "info", f"{what}: about {before:,} tokens are {after:,} now."
         case events.CompactionUndone():
-            return "info", "The model is shown again what the last compaction took away."
+            return "info", "The last compaction was undone."
         case events.FilesRestored():
             return _restored(event)
         case events.ConversationRewound(text):
-            return "info", f"The conversation goes on from before: {text}"
+            return "info", f"The conversation was rewound to before: {text}"
         case events.LinkOffered(url, text):
             return "info", f"{text}\n{url}"
         case _:
@@ -68,12 +72,12 @@ def sentence_of(event: Event) -> Said | None:  # noqa: C901, PLR0911, PLR0912 - 
 def _restored(event: events.FilesRestored) -> Said:
     done = [each.path for each in event.files if each.how != "left"]
     left = [f"{each.path}: {each.why}" for each in event.files if each.how == "left"]
-    words = {"undo": "Undone", "redo": "Made again", "rewind": "Rewound", "finish": "Finished"}
+    words = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound", "finish": "Finished"}
     said = f"{words[event.kind]}: {', '.join(done) or 'nothing'}."
     if not left:
         return "info", said
-    lines = [said, "Left as it is:", *left]
+    lines = [said, "Not changed:", *left]
     if event.rest_of:
         verb = "redo" if event.kind == "redo" else "undo"
-        lines.append(f"/{verb} {event.rest_of} does the rest, once nothing keeps it from that.")
+        lines.append(f"Resolve this, then run /{verb} {event.rest_of} for the rest.")
     return "warning", "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Opening of a session for a client: a new one, or one that was begun here, in Neovim or in another client."""
+"""Opens a session for a client: a new one, or one that was created here, in Neovim or by another client."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Wanted(NamedTuple):
-    """A session that is to be open, in `project` and by the settings in `layers`."""
+    """A session to open, its project and its settings."""
 
     session_id: str
     project: str
@@ -35,10 +35,10 @@ class Wanted(NamedTuple):
 
 def wanted_new(asked: NewSessionRequest, layers: Layers, *, is_here: bool = True) -> Wanted:
     """
-    The new session that the client asks for; unless it `is_here`, its files are the client's.
+    Return the new session that the client requests. Unless `is_here`, its files are on the client's machine.
 
     Raises:
-        RpcError: it cannot be had.
+        RpcError: the request is invalid.
     """
     project = checked_directory(asked.cwd, "cwd") if is_here else clients_directory(asked.cwd)
     if is_here:
@@ -48,10 +48,10 @@ def wanted_new(asked: NewSessionRequest, layers: Layers, *, is_here: bool = True
 
 async def wanted_again(asked: OldSessionRequest, layers: Layers, *, is_here: bool = True) -> Wanted:
     """
-    The session that the client wants to go on with, in the project in which it was begun.
+    Return the stored session that the client requests.
 
     Raises:
-        RpcError: there is none, it is of another directory than the client names, or what else it asks for cannot be had.
+        RpcError: unknown session, a `cwd` other than its project, or an invalid request.
         SessionError: its log cannot be read.
     """
     project = checked_directory(asked.cwd, "cwd") if is_here else clients_directory(asked.cwd)
@@ -61,7 +61,7 @@ async def wanted_again(asked: OldSessionRequest, layers: Layers, *, is_here: boo
     begun_in = await to_thread.run_sync(_project_of, log_path(directory, asked.session_id))
     if begun_in != project:
         raise invalid(
-            f"the session {asked.session_id!r} was begun in {begun_in}, not in {project}: open it with that as `cwd`"
+            f"the session {asked.session_id!r} belongs to {begun_in}, not to {project}: pass that as `cwd`"
         )
     if is_here:
         layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
@@ -86,11 +86,11 @@ async def open_live(
     """
     Open a session.
 
-    `terminals` are those of the client, given a function that shows which command runs in which, where it runs them. `way` leads to models through the client.
-    With `tools` all of them are the client's.
+    `terminals` makes the client's terminals, given a function that shows which command runs in which one. `way` sends model requests
+    through the client. With `tools`, the client runs all tools.
 
     Raises:
-        RpcError: it is open elsewhere.
+        RpcError: the session is open elsewhere.
         SanderlingError: it cannot be opened.
     """
     live = LiveSession(wanted.session_id, wanted.project, audience, tasks)

@@ -1,4 +1,4 @@
-"""Options that a client lets the person choose: the mode, the model, the network, the sandbox. Modes are told in the older way, too."""
+"""Session options that a client can show: mode, model, network, sandbox. The mode is also sent as a legacy ACP session mode."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,28 +12,28 @@ from sanderling.protocol.events import Event, ModeChanged, ModelChanged, Sandbox
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 
 MODES: dict[Mode, tuple[str, str]] = {
-    "ask": ("Ask", "Changes and commands ask first"),
-    "auto": ("Auto", "What the sandbox confines runs without a question"),
-    "plan": ("Plan", "Read only: the project cannot be changed"),
+    "ask": ("Ask", "Reading is free; changes and commands ask"),
+    "auto": ("Auto", "Whatever the sandbox confines runs without asking"),
+    "plan": ("Plan", "Read-only: the project cannot be changed"),
 }
 NETWORKS: dict[NetworkMode, tuple[str, str]] = {
-    "off": ("Off", "Commands reach nothing"),
-    "proxy": ("Listed hosts", "Commands reach the hosts of your settings"),
-    "on": ("On", "Commands reach all that this machine does"),
+    "off": ("Off", "Commands have no network access"),
+    "proxy": ("Listed hosts", "Commands can reach the hosts in your settings"),
+    "on": ("On", "Commands can reach whatever this machine can"),
 }
 LEVELS: dict[SandboxLevel, str] = {
     "": "Sandbox: not started yet",
     "full": "Sandbox: full",
-    "full-bwrap": "Sandbox: full, by bubblewrap",
+    "full-bwrap": "Sandbox: full, with bubblewrap",
     "namespaces": "Sandbox: namespaces only",
     "landlock": "Sandbox: Landlock only",
-    "none": "No sandbox: nothing is run",
-    "off": "The sandbox is off",
+    "none": "No sandbox: commands are blocked",
+    "off": "Sandbox: off",
 }
 
 
 class Options:
-    """The options of a session, as events have told them, `has_switch`: the client has one for the sandbox."""
+    """The options of a session, kept up to date by events. `has_switch`: the client may switch the sandbox off."""
 
     def __init__(self, model: str, *, has_switch: bool = False) -> None:
         self.model = model
@@ -42,10 +42,10 @@ class Options:
         self.sandbox = SandboxChanged("", "off")
         self.models: Sequence[str] = (model,)
         self.title = ""
-        self.has_jobs = False  # commands that run in the background
+        self.has_jobs = False  # whether commands run in the background
 
     def take(self, event: Event) -> bool:
-        """Take in what has changed; say whether that was an option."""
+        """Update the options; return whether `event` changed one."""
         match event:
             case ModeChanged(mode):
                 self.mode = mode
@@ -59,10 +59,10 @@ class Options:
 
     def action(self, option: str, value: str | bool) -> Action:
         """
-        The action that gives an option a value.
+        Return the action that sets an option.
 
         Raises:
-            RpcError: there is no such option or value.
+            RpcError: unknown option or invalid value.
         """
         match option, value:
             case "mode", _ if value in MODES:
@@ -91,7 +91,7 @@ class Options:
             ConfigOption(
                 id="mode",
                 name="Mode",
-                description="How far the agent may go unasked",
+                description="What the agent may do without asking",
                 category="mode",
                 type="select",
                 current_value=self.mode,
@@ -100,7 +100,7 @@ class Options:
             ConfigOption(
                 id="model",
                 name="Model",
-                description="What answers",
+                description="The model that answers",
                 category="model",
                 type="select",
                 current_value=self.model,
@@ -121,13 +121,13 @@ class Options:
         return ConfigOption(
             id="sandbox",
             name="Sandbox",
-            description="Off: commands run with all of your rights, and each asks",
+            description="Off: commands run with all of your rights, and each one asks",
             type="boolean",
             current_value=self.sandbox.level != "off",
         )
 
     def now(self, option: str) -> str | bool:
-        """The value that an option has."""
+        """Return the current value of an option."""
         return {
             "mode": self.mode,
             "model": self.model,
@@ -136,20 +136,20 @@ class Options:
         }[option]
 
     def told_sandbox(self) -> str:
-        """The sandbox's level in words, with what it leaves open."""
+        """Return the sandbox's level in words, and what it does not confine."""
         return ". ".join((LEVELS[self.sandbox.level], *self.sandbox.missing))
 
     def check(self, option: str, value: str | bool) -> None:
         """
-        Look whether an option has got its value.
+        Check that an option has its new value.
 
         Raises:
-            RpcError: it has another one; a notice has told why.
+            RpcError: it has another one. A notice has explained why.
         """
         now = self.now(option)
-        # A model may be called by a shorter name than its own.
+        # The current model may be a longer name for `value`.
         if now != value and not (option == "model" and str(value) in str(now)):
-            raise RpcError(-32602, f"the {option} stays {now}")
+            raise RpcError(-32602, f"the {option} is still {now}")
 
 
 def _choices(table: Mapping[Any, tuple[str, str]]) -> list[ConfigChoice]:

@@ -1,4 +1,4 @@
-"""Updates of a session on their way to its audience: what rolls is not told too often."""
+"""Sends a session's updates to its audience, and growing output at limited intervals."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ from sanderling.acp_agent.audience import Audience
 from sanderling.acp_agent.tasks import Tasks
 from sanderling.acp_agent.telling import Teller
 
-ROLL_S = 0.1  # between two tellings of what a command puts out
+ROLL_S = 0.1  # between two updates of growing output
 
 
 class Updates:
-    """The updates of one session."""
+    """Sends the updates of one session."""
 
     def __init__(self, audience: Audience, tasks: Tasks, teller: Teller) -> None:
         self._audience = audience

@@ -1,4 +1,4 @@
-"""Slash commands of this face: each is one of the person's actions, and ends when that has."""
+"""The slash commands that this frontend handles itself, by sending actions to the agent."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -11,22 +11,21 @@ from sanderling.protocol.events import ApprovalRequested
 from sanderling.protocol.requests import Report, ShowTrust, ShowUsage, TrustFile, TrustPage
 from sanderling.text import visible
 
-SHOWN_CHARS = 300_000  # more than any one file that can be trusted
-MORE = "There is more than can be shown at once: ask again for the rest."
-PATIENCE_S = 30.0  # with files that are brought back
+SHOWN_CHARS = 300_000  # more than the largest file that can be trusted
+MORE = "There are more files: run /trust again for the rest."
+PATIENCE_S = 30.0  # for files to be restored
 
 
 ALONE = frozenset(("/usage", "/trust", "/undo", "/redo"))
 
 
 def is_ours(text: str) -> bool:
-    """Say whether `text` is a command of this face."""
     words = text.split()
     return bool(words) and (words[0] == "/compact" or (words[0] in ALONE and len(words) == 1))
 
 
 class OwnCommands:
-    """The commands of a session. `say` tells the person what comes of one, `next_news` returns when something else has."""
+    """Runs commands in a session. `say` shows the user a result; `next_news` waits for the agent's next event."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class OwnCommands:
         self._next_news = next_news
 
     async def run(self, text: str, ended: anyio.Event) -> None:
-        """Run the command that `text` is. `ended` is set when a turn has ended, or is given up."""
+        """Run the command in `text`. `ended` is set when a turn ends or is given up."""
         name, _, rest = text.strip().partition(" ")
         match name:
             case "/compact":
@@ -75,14 +74,14 @@ class OwnCommands:
         new = [file for file in page.files if file.state != "trusted"]
         shown = _shown_whole(new)
         if page.refusal or not new:
-            self._say(page.refusal or "There is nothing in this project that waits to be trusted.")
+            self._say(page.refusal or "Nothing in this project needs to be trusted.")
             return
         question = ApprovalRequested(
             f"trust:{self._session_id}",
             "trust",
             "this project's files",
             "\n\n".join(shown.values()),
-            "What stands here would be told to the model, or change what Sanderling does."
+            "These files instruct the model, or change what Sanderling does."
             + (f" {MORE}" if len(shown) < len(new) else ""),
             page.project,
             ("once",),
@@ -91,13 +90,13 @@ class OwnCommands:
         if getattr(answer, "answer", "") == "once":
             trusted = [f for f in page.files if f.state == "trusted" or f.path in shown]
             self._agent.act(TrustFiles({file.path: file.sha256 for file in trusted}))
-            self._say("Trusted, as it is now.")
+            self._say("Trusted in their current state.")
         else:
-            self._say("Not trusted: nothing has changed.")
+            self._say("Not trusted; nothing changed.")
 
 
 def _shown_whole(files: Iterable[TrustFile]) -> dict[str, str]:
-    """The files as they are shown, by path, as far as there is room: nobody trusts what they have not seen."""
+    """Return the files that fit on one page, by path. The user must see a file whole to trust it."""
     shown, room = dict[str, str](), SHOWN_CHARS
     for file in files:
         text = _shown(file)
@@ -108,5 +107,5 @@ def _shown_whole(files: Iterable[TrustFile]) -> dict[str, str]:
 
 
 def _shown(file: TrustFile) -> str:
-    allowed = "".join(f"\n(lets it: {each})" for each in file.allowed)
+    allowed = "".join(f"\n(allows: {each})" for each in file.allowed)
     return f"--- {file.path} ({file.state}){allowed}\n{visible(file.text)}"

@@ -1,4 +1,4 @@
-"""Sessions of the clients of an agent: each as long as its client, where there is but one connection."""
+"""Sessions of the client of `sanderling acp`, which end with its connection."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -24,76 +24,76 @@ MAX_OPEN = 100
 
 
 class Opened(NamedTuple):
-    """A session that the client has open now, and what it is told of it in `_meta`."""
+    """An open session, and the `_meta` of the response that opens it."""
 
     live: LiveSession
     meta: dict[str, Any]
 
 
 class Sessions(Protocol):
-    """The sessions that one client has open."""
+    """The open sessions of one client."""
 
     @property
     def of_agent(self) -> OfAgent:
-        """The agent as a client of ours has to know it."""
+        """The agent's description for Sanderling's clients."""
         ...
 
     def begin(self, connection: Connection, client: Client) -> None:
-        """Take the client that there is from now on."""
+        """Start serving `client`."""
         ...
 
     async def new(self, asked: NewSessionRequest) -> Opened:
         """
-        Begin a session.
+        Create a session.
 
         Raises:
-            RpcError: what the client asks for cannot be had.
+            RpcError: the request is invalid or cannot be met.
             SanderlingError: the session cannot be opened.
         """
         ...
 
     async def again(self, asked: OldSessionRequest, *, is_told: bool) -> Opened:
         """
-        Go on with a session; if it `is_told`, the client is told what was said, before this returns.
+        Reopen a session. If `is_told`, send its history to the client first.
 
         Raises:
-            RpcError: what the client asks for cannot be had.
+            RpcError: the request is invalid or cannot be met.
             SanderlingError: the session cannot be opened.
         """
         ...
 
     def find(self, session_id: str) -> LiveSession | None:
-        """The session, if the client has it open."""
+        """Return the session if the client has it open."""
         ...
 
     def sends(self, live: LiveSession, prompt_id: str, notes: Sequence[str]) -> None:
         """
-        Take note that the client has sent the prompt, and with it `notes` for the model.
+        Note that the client sent a prompt, with `notes` for the model.
 
         Raises:
-            RpcError: it cannot send one.
+            RpcError: the client may not send one.
         """
         ...
 
     async def has_told(self, live: LiveSession) -> None:
-        """Wait until the client was told all that has happened."""
+        """Wait until all updates so far were sent to the client."""
         ...
 
     async def close(self, session_id: str, *, is_for_all: bool = False) -> None:
-        """Let go of a session, if the client has it open, or of one `for_all` whoever has; wait until its log can be had again."""
+        """Close the client's session, or every client's if `is_for_all`. Wait until its log is released."""
         ...
 
     def end(self) -> None:
-        """Take leave of the client: it has gone."""
+        """Release all sessions: the client has disconnected."""
         ...
 
 
 def found(sessions: Sessions, session_id: str) -> LiveSession:
     """
-    The session that the client has open.
+    Return the session that the client has open.
 
     Raises:
-        RpcError: it has not.
+        RpcError: it is not open.
     """
     if live := sessions.find(session_id):
         return live
@@ -101,7 +101,7 @@ def found(sessions: Sessions, session_id: str) -> LiveSession:
 
 
 class OwnSessions:
-    """The sessions of the one client of `sanderling acp`: they end with it."""
+    """The sessions of the only client of `sanderling acp`."""
 
     def __init__(self, layers: Callable[[], Layers], tasks: Tasks) -> None:
         self.of_agent = OfAgent(sanderling.__version__, cwd=os.getcwd())
@@ -111,7 +111,7 @@ class OwnSessions:
         self._client = Client()
         self.keys = ClientsKeys()
         self._open: dict[str, LiveSession] = {}
-        self._opening = 0  # these count too, or requests sent at once would all pass the limit
+        self._opening = 0  # counted too: otherwise requests sent at once would all pass the limit
 
     def begin(self, connection: Connection, client: Client) -> None:
         self._connection, self._client = connection, client

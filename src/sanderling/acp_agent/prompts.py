@@ -1,4 +1,4 @@
-"""Prompts as clients send them: contents of several kinds become words, and the lines that go along."""
+"""Converts the content blocks of a client's prompt to text and attached lines."""
 
 import re
 from pathlib import PurePath
@@ -16,14 +16,14 @@ LINES = r"L?(\d{1,9})(?:C\d+)?(?:[:-]L?(\d{1,9})(?:C\d+)?)?"
 
 
 class _Place(NamedTuple):
-    """The file that a URI names, and the lines in it; 0: none."""
+    """The file and lines that a URI names; 0 means no line."""
 
     path: str
     first_line: int = 0
     last_line: int = 0
 
     def mention(self, project: str) -> str:
-        """The file as the user would write it, with its lines."""
+        """Return the file's name as the user would write it, with its lines."""
         lines = f":{self.first_line}" if self.first_line else ""
         if self.last_line > self.first_line:
             lines += f"-{self.last_line}"
@@ -32,10 +32,10 @@ class _Place(NamedTuple):
 
 def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> Prompt:
     """
-    The prompt that `blocks` are, called `prompt_id` if that is given.
+    Return the prompt in `blocks`, with the ID `prompt_id` if it is not empty.
 
     Raises:
-        RpcError: there is one of a kind that was not offered, or there is nothing.
+        RpcError: the prompt is empty, or contains an unsupported block.
     """
     words: list[str] = []
     selections: list[Selection] = []
@@ -53,7 +53,7 @@ def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> 
             case ContentBlock(type="image", data=str() as data, mime_type=str() as kind):
                 selections.append(_image(block.uri, data, kind, project))
             case _:
-                raise invalid(f"a prompt cannot hold a content of the type {block.type!r}")
+                raise invalid(f"a prompt cannot contain content of type {block.type!r}")
     text = printable("".join(words))
     if not text.strip():
         raise invalid("the prompt is empty")
@@ -61,22 +61,22 @@ def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> 
 
 
 def _place(uri: str) -> _Place:
-    """The file that a URI names, and its lines, as `#L10:12` or `#L10-L12`; what is no file is called as it is."""
+    """Return the file and lines of a URI with a fragment such as `#L10:12` or `#L10-L12`. Other URIs are kept as they are."""
     uri = visible(uri)
     try:
         parts = urlsplit(uri)
-    except ValueError:  # it is no URI, and names what it may
+    except ValueError:  # not a valid URI
         return _Place(uri)
     if parts.scheme not in {"file", ""}:
         return _Place(uri)
     found, path = re.fullmatch(LINES, parts.fragment), unquote(parts.path)
-    if "\0" in path:  # no file's name has one
+    if "\0" in path:  # not a valid path
         return _Place(uri)
     return _Place(path, *(int(each or 0) for each in found.groups())) if found else _Place(path)
 
 
 def _mention(path: str, project: str) -> str:
-    """The name of a file as the person would write it."""
+    """Return a file's name as the user would write it."""
     shown = PurePath(path)
     return str(shown.relative_to(project)) if shown.is_relative_to(project) else path
 
@@ -94,6 +94,6 @@ def _image(uri: str | None, data: str, media_type: str, project: str) -> Selecti
         picture = checked_base64(data, media_type)
     except ImageError as error:
         name = f" '{uri}'" if uri else f" of type {media_type}"
-        raise invalid(f"the image{name} cannot be shown: {error}") from error
+        raise invalid(f"the image{name} cannot be used: {error}") from error
     path = printable(_mention(_place(uri).path, project)) if uri else "image"
     return Selection(path, 1, 1, data, origin="an image", media_type=picture.media_type)

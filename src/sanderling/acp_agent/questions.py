@@ -1,7 +1,7 @@
 """
-Questions to the person, asked through the client: may this be done, what goes into a form, may this page be opened.
+Questions to the user, sent through the client: permissions, forms and links to open.
 
-Whatever keeps the client from answering is a no, never a yes.
+If the client cannot answer, for whatever reason, the answer is deny.
 """
 
 import itertools
@@ -30,19 +30,19 @@ from sanderling.text import fence_around
 
 PERMISSION, ELICITATION = "session/request_permission", "elicitation/create"
 GRANT = ":grant"
-NOBODY = "The client cannot ask the person: {problem}. Do what can be done without it, and say at the end what could not be done."
+NOBODY = "The client cannot ask the user: {problem}. Do what you can without it, then say what was left undone."
 ONCE, SESSION, ALWAYS, WIDER, DENY, ALONE = "once", "session", "always", "wider", "deny", "alone"
 WORDS = {
-    "grant": "Let this into the sandbox",
-    "overlap": "Go over the unsaved changes",
-    "limit": "Go on",
+    "grant": "Allow this access",
+    "overlap": "Overwrite the unsaved changes",
+    "limit": "Continue",
     "server": "Start this server",
     "link": "I have opened the page",
 }
 
 
 class Questions:
-    """The questions of a session."""
+    """Sends the questions of a session."""
 
     def __init__(self, session_id: str, audience: Audience) -> None:
         self._session_id = session_id
@@ -50,7 +50,7 @@ class Questions:
         self._numbers = itertools.count(1)
 
     async def ask(self, question: ApprovalRequested) -> Action:
-        """Have the person answer; return the action that follows from it."""
+        """Ask the user; return the action that their answer results in."""
         try:
             if question.kind == "form":
                 return await self._fill_in(question)
@@ -107,7 +107,7 @@ class Questions:
         return _elicited(question, response, {})
 
     def _about(self, question: ApprovalRequested) -> dict[str, Any]:
-        """The question for a client of ours: by its `id` it knows one that is sent again, after a cut, and need not ask the person."""
+        """Return `_meta` for Sanderling's clients. After a reconnect they recognize a repeated question by its `id` and do not ask again."""
         question_id = f"{question.id}:{next(self._numbers)}"
         return {"sanderling": {"id": question_id, "kind": question.kind, "reason": question.reason}}
 
@@ -137,7 +137,7 @@ def _elicited(
 
 
 def call_of(question: ApprovalRequested) -> str:
-    """The tool call that a question is about."""
+    """Return the ID of the tool call that a question is about."""
     return question.id.removesuffix(GRANT)
 
 
@@ -191,7 +191,7 @@ def _always(option_id: str, name: str) -> PermissionOption:
 
 
 def _answer(question: ApprovalRequested, option: str) -> AnswerApproval:
-    """The answer that an option stands for; one that was not offered is a no."""
+    """Return the answer for an option ID; deny if that option was not offered."""
     if option not in {each.option_id for each in _options(question)}:
         option = DENY
     match option:
@@ -236,7 +236,7 @@ def _property(field: FormField) -> dict[str, Any]:
 
 
 def _default(field: FormField) -> Any:
-    """The value that stands in a field; None where that is nothing, or fits no field of the kind."""
+    """Return the default of a field; None if it is empty or does not fit the field's type."""
     if not field.value:
         return None
     match field.kind:
@@ -255,7 +255,7 @@ def _default(field: FormField) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A value as a form of ours has it."""
+    """Convert a form value to the text that Sanderling's forms use."""
     match value:
         case None:
             return ""

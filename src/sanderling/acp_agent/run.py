@@ -1,4 +1,4 @@
-"""One run of `sanderling acp`: from the first message to the end of the input, or a signal; nothing is left running."""
+"""`sanderling acp`: serves a client on standard input and output until the input ends or a signal arrives, then stops everything."""
 
 import argparse
 import gc
@@ -21,20 +21,20 @@ from sanderling.config.layers import Layers, own_layers
 from sanderling.protocol.remedies import CLIENT, use
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
-LAST_WORDS_S = 5.0  # for sessions that end
+LAST_WORDS_S = 5.0  # for sessions to close
 
 
 def acp_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sanderling acp",
-        description="Sanderling as an agent in an editor that speaks the Agent Client Protocol, over standard input and output.",
+        description="Run as an agent for an editor that speaks the Agent Client Protocol, over standard input and output.",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "login", nargs="?", choices=("login",), help="keep an API key in the keychain, then end"
+        "login", nargs="?", choices=("login",), help="store an API key in the keychain and exit"
     )
     parser.add_argument(
-        "--model", default="", metavar="NAME", help="the model of new sessions; demo needs no key"
+        "--model", default="", metavar="NAME", help="model for new sessions; 'demo' needs no key"
     )
     parser.add_argument(
         "--log-dir",
@@ -49,7 +49,7 @@ def acp_parser() -> argparse.ArgumentParser:
 
 
 def serve(argv: list[str]) -> int:
-    """Serve the client until it has gone; return the exit status."""
+    """Serve the client until it disconnects; return the exit status."""
     arguments = acp_parser().parse_args(argv)
     messages = keep_to_messages()
     with ExitStack() as stack:
@@ -101,14 +101,14 @@ async def _end_at_signal(
 
 
 async def collect_later() -> None:
-    """Have garbage collected once what lives as long as the process is loaded, which `__main__` waits for."""
+    """Enable garbage collection, which `__main__` disables, once the long-lived objects are loaded."""
     await anyio.sleep(2)
     gc.freeze()
     gc.enable()
 
 
 def own_layers_with(model: str) -> Layers:
-    """The settings of the person's own file, and of the command line the model of new sessions, if it names one."""
+    """Return the user's settings, with `model` as if given on the command line, if it is not empty."""
     layers = own_layers()
     return (
         replace(layers, command_line=Layer("the command line", {"model": model}))

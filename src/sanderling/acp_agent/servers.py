@@ -1,4 +1,4 @@
-"""Directories and tool servers that a client wants a session to have: they are started as those of the person's settings."""
+"""Directories and MCP servers that a client adds to a session, as if they were in the user's settings."""
 
 import os
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ def checked_directory(path: str, what: str) -> str:
     Return the real path of a directory.
 
     Raises:
-        RpcError: it is not absolute, or there is none.
+        RpcError: the path is not absolute, or not a directory.
     """
     if not os.path.isabs(path) or "\0" in path:
-        raise invalid(f"`{what}` must be an absolute path, and {path!r} is none")
+        raise invalid(f"`{what}` must be an absolute path, not {path!r}")
     if not os.path.isdir(path):
         raise invalid(f"there is no directory {path}")
     return os.path.realpath(path)
@@ -31,13 +31,13 @@ def checked_directory(path: str, what: str) -> str:
 
 def clients_directory(path: str) -> str:
     """
-    Return a directory of the client's as it names it.
+    Return a path on the client's machine, normalized.
 
     Raises:
-        RpcError: it is not absolute.
+        RpcError: the path is not absolute.
     """
     if not path.startswith("/") or not path.isprintable():
-        raise invalid(f"`cwd` must be an absolute path, and {path!r} is none")
+        raise invalid(f"`cwd` must be an absolute path, not {path!r}")
     return os.path.normpath(path)
 
 
@@ -45,10 +45,10 @@ def with_clients(
     layers: Layers, servers: Sequence[McpServer] | None, directories: Sequence[str] | None
 ) -> Layers:
     """
-    `layers` with what the client gives to a session.
+    Return `layers` with the client's servers and directories.
 
     Raises:
-        RpcError: it cannot be had.
+        RpcError: one of them is invalid.
     """
     options: Table = {}
     if directories:
@@ -63,12 +63,14 @@ def _added_directory(path: str) -> str:
     found = checked_directory(path, "additionalDirectories")
     home = os.path.realpath(os.path.expanduser("~"))
     if is_within(home, found):
-        raise invalid(f"`additionalDirectories` has {found}, which holds all of HOME: name less")
+        raise invalid(
+            f"`additionalDirectories` contains {found}, which includes all of HOME; choose a smaller directory"
+        )
     return found
 
 
 def _table(server: McpServer) -> dict[str, Any]:
-    """The server as a table of the settings."""
+    """Return the server as a table of the settings."""
     if server.type in (None, "stdio") and server.command:
         table: dict[str, Any] = {"command": [server.command, *(server.args or ())]}
         if server.env:
@@ -79,9 +81,9 @@ def _table(server: McpServer) -> dict[str, Any]:
     if server.type == "http" and server.url:
         table = {"url": server.url}
         return table | {"headers": _values(server.headers)} if server.headers else table
-    raise invalid(f"the tool server {server.name!r} has neither a command nor the url of type http")
+    raise invalid(f"the MCP server {server.name!r} has neither a command nor an http url")
 
 
 def _values(pairs: list[Pair]) -> dict[str, str]:
-    """Values as they are: a dollar in them is one."""
+    """Return names and values, with `$` escaped: the settings would expand it."""
     return {pair.name: pair.value.replace("$", "$$") for pair in pairs}

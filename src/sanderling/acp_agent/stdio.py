@@ -1,4 +1,4 @@
-"""Standard input and output as streams of a connection, whatever they are: pipes, sockets, files."""
+"""Standard input and output as async streams, for pipes, sockets, terminals and files."""
 
 import os
 import socket
@@ -8,11 +8,11 @@ from contextlib import suppress
 import anyio
 
 CHUNK_BYTES = 1 << 16
-ATOMIC_BYTES = 4096  # a pipe that can be written takes so many without waiting
+ATOMIC_BYTES = 4096  # a pipe that is ready for writing accepts this much without blocking
 
 
 class Stdin:
-    """Standard input. Its flags stay as they are: others may have it, too."""
+    """Standard input, left in blocking mode: other processes may share it."""
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
@@ -28,7 +28,7 @@ class Stdin:
 
 
 class Stdout:
-    """Standard output, which others on the loop never wait for."""
+    """Standard output. Writing to it never blocks the event loop."""
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
@@ -41,7 +41,7 @@ class Stdout:
                 await anyio.wait_writable(self._descriptor)
             try:
                 rest = rest[os.write(self._descriptor, rest[:ATOMIC_BYTES]) :]
-            # Another program has made the pipe non-blocking, and was quicker.
+            # Another process made the pipe non-blocking and filled it first.
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -49,13 +49,13 @@ class Stdout:
 
 
 def _is_always_ready(descriptor: int) -> bool:
-    """Say whether nobody ever waits for it, nor could: a file, a device like /dev/null or /dev/full."""
+    """Return whether the descriptor never blocks and cannot be polled: a file, or a device such as /dev/null."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(descriptor))
 
 
 def keep_to_messages() -> int:
-    """Have all that prints go to standard error; return a descriptor of standard output, which is for messages alone."""
+    """Redirect all prints to standard error; return a descriptor of the original standard output, reserved for messages."""
     messages = os.dup(1)
     os.set_inheritable(messages, False)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""Tasks of sessions, which go on beside what their clients ask."""
+"""Background tasks of sessions."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -14,7 +14,7 @@ class Tasks(Protocol):
 
 
 class GuardedTasks:
-    """Tasks of many sessions: a defect in one ends that task, loudly, and none of the others."""
+    """Tasks of many sessions. An exception ends its own task, is logged, and does not affect the others."""
 
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
@@ -26,5 +26,5 @@ class GuardedTasks:
 async def _guarded(func: Callable[..., Coroutine[Any, Any, Any]], args: tuple[Any, ...]) -> None:
     try:
         await func(*args)
-    except Exception as defect:  # the door: the other sessions go on
-        log.critical("a task of a session ends: a defect", exc_info=defect)
+    except Exception as defect:  # a session must not end the others
+        log.critical("a session task crashed", exc_info=defect)

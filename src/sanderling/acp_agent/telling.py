@@ -1,8 +1,8 @@
 """
-Events of a conversation, told as updates of the protocol.
+Converts conversation events to ACP session updates.
 
-What a tool puts out grows: `Told.rolling` names the calls whose output is to be told again, which whoever sends does now and then
-and not for every line. Clients that show a command's output as it comes get just what is new.
+Tool output arrives in small pieces. `Teller.rolling` names the calls with unsent output; the caller sends it periodically with `rolled`
+instead of once per line. Clients that stream command output get only the new part.
 """
 
 import os
@@ -50,36 +50,36 @@ KINDS = {
     "todo": "think",
 }
 ABOUT_FILES = frozenset(("read", "edit", "write", "ls"))
-SHOWN_CHARS = 32_768  # of a command's output, the last
+SHOWN_CHARS = 32_768  # the last part of a command's output
 OWN_COMMANDS = (
     AvailableCommand(
         name="compact",
-        description="Summarize the conversation, to make it shorter for the model",
+        description="Summarize the conversation to free context",
         input=CommandInput(hint="what matters"),
     ),
-    AvailableCommand(name="undo", description="Take back what the last turn has changed in files"),
-    AvailableCommand(name="redo", description="Make the changes again that were taken back"),
-    AvailableCommand(name="usage", description="Tokens and dollars of this session"),
+    AvailableCommand(name="undo", description="Undo the last turn's file changes"),
+    AvailableCommand(name="redo", description="Redo the file changes that were undone last"),
+    AvailableCommand(name="usage", description="Show the tokens and cost of this session"),
     AvailableCommand(
-        name="trust", description="Look at what the project would tell the model, and trust it"
+        name="trust", description="Review and trust the project's instructions and settings"
     ),
 )
 
 
 class _Call:
-    """A tool call that goes on."""
+    """A running tool call."""
 
     def __init__(self, started: events.ToolStarted) -> None:
         self.tool = started.tool
         self.title = started.title
         self.path = ""
         self.output = ""
-        self.untold = ""  # of the output
-        self.terminal = ""  # of the client's, which shows it by itself
+        self.untold = ""  # output that was not sent yet
+        self.terminal = ""  # the client's terminal that shows the output itself
 
 
 class Teller:
-    """Tells what happens in the session of `project` to `client`."""
+    """Converts the events of the session in `project` to updates for `client`."""
 
     def __init__(self, project: str, client: Client) -> None:
         self._project = project
@@ -91,7 +91,7 @@ class Teller:
         self._compaction = ""
         self._failed: set[str] = set()  # servers
         self.rolling: set[str] = set()
-        """The calls of which there is output that was not told."""
+        """IDs of calls with unsent output."""
 
     def updates(self, event: Event) -> Iterator[SessionUpdate]:  # noqa: C901, PLR0912 - one table
         match event:
@@ -103,7 +103,7 @@ class Teller:
                 yield AgentThoughtChunk(content=chunk, message_id=self._message_id(block_id))
             case events.AnswerRestarted():
                 self._restarts += 1
-                yield from self.say("info", "The answer was cut off; it begins again.")
+                yield from self.say("info", "The answer was cut off and starts again.")
             case events.ToolStarted():
                 yield self._started(event)
             case events.ToolOutput(call_id, text):
@@ -129,13 +129,13 @@ class Teller:
                     yield from self.say(*said)
 
     def prompt(self, prompt: events.Prompt) -> SessionUpdate:
-        """The words of the person, for a client that has not sent them itself."""
+        """Return the user's prompt as an update, for a client that did not send it."""
         return UserMessageChunk(content=text_block(prompt.text), message_id=prompt.id)
 
     def say(
         self, severity: Literal["info", "warning", "error"], text: str
     ) -> Iterator[SessionUpdate]:
-        """Tell the person what the model has not said: as a thought, where the client knows no notices."""
+        """Yield a message to the user: a notice, or a thought if the client does not support notices."""
         if self._client.takes_notices:
             title, _, more = text.partition("\n")
             yield Notice(severity=severity, title=title, description=more or None)
@@ -144,7 +144,7 @@ class Teller:
             yield AgentThoughtChunk(content=words, message_id=f"{self._prefix}-{uuid4().hex[:8]}")
 
     def answer(self, text: str) -> SessionUpdate:
-        """An answer of our own, to a command of ours."""
+        """Return the output of one of Sanderling's own slash commands."""
         message_id = f"{self._prefix}-{uuid4().hex[:8]}"
         return AgentMessageChunk(content=text_block(text), message_id=message_id)
 
@@ -172,7 +172,7 @@ class Teller:
         )
 
     def _place(self, tool: str, title: str) -> tuple[str, int | None]:
-        """The file that a call is about, by its title, and its line."""
+        """Return the path and line that a call's title names; ("", None) for tools that take no path."""
         if tool not in ABOUT_FILES or not title:
             return "", None
         path, colon, line = title.rpartition(":")
@@ -187,7 +187,7 @@ class Teller:
             self.rolling.add(call_id)
 
     def rolled(self) -> Iterator[SessionUpdate]:
-        """Tell what has been put out since this was told last."""
+        """Yield the output since the last call of this method."""
         rolling, self.rolling = self.rolling, set()
         for call_id in sorted(rolling & self._calls.keys()):
             if self._calls[call_id].terminal:
@@ -206,7 +206,7 @@ class Teller:
         return call.tool == "bash" and self._client.shows_output and not call.terminal
 
     def terminal(self, line: str, terminal_id: str) -> Iterator[SessionUpdate]:
-        """Tell in which terminal of the client's the command `line` runs: the first call of it that has none."""
+        """Yield the terminal ID for the first call that runs the command `line` and has no terminal yet."""
         for call_id, call in self._calls.items():
             if call.title == first_line_of(line) and not call.terminal:
                 call.terminal = terminal_id
@@ -215,7 +215,7 @@ class Teller:
                 return
 
     def asked(self, call_id: str, *, is_open: bool) -> Iterator[SessionUpdate]:
-        """Tell that a call waits for an answer, or does no more."""
+        """Yield the status of a call whose permission question was opened or closed."""
         if call_id in self._calls:
             yield ToolCallUpdate(
                 tool_call_id=call_id, status="pending" if is_open else "in_progress"
@@ -249,7 +249,7 @@ class Teller:
     def _command(
         self, event: events.CommandStarted | events.CommandOutput | events.CommandEnded
     ) -> Iterator[SessionUpdate]:
-        """Tell of a command of the person's as of a tool call."""
+        """Yield updates for a command that the user runs: it is shown as a tool call."""
         match event:
             case events.CommandStarted(command_id, command):
                 yield self._started(events.ToolStarted(command_id, "bash", command))
@@ -267,7 +267,7 @@ class Teller:
         theirs = {
             each.name: AvailableCommand(
                 name=each.name,
-                description=each.description or f"A command of the {each.source}'s",
+                description=each.description or f"Command from {each.source}",
                 input=CommandInput(hint=each.arguments) if each.arguments else None,
             )
             for each in commands
@@ -275,10 +275,10 @@ class Teller:
         return AvailableCommandsUpdate(available_commands=list((theirs | own).values()))
 
     def _servers(self, servers: tuple[events.ToolServer, ...]) -> Iterator[SessionUpdate]:
-        """Tell of servers that have failed, once each."""
+        """Yield a warning, once per failure, for each server that failed."""
         failed = {each.name: each.why for each in servers if each.state == "failed"}
         for name in failed.keys() - self._failed:
-            yield from self.say("warning", f"The tool server {name} cannot be used: {failed[name]}")
+            yield from self.say("warning", f"MCP server {name} is unavailable: {failed[name]}")
         self._failed = set(failed)
 
     def _usage(self, event: events.UsageUpdated) -> Iterator[SessionUpdate]:
@@ -305,7 +305,7 @@ class Teller:
         self._compaction = ""
 
     def end_compaction(self, status: Literal["failed", "cancelled"]) -> Iterator[SessionUpdate]:
-        """Tell that a compaction which goes on will not be done."""
+        """Yield the end of the running compaction, if there is one."""
         if self._compaction:
             compaction, self._compaction = self._compaction, ""
             yield CompactionUpdate(compaction_id=compaction, status=status)

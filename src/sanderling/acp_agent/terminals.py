@@ -1,8 +1,8 @@
 """
-The client's terminals, for commands: only where the person's settings say so, for nothing confines what runs there.
+Commands in the client's terminals. The user's settings must enable this, because no sandbox confines them.
 
-A command is the same program as ever, the shell's wrapper round a line, so that the directory and the variables carry over. What it
-puts out is asked for now and then, and read as from a pipe.
+A command is the same shell wrapper as in Sanderling's own sandbox, so the directory and variables persist. Its output is polled and
+written to a pipe.
 """
 
 import os
@@ -29,12 +29,12 @@ from sanderling.text import printable
 
 LOOK_S = 0.1
 MAX_OUTPUT_BYTES = 4 << 20
-KNOWN_CHARS = 256  # by which the place is found again up to which an output was read
+KNOWN_CHARS = 256  # the end of the output read so far, used to find new output after truncation
 UNKNOWN_STATUS = 255
 
 
 class ClientProcess:
-    """A command in the terminal `terminal_id` of the client's."""
+    """A command in the client's terminal `terminal_id`."""
 
     def __init__(self, connection: Connection, session_id: str, terminal_id: str) -> None:
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -49,7 +49,7 @@ class ClientProcess:
         self._ended = anyio.Event()
 
     async def serve(self) -> None:
-        """Follow the command until it has ended; then, or when nobody wants it any more, let go of the terminal."""
+        """Copy the output until the command ends or is closed, then release the terminal."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._kill_when_asked)
@@ -57,7 +57,7 @@ class ClientProcess:
                 await self._follow()
                 tasks.cancel_scope.cancel()
         except* (RpcError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the client has no such terminal any more, or nobody reads it
+            pass  # the terminal is gone, or the pipe has no reader
         finally:
             self.returncode = UNKNOWN_STATUS if self.returncode is None else self.returncode
             self._writer.close()
@@ -72,14 +72,14 @@ class ClientProcess:
         assert self.returncode is not None
         return self.returncode
 
-    def send_signal(self, number: int) -> None:  # noqa: ARG002 - the protocol knows one
+    def send_signal(self, number: int) -> None:  # noqa: ARG002 - ACP can only kill
         self._kill.set()
 
     def kill(self) -> None:
         self._kill.set()
 
     def close(self) -> None:
-        """Let go of it. A command that still runs is killed."""
+        """Stop reading. A command that is still running is killed."""
         self._close.set()
         if self.stdout:
             self.stdout.close()
@@ -109,7 +109,7 @@ class ClientProcess:
 
 
 class ClientTerminals:
-    """Starts commands in the client's terminals. `show` is given each with the line that its shell runs."""
+    """Starts commands in the client's terminals. `show` is called with each command line and its terminal ID."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class ClientTerminals:
         Start a command.
 
         Raises:
-            SandboxError: the client does not.
+            SandboxError: the client cannot start it.
         """
         asked = CreateTerminalRequest(
             session_id=self._session_id,
@@ -143,7 +143,7 @@ class ClientTerminals:
         try:
             told = await self._connection.request("terminal/create", asked, CreateTerminalResponse)
         except RpcError as error:
-            raise SandboxError(f"the editor gives it no terminal: {error}") from error
+            raise SandboxError(f"the client could not create a terminal: {error}") from error
         process = ClientProcess(self._connection, self._session_id, told.terminal_id)
         self._tasks.start_soon(process.serve)
         self._show(line, told.terminal_id)
@@ -151,7 +151,7 @@ class ClientTerminals:
 
 
 def unread(output: str, read: str) -> str:
-    """The rest of `output` that is new, of which the beginning may have been dropped since it was `read`."""
+    """Return the new part of `output`. Its beginning may have been dropped since `read` was read."""
     if output.startswith(read):
         return output[len(read) :]
     known = read[-KNOWN_CHARS:]

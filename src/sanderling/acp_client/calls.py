@@ -147,7 +147,9 @@ class Call:
         """The title without the leading tool name, if the agent formats its titles as Sanderling does; otherwise ""."""
         name, _, rest = self._title.partition(" ")
         is_own = name == self._name and self.kind != "execute"
-        if self.kind in OF_FILES and self.path:  # the user approves this file: show the path, not a free text
+        if (
+            self.kind in OF_FILES and self.path
+        ):  # the user approves this file: show the path, not a free text
             path, _, _ = rest.partition(":")
             is_own = is_own and name in OF_FILES[self.kind] and path == self._shown(self.path)
         return rest if is_own else ""
@@ -227,7 +229,9 @@ class Call:
             return self.command, "bash"
         if changed := await self._difference():
             return changed.detail, "diff"
-        if text := printable(self._own_text).rstrip() or self.text:  # in full, because the user approves it
+        if (
+            text := printable(self._own_text).rstrip() or self.text
+        ):  # in full, because the user approves it
             return text, ""
         if self.input:
             return msgspec.json.format(msgspec.json.encode(self.input)).decode(), "json"

@@ -41,9 +41,7 @@ from sanderling.protocol.connections import ConnectionChanged
 from sanderling.remote.refusals import RefusedError
 
 FIRST_S, AGAIN_S = 0.5, 2.0
-FIRST_CONNECTION_S = (
-    30.0  # retrying: the server may still be starting behind a proxy
-)
+FIRST_CONNECTION_S = 30.0  # retrying: the server may still be starting behind a proxy
 CUT = "The connection was lost and the remote agent ended: the turn was interrupted."
 GO_ON = "Its work so far is saved. Send a prompt to continue."
 

@@ -29,5 +29,7 @@ class GuestProvider:
         return ()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:  # noqa: ARG002
-        raise ProviderError("internal", f"{self.model} is an external agent and cannot be called as a model.")
+        raise ProviderError(
+            "internal", f"{self.model} is an external agent and cannot be called as a model."
+        )
         yield  # pyright: ignore[reportUnreachable] - makes this a generator
