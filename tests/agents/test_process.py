@@ -108,7 +108,7 @@ async def test_where_there_are_no_mounts_a_login_is_missed_and_that_is_said(plac
         session_at(place, "landlock") as session,
         shell_in(session, place, home=["~/.it/login.json"]) as it,
     ):
-        assert "does not find its login" in it.agent.warnings[0]
+        assert "Its login is not available" in it.agent.warnings[0]
         assert "No such file" in await it.said("cat ~/.it/login.json")
     async with session_at(place, "landlock") as session:
         with pytest.raises(AgentError, match="proxy"):
@@ -234,7 +234,7 @@ async def test_links_and_rights_in_a_granted_directory_are_taken_back(place):
     assert (directory / "token").read_text() == "new\n"
     assert names_in(directory) == ["token"]
     assert not stat.S_IMODE((directory / "token").stat().st_mode) & 0o133
-    assert "was made a link, or no file" in log.text()
+    assert "was replaced by a link or special file" in log.text()
 
 
 @pytest.mark.parametrize("level", prove_rest(MOUNTED, keep=(0,)))
@@ -331,7 +331,7 @@ async def test_an_agent_is_ended_when_its_terms_change(place):
         async with shell_in(session, place) as it:
             assert not it.agent.is_outdated
             session.set_mode("ro")
-            assert await it.agent.wait() == "what it may do was changed"
+            assert await it.agent.wait() == "its permissions changed"
             assert it.agent.is_outdated
         async with shell_in(session, place) as it:
             assert "Read-only" in await it.said("echo x >made")
@@ -349,7 +349,7 @@ async def test_an_agent_whose_entry_says_so_runs_outside_and_has_no_key_of_other
     ):
         assert not it.agent.is_confined
         assert it.agent.notice == (
-            "It runs outside of the sandbox, with all of your rights, as its entry or `--no-sandbox` says."
+            "It runs outside the sandbox with all of your rights, because of `sandbox = false` or `--no-sandbox`."
         )
         assert (
             await it.said(f"echo $FREE$OTHER_API_KEY,$MINE; cat {place.secret}/file")
@@ -365,10 +365,10 @@ async def test_an_agent_runs_outside_while_the_sandbox_is_off_and_that_is_said(p
     async with session_at(place, "full") as session:
         session.switch(is_on=False)
         async with shell_in(session, place) as it:
-            assert "you have switched the sandbox off" in it.agent.notice
+            assert "you switched the sandbox off" in it.agent.notice
             assert await it.said(f"cat {place.secret}/file") == "secret\n"
             session.switch(is_on=True)
-            assert await it.agent.wait() == "what it may do was changed"
+            assert await it.agent.wait() == "its permissions changed"
 
 
 @prove
@@ -394,8 +394,8 @@ async def test_what_links_of_the_persons_lead_to_is_where_the_agent_looks_for_it
         ):
             assert it.agent.warnings == (
                 (
-                    f"It does not get ~/.it/login.json, which leads to {place.home}/.ssh/id: 'home' has {place.home}/.ssh/id:"
-                    " ~/.ssh runs something, or holds what is another's. An agent may read it (`paths`)."
+                    f"No access to ~/.it/login.json, which links to {place.home}/.ssh/id: 'home' contains {place.home}/.ssh/id,"
+                    " but ~/.ssh can run programs or holds other secrets. List it in `paths` to make it readable."
                 ),
             )
             assert await it.said("cat ~/.claude/.credentials.json ~/.claude/settings.json") == (

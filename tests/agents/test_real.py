@@ -61,7 +61,7 @@ async def test_an_agent_on_the_official_sdk_is_served(tmp_path):
         assert said["asked"] == {"outcome": {"outcome": "selected", "optionId": "y"}}
         assert said["denied"] == {"outcome": {"outcome": "selected", "optionId": "n"}}
         assert (said["written"], path.read_text()) == ({}, "one\n2\n")
-        assert "outside of the project" in said["outside"]["error"]
+        assert "is outside the project" in said["outside"]["error"]
         assert "does not exist" in said["none"]["error"]
         assert said["output"]["output"] == "-ä"
         assert said["output"]["truncated"] is True

@@ -1,8 +1,7 @@
 """
-Agents of others, which speak the Agent Client Protocol: how settings declare them, their process, and what that is served.
+External agents that speak the Agent Client Protocol: their settings, their process, and the services that they may use.
 
-Whoever drives one has a connection, and puts these into it: `process.py` starts the program in the sandbox and ends it, `files.py`
-and `terminals.py` do what it asks of an editor, `permits.py` answers what it asks the person. None of them knows the wire. They raise
-what the errors of tools are, and what they are told by a program that nobody trusts they hold against the same rules, the same mode
-and the same kernel as what a model of ours asks for.
+`process.py` runs the program in the sandbox, `files.py` and `terminals.py` handle its requests to an editor, and `permits.py` decides on
+its permission requests. None of them depends on the wire format; the owner of the connection does. They raise the errors of tools. They
+treat agents as untrusted: the rules, the mode and the kernel apply as for Sanderling's own model.
 """

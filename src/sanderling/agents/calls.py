@@ -1,4 +1,4 @@
-"""A tool call as an agent describes it, and what can be made out of that: a command, paths."""
+"""A tool call as an external agent describes it, and the command, paths or host found in it."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ _CWD_KEYS = ("cwd", "workdir", "working_directory", "workingDirectory", "directo
 
 
 class Diff(NamedTuple):
-    """A change of a file that the agent shows: the text `old` (None: there is none) becomes `new`; either may be a part of the file."""
+    """A file change that the agent shows: `old` (None for a new file) becomes `new`. Both may be a part of the file."""
 
     path: str
     old: str | None
@@ -25,10 +25,12 @@ class Diff(NamedTuple):
 
 class ToolCall(NamedTuple):
     """
-    A tool call that an agent asks about, as far as it has described it.
+    A tool call that an agent asks about.
 
-    `kind` is one of the protocol's ("execute", "edit", …), `raw_input` what it would give its tool, `paths` are the files that it says
-    it is about.
+    Attributes:
+        kind: ACP tool kind ("execute", "edit", …).
+        raw_input: the input of the agent's tool.
+        paths: the files that it names as locations.
     """
 
     kind: str = "other"
@@ -38,7 +40,7 @@ class ToolCall(NamedTuple):
 
 
 def command_of(call: ToolCall) -> str:
-    """The line for a shell that the call would run; "" if it does not say."""
+    """Return the shell command line that the call would run; "" if unknown."""
     found = _first(call, ("command", "cmd"))
     if isinstance(found, str):
         more = _first(call, ("args", "arguments"))
@@ -51,13 +53,13 @@ def command_of(call: ToolCall) -> str:
 
 
 def cwd_of(call: ToolCall, project: str) -> str:
-    """The directory in which it would run."""
+    """Return the directory in which the call would run."""
     found = _first(call, _CWD_KEYS)
     return os.path.normpath(os.path.join(project, found)) if isinstance(found, str) else project
 
 
 def paths_of(call: ToolCall, project: str) -> tuple[str, ...]:
-    """The files that the call names anywhere, absolute, each once."""
+    """Return all files that the call names, as absolute paths without duplicates."""
     given = cast("dict[str, Any]", call.raw_input) if isinstance(call.raw_input, dict) else {}
     named = (given.get(key) for key in _PATH_KEYS)
     told = (*(diff.path for diff in call.diffs), *call.paths, *named)
@@ -71,7 +73,7 @@ def paths_of(call: ToolCall, project: str) -> tuple[str, ...]:
 
 
 def host_of(call: ToolCall) -> str:
-    """The host that it would ask, with its port if it is no usual one; "" if it does not say, or that is none."""
+    """Return the host of the call's URL, with a non-default port; "" if there is none or it is invalid."""
     found = _first(call, ("url", "uri"))
     if not isinstance(found, str):
         return ""

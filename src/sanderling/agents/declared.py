@@ -1,8 +1,8 @@
 """
-Agents as settings declare them: a program, and what it may have of the person's machine.
+External agents as declared in settings: a program, and its access to the user's machine.
 
-One is a preset of `presets.toml`, or a table `[agents.NAME]` of the person's: that changes the preset of its name, begins from
-another one (`preset`), or stands for itself. No project declares one: what an agent is given are the person's logins.
+An agent is a preset of `presets.toml` or a table `[agents.NAME]` of the user's. A table changes the preset of the same name, extends
+another one (`preset`) or is complete. A project cannot declare agents, because they get the user's logins.
 """
 
 import os
@@ -28,13 +28,21 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
 
 class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """
-    A table as the person, or `presets.toml`, writes it.
+    An `[agents.NAME]` table from user settings or `presets.toml`.
 
-    `command` is a program and its arguments, `args` are more of them, to add to a preset's. It runs in the project's root, in the
-    sandbox. There it sees what commands see, and `paths`; of HOME it may change `home`, and it reaches `hosts`. `env` are variables for
-    it, `sandboxed_env` those that it has only where the kernel holds it, `inherits` names of variables of ours that it is given where
-    they are set. `servers` are names of the person's tool servers, which it is told to start. Without `sandbox` it runs with all of the
-    person's rights. `title` is what a person calls it, `install` how they get it.
+    Attributes:
+        command: program and arguments, run in the project's root.
+        args: arguments to add to a preset's.
+        env: variables for the agent.
+        sandboxed_env: variables that it gets only inside the sandbox.
+        inherits: names of Sanderling's own variables to pass on, if set.
+        hosts: hosts that it can reach.
+        home: paths in HOME that it may change.
+        paths: paths that it can read, besides what commands can.
+        servers: names of the user's MCP servers for it to start.
+        sandbox: False to run it with all of the user's rights.
+        title: its name on the screen.
+        install: how to install it.
     """
 
     command: tuple[str, ...] = ()
@@ -53,7 +61,7 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class DeclaredAgent(msgspec.Struct, frozen=True):
-    """The agent `name`, checked: `argv` is what is started, and the rest as in its table."""
+    """A validated `[agents.NAME]` table; `argv` is the command line to run."""
 
     name: str
     title: str
@@ -72,10 +80,10 @@ class DeclaredAgent(msgspec.Struct, frozen=True):
         self, environment: Mapping[str, str] = os.environ, *, is_confined: bool = True
     ) -> dict[str, str]:
         """
-        The variables that it is given besides those that name no secret.
+        Return the variables to set for the agent.
 
         Raises:
-            ConfigError: one that `env` refers to is not set.
+            ConfigError: `env` refers to a variable that is not set.
         """
         passed = {name: environment[name] for name in self.inherits if name in environment}
         told = self.env | (self.sandboxed_env if is_confined else {})
@@ -84,34 +92,33 @@ class DeclaredAgent(msgspec.Struct, frozen=True):
 
 @cache
 def presets() -> Mapping[str, dict[str, Any]]:
-    """The tables of `presets.toml`, by name."""
     import tomllib
 
     return tomllib.loads(PRESETS.read_text(encoding="utf-8"))
 
 
 def agent_names(declared: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """The agents that there are: the person's before the presets."""
+    """Return the names of all agents, the user's first."""
     return tuple(dict.fromkeys((*declared, *presets())))
 
 
 def load_agent(name: str, declared: Mapping[str, Mapping[str, Any]]) -> DeclaredAgent:
     """
-    The agent `name`; `declared` are the person's own tables (`settings.agents`).
+    Return the agent `name`; `declared` are the user's tables (`settings.agents`).
 
     Raises:
-        ConfigError: there is none of that name, or its table is wrong.
+        ConfigError: unknown name, or its table is invalid.
     """
     own = declared.get(name)
     if own is None and name not in presets():
         names = agent_names(declared)
         raise ConfigError(
-            f"there is no agent '{name}'{did_you_mean(name, names)}; there are {', '.join(names)}"
+            f"there is no agent '{name}'{did_you_mean(name, names)}; agents: {', '.join(names)}"
         )
     where, path = f"[agents.{name}]", ("agents", name)
     if not _NAME.fullmatch(name):
-        words = "letters, digits, '-' and '_' only, and no more than 32"
-        raise ConfigError(f"{where} is no name of an agent: {words}", path)
+        words = "use at most 32 letters, digits, '-' and '_'"
+        raise ConfigError(f"{where} is not a valid agent name: {words}", path)
     base = base_of(own or {}, presets(), "agents", name)
     told = merged(own or {}, base, ("env", "sandboxed_env"))
     for key in told:

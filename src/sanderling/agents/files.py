@@ -1,9 +1,9 @@
 """
-Files as an agent reads and writes them through its client: the newest text, wherever that is, and changed as our own tools change it.
+Files that an external agent reads and writes through its client: the newest text, from the buffer or disk, and Sanderling's edit path.
 
-What it may read is what commands see. What it writes goes through the gate, the journal and the merge with what the person has not
-saved, and nowhere but into the project and the directories that were added to it. It may have read a file by itself, beside us: so
-what is on the disk counts as known to it, but what has changed since it last read it through us is merged with what it writes.
+The agent can read what commands can see. Its writes go through the gate, the journal and the merge with unsaved changes, and only into
+the project and directories added to it. The agent may also read files directly. So the text on disk counts as known to it, but changes
+since its last read through Sanderling are merged with what it writes.
 """
 
 import os
@@ -29,26 +29,24 @@ from sanderling.tools.workspace import Workspace
 from sanderling.tools.write import WriteInput, write
 
 MAX_BYTES = 16 << 20
-"""The most that a file may have that is read as a whole: it travels in one line."""
+"""Limit for a file that is read whole, because it is sent as one line."""
 
 MAX_READING = 4
 
-OUTSIDE = "{path} is outside of the project: only what is in the project can be written here."
-RELATIVE = "{path} is no absolute path."
-STALE = (
-    "{path} has changed since you read it, in the same lines: nothing was written. Read it again."
-)
+OUTSIDE = "{path} is outside the project; only files in the project can be written."
+RELATIVE = "{path} is not an absolute path."
+STALE = "{path} has changed in these lines since you read it. Nothing was written; read it again."
 
 
 class NotThereError(ToolError):
-    """There is no such file, as far as the sandbox lets it be seen."""
+    """The file does not exist, or the sandbox hides it."""
 
 
 class ServedFiles:
     """
-    The files of a session for its agent. `additional` are directories beside the project that it was given, absolute.
+    The files of a session's agent. `additional` are absolute paths of directories added to the project.
 
-    `show` is given what a write says while it runs.
+    `show` is called with the output of a write while it runs.
     """
 
     def __init__(
@@ -66,12 +64,12 @@ class ServedFiles:
 
     async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
         """
-        The text of a file as the person sees it, unsaved text included; from `line`, counted from 1, at most `limit` lines.
+        Return the text of a file, unsaved changes included; at most `limit` lines from `line`, counted from 1.
 
         Raises:
-            NotThereError: there is none.
-            ToolError: it cannot be read, is no text, or a rule keeps it.
-            DeniedError: the person keeps it.
+            NotThereError: the file does not exist.
+            ToolError: it cannot be read, is binary, or a rule forbids it.
+            DeniedError: the user denied it.
         """
         path = self._absolute(path)
         request = self._permits.request(read, ReadInput(path=path))
@@ -80,19 +78,19 @@ class ServedFiles:
         async with self._limiter, workspace.ground.lending(permit.grant):
             text = await self._text(workspace, path)
         if not _is_text(text):
-            raise ToolError(f"{path} has bytes that are no text.")
+            raise ToolError(f"{path} contains bytes that are not text.")
         workspace.seen.note(path, text)
         return await to_thread.run_sync(_excerpt, text, line, limit)
 
     async def write(self, path: str, content: str, use_id: str = "") -> None:
         """
-        Make `content` the text of a file, or its text in the buffer where the person has unsaved changes, merged with those.
+        Write `content` to a file, or to its buffer if that has unsaved changes, which are merged.
 
-        The journal has it under `use_id`, which is a write's own; without one it gets one.
+        `use_id` is the unique ID of the write in the journal; one is made if it is empty.
 
         Raises:
-            ToolError: it cannot be written, a rule or the mode forbids it, or the person took only a part of it: `str` says which.
-            DeniedError: the person does not want it.
+            ToolError: it cannot be written, a rule or the mode forbids it, or the user accepted only a part; the message says which.
+            DeniedError: the user denied it.
         """
         path = self._absolute(path)
         self._check_place(path, path)
@@ -100,7 +98,7 @@ class ServedFiles:
         args = WriteInput(path=path, content=content)
         request = self._permits.request(write, args, use_id=use_id)
         permit = await self._permits.of_write(request, path, content)
-        for granted in permit.grant.write_paths:  # a link may have changed since
+        for granted in permit.grant.write_paths:  # a link may have changed meanwhile
             self._check_place(granted, path)
         await self._run(request, permit)
 
@@ -125,14 +123,14 @@ class ServedFiles:
     async def _text_on_disk(self, path: str, loaded: Loaded) -> str:
         if not loaded.is_whole:
             limit = f"{MAX_BYTES >> 20} MB"
-            raise ToolError(f"{path} has more than {limit}: read it with a command.")
+            raise ToolError(f"{path} is larger than {limit}. Read it with a command.")
         text = await to_thread.run_sync(decode, loaded.data)
         if text.is_binary:
             raise ToolError(f"{path} is a binary file of {loaded.stamp.size:,} bytes.")
         return text.text
 
     async def _load(self, workspace: Workspace, path: str) -> Loaded | None:
-        """The file as it is now; None if there is none."""
+        """Return the file, or None if it does not exist."""
         try:
             with workspace.explaining(path, "read"):
                 return await (await workspace.files()).load(path, MAX_BYTES)
@@ -150,10 +148,12 @@ class ServedFiles:
 
     async def _merged(self, path: str, content: str) -> str:
         """
-        The content with what others have changed in the file since the agent read it; what it has read by itself it knows.
+        Return the content, merged with changes since the agent last read the file through Sanderling.
+
+        Text that it read directly counts as known.
 
         Raises:
-            ToolError: both have changed the same lines.
+            ToolError: both sides changed the same lines.
         """
         workspace, sight = self._workspace, self._workspace.seen.get(path)
         loaded = await self._load(workspace, path)
@@ -164,7 +164,7 @@ class ServedFiles:
             return content
         buffer = await buffer_of(workspace, path, loaded.stamp)
         if buffer and buffer.is_modified:
-            # The buffer's text is merged with what the agent has seen, when it is changed.
+            # Later, the change of the buffer merges its text with what the agent has seen.
             seen = sight.text if sight else None
             if seen is None or await done(len(content), _is_nearer, text.text, seen, content):
                 workspace.seen.note(path, text.text)
@@ -178,7 +178,7 @@ class ServedFiles:
         return content
 
     async def _run(self, request: UseRequest, permit: Permit) -> None:
-        """Write it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
+        """Write the file. Where it overlaps unsaved changes, ask the user, again if there are new ones."""
         while True:
             try:
                 return await self._write(request, permit)
@@ -205,7 +205,7 @@ class ServedFiles:
 
 
 def _is_nearer(disk: str, seen: str, content: str) -> bool:
-    """Say whether the agent has made the content of what is on the disk, beside us, rather than of what it has read through us."""
+    """Return whether `content` is based on the text on disk rather than on the text read through Sanderling."""
     return _distance(disk, content) < _distance(seen, content)
 
 
@@ -222,7 +222,7 @@ def _is_text(text: str) -> bool:
 
 
 def _excerpt(text: str, line: int | None, limit: int | None) -> str:
-    """The lines from number `line`, as many as `limit`, each with its end."""
+    """Return at most `limit` lines from number `line`, with their line ends."""
     if line is None and limit is None:
         return text
     *lines, rest = text.split("\n")

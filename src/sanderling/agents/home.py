@@ -1,10 +1,10 @@
 """
-The part of HOME that an agent may change: what holds its login, and nothing that runs anything.
+Limits for the files in HOME that an external agent may change: its login, and nothing that runs programs.
 
-What it writes there outlives the sandbox, and the person's own programs read it with all of their rights: a shell its start file, the
-same agent its settings, which name hooks, servers and plugins to start. So a path that is one of these, lies in one or holds one is
-refused. Of the directories of agents only what is known to be data can be named. In a directory that can, the names are looked after
-while the agent runs: what a program of the person's would follow, or run, is not left there.
+The agent's changes outlive the sandbox, and the user's own programs read them with all of the user's rights. A shell reads its startup
+files; the same agent, started outside, reads settings that name hooks, servers and plugins to run. So a path is refused if it is such a
+file, lies below one or contains one. In an agent's own directory only known data files are accepted. While the agent runs, accepted
+directories are checked for links, special files and changed permissions.
 """
 
 import os
@@ -30,57 +30,57 @@ DATA = frozenset(
         ".qwen/oauth_creds.json",
     )
 )
-"""Logins of agents: what is read there is data, whatever it says."""
+"""Login files of agents: readers treat their content as data only."""
 
 _RUNS = (
-    # what shells read when they begin or end
+    # read by shells at startup or exit
     ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .profile .zshrc .zshenv .zprofile .zlogin .zlogout"
     " .zsh .oh-my-zsh .kshrc .mkshrc .cshrc .tcshrc .login .logout .inputrc .xonshrc .config/fish .config/nushell .config/bash"
     " .config/zsh .config/direnv .config/starship.toml .pam_environment .config/environment.d"
-    # what a desktop, or the system, starts for the person
+    # started by the desktop or the system
     " .xprofile .xinitrc .xsession .xsessionrc .Xresources .config/autostart .config/systemd .local/share/systemd"
     " .local/share/applications .local/share/dbus-1 .config/i3 .config/sway .config/hypr .config/awesome .config/kitty"
     " .config/alacritty .config/wezterm .wezterm.lua .config/ghostty .tmux.conf .tmux .config/tmux .screenrc"
     # editors
     " .vimrc .vim .gvimrc .config/nvim .local/share/nvim .local/state/nvim .emacs .emacs.d .config/emacs .config/helix .config/Code"
     " .config/zed .nanorc"
-    # what git, ssh and others start, or where they send what is theirs
+    # run by git, ssh and others, or deciding where they send credentials
     " .gitconfig .config/git .ssh .gnupg .netrc .curlrc .wgetrc .docker .kube .aws .azure .config/gcloud .config/gh .pypirc .npmrc"
     " .yarnrc .yarnrc.yml .config/pip .pip .cargo .m2 .gradle .gem .bundle .bunfig.toml .pdbrc .pythonrc .ipython .jupyter .irbrc"
     " .pryrc .gdbinit .config/gdb .lldbinit .Rprofile .Renviron .psqlrc .sqliterc .config/mise .tool-versions .local/bin .local/lib"
     " bin .npm .npm-global .config/yarn .local/share/pnpm"
-    # agents that no name of a project stands for
+    # agents whose directories have no name that is also protected in a project
     " .claude.json .config/opencode .local/share/opencode .config/goose .local/share/goose .kimi .kimi-code .config/crush"
     " .config/sanderling .local/share/sanderling .local/state/sanderling"
 )
 RUNS = frozenset((*_RUNS.split(), *TOOLCHAINS))
-"""Names below HOME that run something when the person opens a shell, an editor or their own agent, or that hold others' secrets."""
+"""Names below HOME that run programs when the user opens a shell, an editor or an agent, or that hold other secrets."""
 
 MAX_ENTRIES = 2_000
 
 
 def problem_of(path: str, home: str = "") -> str:
-    """Say in a clause why an agent may not change `path`, which begins with `~/` or `/`; "" if it may."""
+    """Return why an agent may not change `path`, which begins with `~/` or `/`; "" if it may."""
     home = os.path.normpath(home or os.path.expanduser("~"))
     told, path = path, os.path.normpath(os.path.expanduser(path))
     if path == home or is_within(home, path):
-        return f"'home' has {told}, which is all of HOME: name the file that holds its login"
+        return f"'home' contains {told}, which includes all of HOME. Name the file with the agent's login"
     if not is_within(path, home):
-        return f"'home' has {told}, which is not below HOME"
+        return f"'home' contains {told}, which is not below HOME"
     name = os.path.relpath(path, home)
     if name in DATA:
         return ""
     for each in RUNS:
         if is_within(name, each) or is_within(each, name):
-            return f"'home' has {told}: ~/{each} runs something, or holds what is another's. An agent may read it (`paths`)"
+            return f"'home' contains {told}, but ~/{each} can run programs or holds other secrets. List it in `paths` to make it readable"
     for part in name.split("/"):
         if (row := row_of(part)) and row.asks:
-            return f"'home' has {told}: what stands in {part} can run something. Name the file that holds its login"
+            return f"'home' contains {told}, but files in {part} can run programs. Name the file with the agent's login"
     return ""
 
 
 def problem_of_link(path: str, real: str, home: str = "") -> str:
-    """Say likewise why an agent may not change `real`, to which a link of the person's leads at `path`."""
+    """Return why an agent may not change `real`, the target of the user's symlink `path`; "" if it may."""
     home = os.path.normpath(home or os.path.expanduser("~"))
     name = os.path.relpath(os.path.normpath(os.path.expanduser(path)), home)
     is_login = name in DATA and os.path.basename(real) == os.path.basename(name)
@@ -88,7 +88,7 @@ def problem_of_link(path: str, real: str, home: str = "") -> str:
         return problem_of(real, home)
     below = real.removeprefix(f"{os.path.realpath(home)}/")
     held = (each for each in RUNS if is_within(below, each) or is_within(each, below))
-    return next((f"~/{each} runs something, or holds what is another's" for each in held), "")
+    return next((f"~/{each} can run programs or holds other secrets" for each in held), "")
 
 
 class _Mode(NamedTuple):
@@ -98,10 +98,10 @@ class _Mode(NamedTuple):
 
 class HomeWatch:
     """
-    A watch over the paths that an agent may change, which are real, from before it begins.
+    Watches the resolved paths that an agent may change. It must be created before the agent starts.
 
-    A link, a pipe or a device among them would have a program of the person's read or write something else than a login, and a file
-    with other rights would be read by others, or run: `look` takes the one away and the other back.
+    A link, pipe or device there could make one of the user's programs read or write another file than the login, and a file with wider
+    permissions could be read or run by others. `look` removes the former and restores the latter.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -111,17 +111,17 @@ class HomeWatch:
 
     @property
     def has_other_files(self) -> bool:
-        """Say whether a program of the person's has put another file in the place of one: what began before has the old one."""
+        """Whether a login file was replaced from outside. An agent that was started before still has the old one."""
         return any(_file_at(path) != file for path, file in self._files.items())
 
     def look(self) -> list[str]:
-        """Put right what the agent should not have done; return it in sentences. What was there before it is looked at in any case."""
+        """Repair what the agent should not have done; return messages. Entries that existed at the start are always checked."""
         known = (entry for path in self._before for entry in _entries(path, 1))
         found = (entry for path in self._paths for entry in _entries(path))
         return [said for entry in (*known, *found) if (said := self._put_right(entry))]
 
     def _put_right(self, entry: _Mode) -> str:
-        """Put one right, in the directory that really is there: on the way to it the agent may have put a link meanwhile."""
+        """Repair an entry, in a directory opened without following links: the agent may have replaced a parent by a link."""
         if self._before.get(entry.path) == entry.mode:
             return ""
         try:
@@ -143,13 +143,13 @@ class HomeWatch:
             if now == before:
                 return ""
             os.unlink(name, dir_fd=directory)
-            return f"{path} was made a link, or no file, and is removed."
+            return f"{path} was replaced by a link or special file, and was removed."
         private = 0o700 if kind == stat.S_IFDIR else 0o600
         mode = stat.S_IMODE(before) if before and stat.S_IFMT(before) == kind else private
         if not stat.S_IMODE(now) & ~(mode | private):
             return ""
         _chmod(name, mode, directory)
-        return f"{path} was given other rights, which are taken back."
+        return f"The permissions of {path} were widened, and were restored."
 
 
 def _file_at(path: str) -> tuple[int, int] | None:
@@ -161,7 +161,7 @@ def _file_at(path: str) -> tuple[int, int] | None:
 
 
 def _entries(path: str, most: int = MAX_ENTRIES) -> Iterator[_Mode]:
-    """Each file at `path` or below it, as far as they are not too many."""
+    """Yield at most `most` files at `path` or below it."""
     waiting, count = [path], 0
     while waiting and count < most:
         place = waiting.pop()
@@ -174,7 +174,7 @@ def _entries(path: str, most: int = MAX_ENTRIES) -> Iterator[_Mode]:
 
 
 def _chmod(name: str, mode: int, directory: int) -> None:
-    """Change the mode of what is there, but of nothing that a link leads to."""
+    """Change the mode of a file, without following a link."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(name, flags, dir_fd=directory)
     try:

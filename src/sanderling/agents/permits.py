@@ -1,13 +1,12 @@
 """
-Permission for what an agent wants to do, which it asks for, and for what it has its client do for it.
+Permissions for external agents: for tool calls that an agent asks about, and for requests that it sends to its client.
 
-An agent describes its own tool calls: by a kind, a title, and an input that each calls something else. As far as that names a command,
-files or a host, it is judged as the same use of our own tool would be, by the rules and the mode: many a question is answered without
-the person. A description may be wrong, or a lie; what holds then is the sandbox, as for what an agent does without asking. So a yes
-lets nothing into the sandbox.
+An agent describes its own tool calls by a kind, a title and an input without a common schema. Where these name a command, files or a
+host, the rules and the mode judge the call like the same use of a Sanderling tool, and many questions need no user. A description may be
+wrong or a lie. The sandbox confines the agent in any case, so allowing a call never grants access in the sandbox.
 
-What the person has said yes to, as an agent asked, it may have its client do once without being asked about again: that very command,
-and that very text of a file, as long as the mode is the same.
+What the user allowed when the agent asked, its client may do once without a second question: exactly that command, or that text of a
+file, while the mode is the same.
 """
 
 import os
@@ -25,24 +24,24 @@ from sanderling.tools.effects import OUTSIDE, Effect
 from sanderling.tools.workspace import Workspace
 
 PREFIX = "acp"
-"""Begins the names by which rules know what an agent does that is none of our tools: `acp__claude__think`."""
+"""Prefix of the names that rules use for an agent's other calls: `acp__claude__think`."""
 CHANGES, LOOKS = ("edit", "delete", "move"), ("read", "search")
 MAX_PATHS = 50
 MAX_REMEMBERED = 64
 MAX_ASKING = 32
 MAX_NAME_CHARS = 24
-TOO_MANY = "Not done: too much of what you have asked for waits for the person already."
+TOO_MANY = "Not done: too many of your requests are already waiting for the user."
 
 
 class Verdict(NamedTuple):
-    """The answer of rules and mode, and the reason for it in a sentence; "ask": it is the person's to give."""
+    """The decision of the rules and the mode, with its reason. "ask" leaves the decision to the user."""
 
     action: Literal["allow", "ask", "deny"]
     reason: str = ""
 
 
 class _Allowed(NamedTuple):
-    """A command or a change that the person said yes to, and the mode and the ground at that time."""
+    """A command or change that was allowed, with the mode and the sandbox's state at that time."""
 
     conditions: tuple[object, ...]
     command: str = ""
@@ -52,9 +51,9 @@ class _Allowed(NamedTuple):
 
 class Permits:
     """
-    The permits of the agent `name`. `is_confined` says whether its own process runs in the sandbox now.
+    Judges the calls and requests of the agent `name`. `is_confined` returns whether its process runs in the sandbox.
 
-    `gate` judges, and asks about what is done for the agent; its mode and rules are those of the session.
+    `gate` has the session's mode and rules, and asks the user about requests.
     """
 
     def __init__(
@@ -72,13 +71,13 @@ class Permits:
         self._numbers = count(1)
         self._asking = 0
 
-    # --- what it asks for --------------------------------------------------------------------------------------------------
+    # --- tool calls that the agent asks about ------------------------------------------------------------------------------
 
     def judge(self, call: ToolCall) -> Verdict:
         """
-        Answer the agent's question whether it may do this, as far as rules and mode do; the rest is to be asked.
+        Decide whether the agent may make the call, by the rules and the mode.
 
-        Whoever has asked tells by `allowed` if the answer was yes.
+        After "ask", the caller must call `allowed` if the user allows it.
         """
         is_confined = self._workspace.sandbox.confines(is_confined=self._is_confined())
         effects = self._effects(call, is_confined=is_confined)
@@ -92,9 +91,9 @@ class Permits:
 
     def allowed(self, call: ToolCall) -> None:
         """
-        Take note that the agent was told yes: what it then has its client do is not asked about again.
+        Note that the call was allowed, so the matching request to the client needs no second question.
 
-        That is what was judged and shown: the command of a command, the differences of a change. What else a call says was neither.
+        This covers what was judged and shown: the command line, or the diffs. Other fields of the call were neither.
         """
         if call.kind == "execute" and (command := command_of(call)):
             cwd = cwd_of(call, self._workspace.project)
@@ -103,7 +102,7 @@ class Permits:
             self._allowed.append(_Allowed(self._conditions, diff=diff))
 
     def _effects(self, call: ToolCall, *, is_confined: bool) -> list[Effect]:
-        """The tool call as uses of our own tools; one that is none of them as what only the agent knows."""
+        """Return the call as effects of Sanderling's tools, or as an unknown effect if it matches none."""
         project = self._workspace.project
         paths = paths_of(call, project)[: MAX_PATHS + 1]
         is_named = 0 < len(paths) <= MAX_PATHS
@@ -111,7 +110,7 @@ class Permits:
             return [Effect("bash", "run", command=command, cwd=cwd_of(call, project))]
         if call.kind in CHANGES and is_named:
             changes = [Effect(_tool_for(call, path), "write", path=path) for path in paths]
-            # No yes of ours lets it write where the sandbox does not: nobody is asked about that.
+            # Allowing cannot let a confined agent write outside of the project, so such a call is not judged as an edit alone.
             is_inside = all(map(self._workspace.is_inside, paths))
             return changes if is_inside or not is_confined else [*changes, self._unknown(call)]
         if call.kind in LOOKS and is_named:
@@ -124,15 +123,15 @@ class Permits:
         kind = "".join(c if c.isascii() and c.isalnum() else "-" for c in call.kind).strip("-")
         return Effect(OUTSIDE.join((PREFIX, self._name, kind or "other")), "call")
 
-    # --- what it has its client do -----------------------------------------------------------------------------------------
+    # --- requests to the client --------------------------------------------------------------------------------------------
 
     def request(
         self, tool: Tool, args: Any, *, use_id: str = "", effect: Effect | None = None
     ) -> UseRequest:
         """
-        The use of a tool of ours that the agent has its client do, on the ground of now.
+        Return a use of a Sanderling tool on behalf of the agent.
 
-        Its `use_id`, if there is one, is in the journal of changes; no two that are open may have the same.
+        `use_id` goes into the journal of changes and must be unique among open uses.
         """
         workspace = self._workspace
         title = " ".join(visible_prose(tool.title(args, workspace)).split())
@@ -148,11 +147,11 @@ class Permits:
 
     async def of_write(self, request: UseRequest, path: str, content: str) -> Permit:
         """
-        Return when it may make `content` the text of the file.
+        Wait for permission to write `content` to the file.
 
         Raises:
-            DeniedError: the person said no.
-            ToolError: a rule or the mode says no, or it cannot be done.
+            DeniedError: the user denied it.
+            ToolError: a rule or the mode forbids it, or it is impossible.
         """
         sight = self._workspace.seen.get(path)
         before = sight.text if sight else None
@@ -161,11 +160,11 @@ class Permits:
 
     async def of_run(self, request: UseRequest) -> Permit:
         """
-        Return when it may run a command.
+        Wait for permission to run a command.
 
         Raises:
-            DeniedError: the person said no.
-            ToolError: a rule or the mode says no.
+            DeniedError: the user denied it.
+            ToolError: a rule or the mode forbids it.
         """
         what = (request.effect.command, request.effect.cwd)
         is_answered = not request.effect.exported and self._take(
@@ -175,11 +174,11 @@ class Permits:
 
     async def of_read(self, request: UseRequest) -> Permit:
         """
-        Return when it may read a file.
+        Wait for permission to read a file.
 
         Raises:
-            DeniedError: the person said no.
-            ToolError: a rule says no.
+            DeniedError: the user denied it.
+            ToolError: a rule forbids it.
         """
         return await self._permit(request)
 
@@ -197,7 +196,7 @@ class Permits:
         return self.gate.mode, self._workspace.sandbox.ground
 
     def _take(self, is_it: Callable[[_Allowed], bool]) -> bool:
-        """Say whether the person has said yes to it as the agent asked; then that is used up."""
+        """Return whether a matching call was allowed under the same conditions. Each one counts once."""
         for each in self._allowed:
             if each.conditions == self._conditions and is_it(each):
                 self._allowed.remove(each)
@@ -211,7 +210,7 @@ def _tool_for(call: ToolCall, path: str) -> str:
 
 
 def _is_of(diff: Diff | None, path: str, content: str, before: str | None) -> bool:
-    """Say whether to write `content` is exactly what the difference has shown, as a whole file or as a part of it."""
+    """Return whether writing `content` does exactly what the diff showed, which may cover a part of the file."""
     if diff is None or os.path.normpath(diff.path) != path:
         return False
     old, before = diff.old or "", before or ""

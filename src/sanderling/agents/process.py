@@ -1,10 +1,9 @@
 """
-The process of an agent: started with what was declared for it, watched while it runs, and ended with all that it has started.
+The process of an external agent: started in the sandbox with the access that its settings declare, watched, and ended.
 
-Inside, it is a server of its own (`sandbox/`): the project is its to change as far as the mode lets commands, its HOME is a private one
-that lasts as long as the project's state, and of the person's it has what it declares. What it says beside the protocol is kept in
-bounds. When the person changes the terms on which it runs (plan mode, the network, the sandbox off or on) it is ended; whoever drives
-it sees that in `is_outdated`, and starts it anew.
+In the sandbox it is a server of its own (`sandbox/`). It may change the project as far as the mode allows commands to. Its HOME is
+private and kept with the project's state; from the user's HOME it gets only what it declares. Its stderr is kept within limits. When the
+user changes its conditions (plan mode, network, sandbox off or on), it is ended; the caller sees `is_outdated` and starts it again.
 """
 
 import os
@@ -30,29 +29,27 @@ from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.sandbox import alone
 
 PLACE = "_agent_"
-"""Begins the name of an agent's place in the sandbox: no tool server's has such a beginning (`mcp/names.py`)."""
-PATIENCE_S = 1.0  # with one that is to end
+"""Prefix of the agent's name in the sandbox. Names of MCP servers never have it (`mcp/names.py`)."""
+PATIENCE_S = 1.0  # for an agent to exit
 LOOK_S = 5.0
 
-NOT_CONFINED = "{title} runs outside of the sandbox, with all of your rights, as its entry or `--no-sandbox` says."
-NO_LOGIN = (
-    "It does not find its login: at the level landlock the sandbox cannot show it in another HOME."
-)
+NOT_CONFINED = "{title} runs outside the sandbox with all of your rights, because of `sandbox = false` or `--no-sandbox`."
+NO_LOGIN = "Its login is not available: at the level landlock, the sandbox cannot map files into the agent's HOME."
 WITHOUT_MOUNTS = (
-    '[ "$SANDERLING_SANDBOX" = landlock ]'  # there these are the person's own directories
+    '[ "$SANDERLING_SANDBOX" = landlock ]'  # Landlock alone: these are the user's own directories
 )
-SANDBOX_OFF = "{title} runs outside of the sandbox, with all of your rights: you have switched the sandbox off."
+SANDBOX_OFF = "{title} runs outside the sandbox with all of your rights, because you switched the sandbox off."
 
 
 class AgentError(SanderlingError):
-    """An agent cannot be started, or has ended: `str(error)` says why, and what a person can do."""
+    """An agent cannot be started, or has ended. The message names the reason and the remedy."""
 
 
 class AgentProcess:
     """
-    An agent that was started. `stdin` and `stdout` are for its connection, `log` has what it says beside that.
+    A running agent. `stdin` and `stdout` carry its connection, `log` has its stderr.
 
-    `is_confined`: the kernel holds it. `warnings` are sentences for the person on what it was not given.
+    `is_confined`: it runs in the sandbox. `warnings` tell the user what it has no access to.
     """
 
     def __init__(
@@ -84,31 +81,31 @@ class AgentProcess:
 
     @property
     def is_outdated(self) -> bool:
-        """Say whether the person has changed the terms on which it runs: then it was ended for that, and is to be started anew."""
+        """Whether the user has changed its conditions. It was ended for that reason and must be started again."""
         return self.declared.is_confined and self._terms != self._sandbox.terms
 
     @property
     def has_old_login(self) -> bool:
-        """Say whether its login was renewed outside, in a file that it does not see: before it is asked next, it is to be started anew."""
+        """Whether its login file was replaced outside of the sandbox, where it does not see that. Start it again before the next prompt."""
         return self.is_confined and self._watch.has_other_files
 
     @property
     def notice(self) -> str:
-        """The sentence that the screen shows where nothing confines it; "" where the kernel does."""
+        """A warning for the screen if the agent runs without the sandbox, else ""."""
         if self.is_confined:
             return ""
         words = SANDBOX_OFF if self.declared.is_confined else NOT_CONFINED
         return words.format(title=self.declared.title)
 
     async def wait(self) -> str:
-        """Wait for its end; return in words how that was, with the last that it said."""
+        """Wait for the agent to end; return a description with the last line of its log."""
         try:
             return self._ending(await self._process.wait())
         except SandboxError as error:
             return str(error).rstrip(".")
 
     def look(self) -> None:
-        """Have the guard look at the project, after something that the agent may have done there."""
+        """Have the guard check the project, after the agent may have changed it."""
         self._sandbox.look_after("", has_failed=False)
 
     def kill(self) -> None:
@@ -118,12 +115,12 @@ class AgentProcess:
         return ""
 
     async def end(self) -> None:
-        """End it: it sees the end of its input, then a signal, then all that it has started is killed."""
+        """End the agent: close its input, then send a signal, then kill all of its processes."""
         await end_server(self._process, PATIENCE_S)
 
     def _ending(self, status: int) -> str:
         if self.is_outdated:
-            return "what it may do was changed"
+            return "its permissions changed"
         return ending(status, self.log.last_line_about("Error"), is_confined=self.is_confined)
 
 
@@ -132,7 +129,7 @@ async def running(
     declared: DeclaredAgent, sandbox: SessionSandbox, project: str
 ) -> AsyncGenerator[AgentProcess]:
     """
-    Run the agent in this context; at its end nothing of it is left, whatever happens.
+    Run the agent within this context. At its end, all processes of the agent are gone.
 
     Raises:
         AgentError: it cannot be started.
@@ -164,7 +161,7 @@ async def _started(
     home, paths = _there(declared.home, is_writable=True), _there(declared.paths)
     granted = (*home.paths, *paths.paths, *sandbox.admissions.write_paths)
     shown = [real_path(each) for each in (project, *granted)]
-    # Links are not made where the person's own directories are seen, and nothing is to be removed there.
+    # No links where the agent sees the user's own directories: making one there would remove the user's file.
     links = {**home.links, **paths.links}
     links = {path: real for path, real in links.items() if not is_in_any(path, shown)}
     watch = await to_thread.run_sync(HomeWatch, home.paths)
@@ -206,12 +203,7 @@ def _refused(denial: Denial) -> bytes:
 
 
 def _argv(declared: DeclaredAgent, project: str) -> tuple[str, ...]:
-    """
-    Return what is started, if the person has its program.
-
-    Raises:
-        AgentError: it is not there, with how to get it.
-    """
+    """Return the command line to start."""
     program = os.path.expanduser(declared.argv[0])
     found = shutil.which(os.path.join(project, program) if "/" in program else program)
     if found:
@@ -223,7 +215,7 @@ def _argv(declared: DeclaredAgent, project: str) -> tuple[str, ...]:
 
 
 class _There(NamedTuple):
-    """The paths that are there, real ones; of those that links of the person's lead to, by which name; and sentences on the others."""
+    """Existing paths, resolved; symlinks of the user, as a map from name to target; and warnings about paths that were left out."""
 
     paths: tuple[str, ...]
     links: dict[str, str]
@@ -231,7 +223,7 @@ class _There(NamedTuple):
 
 
 def _there(told: tuple[str, ...], *, is_writable: bool = False) -> _There:
-    """Find out what the paths lead to. What can be written must be no way out by where it really is, either."""
+    """Resolve the declared paths. A writable path must not be a symlink to a place that the agent may not change."""
     paths, links, warnings = list[str](), dict[str, str](), list[str]()
     home = os.path.expanduser("~")
     for each in told:
@@ -241,7 +233,7 @@ def _there(told: tuple[str, ...], *, is_writable: bool = False) -> _There:
         if not os.path.exists(real):
             continue
         if real != expected and is_writable and (problem := problem_of_link(each, real)):
-            warnings.append(f"It does not get {each}, which leads to {real}: {problem}.")
+            warnings.append(f"No access to {each}, which links to {real}: {problem}.")
             continue
         if real != expected:
             links[expected] = real
@@ -251,9 +243,9 @@ def _there(told: tuple[str, ...], *, is_writable: bool = False) -> _There:
 
 def _linking(links: Mapping[str, str], argv: tuple[str, ...]) -> tuple[str, ...]:
     """
-    Return what is to be started, so that the links are in its HOME, too.
+    Return a command line that makes the user's symlinks in the agent's HOME and then runs `argv`.
 
-    They are made inside, where nothing that it has left there leads anywhere.
+    It makes them inside the sandbox, so links that the agent left there cannot lead outside.
     """
     if not links:
         return argv
@@ -267,5 +259,5 @@ def _line(link: tuple[str, str]) -> str:
 
 
 def _surroundings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of ours without those that hold secrets: what is another's key is not its own."""
+    """Return Sanderling's environment without variables that hold secrets, which are not the agent's."""
     return {name: value for name, value in environment.items() if not is_secret(name, value)}

@@ -1,9 +1,8 @@
 """
-Terminals as an agent has its client run them: commands in our sandbox, judged as those of our own shell tool are.
+Terminals for an external agent: commands in Sanderling's sandbox, judged like those of its own bash tool.
 
-They run where the session's commands do: what the agent itself was given, its login and its hosts, they do not have. Of their output
-the end is kept, as much as the agent wants, whole characters of it; the screen is shown all of it as it comes, in the bounds of a
-command's.
+They run in the session's environment and do not get the agent's login or hosts. The last part of the output is kept, as many bytes as the
+agent requests, cut at a character boundary. The screen shows the output as it arrives, within the limits for commands.
 """
 
 import re
@@ -29,7 +28,7 @@ from sanderling.tools.effects import Effect
 from sanderling.tools.workspace import Workspace
 
 DEFAULT_BYTES, MAX_BYTES = 1 << 20, 4 << 20
-"""The output that is kept: it travels whole each time that it is asked for."""
+"""Limits of the kept output. All of it is sent for each terminal/output request."""
 MAX_RUNNING, MAX_KEPT = 32, 128
 LINGER_S = 0.1
 EXIT_SIGNALLED = 128
@@ -43,14 +42,14 @@ Start = Callable[[Callable[["Terminal"], Awaitable[None]], "Terminal"], None]
 
 
 class Exit(NamedTuple):
-    """The end of a command: its status, or the name of the signal that ended it."""
+    """The end of a command: its exit status, or the name of the signal that killed it."""
 
     code: int | None = None
     signal: str | None = None
 
 
 class Output(NamedTuple):
-    """The output so far, without its beginning if it `is_truncated`; `exit` is None while the command runs."""
+    """The output so far; `is_truncated` if its beginning was dropped. `exit` is None while the command runs."""
 
     text: str
     is_truncated: bool
@@ -67,11 +66,13 @@ class Tail:
 
     def add(self, chunk: bytes) -> None:
         self._data += chunk
-        if len(self._data) > 2 * self._limit + len(chunk):  # not for each line anew
+        if len(self._data) > 2 * self._limit + len(
+            chunk
+        ):  # cutting at every chunk would be quadratic
             self._cut()
 
     def text(self) -> str:
-        """The text, from a character's first byte on; what is none is replaced."""
+        """Return the text from the first complete character on, with invalid bytes replaced."""
         self._cut()
         data = bytes(self._data)
         if self.is_cut and (found := _CUT_CHARACTER.match(data)):
@@ -85,7 +86,7 @@ class Tail:
 
 
 class Terminal:
-    """One command, by its `id`, from its start until it is released."""
+    """A command, from its start until it is released."""
 
     def __init__(self, terminal_id: str, command: str, started: Started, limit: int) -> None:
         self.id = terminal_id
@@ -98,7 +99,7 @@ class Terminal:
         self._screen = ScreenText()
 
     async def run(self, show: Callable[[str], None]) -> None:
-        """Read what it writes until it has ended. If this is cancelled, all that it has started is killed."""
+        """Read the output until the command ends. If this is cancelled, all its processes are killed."""
         try:
             status = await run_to_end(
                 self.started.process, self._screen, self.tail.add, show, linger_s=LINGER_S
@@ -118,10 +119,12 @@ class Terminal:
 
 class Terminals:
     """
-    The terminals of a session for its agent. `start` starts a task of the session's.
+    The terminals of a session's agent.
 
-    `on_output` is given what goes on the screen, by the terminal; `on_end` is called when one has ended, with what the sandbox refused
-    to it.
+    Args:
+        start: starts a task of the session.
+        on_output: called with output for the screen.
+        on_end: called when a command has ended, with what the sandbox refused.
     """
 
     def __init__(
@@ -150,17 +153,17 @@ class Terminals:
         output_bytes: int | None = None,
     ) -> Terminal:
         """
-        Start a command, if it may run: a program with `args`, or without any a line for the shell.
+        Start a command if it is permitted: a program with `args`, or a shell command line without them.
 
         Raises:
-            DeniedError: the person said no.
+            DeniedError: the user denied it.
             ToolError: it cannot be started, or a rule forbids it.
         """
         self._require_room()
         line = command_line(command, args)
         where = valid_cwd(cwd or self._workspace.project)
         if not line.strip() or "\0" in line + where or not where:
-            raise ToolError("A terminal needs a command, without a NUL, and an absolute directory.")
+            raise ToolError("A terminal needs a command without NUL and an absolute directory.")
         state = ShellState(where, _variables(env or {}))
         effect = Effect(
             "bash",
@@ -176,7 +179,7 @@ class Terminals:
         request = self._permits.request(bash, BashInput(command=line), effect=effect)
         permit = await self._permits.of_run(request)
         request.check_ground(self._workspace)
-        self._require_room()  # others may have been started while the person was asked
+        self._require_room()  # others may have been started during the question
         started = await self._workspace.shell.start(line, permit.grant, state)
         limit = DEFAULT_BYTES if output_bytes is None else max(0, min(output_bytes, MAX_BYTES))
         terminal = Terminal(f"terminal-{next(self._numbers)}", line, started, limit)
@@ -186,10 +189,10 @@ class Terminals:
 
     def output(self, terminal_id: str) -> Output:
         """
-        The output of a terminal so far.
+        Return the output of a terminal so far.
 
         Raises:
-            ToolError: there is none of that id.
+            ToolError: unknown ID.
         """
         terminal = self._find(terminal_id)
         text = terminal.tail.text()
@@ -197,10 +200,10 @@ class Terminals:
 
     async def wait(self, terminal_id: str) -> Exit:
         """
-        Wait for the end of a terminal's command.
+        Wait for a terminal's command to end.
 
         Raises:
-            ToolError: there is none of that id.
+            ToolError: unknown ID.
         """
         terminal = self._find(terminal_id)
         await terminal.ended.wait()
@@ -209,19 +212,19 @@ class Terminals:
 
     def kill(self, terminal_id: str) -> None:
         """
-        End the command of a terminal, whose output stays.
+        Kill a terminal's command; its output is kept.
 
         Raises:
-            ToolError: there is none of that id.
+            ToolError: unknown ID.
         """
         self._find(terminal_id).kill()
 
     def release(self, terminal_id: str) -> None:
         """
-        Forget a terminal; a command that still runs there is ended.
+        Kill a terminal's command and drop its output.
 
         Raises:
-            ToolError: there is none of that id.
+            ToolError: unknown ID.
         """
         terminal = self._find(terminal_id)
         terminal.is_released = True
@@ -229,7 +232,7 @@ class Terminals:
         del self._terminals[terminal_id]
 
     def close(self) -> None:
-        """End all: the agent is gone, or its session."""
+        """Release all terminals: the agent or its session has ended."""
         for terminal_id in tuple(self._terminals):
             self.release(terminal_id)
 
@@ -258,32 +261,32 @@ class Terminals:
     def _require_room(self) -> None:
         running = sum(not each.ended.is_set() for each in self._terminals.values())
         if running >= MAX_RUNNING:
-            raise ToolError(f"{MAX_RUNNING} terminals run already: end one of them first.")
+            raise ToolError(f"{MAX_RUNNING} terminals are running; end one first.")
         if len(self._terminals) >= MAX_KEPT:
-            raise ToolError(f"There are {MAX_KEPT} terminals: release those that have ended.")
+            raise ToolError(f"There are {MAX_KEPT} terminals; release those that have ended.")
 
 
 def command_line(command: str, args: Sequence[str]) -> str:
-    """The line for a shell that `command` with `args` is. By itself it may be one: some agents give it all of a line."""
+    """Return the shell command line for `command` with `args`. Without `args`, some agents pass a whole line as `command`."""
     if not args and not _PLAIN.fullmatch(command):
         return command
     return shlex.join((command, *args))
 
 
 def _is_named(name: str, line: str) -> bool:
-    """Say whether a line may say with a variable what it works on: whoever allows it has to see the value."""
+    """Return whether the line may use the variable. If so, the user must see its value before allowing the command."""
     return "$" in line and re.search(rf"(?a)\b{re.escape(name)}\b", line) is not None
 
 
 def _variables(env: Mapping[str, str]) -> dict[str, str | None]:
     for name, value in env.items():
         if not _VARIABLE.fullmatch(name) or name.startswith(PRIVATE) or "\0" in value:
-            raise ToolError(f"'{printable(name)[:100]}' cannot be a variable.")
+            raise ToolError(f"'{printable(name)[:100]}' is not a valid environment variable.")
     return dict(env)
 
 
 def _exit_of(status: int) -> Exit:
-    """The exit as the protocol tells it: the shell of a command that a signal ended says so with its status."""
+    """Convert a status. A shell reports a command killed by a signal as 128 plus its number."""
     if status < 0:
         return Exit(signal=signal_name(-status))
     number = status - EXIT_SIGNALLED
