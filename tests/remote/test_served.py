@@ -217,7 +217,7 @@ async def test_a_wrong_token_is_refused_with_what_to_do(elsewhere, server, tmp_p
     address = f"ws://127.0.0.1:{server.port}?token-file={wrong}"
     async with elsewhere.talk(address=address) as talk:
         await talk.wait_for(lambda: talk.errors)
-        assert "does not know the token that is kept here, so it was not sent" in talk.errors[0]
+        assert "has another token than the one stored here, which was not sent" in talk.errors[0]
         assert states(talk) == ["connecting", "refused"]
 
 
@@ -315,7 +315,7 @@ async def test_where_no_server_listens_it_is_said_what_to_start(
     async with elsewhere.talk(address=address) as talk:
         await talk.wait_for(lambda: talk.errors)
         assert talk.errors[0] == (
-            f"127.0.0.1:{unused_port} cannot be reached: nothing listens there. `sanderling serve` has to run there first."
+            f"127.0.0.1:{unused_port} cannot be reached: nothing listens there. Start `sanderling serve` there first."
         )
 
 

@@ -1,1 +1,1 @@
-"""The Agent Client Protocol's wire: its messages, a connection that carries them both ways, and a log of what was sent."""
+"""The wire of the Agent Client Protocol: its messages, a connection for both directions, and a log of it."""

@@ -1,4 +1,4 @@
-"""Messages with which an agent asks the client: for permission, for files and terminals, for what only the person knows."""
+"""Requests of an agent to its client: permissions, files, terminals and questions to the user."""
 
 from typing import Any, ClassVar
 
@@ -75,14 +75,14 @@ class CreateTerminalResponse(Wire, frozen=True):
 
 
 class TerminalRequest(Wire, frozen=True):
-    """The parameters of terminal/output, terminal/wait_for_exit, terminal/kill and terminal/release."""
+    """Parameters of terminal/output, terminal/wait_for_exit, terminal/kill and terminal/release."""
 
     session_id: str
     terminal_id: str
 
 
 class ExitStatus(Wire, frozen=True):
-    """The end of a command: an `exit_code`, or the name of a `signal`. The result of terminal/wait_for_exit, too."""
+    """The end of a command: its `exit_code` or the name of a `signal`. Also the result of terminal/wait_for_exit."""
 
     exit_code: int | None = None
     signal: str | None = None
@@ -94,7 +94,7 @@ class TerminalOutputResponse(Wire, frozen=True):
     exit_status: ExitStatus | None = None
 
 
-# --- what only the person knows ------------------------------------------------------------------------------------------
+# --- elicitation -------------------------------------------------------------------------------------------------------
 
 
 class ElicitationRequest(Wire, frozen=True):
@@ -112,7 +112,7 @@ class ElicitationRequest(Wire, frozen=True):
 
 
 class ElicitationResponse(Wire, frozen=True):
-    """`action` is accept, decline or cancel; `content` is what a form was filled in with."""
+    """`action` is accept, decline or cancel; `content` has the values of a form."""
 
     exact: ClassVar = ("content",)
     action: str

@@ -1,11 +1,11 @@
-"""The base of all messages: how our names stand on the wire."""
+"""The base class of all messages, and the mapping of field names to the wire."""
 
 from typing import Any, ClassVar
 
 import msgspec
 
 PROTOCOL_VERSION = 1
-"""The version that these modules speak. Another one would be modules beside them, chosen where a connection is opened."""
+"""The protocol version of these modules. Another version would be separate modules, selected when a connection is opened."""
 
 
 def _on_wire(name: str) -> str:
@@ -19,9 +19,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     """
     A message or a part of one.
 
-    What it does not say is left out; null says the same. What a later schema adds is passed over, and where a kind is told by a word, an
-    unknown word is kept as it is: whoever reads it has a `case _`. What is not understood is as if it had not been said, where the protocol
-    lets that be missing: not in the fields whose names are `exact`.
+    Missing and null fields are the same. Unknown fields are ignored. A kind is a plain string, so that unknown kinds are kept; readers
+    have a `case _`. Optional fields that fail to decode count as absent where the protocol allows that, except for those in `exact`.
     """
 
     exact: ClassVar[tuple[str, ...]] = ()
@@ -29,14 +28,14 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
 
 
 class Empty(Wire, frozen=True):
-    """A capability that is there, or a result that says no more than that it is done."""
+    """A capability that is present, or an empty result."""
 
 
 EMPTY = Empty()
 
 
 class Implementation(Wire, frozen=True):
-    """A program at one end: `name` for programs, `title` for persons."""
+    """A program at one end: `name` for programs, `title` for people."""
 
     name: str
     version: str = ""

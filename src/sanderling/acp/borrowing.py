@@ -1,4 +1,4 @@
-"""Messages by which an agent has its client ask a model's API: the client has the key, and the agent never sees it."""
+"""Messages with which an agent calls a model's API through its client: the client has the key, which the agent never sees."""
 
 from typing import Any, ClassVar
 
@@ -11,9 +11,9 @@ MAX_UNTAKEN_BYTES = 1 << 20
 
 class HttpRequest(Wire, frozen=True):
     """
-    A request to the API of a provider that the client has told of: with a `body` for an answer, else for what is at `path`.
+    A request to the API of a provider that the client has announced: a POST if there is a `body`, else a GET of `path`.
 
-    `id` is new each time. Where the API is, which headers it wants and which key it is sent, is the client's business alone.
+    `id` must be new. The API's address, headers and key are known to the client only.
     """
 
     exact: ClassVar = ("query", "body")
@@ -25,14 +25,14 @@ class HttpRequest(Wire, frozen=True):
 
 
 class HttpHead(Wire, frozen=True):
-    """The answer's head; its body follows as `HttpData`, maybe before it."""
+    """The status and headers of a response. Its body follows as `HttpData`, which may arrive earlier."""
 
     status: int
     headers: dict[str, str] | None = None
 
 
 class HttpData(Wire, frozen=True):
-    """A piece of an answer's body, as base64; the last one `is_last`, with a `problem` if it broke there."""
+    """A piece of a response's body, as base64. The last one has `is_last`, and a `problem` if the body is incomplete."""
 
     exact: ClassVar = ("data", "is_last", "problem")
     id: str
@@ -42,13 +42,13 @@ class HttpData(Wire, frozen=True):
 
 
 class HttpTaken(Wire, frozen=True):
-    """The agent has taken `count` bytes more: no more than `MAX_UNTAKEN_BYTES` are sent ahead."""
+    """The agent has consumed `count` more bytes. At most `MAX_UNTAKEN_BYTES` are sent ahead."""
 
     id: str
     count: int
 
 
 class HttpEnd(Wire, frozen=True):
-    """The agent wants no more of an answer."""
+    """The agent no longer needs a response."""
 
     id: str

@@ -5,11 +5,11 @@ import anyio
 
 class Changed:
     """
-    Wakes every task that waits when `notify` is called.
+    Wakes every waiting task when `notify` is called.
 
-    The notifier replaces the event, never the waiter. We had it the other way round in four places: each waiter made a new event, so
-    the second of two waiters took the first one's event away, and the first one slept for ever. A waiter that checks a condition,
-    finds it false and calls `wait` without another `await` in between misses nothing.
+    The notifier replaces the event, never the waiter. We had it the other way round in four places: each waiter made a new event, so the
+    second of two waiters replaced the first one's event, and the first one slept forever. A waiter that checks a condition, finds it
+    false and calls `wait` without another `await` in between misses nothing.
     """
 
     def __init__(self) -> None:

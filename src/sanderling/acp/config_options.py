@@ -1,4 +1,4 @@
-"""Settings of a session that the client shows: config options, and modes, which are older."""
+"""Session settings that a client shows: config options, and legacy modes."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from sanderling.acp.base import Wire
 
 
 class ConfigChoice(Wire, frozen=True):
-    """A value of an option, or a group of values: then it has `group` and `options`."""
+    """A value of an option, or a group of values, which has `group` and `options`."""
 
     exact: ClassVar = ("value", "name", "group")
     value: str | None = None
@@ -18,9 +18,9 @@ class ConfigChoice(Wire, frozen=True):
 
 class ConfigOption(Wire, frozen=True):
     """
-    An option: its `type` is select, with `options`, or boolean.
+    An option; its `type` is select, with `options`, or boolean.
 
-    `category` is mode, model, model_config, thought_level, or nothing that is known.
+    `category` is mode, model, model_config, thought_level, or unknown.
     """
 
     exact: ClassVar = ("options",)

@@ -1,9 +1,9 @@
 """
-A connection: JSON-RPC 2.0 over two streams of bytes, a message a line, both sides asking.
+A JSON-RPC 2.0 connection over two byte streams, one message per line, with requests in both directions.
 
-Notifications are taken in the order in which they come, before anything that came after them, and each request is answered by a task
-of its own: one that takes long holds up nobody. What is no message is answered as the specification says, and survived; a defect in
-what answers a request fails that request, and is logged.
+Notifications are handled in order, before any later message. Each request is handled by a task of its own, so a slow one does not delay
+others. Invalid messages are answered as the specification says and do not end the connection. An exception in a handler fails its request
+and is logged.
 """
 
 import itertools
@@ -46,8 +46,8 @@ from sanderling.acp.wire_log import WireLog
 from sanderling.json_lines import Lines, LineTooLongError
 
 MAX_LINE_BYTES = 32 << 20
-MAX_RUNNING = 1_000  # requests of the other side that are being answered
-GRACE_S = 2.0  # for answers that are due when the other side has said its last
+MAX_RUNNING = 1_000  # requests of the peer that are being handled
+GRACE_S = 2.0  # for pending responses after the peer has closed its side
 
 CANCEL = "$/cancel_request"
 
@@ -61,17 +61,17 @@ class Reader(Protocol):
         Return some bytes.
 
         Raises:
-            anyio.EndOfStream: there are no more.
+            anyio.EndOfStream: the stream has ended.
         """
         ...
 
 
 class Method(NamedTuple):
     """
-    A method that the other side may call: `handle` gives its result, None for an empty one, or raises `RpcError`.
+    A method that the peer can call. `handle` returns its result, None for an empty one, or raises `RpcError`.
 
-    `on_arrival` is called before anything that came after the request is taken, and may raise likewise. `on_cancel` is called in the
-    place of `handle`'s being cancelled: it is to come to an end by itself then.
+    `on_arrival` is called before any later message is handled, and may raise `RpcError`. If there is an `on_cancel`, a cancelled request
+    calls it instead of cancelling `handle`, which must then return early.
     """
 
     handle: Callable[[msgspec.Raw], Awaitable[Any]]
@@ -89,7 +89,7 @@ class _Running(NamedTuple):
 
 
 class _Waiting:
-    """An answer that somebody waits for."""
+    """A response that a caller waits for."""
 
     def __init__(self) -> None:
         self.has_come = anyio.Event()
@@ -104,8 +104,8 @@ class Connection:
     """
     One end of a connection.
 
-    `methods` and `notifications` are what the other side may call. `on_end` is told that it will say no more; answers that are due
-    have `grace_s` to come then. Of what it does not read `max_unsent_bytes` are kept, then the connection ends.
+    `methods` and `notifications` handle the peer's messages. When the peer has closed its side, `on_end` is called, and pending responses
+    get `grace_s` to finish. The connection ends when more than `max_unsent_bytes` are waiting to be sent.
     """
 
     def __init__(
@@ -128,23 +128,22 @@ class Connection:
         self._waiting: dict[Id, _Waiting] = {}
         self._running: dict[bytes, _Running] = {}
         self._answered = Changed()
-        self._is_over = False  # it says nothing more
+        self._is_over = False  # nothing more will be received
         self._grace_s = grace_s
         self._outbox = Outbox(writer, max_unsent_bytes)
         self._scope = anyio.CancelScope()
 
     @property
     def is_over(self) -> bool:
-        """Say whether the other side will say nothing more."""
         return self._is_over
 
     @property
     def unsent_bytes(self) -> int:
-        """The bytes that the other side has still to take."""
+        """The number of bytes that the peer has not taken yet."""
         return self._outbox.unsent_bytes
 
     async def serve(self) -> None:
-        """Take what the other side sends until it has said its last, or `close` is called. Call it once."""
+        """Handle messages until the peer closes its side or `close` is called. May be called once."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._write)
@@ -154,21 +153,21 @@ class Connection:
                 with anyio.move_on_after(self._grace_s):
                     await self._answer_all()
                     await self._outbox.drain()
-                self._outbox.close()  # what is said from here on is not sent, nor logged as if it were
+                self._outbox.close()  # later messages are neither sent nor logged as sent
                 tasks.cancel_scope.cancel()
         finally:
             self._end()
 
     def close(self) -> None:
-        """Take nothing more from the other side; `serve` returns when what is due has been answered."""
+        """Stop reading; `serve` returns when pending requests have been answered."""
         self._scope.cancel()
 
     async def request(self, method: str, params: object, kind: type[T]) -> T:
         """
-        Ask the other side, and return its answer. If the caller is cancelled, the other side is told so.
+        Send a request and return its result. If the caller is cancelled, the peer is asked to cancel the request.
 
         Raises:
-            RpcError: the other side refuses it, or answers with something else.
+            RpcError: the peer returned an error or an invalid result.
             ClosedError: the connection has ended.
         """
         if self._is_over:
@@ -193,14 +192,14 @@ class Connection:
             raise BadAnswerError(method, str(error)) from error
 
     def notify(self, method: str, params: object) -> None:
-        """Tell the other side; what cannot be sent any more is dropped."""
+        """Send a notification. It is dropped if the connection has ended."""
         self._send(notification_line(method, params))
 
     async def drain(self) -> None:
-        """Wait until all that was said has been sent."""
+        """Wait until everything has been sent."""
         await self._outbox.drain()
 
-    # --- what comes ----------------------------------------------------------------------------------------------------
+    # --- incoming messages ---------------------------------------------------------------------------------------------
 
     async def _read(self, tasks: TaskGroup) -> None:
         lines = Lines(MAX_LINE_BYTES)
@@ -213,7 +212,7 @@ class Connection:
     def _take_line(self, line: bytes | LineTooLongError, tasks: TaskGroup) -> None:
         if isinstance(line, LineTooLongError):
             self._note_in(str(line).encode(), is_message=False)
-            self._refuse(None, RpcError(INVALID_REQUEST, f"{line} is not taken"))
+            self._refuse(None, RpcError(INVALID_REQUEST, f"{line} is ignored"))
         elif line.strip():
             self._take(line, tasks)
 
@@ -240,7 +239,7 @@ class Connection:
             case Response(response_id) if waiting := self._waiting.pop(response_id, None):
                 waiting.take(message)
             case Response():
-                log.info("an answer to nothing that was asked: %r", message.id)
+                log.info("response to an unknown request: %r", message.id)
 
     def _note_in(self, line: bytes, *, is_message: bool = True) -> None:
         if self._log:
@@ -249,32 +248,32 @@ class Connection:
     def _take_notification(self, method: str, params: msgspec.Raw) -> None:
         handler = self._cancel_running if method == CANCEL else self._notifications.get(method)
         if handler is None:
-            log.info("a notification that nobody knows: %s", method)
+            log.info("unknown notification: %s", method)
             return
         try:
             handler(params)
-        except RpcError as error:  # nobody waits for an answer
+        except RpcError as error:  # a notification has no response
             log.warning("%s: %s", method, error)
-        except Exception as defect:  # the door
-            log.critical("%s fails: a defect", method, exc_info=defect)
+        except Exception as defect:  # a handler must not end the connection
+            log.critical("%s crashed", method, exc_info=defect)
 
     def _cancel_running(self, params: msgspec.Raw) -> None:
         if running := self._running.get(_key(decoded(params, _Cancelled).request_id)):
             running.cancel()
 
-    # --- requests of the other side --------------------------------------------------------------------------------------
+    # --- requests of the peer ------------------------------------------------------------------------------------------
 
     def _take_request(self, request: Request, tasks: TaskGroup) -> None:
         method, key = self._methods.get(request.method), _key(request.id)
-        if key in self._running:  # under its own id the first one would seem to have failed
+        if key in self._running:  # an error with this ID would seem to be the first one's
             self._refuse(None, RpcError(INVALID_REQUEST, f"the id {request.id!r} is in use"))
             return
         if method is None:
-            words = f"there is no method {request.method!r}"
+            words = f"unknown method {request.method!r}"
             self._refuse(request.id, RpcError(METHOD_NOT_FOUND, words))
             return
         if len(self._running) >= MAX_RUNNING:
-            words = f"{MAX_RUNNING:,} requests are being answered"
+            words = f"too many requests: {MAX_RUNNING:,} are running"
             self._refuse(request.id, RpcError(INTERNAL_ERROR, words))
             return
         try:
@@ -295,9 +294,9 @@ class Connection:
                 line = result_line(request.id, await method.handle(request.params))
         except RpcError as error:
             line = error_line(request.id, error)
-        except Exception as defect:  # the door: whoever asks must not wait for ever
-            log.critical("%s fails: a defect", request.method, exc_info=defect)
-            words = f"{request.method} has failed: {type(defect).__name__}"
+        except Exception as defect:  # the peer must get a response in any case
+            log.critical("%s crashed", request.method, exc_info=defect)
+            words = f"{request.method} failed: {type(defect).__name__}"
             line = error_line(request.id, RpcError(INTERNAL_ERROR, words))
         finally:
             del self._running[_key(request.id)]
@@ -309,7 +308,7 @@ class Connection:
             await self._answered.wait()
 
     def _end(self) -> None:
-        """No answers will come any more."""
+        """Fail all open requests: no more responses will come."""
         self._is_over = True
         if self._on_end:
             on_end, self._on_end = self._on_end, None
@@ -318,7 +317,7 @@ class Connection:
             waiting.take(None)
         self._waiting.clear()
 
-    # --- what is sent --------------------------------------------------------------------------------------------------
+    # --- outgoing messages ---------------------------------------------------------------------------------------------
 
     def _send(self, line: bytes) -> None:
         if self._log and not self._outbox.is_closed:
@@ -327,9 +326,9 @@ class Connection:
 
     async def _write(self) -> None:
         await self._outbox.serve()
-        self._scope.cancel()  # it has gone
+        self._scope.cancel()  # the peer no longer reads
 
 
 def _key(request_id: Id) -> bytes:
-    """A key for an id: 1, 1.0 and "1" are three."""
+    """Return a key for an ID, distinct for 1, 1.0 and "1"."""
     return msgspec.json.encode(request_id)

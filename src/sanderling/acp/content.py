@@ -1,4 +1,4 @@
-"""Contents: of prompts and messages, and of tool calls."""
+"""Content of prompts, messages and tool calls."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from sanderling.acp.base import Wire
 
 
 class Resource(Wire, frozen=True):
-    """A resource that came along: its `text`, or its bytes as base64."""
+    """An embedded resource: its `text`, or its bytes as base64."""
 
     exact: ClassVar = ("text", "blob")
     uri: str
@@ -23,9 +23,9 @@ class Annotations(Wire, frozen=True):
 
 class ContentBlock(Wire, frozen=True):
     """
-    A piece of content. Its `type` says which of the fields it has.
+    A piece of content. Its `type` determines its fields.
 
-    text: `text`; image: `data`, `mime_type`, perhaps `uri`; audio: `data`, `mime_type`; resource_link: `uri` and `name`; resource:
+    text: `text`; image: `data`, `mime_type`, optionally `uri`; audio: `data`, `mime_type`; resource_link: `uri` and `name`; resource:
     `resource`.
     """
 
@@ -49,9 +49,9 @@ def text_block(text: str) -> ContentBlock:
 
 class ToolContent(Wire, frozen=True):
     """
-    Something that a tool call has to show.
+    Content shown by a tool call.
 
-    `type` is content, with `content`; diff, with an absolute `path` and texts (no `old_text`: a new file); or terminal, with
+    `type` is content, with `content`; diff, with an absolute `path` and texts (no `old_text` for a new file); or terminal, with
     `terminal_id`.
     """
 
@@ -77,7 +77,7 @@ def shown_terminal(terminal_id: str) -> ToolContent:
 
 
 class Location(Wire, frozen=True):
-    """A place that a tool works on: an absolute path, and a line from 1."""
+    """A place that a tool works on: an absolute path, and a line counted from 1."""
 
     path: str
     line: int | None = None

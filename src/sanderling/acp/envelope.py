@@ -1,7 +1,7 @@
 """
-Envelopes of JSON-RPC 2.0: which kind of message a line is, and lines made of messages.
+JSON-RPC 2.0 envelopes: parsing lines to messages, and encoding messages as lines.
 
-A line is looked at in two steps, so that a request whose parameters are wrong is still answered under its id. Source:
+Parameters are decoded in a second step, so that a request with invalid parameters is still answered with its ID. Source:
 https://www.jsonrpc.org/specification
 """
 
@@ -60,10 +60,10 @@ _error = msgspec.json.Decoder(_Error)
 
 def message_of(line: bytes) -> Request | Notification | Response:
     """
-    The message that stands in `line`.
+    Return the message in `line`.
 
     Raises:
-        MalformedError: none does.
+        MalformedError: it is invalid.
     """
     fields = _fields_of(line)
     if "method" not in fields and ("result" in fields or "error" in fields):
@@ -75,9 +75,9 @@ def message_of(line: bytes) -> Request | Notification | Response:
     except KeyError as error:
         raise _invalid(f"the message has no {error}", request_id) from error
     except msgspec.DecodeError as error:
-        raise _invalid("`jsonrpc` and `method` are text", request_id) from error
+        raise _invalid("`jsonrpc` and `method` must be strings", request_id) from error
     if version != "2.0":
-        raise _invalid(f'`jsonrpc` is "2.0", not {version!r}', request_id)
+        raise _invalid(f'`jsonrpc` must be "2.0", not {version!r}', request_id)
     params = fields.get("params", NOTHING)
     if bytes(params) == b"null":
         params = NOTHING
@@ -91,7 +91,7 @@ def readable(line: bytes) -> bytes:
     Half an emoji becomes U+FFFD. Text before the message goes: a banner that `.bashrc` prints without a line end, for instance.
     """
     try:
-        line.decode()  # msgspec does not look at what it passes over
+        line.decode()  # msgspec does not validate values that it skips
         _fields.decode(line)
     except msgspec.ValidationError:
         return line
@@ -116,10 +116,12 @@ def _fields_of(line: bytes) -> dict[str, msgspec.Raw]:
         _check_syntax(line)
         is_batch = line.lstrip()[:1] == b"["
         raise _invalid(
-            "there are no batches: a message a line" if is_batch else "a message is an object"
+            "batches are not supported: send one message per line"
+            if is_batch
+            else "a message must be an object"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        words = f"the line is no JSON: {error}"
+        words = f"the line is not JSON: {error}"
         raise MalformedError(PARSE_ERROR, words, _readable_id(line)) from error
     except RecursionError as error:
         words = "the line is nested too deeply"
@@ -127,7 +129,7 @@ def _fields_of(line: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _readable_id(line: bytes) -> Id:
-    """The id of a message that cannot be read: JSON-RPC's null is for one that cannot be known, and nobody waits for that answer."""
+    """Return the ID of an unparsable message if it is unambiguous. A response without the ID would leave the caller waiting."""
     ids = ids_in(line)
     if len(ids) != 1:
         return None
@@ -141,7 +143,7 @@ def _check_syntax(line: bytes) -> None:
     try:
         msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise MalformedError(PARSE_ERROR, f"the line is no JSON: {error}") from error
+        raise MalformedError(PARSE_ERROR, f"the line is not JSON: {error}") from error
 
 
 def _invalid(message: str, request_id: Id = None) -> MalformedError:
@@ -152,11 +154,11 @@ def _id_of(fields: dict[str, msgspec.Raw]) -> Id:
     try:
         return _id.decode(fields["id"])
     except msgspec.DecodeError as error:
-        raise _invalid("`id` is a number, text or null") from error
+        raise _invalid("`id` must be a number, a string or null") from error
 
 
 def _response(fields: dict[str, msgspec.Raw]) -> Response:
-    """The response; one that has both a result and an error has failed."""
+    """Return the response. One with both a result and an error counts as an error."""
     response_id = _id_of(fields) if "id" in fields else None
     result = fields.get("result", NOTHING)
     if bytes(result) == b"null":
@@ -166,16 +168,16 @@ def _response(fields: dict[str, msgspec.Raw]) -> Response:
     try:
         error = _error.decode(fields["error"])
     except msgspec.DecodeError:
-        error = _Error(message="it has failed, and does not say why")
+        error = _Error(message="the request failed without a valid error")
     return Response(response_id, NOTHING, RpcError(error.code, error.message, error.data))
 
 
 def decoded(params: msgspec.Raw, kind: type[T]) -> T:
     """
-    Read what `params` say, as a `kind`.
+    Decode `params` as a `kind`.
 
     Raises:
-        RpcError: they are something else.
+        RpcError: they are invalid.
     """
     try:
         return _read(params, kind)
@@ -219,5 +221,5 @@ def error_line(request_id: Id, error: RpcError) -> bytes:
 def _line(message: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(message) + b"\n"
-    except UnicodeEncodeError:  # a file that is no UTF-8, quoted
+    except UnicodeEncodeError:  # quotes a file that is not UTF-8
         return msgspec.json.encode(with_printable(msgspec.to_builtins(message))) + b"\n"

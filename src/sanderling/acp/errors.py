@@ -1,4 +1,4 @@
-"""Errors of the Agent Client Protocol: those of JSON-RPC 2.0, and its own."""
+"""Errors of JSON-RPC 2.0 and of the Agent Client Protocol."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ CANCELLED = -32800
 
 
 class RpcError(SanderlingError):
-    """A request fails with `code`; `data` is whatever else is to be said of it. The words are a sentence for a person."""
+    """A failed request, with an error `code`, a message for the user, and optional further `data`."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class RpcError(SanderlingError):
 
 
 class MalformedError(RpcError):
-    """A line is no message. `id` is that of the request which it seems to be, if it has one."""
+    """A line that is not a valid message. `id` is the ID of the request that it seems to be, or None."""
 
     def __init__(
         self, code: int, message: str, request_id: "int | float | str | None" = None
@@ -34,14 +34,14 @@ class MalformedError(RpcError):
 
 
 class BadAnswerError(RpcError):
-    """The other side has answered a request with something else than its result."""
+    """The peer sent an invalid result."""
 
     def __init__(self, method: str, problem: str) -> None:
         super().__init__(INTERNAL_ERROR, f"the answer to {method} is malformed: {problem}")
 
 
 class ClosedError(RpcError):
-    """The connection has ended, so there is no answer."""
+    """The connection ended before the response arrived."""
 
     def __init__(self) -> None:
         super().__init__(INTERNAL_ERROR, "the connection has ended")

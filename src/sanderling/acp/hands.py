@@ -1,4 +1,4 @@
-"""Messages by which an agent has its client run tools: files and commands are the client's, and so are sandbox, rules and questions."""
+"""Messages with which an agent has its client run tools. Files, commands, sandbox, rules and permission questions are the client's."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ RUN, OUTPUT = "_sanderling/tool", "_sanderling/tool_output"
 
 class ToolRequest(Wire, frozen=True):
     """
-    A tool use for the client to judge and to run. It runs once, however often it is asked for under the same `id`.
+    A tool call for the client to judge and run. It runs once, however often it is sent with the same `id`.
 
-    `tool_use_id` is the model's own name of it, by which session/update tells of it. `together` is the same for all uses of one message,
-    if it has several: who denies one denies those that have not begun.
+    `tool_use_id` is the model's ID, which session/update also uses. `together` is the same for all calls of a message with several:
+    denying one denies those that have not started.
     """
 
     session_id: str
@@ -27,10 +27,10 @@ class ToolRequest(Wire, frozen=True):
 
 class ToolAnswer(Wire, frozen=True):
     """
-    The outcome. `content` is what the model is told, text or content blocks of its API, and `notes` what it is told beside that.
+    The result. `content` goes to the model, as text or as content blocks of its API; `notes` are further messages to the model.
 
-    `summary`, `detail` and `filetype` are for the screen; `output_chars` says how much of `content`, from its beginning, was put out
-    meanwhile.
+    `summary`, `detail` and `filetype` are for the screen. `output_chars` is the length of the beginning of `content` that was already
+    sent as output.
     """
 
     content: Any
@@ -45,9 +45,9 @@ class ToolAnswer(Wire, frozen=True):
 
 class ToolOutput(Wire, frozen=True):
     """
-    A piece of what the tool use `id` has put out while it runs. `start` is how many characters came before it.
+    A piece of the output of the running call `id`. `start` is the number of characters before it.
 
-    A client whose connection was cut sends everything again, from 0, when it is asked for the use once more.
+    A client that was disconnected sends all output again, from 0, when it gets the call again.
     """
 
     session_id: str

@@ -1,7 +1,7 @@
 """
-Additions of ours to the protocol: what stands under `sanderling` in `_meta`, and methods that begin with `_sanderling/`.
+Sanderling's extensions to the protocol: the key `sanderling` in `_meta`, and methods that begin with `_sanderling/`.
 
-Whoever does not know them goes without; nothing of the protocol itself depends on them.
+Peers that do not know them work without; nothing in the protocol itself depends on them.
 """
 
 from typing import Any, TypeVar
@@ -19,11 +19,13 @@ T = TypeVar("T")
 
 class OfAgent(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    An agent of ours, in `agentCapabilities`.
+    A Sanderling agent, in `agentCapabilities`.
 
-    `resume`: 1 where a session goes on without a client, and tells it later what it has missed. `tools`: whose files and commands
-    they are, the server's or the client's. `sandbox` is its level in words, empty while that is not known. `cwd` is the directory in which
-    it was started.
+    Attributes:
+        resume: 1 if a session continues without a client and sends missed updates later.
+        tools: who runs tools: "server" or "client".
+        sandbox: the sandbox's level in words; empty while it is unknown.
+        cwd: the directory in which the agent was started.
     """
 
     version: str
@@ -34,7 +36,7 @@ class OfAgent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OfModels(msgspec.Struct, frozen=True):
-    """The models that a client can ask for an agent: the `model` of now, its `provider`, and the tables of the person's own `providers`."""
+    """The models that an agent can call through its client: the current `model`, its `provider`, and the user's `providers` tables."""
 
     provider: str
     model: str
@@ -43,10 +45,12 @@ class OfModels(msgspec.Struct, frozen=True):
 
 class OfClient(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A client of ours, in `clientCapabilities`. `resume`: it is told all that is numbered, its own prompts as well.
+    A Sanderling client, in `clientCapabilities`.
 
-    `models`: it makes the requests to their APIs. `tools`: it runs tools (`acp/hands.py`), and that is its name, the same on each of its
-    connections.
+    Attributes:
+        resume: it is sent every numbered update, including its own prompts.
+        models: it sends requests to their APIs for the agent.
+        tools: if not empty, it runs tools (`acp/hands.py`), and this is its name on all of its connections.
     """
 
     resume: bool = False
@@ -56,11 +60,11 @@ class OfClient(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A position in what a session tells, with each update and in the answers to session/new, load and resume.
+    A position in a session's updates, sent with each update and in the responses to session/new, load and resume.
 
-    `life` is that of the session, from when the server opens it until it ends there; `seq` counts its updates from 1. An update that
-    was before that life, or is told in short, has no `seq`. In an answer it is the last one that was told, and all that is later
-    comes. `running` is the prompt that is being answered.
+    `life` identifies the time from when the server opens the session until it closes it. `seq` counts the updates of a life from 1.
+    Updates from before that life and condensed updates have no `seq`. In a response, it is the last update that was sent; all later ones
+    follow. `running` is the ID of the running prompt.
     """
 
     life: str
@@ -70,7 +74,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class After(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The place after which a client wants to be told, in session/resume."""
+    """The position from which a client continues, in session/resume."""
 
     life: str = ""
     after: int = -1
@@ -78,11 +82,11 @@ class After(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class OfPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A prompt of a client of ours, in session/prompt.
+    A prompt of a Sanderling client, in session/prompt.
 
-    It runs once, however often it is sent with the same `prompt_id`: each time that answers with the end of the one turn. One that
-    `was_accepted` is never begun anew: if nobody knows what has become of it, that is "cancelled". `notes` are for the model, from a client
-    that runs the tools: where it is, and by what instructions.
+    A prompt runs once, however often it is sent with the same `prompt_id`; each request returns when its turn ends. If it `was_accepted`
+    and its outcome is unknown, it is not started again and returns "cancelled". `notes` are for the model, from a client that runs the
+    tools: its location and instructions.
     """
 
     prompt_id: str = ""
@@ -91,14 +95,14 @@ class OfPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TurnOver(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of a turn, with the session_info_update that each ends with."""
+    """The end of a turn, in the session_info_update that ends each turn."""
 
     prompt_id: str
     stop_reason: str
 
 
 class PromptAccepted(Wire, frozen=True):
-    """The parameters of `_sanderling/prompt_accepted`: the prompt stands in the session's log, and is not lost any more."""
+    """Parameters of `_sanderling/prompt_accepted`: the prompt is in the session's log and cannot be lost any more."""
 
     session_id: str
     prompt_id: str
@@ -106,10 +110,10 @@ class PromptAccepted(Wire, frozen=True):
 
 def ours_in(meta: dict[str, Any] | None, kind: type[T]) -> T:
     """
-    Read what stands for us in `meta`, as a `kind`; an empty one where nothing does.
+    Return the extension in `meta` as a `kind`; an empty one if there is none.
 
     Raises:
-        RpcError: it is something else.
+        RpcError: it is invalid.
     """
     try:
         return msgspec.convert((meta or {}).get(OURS) or {}, kind)
@@ -118,7 +122,7 @@ def ours_in(meta: dict[str, Any] | None, kind: type[T]) -> T:
 
 
 def meta_of(*said: msgspec.Struct, **more: Any) -> dict[str, Any]:
-    """Return what is `said`, and `more`, as `_meta`."""
+    """Return the extensions in `said`, and `more`, as `_meta`."""
     found: dict[str, Any] = {}
     for each in said:
         found |= msgspec.to_builtins(each)

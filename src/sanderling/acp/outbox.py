@@ -1,4 +1,4 @@
-"""Lines on their way to the other side: whoever has something to say never waits for who reads it."""
+"""A bounded queue of outgoing lines. Adding a line never waits for the reader."""
 
 from typing import Protocol
 
@@ -12,16 +12,16 @@ MAX_UNSENT_BYTES = 256 << 20
 class Writer(Protocol):
     async def send(self, item: bytes) -> None:
         """
-        Write all of them.
+        Write all bytes.
 
         Raises:
-            anyio.BrokenResourceError: nobody reads them.
+            anyio.BrokenResourceError: the other end is closed.
         """
         ...
 
 
 class Outbox:
-    """Lines to be sent, as much at once as there is. `is_closed`: nobody reads it any more, and nothing is kept."""
+    """Lines to send, joined into one write where several wait. `is_closed`: new lines are dropped, because there is no reader."""
 
     def __init__(self, writer: Writer, max_bytes: int = MAX_UNSENT_BYTES) -> None:
         self.is_closed = False
@@ -55,7 +55,7 @@ class Outbox:
         self._sent.notify()
 
     async def serve(self) -> None:
-        """Send what comes; return when nobody reads it."""
+        """Send lines as they are added; return when the other end is closed."""
         try:
             while not self.is_closed:
                 await self._has_more.wait()
@@ -73,6 +73,6 @@ class Outbox:
         self._sent.notify()
 
     async def drain(self) -> None:
-        """Wait until all is sent, or nobody reads it."""
+        """Wait until everything is sent, or the other end is closed."""
         while not self.is_empty:
             await self._sent.wait()

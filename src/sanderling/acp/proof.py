@@ -1,5 +1,5 @@
 """
-The proof between a client and a server that share a token, in the headers of the WebSocket handshake. The token itself is never sent.
+A proof that a client and a server share a token, in the headers of the WebSocket handshake. The token itself is never sent.
 
     client  Authorization: Sanderling nonce="C"
     server  401 WWW-Authenticate: Sanderling nonce="S", proof="P(server)"
@@ -7,10 +7,10 @@ The proof between a client and a server that share a token, in the headers of th
 
 P(who) is the hexadecimal HMAC-SHA256 of "sanderling 1 WHO C S" under the token.
 
-A bearer token would be simpler, and was what we had: it goes to whoever listens. On loopback that can be another user, who binds the port
-when the server ends and then has the token. Here the server proves first that it knows the token, so a stranger learns nothing. The
-proof does not protect what follows: a machine in between can still pass everything on. TLS, ssh and the owner of the listening
-socket (`remote/listeners.py`) are for that.
+We used a bearer token first, which is simpler. But it goes to whatever process listens: on loopback, another user can bind the port after
+the server has ended, and then has the token. Here the server proves first that it knows the token, so a stranger learns nothing. The
+proof does not protect the rest of the connection, which a machine in between can relay. That is up to TLS, ssh and the check of the
+listening socket's owner (`remote/listeners.py`).
 """
 
 import hmac
@@ -23,7 +23,7 @@ _FIELD = re.compile(r'(nonce|answers|proof)="([0-9A-Za-z.]{1,200})"')
 
 
 class Proof(NamedTuple):
-    """The fields of one header. `answers` is the other side's nonce; a client's first header has neither that nor a proof."""
+    """The fields of a header. `answers` is the other side's nonce; a client's first header has neither `answers` nor `proof`."""
 
     nonce: str
     answers: str = ""
@@ -31,7 +31,7 @@ class Proof(NamedTuple):
 
     @classmethod
     def in_header(cls, value: str) -> Self | None:
-        """Read the value of an `Authorization` or `WWW-Authenticate` header; None if it has another scheme or no nonce."""
+        """Parse an `Authorization` or `WWW-Authenticate` value; None if it has another scheme or no nonce."""
         scheme, _, rest = value.partition(" ")
         fields = dict(_FIELD.findall(rest))
         return cls(**fields) if scheme == SCHEME and "nonce" in fields else None
@@ -46,11 +46,11 @@ def new_nonce() -> str:
 
 
 def proof_of(who: Literal["server", "client"], token: str, client: str, server: str) -> str:
-    """Return the proof that `who` knows `token`, for the nonces of the client and the server."""
+    """Return the proof that `who` knows `token`, for the nonces of client and server."""
     words = f"sanderling 1 {who} {client} {server}"
     return hmac.digest(token.encode(), words.encode(), "sha256").hex()
 
 
 def is_proof(given: str, expected: str) -> bool:
-    """Compare two proofs in a time that does not depend on where they differ."""
+    """Compare two proofs in constant time."""
     return hmac.compare_digest(given.encode(), expected.encode())

@@ -1,4 +1,4 @@
-"""Messages about sessions: to begin, list, resume and end them, to ask in them and to stop."""
+"""Messages about sessions: creating, listing, resuming, closing, prompting and cancelling."""
 
 from typing import ClassVar
 
@@ -8,14 +8,14 @@ from sanderling.acp.content import ContentBlock
 
 
 class Pair(Wire, frozen=True):
-    """A variable of the environment, or a header."""
+    """An environment variable or a header."""
 
     name: str
     value: str
 
 
 class McpServer(Wire, frozen=True):
-    """A tool server: a `command` where there is no `type`, else http or sse with a `url`."""
+    """An MCP server: a `command` if there is no `type`, else http or sse with a `url`."""
 
     exact: ClassVar = ("type", "command", "args", "env", "url", "headers")
     name: str
@@ -43,7 +43,7 @@ class NewSessionResponse(Wire, frozen=True):
 
 
 class OldSessionRequest(Wire, frozen=True):
-    """The parameters of session/load, which tells what was said, and of session/resume, which does not."""
+    """Parameters of session/load, which replays the history, and of session/resume, which does not."""
 
     exact: ClassVar = ("mcp_servers", "additional_directories")
     session_id: str
@@ -64,7 +64,7 @@ class ListSessionsRequest(Wire, frozen=True):
 
 
 class SessionInfo(Wire, frozen=True):
-    """`updated_at` is a time as ISO 8601 has it."""
+    """`updated_at` is an ISO 8601 time."""
 
     session_id: str
     cwd: str
@@ -79,7 +79,7 @@ class ListSessionsResponse(Wire, frozen=True):
 
 
 class SessionRequest(Wire, frozen=True):
-    """The parameters of session/close, session/delete and session/cancel."""
+    """Parameters of session/close, session/delete and session/cancel."""
 
     session_id: str
 
@@ -102,7 +102,7 @@ class SetModeRequest(Wire, frozen=True):
 
 
 class SetConfigOptionRequest(Wire, frozen=True):
-    """`type` is boolean where the value is one."""
+    """`type` is boolean if the value is."""
 
     session_id: str
     config_id: str

@@ -1,4 +1,4 @@
-"""Messages that set a connection up: versions, capabilities, authentication."""
+"""Messages that set up a connection: versions, capabilities, authentication."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ class FileCapabilities(Wire, frozen=True):
 
 
 class BooleanOptions(Wire, frozen=True):
-    """Options that may be sent: those that are on or off where `boolean` is there."""
+    """The option types that the client supports besides select: boolean ones if `boolean` is present."""
 
     boolean: Empty | None = None
 
@@ -78,9 +78,9 @@ class AgentCapabilities(Wire, frozen=True):
 
 class AuthMethod(Wire, frozen=True):
     """
-    A way to log in: the agent's own where there is no `type`.
+    A login method: handled by the agent if it has no `type`.
 
-    terminal: the client runs the agent's command in a terminal, with `args` and `env` besides.
+    terminal: the client runs the agent's command in a terminal, with `args` and `env` added.
     """
 
     exact: ClassVar = ("type", "args", "env")

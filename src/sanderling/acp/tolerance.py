@@ -1,8 +1,8 @@
 """
-Tolerance of what is not understood: it is as if it had not been said, where the protocol lets it be missing.
+Tolerant decoding: optional fields that fail to decode count as absent, where the protocol allows that.
 
-The official schema says field by field where that is so. A program of tomorrow, or a careless one, is understood as far as it goes; what
-is to be taken exactly (`Wire.exact`) is never half taken.
+The official schema marks these fields. So messages of newer or careless programs are mostly understood. Fields in `Wire.exact` are never
+dropped: there, an invalid value is an error.
 """
 
 from typing import Any, TypeVar, cast, get_args, get_origin
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 def understood(value: Any, kind: type[T]) -> T:
     """
-    Read `value` as a `kind`, without what may be missing and is something else.
+    Convert `value` to a `kind`, dropping invalid optional fields.
 
     Raises:
-        msgspec.ValidationError: there is more wrong with it.
+        msgspec.ValidationError: a required or exact field is invalid.
     """
     return msgspec.convert(_fit(value, kind), kind)
 
 
 def _fit(value: Any, kind: Any) -> Any:
-    """`value` without what keeps it from being a `kind`, as far as that may be missing."""
+    """Return `value` without invalid optional parts."""
     for each in (kind, *get_args(kind)):
         if isinstance(value, list) and get_origin(each) is list:
             items = cast("list[Any]", value)

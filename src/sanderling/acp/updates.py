@@ -1,4 +1,4 @@
-"""Updates of a session: what the agent tells while it works, and what it told before."""
+"""Session updates: the agent's progress, and its replay of a session."""
 
 from typing import Any, get_args
 
@@ -36,9 +36,9 @@ class AgentThoughtChunk(Update, frozen=True, tag="agent_thought_chunk"):
 
 class ToolCall(Update, frozen=True, tag="tool_call"):
     """
-    A tool call that begins.
+    The start of a tool call.
 
-    `kind` is read, edit, delete, move, search, execute, think, fetch, switch_mode or other; `status` pending, in_progress, completed
+    `kind` is read, edit, delete, move, search, execute, think, fetch, switch_mode or other; `status` is pending, in_progress, completed
     or failed.
     """
 
@@ -54,7 +54,7 @@ class ToolCall(Update, frozen=True, tag="tool_call"):
 
 
 class ToolCallFields(Wire, frozen=True):
-    """The news of a tool call, as a question has it; what is not said stays, and `content` and `locations` replace what was said."""
+    """Changed fields of a tool call. Missing fields keep their value; `content` and `locations` replace the previous lists."""
 
     tool_call_id: str
     title: str | None = None
@@ -68,7 +68,7 @@ class ToolCallFields(Wire, frozen=True):
 
 
 class ToolCallUpdate(ToolCallFields, frozen=True, tag_field=KIND, tag="tool_call_update"):
-    """The news of a tool call, as an update."""
+    """Changed fields of a tool call, as an update."""
 
 
 class PlanEntry(Wire, frozen=True):
@@ -80,7 +80,7 @@ class PlanEntry(Wire, frozen=True):
 
 
 class Plan(Update, frozen=True, tag="plan"):
-    """The whole plan, in the place of the one before."""
+    """The whole plan. It replaces the previous one."""
 
     entries: list[PlanEntry]
 
@@ -90,7 +90,7 @@ class CommandInput(Wire, frozen=True):
 
 
 class AvailableCommand(Wire, frozen=True):
-    """A slash command, its name without the slash."""
+    """A slash command; its name has no slash."""
 
     name: str
     description: str
@@ -110,7 +110,7 @@ class ConfigOptionUpdate(Update, frozen=True, tag="config_option_update"):
 
 
 class SessionInfoUpdate(Update, frozen=True, tag="session_info_update"):
-    """News of the session itself: what is not said stays; null takes it away."""
+    """Changed fields of the session. Missing fields keep their value; null clears it."""
 
     title: str | UnsetType | None = UNSET
     updated_at: str | UnsetType | None = UNSET
@@ -122,7 +122,7 @@ class Cost(Wire, frozen=True):
 
 
 class UsageUpdate(Update, frozen=True, tag="usage_update"):
-    """Tokens in the context, of `size`, and what the session has cost."""
+    """Tokens `used` in a context window of `size`, and the session's cost."""
 
     used: int
     size: int
@@ -130,7 +130,7 @@ class UsageUpdate(Update, frozen=True, tag="usage_update"):
 
 
 class Notice(Update, frozen=True, tag="notice"):
-    """A sentence for the person; `severity` is info, warning or error."""
+    """A message to the user; `severity` is info, warning or error."""
 
     severity: str
     title: str
@@ -170,14 +170,14 @@ SessionUpdate = (
 
 
 class SessionNotification(Wire, frozen=True):
-    """An update on its way out."""
+    """An outgoing update."""
 
     session_id: str
     update: SessionUpdate
 
 
 class IncomingUpdate(Wire, frozen=True):
-    """An update that has come, of whatever kind."""
+    """A received update, not decoded yet."""
 
     session_id: str
     update: msgspec.Raw
@@ -194,10 +194,10 @@ _KINDS: dict[str, type[SessionUpdate]] = {
 
 def update_of(raw: msgspec.Raw) -> SessionUpdate | str:
     """
-    The update that has come; of one that is not known here, its kind.
+    Return the decoded update, or the kind of an unknown one.
 
     Raises:
-        RpcError: it is of a known kind, and malformed.
+        RpcError: it is of a known kind, but malformed.
     """
     kind = decoded(raw, _Kind).kind
     return decoded(raw, _KINDS[kind]) if kind in _KINDS else kind

@@ -1,4 +1,4 @@
-"""A WebSocket as the two streams of a connection: a message is a text frame, without the end of a line."""
+"""A WebSocket as the two streams of a connection: each text frame is a message, without a newline."""
 
 import anyio
 from websockets.asyncio.connection import Connection as WebSocket
@@ -6,7 +6,7 @@ from websockets.exceptions import ConnectionClosed
 
 
 class WebSocketStreams:
-    """The streams of one WebSocket. Frames that are not text are passed over, as the transport's draft has it."""
+    """The streams of one WebSocket. Frames that are not text are ignored, as the draft of the transport requires."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -16,7 +16,7 @@ class WebSocketStreams:
             while True:
                 frame = await self._socket.recv()
                 if isinstance(frame, str):
-                    # No text of JSON has a line break in it: outside of texts that is but a blank.
+                    # JSON strings contain no raw line breaks, and elsewhere a line break is just whitespace.
                     return frame.encode(errors="replace").replace(b"\n", b" ") + b"\n"
         except ConnectionClosed as error:
             raise anyio.EndOfStream from error

@@ -1,4 +1,4 @@
-"""A log of a connection: each message, unredacted, as a line of JSON in a file that only the person can read."""
+"""A log of a connection: each message, unredacted, as a line of JSON in a file that only the user can read."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ VARIABLE = "SANDERLING_ACP_LOG"
 
 
 class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of the log: a `message`, or where that was none its `text`. The `direction` is seen from this process."""
+    """A line of the log: a `message`, or the `text` of an invalid one. `direction` is relative to this process."""
 
     at: datetime
     direction: Literal["in", "out"]
@@ -24,7 +24,7 @@ class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WireLog:
-    """The log of one connection, a new file in `directory`, of which the name is the time."""
+    """The log of one connection: a new file in `directory`, named by the current time."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,6 +52,6 @@ class WireLog:
             return
         try:
             write_all(self._descriptor, line)
-        except OSError as error:  # a full disk: the conversation goes on without its log
+        except OSError as error:  # a full disk: continue without the log
             self.close()
-            sys.stderr.write(f"sanderling: {self.path} is not written on: {error.strerror}\n")
+            sys.stderr.write(f"sanderling: stopped logging to {self.path}: {error.strerror}\n")

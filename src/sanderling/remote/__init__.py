@@ -1,1 +1,1 @@
-"""Sessions that live elsewhere: their addresses, and what carries a connection there."""
+"""Remote sessions: their addresses, and the connections to them."""

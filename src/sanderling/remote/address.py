@@ -1,11 +1,13 @@
 """
-Addresses of sessions that live elsewhere, as a person writes them, and as a session's log keeps them.
+Addresses of remote sessions, as users write them and session logs store them.
 
-`ssh://[USER@]HOST[:PORT]/PATH`, `via://COMMAND/PATH` (a command line, quoted as a URL is, that executes in another place, as
-`docker exec -i NAME`), `ws://HOST:PORT`, `wss://HOST` and `unix:/PATH`, a server's socket on this machine, or `unix:`, the one where `sanderling serve` listens by
-default. A path that begins with `~` is
-relative to the home directory there. Behind a `?` stand `keys=remote`: model calls are made there, with the keys of there; and, of a
-server, `cwd=PATH`, `token-file=PATH` and `tools=client`: it may have its tools run here.
+* `ssh://[USER@]HOST[:PORT]/PATH`
+* `via://COMMAND/PATH`: a URL-quoted command line that runs commands elsewhere, such as `docker exec -i NAME`
+* `ws://HOST:PORT` and `wss://HOST`: a server
+* `unix:/PATH`: a server's socket on this machine; `unix:` is the default socket of `sanderling serve`
+
+A path that begins with `~` is relative to the remote home directory. Query parameters: `keys=remote` calls models from there, with the
+keys there. For servers also `cwd=PATH`, `token-file=PATH` and `tools=client`, which lets the server run its tools here.
 """
 
 import os
@@ -32,10 +34,17 @@ _SCP = re.compile(r"(?P<host>(?:[^/:\[\]]+@)?(?:\[[^\]/]+\]|[^/:\[\]]+)):(?P<pat
 
 class Address(msgspec.Struct, frozen=True):
     """
-    A place where a session lives: `text` is the whole address, `title` what a person calls it, `path` the project there.
+    The address of a remote session.
 
-    `argv` is what executes a command there; a server has none, and `url` in its stead, and maybe `socket`, a path here. With
-    `lends_tools` it may have tools run here.
+    Attributes:
+        text: the whole address.
+        title: short name for the screen.
+        path: the remote project.
+        argv: command line that runs commands there; empty for a server.
+        url: URL of a server.
+        socket: path of a server's Unix socket on this machine.
+        has_own_keys: models are called from there, with the keys there.
+        lends_tools: the server may run its tools here.
     """
 
     text: str
@@ -51,35 +60,37 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def is_address(text: str) -> bool:
-    """Say whether `text` is the address of a session elsewhere, or is meant to be."""
+    """Return whether `text` begins like an address, valid or not."""
     scheme, separator, _ = text.partition("://")
     return text.startswith(UNIX) or (bool(separator) and scheme in SCHEMES)
 
 
 def parse_address(text: str) -> Address:
     """
-    The address that `text` is.
+    Parse an address.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is invalid.
     """
     if not is_address(text):
-        raise ConfigError(f"'{text}' is no address: it begins with ssh://, ws://, wss:// or unix:/")
+        raise ConfigError(
+            f"'{text}' is not an address: it must begin with ssh://, ws://, wss:// or unix:/"
+        )
     if not text.isprintable():
-        raise ConfigError("an address has characters that cannot be printed")
+        raise ConfigError("the address contains unprintable characters")
     try:
         parts = urlsplit(text)
         query = parse_qs(parts.query, strict_parsing=bool(parts.query))
     except ValueError as error:
-        raise ConfigError(f"'{text}' is no address: {error}") from error
+        raise ConfigError(f"'{text}' is not an address: {error}") from error
     if unknown := sorted(set(query) - {"keys", "cwd", "token-file", "tools"}):
-        raise ConfigError(f"'{text}' has '{unknown[0]}', which no address has")
+        raise ConfigError(f"'{text}': unknown parameter '{unknown[0]}'")
     keys = query.get("keys", ["local"])[-1]
     if keys not in ("local", "remote"):
-        raise ConfigError(f"'{text}': keys are 'local' or 'remote', not '{keys}'")
+        raise ConfigError(f"'{text}': keys must be 'local' or 'remote', not '{keys}'")
     tools = query.get("tools", ["server"])[-1]
     if tools not in ("server", "client"):
-        raise ConfigError(f"'{text}': tools are 'server' or 'client', not '{tools}'")
+        raise ConfigError(f"'{text}': tools must be 'server' or 'client', not '{tools}'")
     match parts.scheme:
         case "ssh":
             return _ssh(text, parts, has_own_keys=keys == "remote")
@@ -94,17 +105,17 @@ def parse_address(text: str) -> Address:
 
 def ssh_address(place: str, *, has_own_keys: bool = False) -> str:
     """
-    The address of `HOST:PATH`, as scp has it.
+    Return the address of `HOST:PATH`, written as for scp.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is invalid.
     """
     query = "?keys=remote" if has_own_keys else ""
     if is_address(place):
         return place + ("" if "?" in place else query)
     found = _SCP.fullmatch(place)
     if found is None:
-        raise ConfigError(f"'{place}' names no project: write HOST:PATH, for instance box:src/app")
+        raise ConfigError(f"'{place}' has no project: write HOST:PATH, for example box:src/app")
     text = f"ssh://{quote(found['host'], safe='@[]:')}{_url_path(found['path'])}{query}"
     parse_address(text)
     return text
@@ -112,10 +123,10 @@ def ssh_address(place: str, *, has_own_keys: bool = False) -> str:
 
 def via_address(command: str, path: str, *, has_own_keys: bool = False) -> str:
     """
-    The address of `path` where the command line `command` executes what follows it.
+    Return the address of `path` on the machine where `command` runs the command line appended to it.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is invalid.
     """
     query = "?keys=remote" if has_own_keys else ""
     text = f"via://{quote(command, safe='')}{_url_path(path)}{query}"
@@ -130,7 +141,7 @@ def _url_path(path: str) -> str:
 
 
 def _path_of(parts: SplitResult) -> str:
-    """The path there; what is relative begins in the home directory."""
+    """Return the remote path; a relative path starts in the home directory."""
     path = unquote(parts.path)
     if path in ("", "/", "/~", "/~/"):
         return HOME
@@ -143,14 +154,14 @@ def _ssh(text: str, parts: SplitResult, *, has_own_keys: bool) -> Address:
     user, _, place = parts.netloc.rpartition("@")
     host, port = unquote(parts.hostname or ""), _port(text, parts)
     if parts.password is not None:
-        raise ConfigError("an address has no password: ssh takes a key, or what its agent has")
-    # A word that begins with a dash would be an option of ssh's.
+        raise ConfigError("an address cannot contain a password: ssh uses a key or its agent")
+    # ssh would read a word that begins with a dash as an option.
     if not _HOST.fullmatch(host) or place.startswith("-"):
-        raise ConfigError(f"'{host}' is no name of a host")
+        raise ConfigError(f"'{host}' is not a valid host name")
     if user and not _USER.fullmatch(unquote(user)):
-        raise ConfigError(f"'{unquote(user)}' is no name of a user")
+        raise ConfigError(f"'{unquote(user)}' is not a valid user name")
     written = place.rpartition("@")[2] if port is None else place.rpartition(":")[0]
-    written = written.strip("[]")  # ssh's configuration may tell names apart by their letters
+    written = written.strip("[]")  # host names in ssh's configuration may be case-sensitive
     argv = (*("-p", str(port)), "--") if port else ("--",)
     target = f"{unquote(user)}@{unquote(written)}" if user else unquote(written)
     return Address(
@@ -163,14 +174,14 @@ def _via(text: str, parts: SplitResult, *, has_own_keys: bool) -> Address:
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise ConfigError(f"the command '{command}' cannot be read: {error}") from error
+        raise ConfigError(f"the command '{command}' cannot be parsed: {error}") from error
     if not words:
-        raise ConfigError("there is no command that executes there")
+        raise ConfigError("the command is empty")
     return Address(text, "via", _title(words), _path_of(parts), words, has_own_keys=has_own_keys)
 
 
 def _title(words: Sequence[str]) -> str:
-    """A short name for what a command line reaches: the program, and the last that is no option."""
+    """Return a short name for a command line: its program and its last argument that is not an option."""
     last = next((word for word in reversed(words[1:]) if not word.startswith("-")), "")
     program = os.path.basename(words[0])  # noqa: PTH119
     return f"{program} {last}".strip()[:SHOWN_CHARS]
@@ -178,11 +189,11 @@ def _title(words: Sequence[str]) -> str:
 
 def _host_of_server(text: str, parts: SplitResult) -> dict[str, str]:
     if not parts.hostname:
-        raise ConfigError(f"'{text}' names no host")
+        raise ConfigError(f"'{text}' has no host")
     port = _port(text, parts)
     if parts.username is not None or parts.password is not None:
         raise ConfigError(
-            "an address has no password: a server's token is in a file, or the keychain"
+            "an address cannot contain a password: a server's token is in a file or the keychain"
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = f"{host}:{port}" if port else host
@@ -192,7 +203,7 @@ def _host_of_server(text: str, parts: SplitResult) -> dict[str, str]:
 def _socket(text: str, parts: SplitResult) -> dict[str, str]:
     path = os.path.expanduser(unquote(parts.path)) or server_socket()  # noqa: PTH111
     if parts.netloc or not path.startswith("/"):
-        raise ConfigError(f"'{text}' names no socket: write its whole path, unix:/PATH")
+        raise ConfigError(f"'{text}' does not name a socket: write its whole path, unix:/PATH")
     return {"title": os.path.basename(path), "url": "ws://localhost/acp", "socket": path}  # noqa: PTH119
 
 

@@ -1,4 +1,4 @@
-"""Carrying a connection to an address: by a program's pipes, or a socket."""
+"""Connections to an address: through a program's pipes or a socket."""
 
 import os
 from typing import TYPE_CHECKING
@@ -19,14 +19,16 @@ def carried(
     address: Address, settings: Settings
 ) -> "AbstractAsyncContextManager[Pipe] | AbstractAsyncContextManager[Socket]":
     """
-    Connect to `address` in this context.
+    Connect to `address` within this context.
 
     Raises:
-        RefusedError: that cannot be, and trying again would not change it.
-        SanderlingError: it cannot be now.
+        RefusedError: it is impossible, and a retry would not help.
+        SanderlingError: it failed.
     """
     if address.kind == "server":
-        from sanderling.remote.socket import socket_to  # the library is only for whoever uses it
+        from sanderling.remote.socket import (
+            socket_to,
+        )  # imports the WebSocket library only if needed
 
         return socket_to(address, settings)
     return piped(address, os.environ)

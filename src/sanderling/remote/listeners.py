@@ -1,4 +1,4 @@
-"""The users behind the TCP sockets of this machine, from /proc/net/tcp and tcp6 (proc_pid_net(5))."""
+"""Owners of the TCP sockets of this machine, from /proc/net/tcp and tcp6 (proc_pid_net(5))."""
 
 import ipaddress
 import socket
@@ -21,7 +21,7 @@ class _Row(NamedTuple):
 
 
 def uids_of_listeners(host: str, port: int) -> set[int]:
-    """Return the users whose sockets listen on `port` for connections to the address `host`. Empty if the system does not say."""
+    """Return the user IDs that listen on `port` for connections to the address `host`; empty if unknown."""
     wanted = _plain(ipaddress.ip_address(host))
     return {
         row.uid
@@ -34,9 +34,9 @@ def uids_of_listeners(host: str, port: int) -> set[int]:
 
 def uid_of_peer(connected: socket.socket) -> int | None:
     """
-    Return the user at the other end of a connection within this machine; None if the system does not say.
+    Return the user ID at the other end of a connection within this machine; None if unknown.
 
-    Before the other end accepts, the kernel reports user 0.
+    Until the other end accepts, the kernel reports user 0.
     """
     here, there = (_place(name) for name in (connected.getsockname(), connected.getpeername()))
     return next((row.uid for row in _rows() if (row.local, row.remote) == (there, here)), None)
@@ -58,7 +58,7 @@ def _rows() -> Iterator[_Row]:
 
 
 def _parsed(text: str) -> tuple[Address, int]:
-    """Read `0100007F:0BB8`: the address as 32-bit words of the machine's own byte order, and the port."""
+    """Parse `0100007F:0BB8`: an address in 32-bit words of the machine's byte order, and a port."""
     address, _, port = text.partition(":")
     words = (int(address[start : start + 8], 16) for start in range(0, len(address), 8))
     return _plain(ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words))), int(
@@ -67,6 +67,6 @@ def _parsed(text: str) -> tuple[Address, int]:
 
 
 def _plain(address: Address) -> Address:
-    """Return an IPv4 address that is written as an IPv6 one as what it is."""
+    """Return the IPv4 address of an IPv4-mapped IPv6 address; other addresses as they are."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address

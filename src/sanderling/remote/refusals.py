@@ -1,7 +1,7 @@
-"""The refusal of a session elsewhere."""
+"""The error for a refused connection to a remote session."""
 
 from sanderling.errors import SanderlingError
 
 
 class RefusedError(SanderlingError):
-    """A session elsewhere cannot be had, and trying again would not change that: the person has to do something."""
+    """A remote session refused the connection. A retry does not help until the user has acted."""

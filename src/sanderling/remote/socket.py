@@ -1,7 +1,7 @@
 """
-A WebSocket that carries the connection to a server.
+WebSocket connections to a server.
 
-The token is never sent: both sides prove that they know it (`acp/proof.py`). On this machine, nothing at all is sent to another user's socket.
+The token is never sent: both sides prove that they know it (`acp/proof.py`). On this machine, nothing is sent to another user's socket.
 """
 
 import os
@@ -33,33 +33,31 @@ from sanderling.remote.refusals import RefusedError
 CONNECT_S, CLOSE_S = 10.0, 1.0
 PING_S = 10.0
 MAX_MESSAGE_BYTES = 64 << 20
-OWN_TOKEN = "serve-token"  # noqa: S105 - a file's name, which `serve/token.py` makes
+OWN_TOKEN = "serve-token"  # noqa: S105 - a file name; `serve/token.py` creates the file
 MAX_TOKEN_BYTES = 1_000
 ROOT = 0
-_PEER = struct.Struct("3i")  # process, user, group
-UNENCRYPTED = "What is said to {title}, and the token for it, goes there unencrypted: wss:// or ssh:// would keep it private."
+_PEER = struct.Struct("3i")  # pid, uid, gid
+UNENCRYPTED = "The connection to {title} is not encrypted. Use wss:// or ssh:// to keep it private."
 WITHOUT = (
-    "There is no token for {title}: `sanderling serve --token` there prints it, and `sanderling login {url}` keeps it in the keychain"
-    " here; or name a file with it, as in {url}?token-file=PATH."
+    "There is no token for {title}. Run `sanderling serve --token` there to print it and `sanderling login {url}` here to store it in the"
+    " keychain, or name a file that contains it: {url}?token-file=PATH."
 )
 REFUSED = (
-    "{title} does not know the token that is kept here, so it was not sent. `sanderling serve --token` there prints the right one,"
-    " `sanderling login {url}` keeps it here."
+    "{title} has another token than the one stored here, which was not sent. Run `sanderling serve --token` there to print it and"
+    " `sanderling login {url}` here to store it."
 )
-OTHERS = "Another user listens on {where}, so nothing was sent there. Use another port, or a socket: `sanderling serve --listen unix:PATH`."
-UNPROVEN = "{title} lets clients in without a token, so it is not your `sanderling serve`. Nothing was sent there."
+OTHERS = "Another user listens on {where}, so nothing was sent there. Use another port or a socket: `sanderling serve --listen unix:PATH`."
+UNPROVEN = "{title} accepts clients without a token, so it is not your `sanderling serve`. Nothing was sent there."
 PASSING = (
     HTTPStatus.REQUEST_TIMEOUT,
     HTTPStatus.TOO_EARLY,
     HTTPStatus.TOO_MANY_REQUESTS,
-)  # worth another try
-NOBODY = (
-    "{title} cannot be reached: nothing listens there. `sanderling serve` has to run there first."
-)
+)  # a retry may succeed
+NOBODY = "{title} cannot be reached: nothing listens there. Start `sanderling serve` there first."
 
 
 class Socket:
-    """A WebSocket that is open."""
+    """An open WebSocket."""
 
     is_outdated = False
     warnings: tuple[str, ...] = ()
@@ -85,17 +83,17 @@ class Socket:
 
 class _Connect(connect):
     def process_redirect(self, exc: Exception) -> Exception | str:
-        return exc  # the token would go along
+        return exc  # a redirect would get the authorization header
 
 
 @asynccontextmanager
 async def socket_to(address: Address, settings: Settings) -> AsyncGenerator[Socket]:
     """
-    Keep a WebSocket to the server at `address` open in this context.
+    Keep a WebSocket to the server at `address` open within this context.
 
     Raises:
-        RefusedError: it does not let us in, and will not.
-        SanderlingError: it cannot be reached now.
+        RefusedError: the server refuses the connection, and a retry would not help.
+        SanderlingError: the server cannot be reached now.
     """
     token = await to_thread.run_sync(token_for, address, settings)
     socket = await _connected(address, token)
@@ -125,7 +123,7 @@ async def _connected(address: Address, token: str) -> ClientConnection:
     except InvalidURI as error:
         raise RefusedError(f"{address.url} is not the address of a server.") from error
     except TimeoutError as error:
-        raise SanderlingError(f"{title} does not answer within {CONNECT_S:.0f} s.") from error
+        raise SanderlingError(f"{title} did not answer within {CONNECT_S:.0f} s.") from error
     except (ConnectionRefusedError, FileNotFoundError) as error:
         raise SanderlingError(NOBODY.format(title=title)) from error
     except (OSError, InvalidHandshake, ConnectionClosed, EOFError) as error:
@@ -134,10 +132,10 @@ async def _connected(address: Address, token: str) -> ClientConnection:
 
 async def _answer_to_challenge(address: Address, token: str) -> str:
     """
-    Have the server prove that it knows the token; return the header that proves the same to it.
+    Let the server prove that it knows the token; return the header with the client's proof.
 
     Raises:
-        InvalidStatus: it refuses, or does not know the token.
+        InvalidStatus: the server refuses the client, or does not know the token.
     """
     nonce = new_nonce()
     try:
@@ -175,10 +173,10 @@ async def _open(address: Address, authorization: str) -> ClientConnection:
 
 def _connected_to(path: str) -> socket.socket:
     """
-    Return a connection to the socket at `path`.
+    Return a connection to the Unix socket at `path`.
 
     Raises:
-        RefusedError: another user listens there, who could write where it lies.
+        RefusedError: another user listens there.
         OSError: it cannot be reached.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as found:
@@ -194,7 +192,7 @@ def _connected_on_loopback(address: Address) -> socket.socket:
     Return a connection to a port of this machine.
 
     Raises:
-        RefusedError: another user listens there: any user can bind a port that the server has left.
+        RefusedError: another user listens there. Any user can bind a port that the server no longer uses.
         OSError: it cannot be reached.
     """
     parts = urlsplit(address.url)
@@ -221,7 +219,7 @@ def _check_users(uids: Collection[int], where: str) -> None:
 
 
 def _words_of(error: Exception) -> str:
-    """The kernel's words, or what else is known; those around them are of the library, which tells all that it has tried."""
+    """Return the kernel's message for the error if there is one, instead of the library's list of attempts."""
     number = re.search(r"\[Errno (\d+)\]", str(error))
     return os.strerror(int(number[1])) if number else getattr(error, "strerror", None) or str(error)
 
@@ -234,7 +232,7 @@ def _plain(address: Address) -> str:
 
 
 class TokenAccount(Account, frozen=True):
-    """The token of one server, which no variable holds."""
+    """The token of one server. No environment variable holds it."""
 
     url: str
 
@@ -248,7 +246,7 @@ class TokenAccount(Account, frozen=True):
 
 
 def account_of(address: Address) -> Account:
-    """The entry of the keychain for the token of a server."""
+    """Return the keychain entry for the token of a server."""
     name = address.socket or address.title
     marker = f"keychain-serve-{re.sub('[:/]', '_', name).strip('[]')}"
     return TokenAccount(f"serve {name}", (), marker, _plain(address))
@@ -256,10 +254,10 @@ def account_of(address: Address) -> Account:
 
 def token_for(address: Address, settings: Settings) -> str:
     """
-    Read the token for a server: from the file that its address names, from the keychain, or of one here, from its own file.
+    Read the token for a server: from the file that its address names, from the keychain, or for a local server from its own file.
 
     Raises:
-        RefusedError: there is none.
+        RefusedError: there is no token.
     """
     own = Path(settings.state_dir) / OWN_TOKEN
     kept = Credentials(settings.state_dir, account_of(address))

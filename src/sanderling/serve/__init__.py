@@ -1,6 +1,6 @@
 """
-`sanderling serve`: the agent for clients that come and go, over WebSocket.
+`sanderling serve`: the agent as a WebSocket server for clients that connect and disconnect.
 
-A face beside `acp_agent`, whose methods it answers with. Sessions belong to the server: one goes on while nobody is attached, several
-clients may watch it, and each is told exactly once what it has missed.
+It uses the method handlers of `acp_agent`. Sessions belong to the server: they continue without a client, several clients can watch one,
+and each client gets every update exactly once.
 """

@@ -1,4 +1,4 @@
-"""The server's half of the proof (`acp/proof.py`): challenges, each of which can be answered once."""
+"""The server's half of the proof (`acp/proof.py`): challenges that can each be answered once."""
 
 import hmac
 import secrets
@@ -11,10 +11,10 @@ LIFETIME_S = 30
 
 class Challenges:
     """
-    Makes challenges, and checks the answers to them.
+    Creates challenges and checks the answers.
 
-    A challenge carries its own expiry and a keyed digest of it, so nothing is stored for strangers, who could otherwise push out the
-    challenges of others by asking for many. Only answered ones are remembered, until they expire: an answer counts once.
+    A challenge carries its expiry and a keyed digest, so nothing is stored for unauthenticated clients. Otherwise they could push out the
+    challenges of others by requesting many. Only answered challenges are remembered until they expire, so that each counts once.
     """
 
     def __init__(self, token: str) -> None:
@@ -23,13 +23,13 @@ class Challenges:
         self._answered: dict[str, float] = {}
 
     def challenge(self, asked: Proof) -> str:
-        """Return the value of the `WWW-Authenticate` header for a client that has sent its nonce."""
+        """Return the `WWW-Authenticate` value for a client that sent its nonce."""
         head = f"{int(monotonic()) + LIFETIME_S}.{secrets.token_hex(16)}"
         nonce = f"{head}.{self._digest(head, asked.nonce)}"
         return Proof(nonce, "", proof_of("server", self._token, asked.nonce, nonce)).header()
 
     def is_answered_by(self, answer: Proof) -> bool:
-        """Check whether `answer` answers a challenge of ours, in time, for the first time, and with the token."""
+        """Return whether `answer` is the first answer to one of the challenges, in time and with the token."""
         now = monotonic()
         self._answered = {nonce: until for nonce, until in self._answered.items() if until > now}
         head, _, digest = answer.answers.rpartition(".")

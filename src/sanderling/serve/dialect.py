@@ -1,4 +1,4 @@
-"""Updates for clients that know less than the protocol has: what they would not show is said in another way."""
+"""Replaces updates that a client does not support by ones that it does."""
 
 from sanderling.acp.base import EMPTY, PROTOCOL_VERSION
 from sanderling.acp.content import text_block
@@ -18,17 +18,17 @@ FULL = Client(
         ),
     )
 )
-"""A client that can be told all; a command's output comes to each as contents, for not all show it in another way."""
+"""A client that supports everything, except streamed command output: every client gets that as content, because not all can stream it."""
 SAID = {
-    "in_progress": "The conversation is summarized.",
-    "completed": "A summary takes the place of what was said.",
+    "in_progress": "Summarizing the conversation.",
+    "completed": "The conversation was summarized.",
     "failed": "The conversation could not be summarized.",
     "cancelled": "The conversation was not summarized.",
 }
 
 
 def for_client(update: SessionUpdate, client: Client) -> SessionUpdate:
-    """`update` as `client` knows it."""
+    """Return `update`, or a replacement if `client` does not support it."""
     match update:
         case Notice(title=title, description=more) if not client.takes_notices:
             return _thought("\n".join(filter(None, (title, more))))

@@ -1,8 +1,8 @@
 """
-The tools of a session whose client runs them: the model asks here, its client is asked there.
+Tools that a session's client runs: each tool call is sent to the client.
 
-Each use has an id of its own, under which it is asked for again when the client comes back; the client runs it once. While the client
-is away a use waits, as a question does.
+A call has its own ID. If the client reconnects, it gets the call again with the same ID and runs it once. While the client is away, the
+call waits like a question.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from sanderling.serve.watching import Watched
 
 OURS_ALONE = frozenset(("todo",))
-"""Tools that touch nothing but the conversation."""
+"""Tools without effects outside of the conversation, which the server runs."""
 NO_TOOLS = (
-    "this server leaves files and commands to its clients (--tools client), and this client runs none: attach with Sanderling, or let"
-    " the server run them (--tools server)"
+    "this server leaves tools to its clients (--tools client), and this client runs none: connect with Sanderling, or start the"
+    " server with --tools server"
 )
 
 
 def check_client(client: "Client") -> None:
     """
-    Look whether a client runs tools.
+    Check that a client runs tools.
 
     Raises:
         RpcError: it does not.
@@ -42,14 +42,14 @@ def check_client(client: "Client") -> None:
 
 
 class Shown:
-    """The output of a tool use, as far as it has been shown."""
+    """The output of a tool call that was shown so far."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
         self._chars = 0
 
     def take(self, piece: ToolOutput) -> None:
-        """Show what is new of `piece`. A piece after a gap is dropped: the client sends all again."""
+        """Show the new part of `piece`. A piece after a gap is dropped, because the client sends everything again."""
         start = self._chars if piece.start is None else piece.start
         new = piece.text[self._chars - start :] if start <= self._chars else ""
         if new:
@@ -58,7 +58,7 @@ class Shown:
 
 
 class Hands:
-    """The tools of the session that is `watched`; of those who watch it, the client that has sent the prompt of now runs them."""
+    """The tools of a `watched` session. The client that sent the current prompt runs them."""
 
     def __init__(self, watched: "Watched") -> None:
         self._watched = watched
@@ -69,7 +69,7 @@ class Hands:
 
     def begin(self, client: "Client", notes: Sequence[str]) -> None:
         """
-        Take the client that has sent a prompt, and its `notes` for the model.
+        Note the client that sent a prompt, and its `notes` for the model.
 
         Raises:
             RpcError: it runs no tools.
@@ -135,4 +135,4 @@ def _content(told: Any) -> Content:
     try:
         return msgspec.convert(told, Content)
     except msgspec.ValidationError as error:
-        raise ToolError(f"The client has answered with what is no outcome: {error}") from error
+        raise ToolError(f"The client sent an invalid result: {error}") from error

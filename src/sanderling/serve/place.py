@@ -1,4 +1,4 @@
-"""The place where a server listens: a host and a port, or a socket that only the person can open."""
+"""The address where a server listens: a host and port, or a Unix socket that only the user can open."""
 
 import errno
 import ipaddress
@@ -11,14 +11,14 @@ from sanderling.config import server_socket
 from sanderling.errors import ConfigError
 
 UNIX = DEFAULT = (
-    "unix:"  # a socket, which the kernel keeps other users from; any of them can bind a port
+    "unix:"  # a socket that the kernel protects from other users; a port could be bound by any of them
 )
 BACKLOG = 128
 MAX_PORT = 65_535
 
 
 class Place(NamedTuple):
-    """A `host` and a `port`, or the `path` of a socket."""
+    """A `host` and `port`, or the `path` of a Unix socket."""
 
     host: str = ""
     port: int = 0
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
     @property
     def is_near(self) -> bool:
-        """Say whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         if self.path or self.host == "localhost":
             return True
         try:
@@ -37,32 +37,32 @@ class Place(NamedTuple):
 
 def place_of(text: str) -> Place:
     """
-    The place that `--listen` names.
+    Parse the value of `--listen`.
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: it is invalid.
     """
     if text.startswith(UNIX) or "/" in text:
         path = os.path.expanduser(text.removeprefix(UNIX)) or server_socket()
         return Place(path=os.path.abspath(path))
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
-        raise ConfigError(f"--listen takes HOST:PORT or unix:PATH, and {text!r} is neither")
+        raise ConfigError(f"--listen takes HOST:PORT or unix:PATH, not {text!r}")
     return Place(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def listening(place: Place) -> socket.socket:
     """
-    A socket that listens there.
+    Return a listening socket.
 
     Raises:
-        ConfigError: it cannot be had.
+        ConfigError: it is impossible to listen there.
     """
     try:
         return _unix_socket(place.path) if place.path else _tcp_socket(place)
     except OSError as error:
         where = place.path or f"{place.host}:{place.port}"
-        raise ConfigError(f"{where} cannot be listened on: {error.strerror or error}") from error
+        raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
 
 
 def _tcp_socket(place: Place) -> socket.socket:
@@ -83,7 +83,7 @@ def _tcp_socket(place: Place) -> socket.socket:
 def _unix_socket(path: str) -> socket.socket:
     _remove_left(path)
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)  # no other user can open it, from its first moment
+    before = os.umask(0o177)  # closed to other users from the start
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         found.bind(path)
@@ -97,10 +97,10 @@ def _unix_socket(path: str) -> socket.socket:
 
 
 def _remove_left(path: str) -> None:
-    """Remove a socket that a server has left when it was killed."""
+    """Remove the socket of a server that was killed."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise OSError(errno.EEXIST, "there is a file of that name")
+            raise OSError(errno.EEXIST, "a file with this name exists")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

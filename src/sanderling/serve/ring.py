@@ -1,9 +1,9 @@
 """
-The update history of a session's life: recent updates verbatim and numbered from 1, older ones condensed. Clients that attach later get both.
+The update history of a session's life: recent updates verbatim and numbered from 1, older ones condensed.
 
-Condensing joins the pieces of a message, applies a tool call's updates to the call, and keeps only the last value of a state. What is
-condensed has a limit too: beyond it, old tool calls lose their output first, then the oldest items go. All of them remain in the
-session's log.
+A client that attaches later gets both. Condensing joins the chunks of a message, applies a tool call's updates to the call, and keeps only
+the last value of a state. The condensed updates have a limit, too: beyond it, old tool calls lose their output first, then the oldest
+items are dropped. Everything remains in the session's log.
 """
 
 from collections import deque
@@ -28,15 +28,13 @@ from sanderling.acp.updates import (
 
 MAX_UPDATES, MAX_BYTES = 20_000, 8 << 20
 MAX_CONDENSED_BYTES = 8 << 20
-KEPT_PARTS = (
-    0.75  # of a limit: a buffer that reaches it shrinks to this part, so that it rarely has to
-)
-LEFT_OUT = "Earlier parts of this session are not shown here: its log has them."
+KEPT_PARTS = 0.75  # of a limit: a full buffer shrinks to this part, so it rarely has to
+LEFT_OUT = "Earlier parts of this session are not shown; they are in its log."
 
 CALL = "call "
 
 Chunk = UserMessageChunk | AgentMessageChunk | AgentThoughtChunk
-# JSON, for objects take three times as much; but for an update that quotes a file that is no UTF-8.
+# JSON takes a third of the memory of objects. Only an update that quotes invalid UTF-8 is kept as an object.
 Kept = bytes | SessionUpdate
 
 _encoder = msgspec.json.Encoder()
@@ -44,7 +42,7 @@ _decoder: msgspec.json.Decoder[SessionUpdate] = msgspec.json.Decoder(SessionUpda
 
 
 class Ring:
-    """The updates of one life. `last` is the number of the newest, 0 while there is none."""
+    """The updates of one life. `last` is the number of the newest, 0 if there is none."""
 
     def __init__(
         self,
@@ -60,7 +58,7 @@ class Ring:
 
     @property
     def first(self) -> int:
-        """The number of the oldest update that is kept verbatim."""
+        """The number of the oldest verbatim update."""
         return self.last - len(self._kept) + 1
 
     def add(self, update: SessionUpdate) -> None:
@@ -72,7 +70,7 @@ class Ring:
             self._fold()
 
     def get(self, seq: int) -> SessionUpdate | None:
-        """Return the update of that number, or None if it is condensed."""
+        """Return the update with that number, or None if it is condensed."""
         at = seq - self.first
         return _update(self._kept[at]) if 0 <= at < len(self._kept) else None
 
@@ -94,7 +92,7 @@ class Ring:
 def _kept(update: SessionUpdate) -> Kept:
     try:
         return _encoder.encode(update)
-    except UnicodeEncodeError:  # whoever sends it sees to that
+    except UnicodeEncodeError:  # invalid UTF-8; the sender replaces it
         return update
 
 
@@ -107,7 +105,7 @@ def _size_of(kept: Kept) -> int:
 
 
 class _Message:
-    """A message, piece by piece."""
+    """A message that is assembled from chunks."""
 
     def __init__(self, first: Chunk) -> None:
         self.first = first
@@ -134,7 +132,7 @@ class Condensed:
         self._items: dict[str, Kept] = {}
         self._bytes = 0
         self._count = 0
-        self._open: tuple[str, _Message] | None = None  # the newest item, while it is a message
+        self._open: tuple[str, _Message] | None = None  # the newest item, if it is a message
         self._has_left_out = False
 
     def updates(self) -> Iterator[SessionUpdate]:
@@ -217,7 +215,7 @@ class Condensed:
             self._bytes -= _size_of(self._items.pop(key))
 
     def _shrink(self) -> None:
-        """Take the output of old tool calls away; if that is not enough, the oldest items that are no states."""
+        """Drop the output of old tool calls, then the oldest items, but no states."""
         most = self._max_bytes * KEPT_PARTS
         for key in tuple(self._items):
             if self._bytes <= most:

@@ -1,4 +1,4 @@
-"""One run of `sanderling serve`: from the first client to the signal that ends it; what is on the disk then can be gone on with."""
+"""`sanderling serve`: serves clients until a signal arrives; sessions are saved and can be resumed."""
 
 import argparse
 import os
@@ -26,17 +26,17 @@ from sanderling.serve.token import current_token, own_token
 from sanderling.terminal.streams import say, stopping_signals
 
 EXIT_USAGE, EXIT_SIGNAL = 2, 128
-LAST_WORDS_S = 5.0  # for sessions that end
+LAST_WORDS_S = 5.0  # for sessions to close
 FAR = (
-    "{listen} can be reached from other machines, and what is said there is not encrypted: let a reverse proxy do TLS in front of "
-    "127.0.0.1 (or use ssh), or add --insecure-remote if you know the network"
+    "{listen} can be reached from other machines, without encryption: put a TLS reverse proxy in front of "
+    "127.0.0.1, use ssh, or add --insecure-remote on a trusted network"
 )
 
 
 def serve_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sanderling serve",
-        description="Sanderling as an agent for clients that come and go, over WebSocket: the Agent Client Protocol, a message a frame.",
+        description="Serve sessions over WebSocket (the Agent Client Protocol, one message per frame). Clients may disconnect and return.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -53,21 +53,21 @@ def serve_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="let pages of this origin in, as https://example.com",
+        help="allow browser pages of this origin, e.g. https://example.com",
     )
     parser.add_argument(
         "--insecure-remote",
         action="store_true",
-        help="listen where other machines can reach it, unencrypted",
+        help="allow an address that other machines can reach, unencrypted",
     )
     parser.add_argument(
         "--tools",
         choices=("server", "client"),
         default="server",
-        help="whose files and commands the model works on: those here, or each client's own; models, keys and history are here",
+        help="where tools run: on this server, or on each client's machine; models, keys and history stay on the server",
     )
     parser.add_argument(
-        "--model", default="", metavar="NAME", help="the model of new sessions; demo needs no key"
+        "--model", default="", metavar="NAME", help="model for new sessions; 'demo' needs no key"
     )
     parser.add_argument(
         "--version", action="version", version=f"sanderling {sanderling.__version__}"
@@ -76,7 +76,7 @@ def serve_parser() -> argparse.ArgumentParser:
 
 
 def serve(argv: list[str]) -> int:
-    """Serve until a signal ends it; return the exit status."""
+    """Serve until a signal arrives; return the exit status."""
     arguments = serve_parser().parse_args(argv)
     try:
         if arguments.token:
@@ -109,10 +109,12 @@ async def _serve(model: str, tools: ToolsOf, place: Place, door: Door) -> int:
                 tasks.start_soon(_learn_sandbox, house)
             number = await anext(signals)
             tasks.start_soon(_leave_at_signal, signals)
-            say(f"{signal.Signals(number).name}: sessions are on the disk, and can be resumed")
+            say(f"{signal.Signals(number).name}: sessions are saved and can be resumed")
             with anyio.move_on_after(LAST_WORDS_S):
                 await house.close_all()
-            _remove(place)  # while it listens there: afterwards it could be that of the next one
+            _remove(
+                place
+            )  # before the server closes: a new server may bind the path as soon as this one is gone
             await close_server(server)
             tasks.cancel_scope.cancel()
     return 0
@@ -120,7 +122,7 @@ async def _serve(model: str, tools: ToolsOf, place: Place, door: Door) -> int:
 
 async def _leave_at_signal(signals: AsyncIterator[signal.Signals]) -> None:
     async for number in signals:
-        os._exit(EXIT_SIGNAL + number)  # the person does not want to wait
+        os._exit(EXIT_SIGNAL + number)  # a second signal: do not wait
 
 
 def _say_where(place: Place, address: tuple[str, int] | str) -> None:
@@ -134,7 +136,7 @@ def _say_where(place: Place, address: tuple[str, int] | str) -> None:
 
 
 async def _learn_sandbox(house: House) -> None:
-    """Find out how far the kernel confines here, for clients that want to know it before they open a session."""
+    """Determine the sandbox's level, which clients are told before they open a session."""
     with suppress(SanderlingError, OSError):
         report = await Sandbox.probe()
         house.sandbox = LEVELS[report.level]

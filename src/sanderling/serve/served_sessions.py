@@ -1,4 +1,4 @@
-"""Sessions as one client of a server has them: it watches some of those that are open, and lets go of them when it goes."""
+"""The sessions that one client of a server watches. They stay open when it disconnects."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ class ServedSessions:
 
     @property
     def _is_here(self) -> bool:
-        """Say whether files and commands are the server's."""
+        """Whether files and commands are the server's."""
         return self._house.tools_of == "server"
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
@@ -107,7 +107,7 @@ class ServedSessions:
     def _opened(
         self, served: Served, watcher: Watcher, *, is_continued: bool | None = None
     ) -> Opened:
-        """The session for the client, which is told what is new as soon as it has this."""
+        """Return the response for a session. Its updates follow the response."""
         now = served.live.prompts.now
         running = now.prompt_id if now and now.is_submitted else ""
         position = Position(served.watched.life, watcher.next - 1, is_continued, running)
@@ -118,7 +118,7 @@ class ServedSessions:
         if len(self._watching) >= MAX_SESSIONS:
             raise RpcError(
                 INVALID_REQUEST,
-                f"a connection has at most {MAX_SESSIONS} sessions open: close one",
+                f"a connection can have {MAX_SESSIONS} sessions open; close one first",
             )
 
     def find(self, session_id: str) -> LiveSession | None:

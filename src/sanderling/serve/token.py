@@ -1,4 +1,4 @@
-"""The token without which nobody is let in: made at the first start, and readable for the person alone."""
+"""The token that clients need. It is created at the first start, and only the user can read it."""
 
 import hmac
 import os
@@ -15,10 +15,10 @@ SCHEME = "Bearer "
 
 def own_token(state_dir: Path) -> str:
     """
-    The token of this person's servers, made now if there is none.
+    Return the user's token for servers; create it if there is none.
 
     Raises:
-        ConfigError: it cannot be read or made, or others could have read it.
+        ConfigError: it cannot be read or created, or other users could have read it.
     """
     path = state_dir / NAME
     try:
@@ -27,7 +27,7 @@ def own_token(state_dir: Path) -> str:
         return _read(path)
     except (OSError, UnicodeDecodeError) as error:
         words = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"the token in {path} cannot be had: {words}") from error
+        raise ConfigError(f"cannot read the token in {path}: {words}") from error
 
 
 def current_token(state_dir: Path, before: str) -> str:
@@ -43,16 +43,16 @@ def _read(path: Path) -> str:
     with open(descriptor) as file:
         if (mode := os.fstat(descriptor).st_mode) & 0o077:
             raise ConfigError(
-                f"others can read {path} (mode {mode & 0o777:o}): remove it, and a new token is made"
+                f"others can read {path} (mode {mode & 0o777:o}): remove it to create a new token"
             )
         token = file.read(1_000).strip()
     if not token:
-        raise ConfigError(f"{path} is empty: remove it, and a new token is made")
+        raise ConfigError(f"{path} is empty: remove it to create a new token")
     return token
 
 
 def _make(path: Path) -> None:
-    """Write a new token, unless there is one: of two servers that begin at once, one makes it."""
+    """Create a token file if there is none. If two servers start at once, one of them creates it."""
     if os.path.lexists(path):
         return
     with locked(path):
@@ -62,7 +62,7 @@ def _make(path: Path) -> None:
 
 
 def is_right(headers: list[str], token: str) -> bool:
-    """Say whether the `Authorization` headers of a request have the token, in a time that tells nothing of it."""
+    """Compare the `Authorization` headers with the token in constant time."""
     if len(headers) != 1 or not headers[0].startswith(SCHEME):
         return False
     given = headers[0].removeprefix(SCHEME).strip()

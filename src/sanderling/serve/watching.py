@@ -1,9 +1,9 @@
 """
-The audience of a session that is served: nobody, one client or several, who come and go.
+The audience of a served session: any number of clients that may connect and disconnect.
 
-Each update is numbered and kept; a watcher is sent what it has not had, in order, as fast as it reads: nothing is queued for it beside
-what everybody shares. One that falls so far behind that the next update is not kept any more is cut off, and comes again. Questions go
-to all who can answer. The first answer is the one, and whoever comes while a question is open is asked, too.
+Each update is numbered and kept. A watcher is sent what it has not had, in order, as fast as it reads; it has no queue of its own. If it
+falls so far behind that its next update is no longer kept, it is disconnected and has to reconnect. Questions go to all clients that can
+answer, also to those that connect while one is open. The first answer counts.
 """
 
 import secrets
@@ -23,13 +23,13 @@ from sanderling.acp_agent.tasks import Tasks
 from sanderling.serve.dialect import FULL, for_client
 from sanderling.serve.ring import Ring
 
-AHEAD_BYTES = 1 << 20  # of what a watcher has still to read, before more is sent
+AHEAD_BYTES = 1 << 20  # sent to a watcher and not read yet, before it has to wait
 
 T = TypeVar("T")
 
 
 class Watcher:
-    """One client that watches a session. It is told nothing before `begin`."""
+    """A client that watches a session. Nothing is sent to it before `begin`."""
 
     def __init__(
         self, watched: "Watched", connection: Connection, client: Client, cut: Callable[[], None]
@@ -45,7 +45,7 @@ class Watcher:
         self._advanced = Changed()
 
     def begin(self) -> None:
-        """Tell what is new, and whatever happens from now on."""
+        """Start sending: new updates first, then each one as it happens."""
         if self.is_over:
             return
         self.is_begun = True
@@ -53,12 +53,12 @@ class Watcher:
         self._watched.ask_newcomer(self)
 
     def end(self) -> None:
-        """Tell nothing any more."""
+        """Stop sending."""
         self.is_begun, self.is_over = False, True
         self._advanced.notify()
 
     def advance(self) -> None:
-        """Send what it has not had, as far as it reads."""
+        """Send the updates that the client has not had, as fast as it reads."""
         ring = self._watched.ring
         if not self.is_begun or self._is_waiting:
             return
@@ -81,12 +81,12 @@ class Watcher:
         self.advance()
 
     async def has_all(self) -> None:
-        """Wait until it was sent all that there is."""
+        """Wait until every update so far was sent."""
         while self.is_begun and self.next <= self._watched.ring.last:
             await self._advanced.wait()
 
     async def tell_all(self) -> None:
-        """Tell what has happened in the session's life so far, to one that knows nothing of it."""
+        """Send the whole update history, for a client that has none of it."""
         short, numbered = self._watched.ring.all()
         for update in short:
             await self.tell_earlier(update)
@@ -96,7 +96,7 @@ class Watcher:
             self.next = seq + 1
 
     async def tell_earlier(self, update: SessionUpdate) -> None:
-        """Tell something that has no number."""
+        """Send an update that has no number."""
         await self._has_room()
         self.send(update, 0)
 
@@ -107,7 +107,7 @@ class Watcher:
     def send(self, update: SessionUpdate, seq: int) -> None:
         is_own = isinstance(update, UserMessageChunk) and update.message_id in self.own_prompts
         if is_own and not self.client.ours.resume:
-            return  # it shows what its person has typed
+            return  # the client shows its own prompts itself
         told = SessionNotification(
             session_id=self._watched.session_id,
             update=for_client(update, self.client),
@@ -117,7 +117,7 @@ class Watcher:
 
 
 class _Question:
-    """A question that is open, and who is being asked."""
+    """An open question, and the clients that are being asked."""
 
     def __init__(self, method: str, params: object, kind: type[Any], ability: Ability) -> None:
         self.method, self.params, self.kind, self.ability = method, params, kind, ability
@@ -136,7 +136,7 @@ def _nothing() -> None: ...
 
 
 class Watched:
-    """The audience of one session, in one life of it."""
+    """The audience of one session, in one of its lives."""
 
     client = FULL
 
@@ -150,7 +150,7 @@ class Watched:
         self._watchers: list[Watcher] = []
         self._questions: list[_Question] = []
 
-    # --- who watches ---------------------------------------------------------------------------------------------------
+    # --- watchers ------------------------------------------------------------------------------------------------------
 
     @property
     def is_there(self) -> bool:
@@ -169,10 +169,10 @@ class Watched:
         self.on_left()
 
     def knows(self, life: str, after: int) -> bool:
-        """Say whether somebody who was told so much can be told the rest."""
+        """Return whether a client that has the updates of `life` up to `after` can continue from there."""
         return life == self.life and self.ring.first - 1 <= after <= self.ring.last
 
-    # --- what is told --------------------------------------------------------------------------------------------------
+    # --- updates -------------------------------------------------------------------------------------------------------
 
     def tell(self, update: SessionUpdate) -> None:
         self.ring.add(update)
@@ -187,7 +187,7 @@ class Watched:
             if watcher.client.is_ours:
                 accept(watcher.connection, self.session_id, prompt_id)
 
-    # --- what is asked -------------------------------------------------------------------------------------------------
+    # --- questions -----------------------------------------------------------------------------------------------------
 
     def can(self, ability: Ability) -> bool:
         return not self._watchers or any(ability(each.client) for each in self._watchers)
@@ -225,11 +225,11 @@ class Watched:
                 answer = await watcher.connection.request(
                     question.method, question.params, question.kind
                 )
-            except ClosedError:  # it may come again
+            except ClosedError:  # the client may reconnect
                 question.asked.pop(watcher, None)
             except RpcError as error:
                 question.asked.pop(watcher, None)
-                if not question.asked:  # nobody else is being asked
+                if not question.asked:  # no other client is being asked
                     question.settle(None, error)
             else:
                 question.asked.pop(watcher, None)
