@@ -119,7 +119,7 @@ async def test_an_answer_that_cannot_be_read_fails_the_request_at_once():
         number = (await other.read())["id"]
         await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"a":\n' % number)
         await happens(lambda: failed)
-        assert "no JSON" in str(failed[0])
+        assert "not JSON" in str(failed[0])
 
 
 @pytest.mark.parametrize("line, code, request_id", MALFORMED)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MAX_OPEN = 16
 PIECE_BYTES = 48 << 10
 TOLD = ("wire", "preset", "model", "quirks", "models")
-"""The keys of a provider's table that say how it is asked, and nothing of where or with which key."""
+"""Keys of a provider's table that the agent gets: how the API is called, but not its address or key."""
 NO_TURN = "keys are lent only during a turn that a prompt of the client started"
 NOT_LENT = "the client's settings name no provider {name!r}"
 TOO_MANY = f"at most {MAX_OPEN} requests at a time, each with an id of its own"
@@ -59,7 +59,7 @@ class _Body(msgspec.Struct):
 
 
 def offered(settings: Settings) -> OfModels | None:
-    """The models that can be asked from here; None if that is none but a script."""
+    """Return the models that can be called from here; None if there is only a script."""
     name = choose(settings)
     if name in SCRIPTED:
         return None
@@ -85,7 +85,7 @@ class Limits(Protocol):
 
 
 class _Open:
-    """An answer that is being passed on."""
+    """A response that is being relayed."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()

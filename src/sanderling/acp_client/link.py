@@ -1,9 +1,8 @@
 """
-A guest's link: its process, the connection to it and its session, from the first need of it until it ends.
+The process, connection and session of an external agent.
 
-One task owns all three, so that nothing of a process outlives it. Whoever needs the guest waits until that task has got it ready, or
-could not; when it ends, what was asked of it fails, and the next need begins another one, which goes on with the same session where the
-guest can.
+One task owns all three, so nothing of a process outlives it. A caller that needs the agent waits until that task has it ready or has
+failed. When the agent ends, its open requests fail. The next use starts a new process, which resumes the session if it can.
 """
 
 import logging
@@ -53,7 +52,7 @@ log = logging.getLogger(__name__)
 
 
 class Live:
-    """All that is there while the guest runs."""
+    """A running agent."""
 
     def __init__(self, process: Carrier, connection: Connection) -> None:
         self.process = process
@@ -64,16 +63,16 @@ class Live:
 
 
 class Link:
-    """The link to one guest, in one session. `spawn` starts a task that lives as long as the session is served."""
+    """A link to one agent, for one session. `spawn` starts a task that lives as long as the session is served."""
 
-    start_s: ClassVar[float] = 120.0  # a program may be fetched first
+    start_s: ClassVar[float] = 120.0  # the program may have to be downloaded first
 
     def __init__(self, place: Place, spawn: Callable[..., None]) -> None:
         self.options = Options()
         self._place = place
         self._spawn = spawn
         self._live: Live | None = None
-        self._settled: anyio.Event | None = None  # while there is a task that owns it
+        self._settled: anyio.Event | None = None  # set while a task owns the agent
         self._problem: SanderlingError | None = None
         self._ended = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -89,18 +88,18 @@ class Link:
     def capabilities(self) -> AgentCapabilities:
         return self._live.capabilities if self._live else AgentCapabilities()
 
-    # --- what is asked of it -------------------------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------------------------------
 
     async def ready(self) -> None:
         """
-        Have the guest run, and its session open.
+        Start the agent and open its session, unless that is done.
 
         Raises:
-            ProviderError: that cannot be.
+            ProviderError: the agent cannot be started, or refuses.
         """
         live = self._live
         if self._settled and (self._scope.cancel_called or (live and live.process.is_outdated)):
-            await self._ended.wait()  # the one that is ending is not asked any more
+            await self._ended.wait()  # the agent is ending; wait for that and start a new one
         if self._settled is None:
             self._settled = anyio.Event()
             self._problem = None
@@ -115,10 +114,10 @@ class Link:
 
     async def prompt(self, blocks: Sequence[ContentBlock]) -> "Answer":
         """
-        Ask it; all that it says comes as updates, which are taken when this returns.
+        Send a prompt. Everything that the agent reports arrives as updates, which are shown when this returns.
 
         Raises:
-            ProviderError: it has ended, or refuses.
+            ProviderError: the agent has ended, or refuses.
         """
         live = self._live
         if live is None:
@@ -138,21 +137,21 @@ class Link:
         return answer
 
     async def all_shown(self) -> None:
-        """Wait until all that it has said so far is shown."""
+        """Wait until every update so far is shown."""
         await self._updates.all_shown()
 
     def cancel(self) -> None:
-        """Ask it to stop; `prompt` returns when it has."""
+        """Ask the agent to stop; `prompt` returns when it has."""
         if live := self._live:
             request = SessionRequest(session_id=live.session_id)
             live.connection.notify("session/cancel", request)
 
     async def set_option(self, name: str, value: str) -> None:
         """
-        Have an option be `value`.
+        Set an option.
 
         Raises:
-            SanderlingError: it cannot be.
+            SanderlingError: the agent refuses, or the value is invalid.
         """
         await self.ready()
         live = self._live
@@ -165,26 +164,26 @@ class Link:
             self.options.take_mode(getattr(wish.params, "mode_id", value))
         else:
             told = await live.connection.request(wish.method, wish.params, SetConfigOptionResponse)
-            await self.all_shown()  # what it has said before that is older
+            await self.all_shown()  # updates sent before the response are older
             self.options.take(told.config_options)
         self._place.options_changed()
 
     def end(self, why: str = "") -> None:
-        """End the guest, with all that it has started; `why` is what the turn is told that goes on."""
+        """Kill the agent and all its processes. `why` explains the end to a running turn."""
         self._why = why or self._why
         if live := self._live:
             live.process.kill()
         self._scope.cancel()
 
     async def ended(self) -> None:
-        """End the guest, and wait for that; whoever needs it next begins another one."""
+        """Kill the agent and wait for its end. The next use starts a new one."""
         self.end()
         await self._ended.wait()
 
-    # --- its life ------------------------------------------------------------------------------------------------------------
+    # --- process -------------------------------------------------------------------------------------------------------------
 
     async def _own(self) -> None:
-        """Own the guest until it ends."""
+        """Own the agent until it ends."""
         settled = self._settled
         assert settled
         self._updates = Arriving()
@@ -205,7 +204,7 @@ class Link:
             self._ended.set()
 
     async def _live_on(self, settled: anyio.Event) -> None:
-        """Live the life of one process. `settled` is set while it can be asked."""
+        """Run one process until it ends. `settled` is set when the agent can be used."""
         async with self._place.start() as process:
             wire_log = _wire_log()
             connection = Connection(
@@ -236,30 +235,30 @@ class Link:
                 raise await self._explained(problem, live)
 
     def _over(self) -> None:
-        """The other side says nothing more."""
+        """Called when the agent has closed its side of the connection."""
 
     def _notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
         return {"session/update": self._take_update}
 
     async def _watch(self, live: Live) -> None:
-        """See the process end: what it has left behind may hold its pipe, and would have us wait."""
+        """Close the connection after the process has ended: another process may still hold its pipe open."""
         ending = await live.process.wait()
         self._why = self._why or f"{self._place.name} has ended: {ending}."
         await anyio.sleep(LAST_WORDS_S)
         live.connection.close()
 
     async def _serve(self, live: Live, scope: anyio.CancelScope) -> None:
-        """Serve the connection; when that ends, so does the guest, however much it still does."""
+        """Serve the connection. When it ends, kill the agent, even if it is still busy."""
         await live.connection.serve()
         with anyio.move_on_after(CLOSE_S):
             await live.process.wait()
-            await anyio.lowlevel.checkpoint()  # who watches it says how
+            await anyio.lowlevel.checkpoint()  # let `_watch` set the reason first
         self._why = self._why or f"{self._place.name} has closed its output."
         await self._updates.all_shown()
         scope.cancel()
 
     async def _explained(self, problem: SanderlingError, live: Live) -> SanderlingError:
-        """The problem, or where the guest has ended, how."""
+        """Return how the agent ended if it has, else `problem`."""
         if not isinstance(problem, ClosedError):
             return problem
         with anyio.move_on_after(CLOSE_S):
@@ -272,7 +271,7 @@ class Link:
     def _ending(self) -> str:
         return self._why or f"{self._place.name} does not run."
 
-    # --- the beginning -------------------------------------------------------------------------------------------------------
+    # --- handshake -----------------------------------------------------------------------------------------------------------
 
     async def _shake_hands(self, live: Live) -> None:
         with anyio.move_on_after(self.start_s) as patience:
@@ -303,14 +302,14 @@ class Link:
 
     def _check(self, answer: InitializeResponse) -> None:
         """
-        Look whether it is one that can be talked to.
+        Check that this kind of agent can be used.
 
         Raises:
-            SanderlingError: it is not.
+            SanderlingError: it cannot.
         """
 
     async def _open_session(self, live: Live) -> None:
-        """Open the session that it knows, if it can, else a new one."""
+        """Resume the known session if possible, else open a new one."""
         why, known = "", self._place.session_id
         if known:
             why = await self._open_again(live, known)
@@ -323,7 +322,7 @@ class Link:
         self._place.session_begun(told.session_id, is_new=True, why=why)
 
     async def _open_again(self, live: Live, known: str) -> str:
-        """Open the session that it knows; return why that cannot be, if so."""
+        """Resume the known session; return the reason if that is impossible."""
         sessions = live.capabilities.session_capabilities
         method = "session/resume" if sessions and sessions.resume else ""
         method = method or ("session/load" if live.capabilities.load_session else "")
@@ -331,7 +330,7 @@ class Link:
             return "it cannot go on with a session"
         servers = self._place.servers(live.capabilities)
         request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=servers)
-        self._is_replaying = True  # what was said stands in the transcript
+        self._is_replaying = True  # the transcript has the replayed messages already
         try:
             told = await live.connection.request(method, request, OldSessionResponse)
         except ClosedError:
@@ -357,7 +356,7 @@ class Link:
     # --- updates -------------------------------------------------------------------------------------------------------------
 
     def _take_update(self, params: msgspec.Raw) -> None:
-        """Put an update in line; a guest that floods us with more than can be shown is ended."""
+        """Queue an update. An agent that sends more than can be shown is killed."""
         if self._is_replaying and not _is_state(params):
             return
         if not self._updates.add(params):
@@ -375,7 +374,7 @@ class Link:
 
 
 class Answer(msgspec.Struct, rename="camel"):
-    """The answer to a prompt; `usage` are the tokens of the turn, where the guest tells them."""
+    """The response to a prompt; `usage` has the tokens of the turn, if the agent reports them."""
 
     stop_reason: str
     usage: Any = None
@@ -388,13 +387,13 @@ _STATES = (
 
 
 def _is_state(params: msgspec.Raw) -> bool:
-    """Say whether an update tells how things stand, not what was said."""
+    """Return whether an update carries the current state of something, rather than a part of the conversation."""
     head = bytes(params)[:4096]
     return any(state in head for state in _STATES)
 
 
 def _wire_log() -> WireLog | None:
-    """The log of the connection, where the person wants one."""
+    """Return a log of the connection if the user has enabled it."""
     directory = os.environ.get(VARIABLE, "")
     try:
         return WireLog(Path(directory)) if directory else None
@@ -408,7 +407,7 @@ def _remedy(problem: SanderlingError) -> str:
 
 
 def failure(name: str, error: RpcError) -> ProviderError:
-    """The guest's refusal, in words about its `name`."""
+    """Return an agent's refusal as an error that includes its `name`."""
     if error.code == AUTH_REQUIRED:
         return ProviderError("auth", f"{name} wants you to log in: {error}", AGAIN)
     return ProviderError("server", f"{name} could not answer: {error}")

@@ -1,8 +1,8 @@
 """
-A program whose input and output carry a connection: ssh, or what executes a command in a container.
+A program whose stdin and stdout carry a connection: ssh, or a command that runs others in a container.
 
-It runs as the person's own commands do, for their keys and their configuration are what it is about; what it starts, elsewhere, has a
-sandbox of its own. All that it may say beside the protocol is kept in bounds.
+It runs with the user's own rights, because it needs their keys and configuration. The agent that it starts remotely has its own sandbox.
+Its stderr is kept within limits.
 """
 
 import os
@@ -21,12 +21,12 @@ from sanderling.remote.refusals import RefusedError
 from sanderling.sandbox.sandbox import alone
 from sanderling.text import signal_name
 
-PATIENCE_S = 1.0  # with one that is to end
+PATIENCE_S = 1.0  # for a program to exit
 CONNECT_S = 10
-ALIVE_S, ALIVE_COUNT = 5, 3  # a connection that is silent for that long is dead
+ALIVE_S, ALIVE_COUNT = 5, 3  # a connection that is silent for longer is dead
 OPTIONS = (
     "-T",  # no terminal
-    *("-o", "BatchMode=yes"),  # there is nobody to type a password, or to say yes to a host's key
+    *("-o", "BatchMode=yes"),  # fail instead of asking for a password or the host's key
     *("-o", f"ConnectTimeout={CONNECT_S}"),
     *("-o", f"ServerAliveInterval={ALIVE_S}"),
     *("-o", f"ServerAliveCountMax={ALIVE_COUNT}"),
@@ -40,13 +40,13 @@ SCRIPT = (
     f'[ -x "$it" ] || exit {EXIT_NOT_FOUND}; '
     'exec "$it" acp'
 )
-"""One line without an exclamation mark: whatever shell the person has there hands it on to sh."""
+"""One line without an exclamation mark, so that every login shell passes it on to sh unchanged."""
 INSTALL = "`:AgentInstall` in Neovim there does that, or `make install` in a copy of its repository, with .venv/bin/sanderling linked into ~/.local/bin"
 FINAL = ("permission denied", "host key verification failed", "too many authentication failures")
 
 
 class Pipe:
-    """A program that was started. `stdin` and `stdout` are for the connection."""
+    """A running program. `stdin` and `stdout` carry the connection."""
 
     is_outdated = False
     notice = ""
@@ -69,7 +69,7 @@ class Pipe:
         self._is_read.set()
 
     async def wait(self) -> str:
-        """Wait for its end; return in words how that was."""
+        """Wait for its end; return a description of how it ended."""
         status = await self._process.wait()
         with anyio.move_on_after(PATIENCE_S):
             await self._is_read.wait()
@@ -79,7 +79,7 @@ class Pipe:
         return words or (f"it ended with exit status {status}" if status else "it ended")
 
     def refusal(self) -> str:
-        """Say why it is of no use to try again; empty where it is."""
+        """Return why a retry is useless; "" if it may succeed."""
         title, words = self._address.title, self._log.last_line()
         status = self._process.returncode
         if status == EXIT_NOT_FOUND:
@@ -100,7 +100,7 @@ class Pipe:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     async def end(self) -> None:
-        """End it: it sees the end of its input, then a signal, then it is killed."""
+        """End the program: close its input, then send SIGTERM, then SIGKILL."""
         with suppress(anyio.BrokenResourceError, OSError):
             await self.stdin.aclose()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
@@ -114,9 +114,9 @@ class Pipe:
 
 
 def argv_of(address: Address) -> tuple[str, ...]:
-    """The command line that begins a session's agent at `address`."""
+    """Return the command line that starts a session's agent at `address`."""
     inside = ("sh", "-c", SCRIPT, "sanderling", address.path or HOME)
-    if address.kind == "ssh":  # which has a shell there read one line
+    if address.kind == "ssh":  # ssh passes a single line to the remote shell
         return ("ssh", *OPTIONS, *address.argv, shlex.join(inside))
     return (*address.argv, *inside)
 
@@ -124,10 +124,10 @@ def argv_of(address: Address) -> tuple[str, ...]:
 @asynccontextmanager
 async def piped(address: Address, environment: Mapping[str, str]) -> AsyncGenerator[Pipe]:
     """
-    Run in this context what carries a connection to `address`; at its end nothing of it is left.
+    Run the program that carries a connection to `address` within this context. At its end, its processes are gone.
 
     Raises:
-        RefusedError: it cannot be started.
+        RefusedError: the program cannot be started.
     """
     argv = argv_of(address)
     try:
@@ -137,7 +137,7 @@ async def piped(address: Address, environment: Mapping[str, str]) -> AsyncGenera
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
-            start_new_session=True,  # a key that stops what is in the terminal does not end it
+            start_new_session=True,  # keys such as Ctrl-C in the terminal must not end it
         )
     except OSError as error:
         words = error.strerror or str(error)

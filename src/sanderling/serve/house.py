@@ -1,4 +1,4 @@
-"""All sessions that are open on a server, whoever watches them."""
+"""The open sessions of a server."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, NamedTuple
@@ -13,15 +13,15 @@ from sanderling.config.layers import Layers
 from sanderling.serve.hands import Hands
 from sanderling.serve.watching import Watched
 
-IDLE_S = 3_600.0  # without anybody who watches, and without anything to do
-MAX_IDLE = 64  # sessions of that kind; those that have been for longest end first
+IDLE_S = 3_600.0  # idle: without a client and without work
+MAX_IDLE = 64  # idle sessions; beyond this, those that have been idle longest are closed
 SWEEP_S = 30.0
 
 ToolsOf = Literal["server", "client"]
 
 
 class Served(NamedTuple):
-    """A session that is open, and its audience. When it `is_gone`, its log can be had again. `hands` are the client's, for its tools."""
+    """An open session with its audience. `is_gone` is set when its log is released. `hands` run tools on the client, if clients do."""
 
     live: LiveSession
     watched: Watched
@@ -30,7 +30,7 @@ class Served(NamedTuple):
 
 
 class House:
-    """The sessions of a server. `layers` are the settings of now; sessions are tasks of `tasks`. `tools_of` says who runs tools."""
+    """The sessions of a server. `layers` returns the current settings; sessions run in `tasks`. `tools_of` says who runs tools."""
 
     def __init__(
         self, layers: Callable[[], Layers], tasks: TaskGroup, tools_of: ToolsOf = "server"
@@ -38,19 +38,19 @@ class House:
         self.layers = layers
         self.tools_of: ToolsOf = tools_of
         self.tasks = GuardedTasks(tasks)
-        self.sandbox = ""  # in words, as soon as that is known
+        self.sandbox = ""  # in words, once it is known
         self._open: dict[str, Served] = {}
         self._opening: dict[str, anyio.Lock] = {}
         self._ending: set[str] = set()
         self._idle_since: dict[str, float] = {}
 
     def find(self, session_id: str) -> Served | None:
-        """The session, if it is open and stays so."""
+        """Return the session if it is open and not being closed."""
         return None if session_id in self._ending else self._open.get(session_id)
 
     async def open(self, wanted: Wanted) -> Served:
         """
-        The session that is `wanted`, opened now if it is not open.
+        Return the session, and open it if necessary.
 
         Raises:
             RpcError, SanderlingError: it cannot be opened.
@@ -69,7 +69,7 @@ class House:
         watched = Watched(wanted.session_id, self.tasks)
         hands = Hands(watched) if self.tools_of == "client" else None
         opening = open_live(wanted, watched, self.tasks, tools=hands)
-        live = await _whatever_comes(opening)  # it is the house's, not that client's
+        live = await _whatever_comes(opening)  # the server's, so a client that leaves does not stop it
         watched.on_left = live.rest_if_alone
         self.sweep_once(anyio.current_time())
         served = self._open[live.id] = Served(live, watched, anyio.Event(), hands)
@@ -84,7 +84,7 @@ class House:
         served.is_gone.set()
 
     async def close(self, session_id: str) -> None:
-        """End a session, and wait until its log can be had again."""
+        """Close a session; wait until its log is released."""
         if served := self._open.get(session_id):
             self._end(served)
             await served.is_gone.wait()
@@ -94,7 +94,7 @@ class House:
         served.live.close()
 
     async def close_all(self) -> None:
-        """End all of them: turns are interrupted, and everything is on the disk."""
+        """Close all sessions: turns are interrupted, and everything is saved."""
         sessions = tuple(self._open.values())
         for served in sessions:
             self._end(served)
@@ -107,7 +107,7 @@ class House:
             self.sweep_once(anyio.current_time())
 
     def sweep_once(self, now: float) -> None:
-        """End sessions that nobody has watched for long, or that are too many, and in which nothing goes on: the log has them."""
+        """Close idle sessions: unwatched for too long, or beyond the limit. They can be reopened from the log."""
         for session_id, served in self._open.items():
             if served.watched.is_there or _is_busy(served.live):
                 self._idle_since.pop(session_id, None)
@@ -121,13 +121,12 @@ class House:
 
 
 def _is_busy(live: LiveSession) -> bool:
-    """Say whether something goes on in a session."""
     is_answering = live.prompts.now is not None or live.prompts.is_in_turn
     return is_answering or live.options.has_jobs
 
 
 async def _whatever_comes(opening: Coroutine[Any, Any, LiveSession]) -> LiveSession:
-    """Wait until a session is open, also if whoever waits for it is cancelled."""
+    """Wait until the session is open, even if the caller is cancelled."""
     opened: list[LiveSession] = []
     with anyio.CancelScope(shield=True):
         opened.append(await opening)

@@ -118,7 +118,7 @@ class ServedSessions:
         if len(self._watching) >= MAX_SESSIONS:
             raise RpcError(
                 INVALID_REQUEST,
-                f"a connection can have {MAX_SESSIONS} sessions open; close one first",
+                f"a connection can have at most {MAX_SESSIONS} sessions open; close one first",
             )
 
     def find(self, session_id: str) -> LiveSession | None:

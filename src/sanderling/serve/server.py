@@ -1,8 +1,8 @@
 """
-The server: who is let in, how many at a time, and how long somebody may be silent.
+The WebSocket server: authentication, connection limits and timeouts.
 
-What is wrong with a request is known before anything is read but its head, and is answered without a word: whoever has no token learns
-nothing. A page in a browser says where it comes from, and is refused unless that was allowed.
+A request is checked by its head alone and refused without a message, so a client without the token learns nothing. Browser pages send an
+origin and are refused unless it is allowed.
 """
 
 import logging
@@ -29,17 +29,17 @@ from sanderling.serve.token import is_right
 PATHS = ("/acp", "/")
 MAX_MESSAGE_BYTES = 32 << 20
 MAX_CONNECTIONS = 256
-MAX_STRANGERS = 256  # without a token; asyncio takes up to 100 at once, before it listens to any
-MAX_UNSENT_BYTES = 64 << 20  # of answers; what a session tells is not sent ahead
+MAX_STRANGERS = 256  # unauthenticated connections; asyncio may accept up to 100 in one step
+MAX_UNSENT_BYTES = 64 << 20  # of responses; updates are sent only as fast as the client reads
 HANDSHAKE_S = 5.0
-BEGIN_S = 30.0  # until `initialize`
+BEGIN_S = 30.0  # for `initialize` to arrive
 PING_S = 20.0
 CLOSE_S = 2.0
 GOING_AWAY, AGAINST_POLICY = 1001, 1008
 
 log = logging.getLogger(__name__)
 at_door = logging.getLogger("websockets.sanderling")
-at_door.setLevel(logging.CRITICAL)  # whoever knocks at the door does not fill the log
+at_door.setLevel(logging.CRITICAL)  # unauthenticated clients must not fill the log
 
 
 class Door:
@@ -58,11 +58,11 @@ class Door:
         self._renew = renew
         self._challenges = Challenges(token)
         self._origins = origins
-        self._strangers: dict[ServerConnection, None] = {}  # the oldest first
+        self._strangers: dict[ServerConnection, None] = {}  # in order of connecting
         self._guests = 0
 
     def knock(self, connection: ServerConnection) -> None:
-        """Listen to somebody who has connected, and no more to who has said nothing for longest, if there are many."""
+        """Track an unauthenticated connection. If there are too many, drop the oldest."""
         self._strangers[connection] = None
         if len(self._strangers) > MAX_STRANGERS:
             oldest = next(iter(self._strangers))
@@ -73,7 +73,7 @@ class Door:
         self._strangers.pop(connection, None)
 
     def check(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Let somebody in, or answer why not; whoever is refused is a stranger until the connection is gone."""
+        """Accept a connection, or return the refusal. A refused connection counts as unauthenticated until it is closed."""
         origins = request.headers.get_all("Origin")
         if any(origin not in self._origins for origin in origins):
             return _refusal(HTTPStatus.FORBIDDEN)
@@ -115,7 +115,7 @@ def _refusal(status: HTTPStatus, *headers: tuple[str, str]) -> Response:
 
 
 def _connection_kind(door: Door) -> type[ServerConnection]:
-    """The class of connections that knock at `door`."""
+    """Return a connection class that registers its connections with `door`."""
 
     class AtDoor(ServerConnection):
         def connection_made(self, transport: Any) -> None:
@@ -130,7 +130,7 @@ def _connection_kind(door: Door) -> type[ServerConnection]:
 
 
 async def open_server(house: House, door: Door, listening: socket.socket) -> Server:
-    """Serve whoever comes over the socket, from now on."""
+    """Start serving clients on the socket."""
 
     async def take(connection: ServerConnection) -> None:
         await door.guest(lambda: serve_client(house, connection))
@@ -159,7 +159,7 @@ async def open_server(house: House, door: Door, listening: socket.socket) -> Ser
 
 
 async def serve_client(house: House, socket: ServerConnection) -> None:
-    """Serve one client until it has gone."""
+    """Serve one client until it disconnects."""
     streams = WebSocketStreams(socket)
     sessions = ServedSessions(house, socket.transport.abort)
     face = AgentFace(house.layers, sessions)
@@ -178,12 +178,12 @@ async def serve_client(house: House, socket: ServerConnection) -> None:
             tasks.start_soon(_end_if_silent, sessions, socket)
             await connection.serve()
             tasks.cancel_scope.cancel()
-    except Exception as defect:  # the door: that client is gone, the others stay
+    except Exception as defect:  # one client's connection must not end the others
         log.critical("a connection ends: a defect", exc_info=defect)
 
 
 async def _end_if_silent(sessions: ServedSessions, socket: ServerConnection) -> None:
-    """Hang up on whoever was let in, and does not begin."""
+    """Close the connection of a client that does not send `initialize` in time."""
     with anyio.move_on_after(BEGIN_S):
         await sessions.have_begun.wait()
         return
@@ -191,7 +191,7 @@ async def _end_if_silent(sessions: ServedSessions, socket: ServerConnection) -> 
 
 
 async def close_server(server: Server) -> None:
-    """Let nobody in any more, and tell those who are there that it ends."""
+    """Stop accepting clients, and close the open connections."""
     server.close(code=GOING_AWAY, reason="the server ends")
     with anyio.move_on_after(CLOSE_S):
         await server.wait_closed()
