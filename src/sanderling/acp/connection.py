@@ -196,7 +196,6 @@ class Connection:
         self._send(notification_line(method, params))
 
     async def drain(self) -> None:
-        """Wait until everything has been sent."""
         await self._outbox.drain()
 
     # --- incoming messages ---------------------------------------------------------------------------------------------

@@ -135,7 +135,6 @@ class AskedPrompts:
         return is_it
 
     def end(self, stop_reason: StopReason) -> None:
-        """Note that a turn ended."""
         self.is_in_turn = False
         if self.now and (self.now.has_begun or self.now.is_cancelled):
             self.now.end(stop_reason)
@@ -166,6 +165,5 @@ class AskedPrompts:
                 self._kept.popitem(last=False)
 
     def _is_in_log(self, asked: Asked) -> bool:
-        """Return whether the log has the same outcome."""
         end = STOP_REASONS.get(self.ends.get(asked.prompt_id, "error"))
         return asked.told == end

@@ -82,7 +82,6 @@ class ClientsKeys:
         return {DATA: self.take}
 
     def take(self, params: msgspec.Raw) -> None:
-        """Handle a piece of a response."""
         piece = decoded(params, HttpData)
         if answer := self._answers.get(piece.id):
             answer.add(piece)

@@ -76,7 +76,6 @@ def _place(uri: str) -> _Place:
 
 
 def _mention(path: str, project: str) -> str:
-    """Return a file's name as the user would write it."""
     shown = PurePath(path)
     return str(shown.relative_to(project)) if shown.is_relative_to(project) else path
 

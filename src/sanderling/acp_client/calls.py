@@ -138,7 +138,6 @@ class Call:
 
     @property
     def name(self) -> str:
-        """Name of the call's block."""
         own = self._name if self._name.replace("_", "").replace("-", "").isalnum() else ""
         return (own if self._own_title else NAMES.get(self.kind, own))[:40] or "tool"
 

@@ -166,7 +166,6 @@ class LastingLink(Link):
             self._is_to_stop = True
 
     def notify(self, method: str, params: object) -> None:
-        """Send a notification, if connected."""
         if live := self._live:
             live.connection.notify(method, params)
 
@@ -194,12 +193,7 @@ class LastingLink(Link):
             await self._pause(why, attempt)
 
     async def _try(self, settled: anyio.Event, give_up_at: float) -> str:
-        """
-        Serve one connection until it ends; return the reason. Without a session, fail from `give_up_at` on.
-
-        Raises:
-            SanderlingError, OSError: retrying would fail in the same way, or it is too late.
-        """
+        """Serve one connection until it ends; return the reason. Raise if a retry is useless, or too late for a first connection."""
         try:
             await super()._live_on(settled)
         except RefusedError as error:

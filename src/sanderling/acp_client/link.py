@@ -301,12 +301,7 @@ class Link:
         self._place.options_changed()
 
     def _check(self, answer: InitializeResponse) -> None:
-        """
-        Check that this kind of agent can be used.
-
-        Raises:
-            SanderlingError: it cannot.
-        """
+        """Raise a SanderlingError if this kind of agent cannot be used."""
 
     async def _open_session(self, live: Live) -> None:
         """Resume the known session if possible, else open a new one."""

@@ -151,9 +151,6 @@ class ServedFiles:
         Return the content, merged with changes since the agent last read the file through Sanderling.
 
         Text that it read directly counts as known.
-
-        Raises:
-            ToolError: both sides changed the same lines.
         """
         workspace, sight = self._workspace, self._workspace.seen.get(path)
         loaded = await self._load(workspace, path)

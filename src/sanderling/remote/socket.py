@@ -131,12 +131,7 @@ async def _connected(address: Address, token: str) -> ClientConnection:
 
 
 async def _answer_to_challenge(address: Address, token: str) -> str:
-    """
-    Let the server prove that it knows the token; return the header with the client's proof.
-
-    Raises:
-        InvalidStatus: the server refuses the client, or does not know the token.
-    """
+    """Let the server prove that it knows the token; return the header with the client's proof."""
     nonce = new_nonce()
     try:
         stranger = await _open(address, Proof(nonce).header())
@@ -172,13 +167,7 @@ async def _open(address: Address, authorization: str) -> ClientConnection:
 
 
 def _connected_to(path: str) -> socket.socket:
-    """
-    Return a connection to the Unix socket at `path`.
-
-    Raises:
-        RefusedError: another user listens there.
-        OSError: it cannot be reached.
-    """
+    """Return a connection to the Unix socket at `path`, if no other user listens there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as found:
         found.settimeout(CONNECT_S)
         found.connect(path)
@@ -188,13 +177,7 @@ def _connected_to(path: str) -> socket.socket:
 
 
 def _connected_on_loopback(address: Address) -> socket.socket:
-    """
-    Return a connection to a port of this machine.
-
-    Raises:
-        RefusedError: another user listens there. Any user can bind a port that the server no longer uses.
-        OSError: it cannot be reached.
-    """
+    """Return a connection to a port of this machine, unless another user listens there: the server may have left it to any user."""
     parts = urlsplit(address.url)
     port = parts.port or (443 if parts.scheme == "wss" else 80)
     problem: OSError = ConnectionRefusedError()

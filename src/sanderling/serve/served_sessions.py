@@ -48,7 +48,6 @@ class ServedSessions:
 
     @property
     def _is_here(self) -> bool:
-        """Whether files and commands are the server's."""
         return self._house.tools_of == "server"
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:

@@ -191,7 +191,6 @@ async def _end_if_silent(sessions: ServedSessions, socket: ServerConnection) -> 
 
 
 async def close_server(server: Server) -> None:
-    """Stop accepting clients, and close the open connections."""
     server.close(code=GOING_AWAY, reason="the server ends")
     with anyio.move_on_after(CLOSE_S):
         await server.wait_closed()

@@ -53,7 +53,6 @@ class Watcher:
         self._watched.ask_newcomer(self)
 
     def end(self) -> None:
-        """Stop sending."""
         self.is_begun, self.is_over = False, True
         self._advanced.notify()
 
