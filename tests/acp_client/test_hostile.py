@@ -88,7 +88,7 @@ time.sleep(600)
     script = {"prompts": {"go": [spawn, {"wait_for": str(pid_file)}, {"exit": 0}]}}
     async with guests.talk(script, sandbox=False) as talk:
         assert await talk.ask("go") == "error"
-        assert "runs outside of the sandbox" in talk.notices[0]
+        assert "runs outside the sandbox" in talk.notices[0]
         pid = int(pid_file.read_text())
         with anyio.fail_after(DEADLINE_S):
             while _is_running(pid):
