@@ -69,7 +69,8 @@ class House:
         watched = Watched(wanted.session_id, self.tasks)
         hands = Hands(watched) if self.tools_of == "client" else None
         opening = open_live(wanted, watched, self.tasks, tools=hands)
-        live = await _whatever_comes(opening)  # the server's, so a client that leaves does not stop it
+        # The session belongs to the server, so a client that leaves does not stop this.
+        live = await _whatever_comes(opening)
         watched.on_left = live.rest_if_alone
         self.sweep_once(anyio.current_time())
         served = self._open[live.id] = Served(live, watched, anyio.Event(), hands)
