@@ -12,7 +12,7 @@ local function cells(text)
   return vim.fn.strdisplaywidth(text)
 end
 
---- `text`, filled with tabs up to the column `col`; one space at least.
+--- `text`, padded with tabs to column `col`, by at least one space.
 ---@param text string
 ---@param col integer
 ---@return string
@@ -28,13 +28,13 @@ local function tabbed(text, col)
 end
 
 ---@param left string
----@param tag string which ends in the last column
+---@param tag string right-aligned
 ---@return string
 local function tagged(left, tag)
   return tabbed(left, HELP_WIDTH - #tag - 2) .. ('*%s*'):format(tag)
 end
 
---- `left`, and `text` in the column `col`, in as many lines as it needs.
+--- `left`, then `text` wrapped in column `col`.
 ---@param left string
 ---@param col integer
 ---@param text string
@@ -48,7 +48,7 @@ local function described(left, col, text)
   return table.concat(lines, '\n')
 end
 
---- A sentence of what a verb does, with the command that does the same.
+--- A sentence about what the verb does, with the equivalent command.
 ---@param verb sanderling.verbs.Verb
 ---@return string
 local function sentence(verb)
@@ -114,7 +114,7 @@ local function groups_list()
   return table.concat(lines, '\n')
 end
 
---- Put `list` in the place of what stands in `text` between `head` and an empty line, or `tail`.
+--- Replace the text between `head` and an empty line, or `tail`, by `list`.
 ---@param text string
 ---@param head string
 ---@param list string
@@ -127,7 +127,7 @@ local function replaced(text, head, list, tail)
   return text:sub(1, before) .. list .. text:sub(behind)
 end
 
---- The help with the heads of the commands' entries as the table has them.
+--- The help with the heads of command entries updated from the table.
 ---@param text string
 ---@return string
 local function with_heads(text)
@@ -144,24 +144,24 @@ local function with_heads(text)
   return text
 end
 
---- The places of keys, as the help calls them.
+--- The headings of the lists of keys.
 local PLACES = {
   { 'prompt', 'In the prompt' },
   { 'transcript', 'In the transcript' },
-  { 'anywhere', 'Anywhere, while a question waits and where they are free' },
+  { 'anywhere', 'Anywhere while a question is pending, unless mapped' },
   { 'question', 'In a question, |sanderling-approvals|' },
-  { 'whole', 'In what it is about, in its tab page' },
+  { 'whole', 'In the full view of a question, a tab page' },
   { 'form', 'In a form, |sanderling-mcp-forms|' },
-  { 'trust', 'In the page of |:AgentTrust|' },
-  { 'waiting', 'In the list of |:AgentQueue|' },
-  { 'job', 'In a job, |:AgentTerminal|' },
-  { 'mcp', 'In the list of |:AgentMcp|' },
-  { 'file', 'In a file whose changes are not reviewed, |sanderling-review|' },
-  { 'edit', 'In a file where an edit waits, |:AgentEdit|' },
-  { 'ask', 'In the small prompt of |:AgentAsk|' },
-  { 'answer', 'In an answer beside the code, besides those of the transcript' },
-  { 'asked', 'In a file with an answer below some lines, |:AgentAsk|' },
-  { 'rewind', 'In the preview of |:AgentRewind|' },
+  { 'trust', 'In the |:AgentTrust| page' },
+  { 'waiting', 'In the |:AgentQueue| list' },
+  { 'job', 'In a job\'s output, |:AgentTerminal|' },
+  { 'mcp', 'In the |:AgentMcp| list' },
+  { 'file', 'In a file with unreviewed changes, |sanderling-review|' },
+  { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },
+  { 'ask', 'In the small |:AgentAsk| prompt' },
+  { 'answer', 'In an inline answer\'s float, in addition to the transcript\'s keys' },
+  { 'asked', 'In a file with an inline answer, |:AgentAsk|' },
+  { 'rewind', 'In the |:AgentRewind| preview' },
   { 'page', 'In all other floats' },
 }
 
@@ -169,8 +169,7 @@ local PLACES = {
 local function keys_list()
   local lines = {}
   for _, place in ipairs(PLACES) do
-    lines[#lines + 1] = place[2] .. ' ~\n'
-    lines[#lines + 1] = tabbed(tabbed(tabbed('  Mode', 8) .. 'Key', 28) .. 'Option', 50) .. 'Effect ~'
+    lines[#lines + 1] = place[2] .. ' ~'
     for _, row in ipairs(keys.rows) do
       if row.places[place[1]] then
         local modes = row.places[place[1]]:gsub('.', '%0, '):sub(1, -3)
@@ -214,7 +213,7 @@ local function setup_list()
   return table.concat(lines, '\n') .. '\n      },'
 end
 
---- The help with type and default of each option as the table has them.
+--- The help with types and defaults of options updated from the table.
 ---@param text string
 ---@return string
 local function with_defaults(text)
@@ -235,13 +234,13 @@ local function with_defaults(text)
   return text
 end
 
---- The help with all lists and heads as the tables have them.
+--- The help with all lists and heads updated from the tables.
 ---@param text string
 ---@return string
 return function(text)
   text = with_defaults(with_heads(text))
-  local names_follow = 'What the model or a command wrote names files'
-  text = replaced(text, "before the chat is shown first.\n\n", keys_list() .. '\n', names_follow)
+  local names_follow = 'File names written by the model or a command'
+  text = replaced(text, "before the chat is first shown.\n\n", keys_list() .. '\n', names_follow)
   local setup_head = "with their\ndefaults: >lua\n    require('sanderling').setup({\n"
   text = replaced(text, setup_head, setup_list(), '\n    })\n<')
   text = replaced(text, '  Command\t\tDoes ~\n', list_of('slash', '/', 24))
