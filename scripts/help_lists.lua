@@ -194,23 +194,25 @@ local function literal(value)
   return #items == 0 and '{}' or ('{ %s }'):format(table.concat(items, ', '))
 end
 
---- All options with their defaults, as setup() takes them.
+--- All options with their defaults, as setup() takes them. The lists of keys have the defaults of `keys`.
 ---@return string
 local function setup_list()
   local lines, group = {}, nil
   for _, row in ipairs(schema.rows) do
     local row_group, name = row.name:match('^(.*)%.(.*)$')
-    if group and row_group ~= group then
-      lines[#lines + 1] = '      },'
+    if row_group ~= 'keys' then
+      if group and row_group ~= group then
+        lines[#lines + 1] = '      },'
+      end
+      if row_group and row_group ~= group then
+        lines[#lines + 1] = ('      %s = {'):format(row_group)
+      end
+      group = row_group
+      local indent = group and '        ' or '      '
+      lines[#lines + 1] = ('%s%s = %s,'):format(indent, name or row.name, literal(row.default))
     end
-    if row_group and row_group ~= group then
-      lines[#lines + 1] = ('      %s = {'):format(row_group)
-    end
-    group = row_group
-    local indent = group and '        ' or '      '
-    lines[#lines + 1] = ('%s%s = %s,'):format(indent, name or row.name, literal(row.default))
   end
-  return table.concat(lines, '\n') .. '\n      },'
+  return table.concat(lines, '\n') .. (group and '\n      },' or '')
 end
 
 --- The help with types and defaults of options updated from the table.
