@@ -149,21 +149,25 @@ local PLACES = {
   { 'prompt', 'In the prompt' },
   { 'transcript', 'In the transcript' },
   { 'anywhere', 'Anywhere while a question is pending, unless mapped' },
+  { 'file', 'In a file with unreviewed changes, |sanderling-review|' },
+  { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },
+  { 'answer', 'In an inline answer\'s float, in addition to the transcript\'s keys' },
+  { 'asked', 'In a file with an inline answer, |:AgentAsk|' },
+  { 'job', 'In a job\'s output, |:AgentTerminal|' },
   { 'question', 'In a question, |sanderling-approvals|' },
-  { 'whole', 'In the full view of a question, a tab page' },
   { 'form', 'In a form, |sanderling-mcp-forms|' },
   { 'trust', 'In the |:AgentTrust| page' },
   { 'waiting', 'In the |:AgentQueue| list' },
-  { 'job', 'In a job\'s output, |:AgentTerminal|' },
   { 'mcp', 'In the |:AgentMcp| list' },
-  { 'file', 'In a file with unreviewed changes, |sanderling-review|' },
-  { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },
   { 'ask', 'In the small |:AgentAsk| prompt' },
-  { 'answer', 'In an inline answer\'s float, in addition to the transcript\'s keys' },
-  { 'asked', 'In a file with an inline answer, |:AgentAsk|' },
   { 'rewind', 'In the |:AgentRewind| preview' },
-  { 'page', 'In all other floats' },
+  { 'page', 'In these and all others (<Esc> not in forms, |:AgentTrust|, |:AgentQueue|)' },
 }
+
+-- The keys of all floats and pages are listed once, in 'page', not in these places.
+local COMMON = { close = true, close_page = true, show_keys = true }
+local WITHOUT_COMMON =
+  { question = true, form = true, trust = true, waiting = true, mcp = true, rewind = true, ask = true }
 
 ---@return string
 local function keys_list()
@@ -171,7 +175,7 @@ local function keys_list()
   for _, place in ipairs(PLACES) do
     lines[#lines + 1] = place[2] .. ' ~'
     for _, row in ipairs(keys.rows) do
-      if row.places[place[1]] then
+      if row.places[place[1]] and not (COMMON[row.option] and WITHOUT_COMMON[place[1]]) then
         local modes = row.places[place[1]]:gsub('.', '%0, '):sub(1, -3)
         local key = table.concat(keys.list(row.default or 'none'), ', ')
         local left = tabbed(('  %s'):format(modes), 10) .. key
