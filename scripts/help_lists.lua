@@ -227,13 +227,17 @@ local function with_defaults(text)
     local group, name = row.name:match('^(.*)%.(.*)$')
     if group ~= 'keys' then
       local tag = ('*sanderling-option-%s*\n'):format(group or row.name)
-      local _, from = text:find(tag, 1, true)
+      local from = text:sub(1, (text:find(tag, 1, true))):match('.*()\n') -- above its line
       local indent = group and '   ' or ''
       local pattern = ('\n%s%s%%s+%%l+\t*%%(default [^\n]*\n'):format(indent, name or row.name)
       local first, last = text:find(pattern, from)
       assert(first, ('the help has no entry for the option %s: write one'):format(row.name))
       local left = tabbed(indent .. (name or row.name), 16) .. (row.type or type(row.default))
       local head = ('%s(default %s)'):format(tabbed(left, 24), literal(row.default):gsub("'", '"'))
+      local tag_here = text:sub(first, last):match('%*([^*\n]+)%*\n')
+      if tag_here then
+        head = tagged(head, tag_here)
+      end
       text = ('%s\n%s\n%s'):format(text:sub(1, first - 1), head, text:sub(last + 1))
     end
   end
