@@ -12,7 +12,7 @@ local function cells(text)
   return vim.fn.strdisplaywidth(text)
 end
 
---- `text`, filled with tabs up to the column `col`; one space at least.
+--- `text`, padded with tabs to column `col`, by at least one space.
 ---@param text string
 ---@param col integer
 ---@return string
@@ -28,13 +28,13 @@ local function tabbed(text, col)
 end
 
 ---@param left string
----@param tag string which ends in the last column
+---@param tag string right-aligned
 ---@return string
 local function tagged(left, tag)
   return tabbed(left, HELP_WIDTH - #tag - 2) .. ('*%s*'):format(tag)
 end
 
---- `left`, and `text` in the column `col`, in as many lines as it needs.
+--- `left`, then `text` wrapped in column `col`.
 ---@param left string
 ---@param col integer
 ---@param text string
@@ -48,7 +48,7 @@ local function described(left, col, text)
   return table.concat(lines, '\n')
 end
 
---- A sentence of what a verb does, with the command that does the same.
+--- A sentence about what the verb does, with the equivalent command.
 ---@param verb sanderling.verbs.Verb
 ---@return string
 local function sentence(verb)
@@ -114,7 +114,7 @@ local function groups_list()
   return table.concat(lines, '\n')
 end
 
---- Put `list` in the place of what stands in `text` between `head` and an empty line, or `tail`.
+--- Replace the text between `head` and an empty line, or `tail`, by `list`.
 ---@param text string
 ---@param head string
 ---@param list string
@@ -127,7 +127,7 @@ local function replaced(text, head, list, tail)
   return text:sub(1, before) .. list .. text:sub(behind)
 end
 
---- The help with the heads of the commands' entries as the table has them.
+--- The help with the heads of command entries updated from the table.
 ---@param text string
 ---@return string
 local function with_heads(text)
@@ -144,35 +144,38 @@ local function with_heads(text)
   return text
 end
 
---- The places of keys, as the help calls them.
+--- The headings of the lists of keys.
 local PLACES = {
   { 'prompt', 'In the prompt' },
   { 'transcript', 'In the transcript' },
-  { 'anywhere', 'Anywhere, while a question waits and where they are free' },
+  { 'anywhere', 'Anywhere while a question is pending, unless mapped' },
+  { 'file', 'In a file with unreviewed changes, |sanderling-review|' },
+  { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },
+  { 'answer', 'In an inline answer\'s float, in addition to the transcript\'s keys' },
+  { 'asked', 'In a file with an inline answer, |:AgentAsk|' },
+  { 'job', 'In a job\'s output, |:AgentTerminal|' },
   { 'question', 'In a question, |sanderling-approvals|' },
-  { 'whole', 'In what it is about, in its tab page' },
   { 'form', 'In a form, |sanderling-mcp-forms|' },
-  { 'trust', 'In the page of |:AgentTrust|' },
-  { 'waiting', 'In the list of |:AgentQueue|' },
-  { 'job', 'In a job, |:AgentTerminal|' },
-  { 'mcp', 'In the list of |:AgentMcp|' },
-  { 'file', 'In a file whose changes are not reviewed, |sanderling-review|' },
-  { 'edit', 'In a file where an edit waits, |:AgentEdit|' },
-  { 'ask', 'In the small prompt of |:AgentAsk|' },
-  { 'answer', 'In an answer beside the code, besides those of the transcript' },
-  { 'asked', 'In a file with an answer below some lines, |:AgentAsk|' },
-  { 'rewind', 'In the preview of |:AgentRewind|' },
-  { 'page', 'In all other floats' },
+  { 'trust', 'In the |:AgentTrust| page' },
+  { 'waiting', 'In the |:AgentQueue| list' },
+  { 'mcp', 'In the |:AgentMcp| list' },
+  { 'ask', 'In the small |:AgentAsk| prompt' },
+  { 'rewind', 'In the |:AgentRewind| preview' },
+  { 'page', 'In these and all others (<Esc> not in forms, |:AgentTrust|, |:AgentQueue|)' },
 }
+
+-- The keys of all floats and pages are listed once, in 'page', not in these places.
+local COMMON = { close = true, close_page = true, show_keys = true }
+local WITHOUT_COMMON =
+  { question = true, form = true, trust = true, waiting = true, mcp = true, rewind = true, ask = true }
 
 ---@return string
 local function keys_list()
   local lines = {}
   for _, place in ipairs(PLACES) do
-    lines[#lines + 1] = place[2] .. ' ~\n'
-    lines[#lines + 1] = tabbed(tabbed(tabbed('  Mode', 8) .. 'Key', 28) .. 'Option', 50) .. 'Effect ~'
+    lines[#lines + 1] = place[2] .. ' ~'
     for _, row in ipairs(keys.rows) do
-      if row.places[place[1]] then
+      if row.places[place[1]] and not (COMMON[row.option] and WITHOUT_COMMON[place[1]]) then
         local modes = row.places[place[1]]:gsub('.', '%0, '):sub(1, -3)
         local key = table.concat(keys.list(row.default or 'none'), ', ')
         local left = tabbed(('  %s'):format(modes), 10) .. key
@@ -195,26 +198,28 @@ local function literal(value)
   return #items == 0 and '{}' or ('{ %s }'):format(table.concat(items, ', '))
 end
 
---- All options with their defaults, as setup() takes them.
+--- All options with their defaults, as setup() takes them. The lists of keys have the defaults of `keys`.
 ---@return string
 local function setup_list()
   local lines, group = {}, nil
   for _, row in ipairs(schema.rows) do
     local row_group, name = row.name:match('^(.*)%.(.*)$')
-    if group and row_group ~= group then
-      lines[#lines + 1] = '      },'
+    if row_group ~= 'keys' then
+      if group and row_group ~= group then
+        lines[#lines + 1] = '      },'
+      end
+      if row_group and row_group ~= group then
+        lines[#lines + 1] = ('      %s = {'):format(row_group)
+      end
+      group = row_group
+      local indent = group and '        ' or '      '
+      lines[#lines + 1] = ('%s%s = %s,'):format(indent, name or row.name, literal(row.default))
     end
-    if row_group and row_group ~= group then
-      lines[#lines + 1] = ('      %s = {'):format(row_group)
-    end
-    group = row_group
-    local indent = group and '        ' or '      '
-    lines[#lines + 1] = ('%s%s = %s,'):format(indent, name or row.name, literal(row.default))
   end
-  return table.concat(lines, '\n') .. '\n      },'
+  return table.concat(lines, '\n') .. (group and '\n      },' or '')
 end
 
---- The help with type and default of each option as the table has them.
+--- The help with types and defaults of options updated from the table.
 ---@param text string
 ---@return string
 local function with_defaults(text)
@@ -222,26 +227,30 @@ local function with_defaults(text)
     local group, name = row.name:match('^(.*)%.(.*)$')
     if group ~= 'keys' then
       local tag = ('*sanderling-option-%s*\n'):format(group or row.name)
-      local _, from = text:find(tag, 1, true)
+      local from = text:sub(1, (text:find(tag, 1, true))):match('.*()\n') -- above its line
       local indent = group and '   ' or ''
       local pattern = ('\n%s%s%%s+%%l+\t*%%(default [^\n]*\n'):format(indent, name or row.name)
       local first, last = text:find(pattern, from)
       assert(first, ('the help has no entry for the option %s: write one'):format(row.name))
       local left = tabbed(indent .. (name or row.name), 16) .. (row.type or type(row.default))
       local head = ('%s(default %s)'):format(tabbed(left, 24), literal(row.default):gsub("'", '"'))
+      local tag_here = text:sub(first, last):match('%*([^*\n]+)%*\n')
+      if tag_here then
+        head = tagged(head, tag_here)
+      end
       text = ('%s\n%s\n%s'):format(text:sub(1, first - 1), head, text:sub(last + 1))
     end
   end
   return text
 end
 
---- The help with all lists and heads as the tables have them.
+--- The help with all lists and heads updated from the tables.
 ---@param text string
 ---@return string
 return function(text)
   text = with_defaults(with_heads(text))
-  local names_follow = 'What the model or a command wrote names files'
-  text = replaced(text, "before the chat is shown first.\n\n", keys_list() .. '\n', names_follow)
+  local names_follow = 'File names written by the model or a command'
+  text = replaced(text, "before the chat is first shown.\n\n", keys_list() .. '\n', names_follow)
   local setup_head = "with their\ndefaults: >lua\n    require('sanderling').setup({\n"
   text = replaced(text, setup_head, setup_list(), '\n    })\n<')
   text = replaced(text, '  Command\t\tDoes ~\n', list_of('slash', '/', 24))

@@ -1,4 +1,4 @@
-"""What the levels lack: the table in code against what the documentation tells a person."""
+"""The gaps of each level: the table in the code against the help."""
 
 import pytest
 
@@ -7,17 +7,19 @@ from tests.conftest import ROOT
 
 HELP = " ".join((ROOT / "doc" / "sanderling.txt").read_text().split())
 AT_EVERY_LEVEL = (
-    "What a command writes into the project runs outside of the sandbox when you run it: tests, Makefiles, package scripts, a rebase that it left unfinished; when you commit: what a hook runs beyond the files that it names, the scripts of package.json for instance; and when you only open a file: a language server or a linter in your editor runs build scripts (build.rs), macros, plugins and settings that are code (eslint.config.js).",
-    "A command can read all of the project, its history included, and the system's programs and settings.",
-    "With the network on, or to a host that the proxy lets through, it can send what it reads.",
-    "What no mount can protect, a name that is not there yet, is taken away by the guard within about a millisecond of its appearing; a program that reads it in between finds it.",
-    "A new repository whose settings run something is found within about a second, in large projects within ten times as long as a look at the project takes; what asks git about it in between runs them.",
-    "When you change a repository's settings outside while commands run, one of them can write to the new file for about a millisecond, and what it wrote counts as yours.",
-    "A command with the network on can hand a connection to one that runs without.",
-    "If the sandbox's own processes are killed before they have looked a last time, what a command left in the project stays.",
-    "A tool server starts in the project: one that loads code or settings from there (node_modules, .npmrc) can be led by whoever wrote them to misuse the paths, hosts and variables that were declared for it.",
-    "As root, files below /usr and /opt that only root may read can be read.",
-    "The kernel is shared: a hole in it is a hole in the sandbox.",
+    "Files that a command writes to the project run outside the sandbox when you run them: tests, Makefiles, package scripts, an unfinished rebase.",
+    "When you commit: what a hook runs beyond the files that it names, such as the scripts of package.json.",
+    "When you only open a file: a language server or linter in your editor runs build scripts (build.rs), macros, plugins and settings that are code (eslint.config.js).",
+    "A command can read the whole project, its history included, and the system's programs and settings.",
+    "With the network on, or to a host that the proxy allows, it can send what it reads.",
+    "A name that does not exist yet cannot be protected by a mount; the guard removes it within about a millisecond, and a program that reads it in between finds it.",
+    "A new repository whose settings run something is found within about a second, in large projects within ten times the duration of a scan; a git command in between runs them.",
+    "While you change a repository's settings outside, a running command can write to the new file for about a millisecond, and its text counts as yours.",
+    "A command with the network on can hand a connection to one without.",
+    "If the sandbox's own processes are killed before their last check, files left by a command stay in the project.",
+    "An MCP server starts in the project: if it loads code or settings from there (node_modules, .npmrc), their author can misuse the paths, hosts and variables declared for it.",
+    "As root, files below /usr and /opt that only root may read are readable.",
+    "The kernel is shared: a vulnerability in it is a vulnerability of the sandbox.",
 )
 SENTENCES = {gap.words for gaps in (*GAPS.values(), *NETWORK_ON.values()) for gap in gaps} | set(
     AT_EVERY_LEVEL
