@@ -446,7 +446,7 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
     results = agent.results()
     assert len(results) == 3
     assert results[0].startswith("The person denied this")
-    assert results[1:] == ["Not run: the person denied another tool use of the same message."] * 2
+    assert results[1:] == ["Not run: the user denied another tool call of the same message."] * 2
     assert sorted(path.name for path in project.iterdir()) == [".git"]
     wait_until(lambda: not agent.float())
     assert agent.transcript_text().count("✗ denied") == 1
@@ -824,7 +824,7 @@ def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, 
     assert "Allow" not in agent.screen_text()
     assert "to approve" not in agent.screen_text()
     assert "edit src/app.py  ✗ stopped" in agent.screen_text()
-    assert agent.results() == ["Interrupted by the person."]
+    assert agent.results() == ["Interrupted by the user."]
     assert app.read_text() == APP
 
 

@@ -133,7 +133,7 @@ async def test_to_deny_one_use_of_a_message_denies_the_others(elsewhere, server)
         details = [each.detail for each in talk.of(ToolEnded)]
         assert sorted(details) == ["denied", "not run", "not run"]
     assert sorted(path.name for path in elsewhere.here.iterdir() if len(path.name) == 1) == []
-    assert server.log().count("denied another tool use of the same message") >= 2
+    assert server.log().count("denied another tool call of the same message") >= 2
 
 
 @prove

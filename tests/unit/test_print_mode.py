@@ -182,7 +182,7 @@ def test_turn_that_goes_in_circles_is_an_error_and_nothing_denied(shell):
     done = shell.play(*[look] * 9, args=("--output-format", "json"))
     result = json.loads(done.stdout)
     assert (done.returncode, result["denials"], result["is_error"]) == (1, [], True)
-    assert "the same call again and again" in done.stderr
+    assert "keeps making the same call" in done.stderr
 
 
 @prove

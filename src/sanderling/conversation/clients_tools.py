@@ -11,7 +11,7 @@ from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation, OneTurn
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.parts import Parts
-from sanderling.conversation.turn import UNTIL_ASKED_S, Turn
+from sanderling.conversation.turn import REQUEST_SENT_S, Turn
 from sanderling.errors import ProviderError
 from sanderling.project.project import Project
 from sanderling.protocol.actions import (
@@ -88,8 +88,8 @@ class ClientsParts(Parts):
 
 
 class ClientsTurn(Turn):
-    async def _get_ready(self, tasks: TaskGroup) -> None:
-        await anyio.sleep(UNTIL_ASKED_S)
+    async def _prepare(self, tasks: TaskGroup) -> None:
+        await anyio.sleep(REQUEST_SENT_S)
         tasks.start_soon(self._parts.memory.sync)
         with suppress(ProviderError):  # which the turn tells
             await self._parts.provider.prepare()
