@@ -342,7 +342,7 @@ async def test_what_it_has_changed_by_itself_is_undone(guests):
         assert (guests.project / "a.txt").read_text() == "old\n"
         assert not (guests.project / "b.txt").exists()
         await talk.ask("tell")
-        assert "undone what you had changed" in talk.text
+        assert "undid your file changes" in talk.text
         talk.act(Rewind("p1", "conversation"))
         await talk.wait_for(lambda: talk.notices)
         assert "cannot forget" in talk.notices[-1]

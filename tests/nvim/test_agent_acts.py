@@ -201,7 +201,7 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     assert sorted(path.name for path in old.iterdir()) == [".git", "src"]
     agent.wait_for_screen("than before", "Done.")
     told = "".join(map(str, agent.logged_messages()))
-    assert told.count("The project's directory was replaced") == 1
+    assert told.count("The project directory was replaced") == 1
     assert "2: def add" in agent.results()[-1]
     if has_buffer:
         lines = agent.lua("return vim.api.nvim_buf_get_lines(vim.fn.bufnr('app.py'), 0, -1, true)")

@@ -108,8 +108,8 @@ async def test_mode_rules_questions_and_undo_are_those_of_here(elsewhere, server
     assert (elsewhere.here / "mine.txt").read_text() == f"{elsewhere.here}\n"
     log = server.log()
     assert "not now" in log
-    assert "switched to plan mode" in log
-    assert "The person has undone" in log
+    assert "Now in plan mode" in log
+    assert "The user undid" in log
 
 
 async def test_that_tool_servers_of_here_are_not_offered_is_said(elsewhere, server):

@@ -74,9 +74,9 @@ async def test_undo_and_redo_are_told_to_the_person_and_with_the_next_prompt_to_
         talk.conversation.submit(THREE)
         await talk.until(TurnEnded, 3)
     notes = said_last(talk)
-    assert "undone what you had changed" in notes[0]
+    assert "undid your file changes" in notes[0]
     assert "a, b" in notes[0]
-    assert "done again" in notes[1]
+    assert "redid" in notes[1]
 
 
 async def test_rewinding_takes_back_the_conversation_the_files_or_both(tmp_path):
