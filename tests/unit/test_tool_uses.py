@@ -1067,7 +1067,7 @@ async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_pat
     async with talk.asked():
         await talk.until(ToolEnded)
         talk.conversation.controls.set_mode("plan")
-        assert "can still write the project: j1" in (await talk.until(Notice)).text
+        assert "can still write to the project: j1" in (await talk.until(Notice)).text
 
 
 # --- what must not end the turn ----------------------------------------------------------------------------------------
