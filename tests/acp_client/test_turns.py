@@ -345,7 +345,7 @@ async def test_what_it_has_changed_by_itself_is_undone(guests):
         assert "undid your file changes" in talk.text
         talk.act(Rewind("p1", "conversation"))
         await talk.wait_for(lambda: talk.notices)
-        assert "cannot forget" in talk.notices[-1]
+        assert "cannot rewind the conversation" in talk.notices[-1]
 
 
 async def test_it_reads_and_writes_files_and_runs_commands_through_us(guests):
@@ -497,7 +497,7 @@ async def test_a_login_is_asked_for_with_the_ways_that_the_agent_offers(guests):
     async with guests.talk(script, session_id="s2") as talk:
         talk.answer = {"answer": "deny"}
         await talk.wait_for(lambda: talk.errors)
-        assert "needs a login" in talk.errors[0]
+        assert "wants you to log in" in talk.errors[0]
         assert isinstance(talk.events[-1], TurnEnded)
     terminal = {"id": "t", "type": "terminal", "name": "In a terminal", "args": ["--log in"]}
     script["settings"]["auth_methods"] = [terminal]
