@@ -13,7 +13,7 @@ from sanderling.providers.listing import Listing, known_models, listed_models
 
 async def models(parts: Parts, scope: Literal["known", "own", "all"]) -> Models:
     """
-    Return the known models; with "own" also the provider's list, with "all" those of all providers.
+    Return the known models; with "own" also the provider's list, with "all" the lists of all providers.
 
     Known models of a provider are left out if the provider returned a list.
     """

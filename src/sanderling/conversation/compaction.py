@@ -173,7 +173,7 @@ def summary_prompt(focus: str = "") -> Message:
 
 
 def newer_half(history: Sequence[Message], start: int) -> int:
-    """Return the index of a user message near the middle of the history after `start`; 0 if there is none."""
+    """Return the index of a user message near the middle of the history after `start`, or 0."""
     middle = start + max(1, (len(history) - start) // 2)
     for index, message in enumerate(history[middle:], middle):
         is_answer = any(isinstance(block, ToolResult) for block in message.content)

@@ -152,7 +152,7 @@ class Compactor:
         return True
 
     async def _ask_for_summary(self, focus: str) -> tuple[str, str]:
-        """Return a summary, or why there is none. If the history is too long even for that, leave out the oldest part."""
+        """Return a summary, or the problem. If the history is too long even for that, leave out the oldest part."""
         start = 0
         while True:
             try:

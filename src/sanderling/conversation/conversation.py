@@ -300,7 +300,7 @@ class Conversation:
 
     @contextmanager
     def _active(self, turn: OneTurn | anyio.CancelScope) -> Generator[None]:
-        """Make `turn` the one that `cancel` stops, and hold back the output of commands meanwhile."""
+        """Let `cancel` stop `turn` in this context, and hold back the output of commands."""
         self._turn, self.parts.waiting.is_in_turn = turn, True
         self.parts.commands.hold()
         try:

@@ -182,7 +182,7 @@ class Guest:
                 self._tell_once(text, "warning")
 
     def told(self, meta: Mapping[str, Any]) -> None:
-        """Ignore `_meta` extensions of external agents: they are not ours."""
+        """Ignore `_meta`: the extensions of other agents are unknown."""
 
     def methods(self) -> Mapping[str, Method]:
         return {"session/request_permission": Method(self._ask), **self.service.methods()}

@@ -79,7 +79,7 @@ def _rejection(path: str, changes: RejectChanges) -> str:
 
 
 class _Sent(msgspec.Struct):
-    """What the model has been sent, as it is kept with the session."""
+    """The notes that the model has received, as recorded in the session's log."""
 
     facts: dict[str, Any] = {}
     instructions: dict[str, Any] = {}

@@ -53,7 +53,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """Overrides the mode that the session remembers."""
     network: NetworkMode = "off"
     rules: tuple[Rule, ...] = ()
-    """Temporary rules, after those of the settings."""
+    """Temporary rules, applied after the settings' rules."""
     editor: Editor | None = None
     code: "LanguageServers | None" = None
     is_eager: bool = True

@@ -254,7 +254,7 @@ class Parts:
         self._loader.declare(self.project.trust, self.emit)
 
     def tell_commands(self) -> None:
-        """Send the screen the list of slash commands besides its own."""
+        """Send the screen the slash commands of the project, tool servers and external agent."""
         all_commands = (*self.servers.commands(), *self.guest_commands(), *self.project.commands())
         commands = {each.name: each for each in all_commands}
         self.emit(SlashCommandsChanged(tuple(commands.values())))

@@ -121,7 +121,7 @@ class RemoteConversation(GuestConversation):
             self._arrived.set()
 
     async def expanded(self, prompt: Prompt) -> Prompt:
-        """Expand a slash command of the user's; those of the remote agent are sent as they are."""
+        """Expand a slash command of the user's; the remote agent's commands are sent as they are."""
         if prompt.text.startswith("/") and any(
             prompt.text.split()[0][1:] == each.name for each in self.guest.commands
         ):

@@ -54,7 +54,7 @@ class Reviews:
         return frozenset(unreviewed(await self._journal.records()))
 
     async def show_waiting(self, before: Collection[str] = ()) -> None:
-        """Emit the files with unreviewed changes, and those of `before` that have none any more."""
+        """Emit the files with unreviewed changes, and which files of `before` are settled."""
         changes = unreviewed(await self._journal.records())
         settled = tuple(sorted(path for path in before if path not in changes))
         states = [state for each in changes.values() for state in (each[0].before, each[-1].after)]

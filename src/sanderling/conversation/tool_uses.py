@@ -221,7 +221,7 @@ class ToolUses:
         )
 
     async def _request(self, use: _Use, tool: Tool) -> UseRequest:
-        """Return the request as of now: the shell's state may have changed since the message arrived."""
+        """Return the request for the current state: the shell's may have changed since the message arrived."""
         workspace, args = self._workspace, use.args
         if tool.plan and (self._gate.mode != "plan" or use.effect.kind != "write"):
             context = Context(

@@ -85,7 +85,7 @@ class Trial(msgspec.Struct):
 
 async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[Trial]:
     """
-    Test the providers `names`, `PROVIDER` or `PROVIDER:MODEL`, in parallel; `model` is for those that name none.
+    Test the providers `names`, `PROVIDER` or `PROVIDER:MODEL`, in parallel. `model` is for names without a model.
 
     Without any model, it is the provider's default, else the first known, else the first that it lists.
 

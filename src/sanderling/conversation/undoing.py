@@ -155,7 +155,7 @@ class Undoer:
 
     async def _last_turn(self, timeline: Timeline) -> tuple[str, ...]:
         """
-        Return the last turn that still has something to undo; empty if there is none.
+        Return the last turn that still has something to undo, or an empty tuple.
 
         A turn that was undone only in part (the disk was full, a file was immutable) is still the last one while the rest can be tried
         again. Changes that stay because the user changed the same lines would stay every time and block the way to all earlier turns, so

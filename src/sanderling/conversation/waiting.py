@@ -11,7 +11,7 @@ from sanderling.protocol.messages import Prompt
 
 class Waiting:
     """
-    The pending prompts of one session. None is ever dropped: each is taken exactly once, or returned to the user.
+    The pending prompts of one session. They are never dropped: each is taken exactly once, or returned to the user.
 
     While they are held, only the user can release or take them. `changed` is called after every change except `take_steering` and
     `take_next`: their callers log the prompt first, and then report that it is no longer pending. The conversation sets `is_in_turn`.
@@ -97,7 +97,7 @@ class Waiting:
         """
         Set the pending prompts aside and return them. They stay in the log, and this session does not send them.
 
-        This is for frontends that cannot ask whether to send them: they must neither delay the frontend's own prompt nor go before it.
+        This is for frontends that cannot ask whether to send them: they must neither delay nor precede the frontend's own prompt.
         """
         self._aside, self._steering, self._queued = [*self._steering, *self._queued], [], []
         self.is_held = False

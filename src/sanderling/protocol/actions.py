@@ -80,7 +80,7 @@ class UndoTurn(msgspec.Struct, tag="undo_turn", frozen=True, forbid_unknown_fiel
 
 
 class RedoTurn(msgspec.Struct, tag="redo_turn", frozen=True, forbid_unknown_fields=True):
-    """Redo what was undone or rewound last; with a `turn`, what was undone last in that turn."""
+    """Redo the last undo or rewind of files; with a `turn`, the last one of that turn."""
 
     turn: str = ""
 
@@ -153,7 +153,7 @@ class AnswerApproval(
     With "session", `rule` applies until the session ends, if it is not the proposed one. `is_alone`: deny only this call, not other tool
     calls of the same message. `values` are the values of a form, as in `FormField`; "cancel" neither answers nor denies. `review` says
     which parts of a proposal the user accepts, unless all of it as it is. "again": the text is not the one that the proposal was made
-    for; look at it and ask again. `option` is the chosen answer of those that an external agent offered.
+    for; look at it and ask again. `option` is the chosen answer to an external agent's question.
     """
 
     id: str

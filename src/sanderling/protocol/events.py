@@ -63,7 +63,7 @@ class WaitingChanged(msgspec.Struct, tag="waiting_changed", frozen=True, omit_de
     """
     The pending prompts: `steering` are sent at the next tool boundary, `queued` after the turn.
 
-    `is_held`: none is sent until the user releases them, because the last turn failed or the session was resumed.
+    `is_held`: they are not sent until the user releases them, because the last turn failed or the session was resumed.
     """
 
     steering: tuple[Prompt, ...] = ()

@@ -97,8 +97,8 @@ class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_
     """
     List the models that can be chosen. The answer is `Models`.
 
-    "known" lists the models that are known without a request; "own" adds those that the session's provider lists, "all" those of every
-    provider that can be used.
+    "known" lists the models that are known without a request; "own" adds the list of the session's provider, "all" the lists of
+    all usable providers.
     """
 
     session_id: str

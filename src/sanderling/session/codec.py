@@ -190,7 +190,7 @@ def _words(prompt: Prompt) -> str:
 
 
 def _fit(record: Record) -> Record:
-    """Return `record` with valid ids and names: older versions logged the ones that models make up."""
+    """Return `record` with valid ids and names: older versions logged invalid ones, as models made them up."""
     match record:
         case LoggedMessage(message=message):
             fitting = fit(message)

@@ -210,7 +210,7 @@ class Log:
 
     def _rewrite(self, fd: int) -> None:
         """
-        Write the log again in its place; `fd` remains its descriptor.
+        Write the log again to its path; `fd` remains its descriptor.
 
         A deleted file can still be read through `fd`; a truncated one is rebuilt from memory. If another file is there now, it is kept
         next to the log.

@@ -116,7 +116,7 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The model that was called last; empty if none was."""
+        """The model that was called last, or an empty string."""
         return self.ledger.last_model
 
     @property

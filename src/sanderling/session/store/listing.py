@@ -168,13 +168,13 @@ def _texts(said: LoggedMessage) -> Iterator[str]:
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:
-    """Return a pattern for the words of `text` with any space between them; None if there are none."""
+    """Return a pattern for the words of `text` with any space between them, or None."""
     words = r"\s+".join(map(re.escape, text.split()))
     return re.compile(words, re.IGNORECASE) if words else None
 
 
 def _excerpt(file: BinaryIO, wanted: re.Pattern[str]) -> str:
-    """Return the text around the first match; empty if there is none."""
+    """Return the text around the first match, or an empty string."""
     for said in _said(file):
         for text in _texts(said):
             if found := wanted.search(text):
