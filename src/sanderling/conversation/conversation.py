@@ -220,7 +220,6 @@ class Conversation:
                 await self._arrived.wait()
 
     def next_prompt(self) -> Prompt | None:
-        """Return the prompt of the next turn, if there is one."""
         return self.parts.waiting.take_next()
 
     async def run_turn(self, prompt: Prompt) -> None:
@@ -319,7 +318,6 @@ class Conversation:
         parts.memory.report_problem()
 
     def submit(self, prompt: Prompt) -> None:
-        """Queue `prompt` for a turn of its own."""
         self.parts.waiting.queue(prompt)
         self._arrived.set()
 

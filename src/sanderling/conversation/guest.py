@@ -293,7 +293,6 @@ class Guest:
         return await self._asking.permission(call, offered(request.options), self.cwd)
 
     def verdict(self, wanted: ToolCall) -> Verdict:
-        """Return the verdict of rules and mode, before the user is asked."""
         return self._permits.judge(wanted)
 
     def stop_asking(self) -> None:

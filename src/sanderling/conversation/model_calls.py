@@ -79,7 +79,6 @@ class ModelCalls:
         self.tool_use_begun = anyio.Event()
 
     def retry_now(self) -> None:
-        """End the wait for the next attempt."""
         self._go_now.set()
 
     async def stop_at_limit(self) -> StopReason | None:
@@ -235,7 +234,6 @@ class ModelCalls:
             self._session.apply(record)
 
     def show_usage(self) -> None:
-        """Emit the session's usage between requests."""
         self._emit_usage(self._session.last_usage, self._provider.model, Usage())
 
     def _emit_usage(self, last: Usage, model: str, usage: Usage) -> None:

@@ -31,7 +31,6 @@ class Asked:
         self.messages += [(message, prompt) for message in self._history.messages[-1:]]
 
     def end(self, stop_reason: StopReason) -> None:
-        """Record the end of the newest turn."""
         for turn_id in self.turn_ids[-1:]:
             self.ends.setdefault(turn_id, stop_reason)
 

@@ -93,7 +93,6 @@ class Ledger:
         return self._all.by_model
 
     def cost(self, prices: Prices, model: str | None = None) -> Cost:
-        """Return the cost of the session, or of `model` in it."""
         return self._all.cost(prices, model)
 
     def turn_cost(self, prices: Prices) -> Cost:

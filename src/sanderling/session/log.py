@@ -128,7 +128,6 @@ class Log:
         return end
 
     def records(self, start: int, end: int) -> list[Record]:
-        """Return the records between two offsets."""
         lines = self._lines(start, end)
         return [record for line in lines if (record := self._codec.decoded(line))]
 
@@ -306,12 +305,10 @@ def log_path(session_dir: Path, session_id: str) -> Path:
 
 
 def output_dir(log: Path) -> Path:
-    """Return the directory of the outputs of a session's commands."""
     return log.with_suffix("")
 
 
 def changes_dir(log: Path) -> Path:
-    """Return the directory of the journal of a session's changes."""
     return log.parent.parent / "changes" / log.stem
 
 

@@ -13,7 +13,6 @@ class Prices:
         self._known = known
 
     def of(self, model: str) -> Price | None:
-        """Return the price of `model`, or None if it is unknown."""
         return self._known.of(model).price
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:

@@ -121,7 +121,6 @@ class Session:
 
     @property
     def history(self) -> list[Message]:
-        """The messages sent to the model."""
         return self._history.messages
 
     @property
