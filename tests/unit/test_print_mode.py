@@ -648,7 +648,7 @@ def test_limit_of_calls_ends_the_turn(shell):
     result = json.loads(done.stdout)
     assert (done.returncode, result["stop_reason"], result["model_calls"]) == (3, "max_calls", 2)
     assert [denied["tool"] for denied in result["denials"]] == ["calls"]
-    assert done.stderr.count("asked 2 times") == 1
+    assert done.stderr.count("called 2 times") == 1
     assert "--max-turns N lets it through" in done.stderr
 
 
