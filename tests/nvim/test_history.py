@@ -482,7 +482,7 @@ def test_a_prompt_that_steers_stands_in_the_turn_and_the_answer_goes_on_below(sc
         "",
         "bash make  ✓",
         "",
-        "## You (steering)",
+        "## You, meanwhile",
         "",
         "and the tests",
         "",

@@ -63,7 +63,7 @@ async def test_what_the_model_asks_for_is_done_here_and_kept_there(elsewhere, se
         assert not [each for each in talk.of(ToolEnded) if each.is_error], talk.of(ToolEnded)
         assert f"{elsewhere.here}\ntwo\n" in shown(talk)
         assert talk.of(SandboxChanged)[-1].level not in ("", "off")
-        assert any("is done here" in each for each in talk.notices)
+        assert any("tools run here" in each for each in talk.notices)
     assert (elsewhere.here / "a.txt").read_text() == "two\n"
     assert (elsewhere.here / "b.txt").read_text() == "hi\n"
     assert not (elsewhere.project / "b.txt").exists()
