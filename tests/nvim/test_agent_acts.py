@@ -199,7 +199,7 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     assert (project / "new").read_text() == "made\n"
     assert (old / "src/app.py").read_text() == APP
     assert sorted(path.name for path in old.iterdir()) == [".git", "src"]
-    agent.wait_for_screen("was replaced", "Done.")
+    agent.wait_for_screen("replaced by another directory", "Done.")
     told = "".join(map(str, agent.logged_messages()))
     assert told.count("The project directory was replaced") == 1
     assert "2: def add" in agent.results()[-1]
