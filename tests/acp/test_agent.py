@@ -73,7 +73,7 @@ def test_without_a_key_the_demo_model_answers_and_a_notice_says_so(start):
     agent.initialize(session={"notices": {}})
     assert agent.prompt(agent.new(), "ping") == "end_turn"
     [notice] = agent.of("notice")
-    assert "no API key" in notice["title"]
+    assert "No API key" in notice["title"]
     assert "sanderling login" in notice["description"]
 
 

@@ -199,9 +199,9 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     assert (project / "new").read_text() == "made\n"
     assert (old / "src/app.py").read_text() == APP
     assert sorted(path.name for path in old.iterdir()) == [".git", "src"]
-    agent.wait_for_screen("than before", "Done.")
+    agent.wait_for_screen("replaced by another directory", "Done.")
     told = "".join(map(str, agent.logged_messages()))
-    assert told.count("The project's directory was replaced") == 1
+    assert told.count("The project directory was replaced") == 1
     assert "2: def add" in agent.results()[-1]
     if has_buffer:
         lines = agent.lua("return vim.api.nvim_buf_get_lines(vim.fn.bufnr('app.py'), 0, -1, true)")
@@ -446,7 +446,7 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
     results = agent.results()
     assert len(results) == 3
     assert results[0].startswith("The person denied this")
-    assert results[1:] == ["Not run: the person denied another tool use of the same message."] * 2
+    assert results[1:] == ["Not run: the user denied another tool call of the same message."] * 2
     assert sorted(path.name for path in project.iterdir()) == [".git"]
     wait_until(lambda: not agent.float())
     assert agent.transcript_text().count("✗ denied") == 1
@@ -824,7 +824,7 @@ def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, 
     assert "Allow" not in agent.screen_text()
     assert "to approve" not in agent.screen_text()
     assert "edit src/app.py  ✗ stopped" in agent.screen_text()
-    assert agent.results() == ["Interrupted by the person."]
+    assert agent.results() == ["Interrupted by the user."]
     assert app.read_text() == APP
 
 

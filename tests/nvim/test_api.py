@@ -93,27 +93,27 @@ FAILURES = {
     "a wrong key": (Status(401), "refused the key", "ANTHROPIC_API_KEY"),
     "an impossible request": (Status(400), "refused the request", "Change the prompt"),
     "a rate limit": (Status(429, retry_after=7), "rate limit is reached", "to wait for 7 s"),
-    "an overload": (Status(529), "overloaded", "A new prompt goes on from there"),
-    "a failing server": (Status(500), "The API failed", "A new prompt goes on from there"),
+    "an overload": (Status(529), "overloaded", "Send a new prompt to continue"),
+    "a failing server": (Status(500), "The API failed", "Send a new prompt to continue"),
     "an error in mid-stream": (
         Reply(message_start(), text("Half an answ"), error("overloaded_error")),
         "overloaded",
-        "A new prompt goes on from there",
+        "Send a new prompt to continue",
     ),
     "a broken connection": (
         Reply(message_start(), text("Half an answ"), Wait(0.1), RESET),
         "broke",
-        "A new prompt goes on from there",
+        "Send a new prompt to continue",
     ),
     "a stream cut short": (
         Reply(message_start(), text("Half an answ"), HANG_UP),
         "broke",
-        "A new prompt goes on from there",
+        "Send a new prompt to continue",
     ),
     "a stream without its end": (
         Reply(message_start(), text("Half an answ")),
         "cut off",
-        "A new prompt goes on from there",
+        "Send a new prompt to continue",
     ),
 }
 LASTING = ("a wrong key", "an impossible request")

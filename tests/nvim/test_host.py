@@ -258,7 +258,7 @@ def test_where_nothing_can_be_written_the_chat_still_answers(start_nvim, place):
     assert child.transcript()[-1] == "pong" if place == "log" else "pong" in child.transcript_text()
     assert not child.is_blocked()
     if place == "state":
-        assert "The session's log cannot be written" in child.transcript_text()
+        assert "Cannot write the session's log" in child.transcript_text()
 
 
 def test_an_interpreter_that_is_not_there_is_named(child):

@@ -363,7 +363,7 @@ def test_the_demo_notice_is_about_a_missing_key_only(start_nvim):
     child.open_chat()
     child.submit("ping")
     child.wait_for_turns()
-    assert "There is no API key" not in child.transcript_text()
+    assert "No API key" not in child.transcript_text()
 
 
 def health(child, command="checkhealth sanderling"):

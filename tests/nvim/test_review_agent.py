@@ -75,8 +75,8 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     )
     assert told == [
         (
-            "[The person has looked at your changes of app.py and rejected these: the file holds again what stood there"
-            " before. Do not make them again unless they ask for it. They say: the numbers were right\n"
+            "[The user reviewed your changes of app.py and rejected these: the file has its previous"
+            " lines again. Do not make them again unless asked. They say: the numbers were right\n"
             "@@ line 5 @@\n-print(add(2, 3))\n+print(add(1, 2))]"
         )
     ]

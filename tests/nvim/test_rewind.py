@@ -58,7 +58,7 @@ def test_a_turn_that_there_is_not_is_named(start_agent):
     agent = start_agent(DONE)
     turn(agent, "Hello.", 1)
     agent.command("AgentUndo")
-    agent.wait_for_screen("The agent has changed nothing")
+    agent.wait_for_screen("Nothing to undo")
     agent.command("AgentRewind 7")
     agent.wait_for_screen("There is no turn 7")
 

@@ -236,7 +236,7 @@ async def test_model_is_told_of_a_command_once_with_the_next_prompt(talk):
         await talk.run("c1", "echo out; exit 3")
         [told] = await talk.ask()
         assert told.startswith(
-            "The person ran this command in the project; it failed with exit status 3 after "
+            "The user ran this command in the project; it failed with exit status 3 after "
         )
         assert "\n$ echo out; exit 3\nout\n" in told
         assert await talk.ask() == []

@@ -177,7 +177,7 @@ WRONG_IN_PARTS = {
     "[providers.local]\nwire = 'chat'\nbase_url = 'x'": (3, "must begin with http"),
     "[providers.openai.headers]\nX-A = 'a'\nAuthorization = 'Bearer hunter22hunter22'": (
         3,
-        'name a variable, as in Authorization = "$NAME"',
+        'write secrets as variables: Authorization = "$NAME"',
     ),
     "[mcp.servers.git]\ncommand = ['x']\nenv = { A = '1', TOKEN = 'hunter22' }": (3, "env.TOKEN"),
     "[mcp.servers.git]\nurl = 'https://x'\nheaders = { X-Y = 'sk-proj-abcdefghijklmnopqrst' }": (

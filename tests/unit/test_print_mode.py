@@ -182,7 +182,7 @@ def test_turn_that_goes_in_circles_is_an_error_and_nothing_denied(shell):
     done = shell.play(*[look] * 9, args=("--output-format", "json"))
     result = json.loads(done.stdout)
     assert (done.returncode, result["denials"], result["is_error"]) == (1, [], True)
-    assert "the same call again and again" in done.stderr
+    assert "keeps making the same call" in done.stderr
 
 
 @prove
@@ -648,7 +648,7 @@ def test_limit_of_calls_ends_the_turn(shell):
     result = json.loads(done.stdout)
     assert (done.returncode, result["stop_reason"], result["model_calls"]) == (3, "max_calls", 2)
     assert [denied["tool"] for denied in result["denials"]] == ["calls"]
-    assert done.stderr.count("asked 2 times") == 1
+    assert done.stderr.count("called 2 times") == 1
     assert "--max-turns N lets it through" in done.stderr
 
 
@@ -716,7 +716,7 @@ def test_damaged_lines_of_a_resumed_session_are_reported(shell):
     session.path.write_bytes(b"".join([*lines[:2], b"{half a line\n", *lines[2:]]))
     done = shell.play([{"text": "Two."}], args=("--continue",))
     assert (done.returncode, done.stdout) == (0, "Two.\n")
-    assert "A line of the session's log is damaged" in done.stderr
+    assert "Skipped 1 damaged line of the session's log" in done.stderr
 
 
 def test_a_resumed_history_beyond_the_window_is_summarized_whatever_usage_was_reported(shell):

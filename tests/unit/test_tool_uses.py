@@ -352,9 +352,15 @@ async def test_the_same_call_again_and_again_warns_the_model_and_then_asks_the_p
     talk = Talk(tmp_path, *same)
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        assert "again and again" in question.reason
+        assert "keeps making the same call" in question.reason
         talk.answer(question, "deny")
-    assert ["this very call" in talk.told(n) for n in range(5)] == [False, False, True, True, True]
+    assert ["this identical call" in talk.told(n) for n in range(5)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
     assert talk.session.history[-1].role == "user"
 
@@ -581,7 +587,7 @@ async def test_reason_why_something_was_not_granted_is_told_to_the_model_and_sho
     talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny", reason=" These are private. ")
-    said = "[The person did not allow that: These are private.]"
+    said = "[The user did not allow that: These are private.]"
     assert "No such file" in talk.told()
     assert talk.told().endswith(f"\n\n{said}")
     [ended] = talk.of(ToolEnded)
@@ -599,7 +605,7 @@ async def test_reason_against_one_grant_is_told_though_another_was_given(tmp_pat
         assert network.subject == "resolve example.org"
         talk.answer(network, "deny", reason="No network.")
     assert talk.told().startswith("my notes\n")
-    assert talk.told().endswith("[The person did not allow that: No network.]")
+    assert talk.told().endswith("[The user did not allow that: No network.]")
 
 
 @prove
@@ -1061,7 +1067,7 @@ async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_pat
     async with talk.asked():
         await talk.until(ToolEnded)
         talk.conversation.controls.set_mode("plan")
-        assert "can still write the project: j1" in (await talk.until(Notice)).text
+        assert "can still write to the project: j1" in (await talk.until(Notice)).text
 
 
 # --- what must not end the turn ----------------------------------------------------------------------------------------

@@ -184,10 +184,10 @@ USES = ollama.tool_use("ls", {"path": "."}) + ollama.done()
         ([Status(401, body=b'{"error":"unauthorized"}')], "stream", "unauthorized"),
         ([ollama.thinking("Hm.") + ollama.done()], "stream", "has no text"),
         ([ollama.text("po")], "stream", "cut off"),
-        ([OK, ollama.text("ls shows it") + ollama.done()], "tools", "used none"),
-        ([OK, ollama.tool_use("read", {}) + ollama.done()], "tools", "used 'read'"),
+        ([OK, ollama.text("ls shows it") + ollama.done()], "tools", "called none"),
+        ([OK, ollama.tool_use("read", {}) + ollama.done()], "tools", "called 'read'"),
         ([OK, ollama.tool_use("ls", "?") + ollama.done()], "tools", "not the JSON object"),
-        ([OK, USES, OK], "tools", f"was shown the file {FILE}"),
+        ([OK, USES, OK], "tools", f"named the file {FILE}"),
         ([OK, USES, Status(500, body=b'{"error":"out of order"}')], "tools", "out of order"),
     ],
 )

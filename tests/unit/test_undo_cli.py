@@ -164,7 +164,7 @@ def test_a_run_is_undone_and_redone_by_its_number_and_in_part(shell):
     assert (new.exists(), old.read_text()) == (False, "mine\n")
     nothing = shell.run("undo")
     assert (nothing.returncode, nothing.stdout) == (1, "")
-    assert "nothing that could be undone" in nothing.stderr
+    assert "Nothing to undo" in nothing.stderr
 
 
 @prove
