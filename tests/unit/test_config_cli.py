@@ -153,7 +153,7 @@ WRONG_IN_PARTS = {
     "[providers.local]\nwire = 'chta'\nbase_url = 'x'": (2, "one of anthropic, chat, responses, ollama"),
     "\n[providers.local]\nwire = 'chat'": (2, "needs base_url"),
     "[providers.local]\npreset = 'opnai'": (2, "which is no preset; did you mean 'openai'?"),
-    "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (3, "api_key is the name of a variable"),
+    "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (3, "api_key must name a variable"),
     "[providers.openai]\nmodel = 'x'\n[providers.openai.quirks]\nimges = 'user'": (
         4,
         "did you mean 'providers.openai.quirks.images'?",
