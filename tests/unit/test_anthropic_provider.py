@@ -542,7 +542,7 @@ async def test_nothing_follows_the_api_to_another_address(server, connect):
         server.answer(Status(307, headers=location))
         server.model_answer = Status(302, headers=location)
         error, _ = await fail(connect())
-        assert "sends on to another address" in error.message
+        assert "redirects to another address" in error.message
         with pytest.raises(ProviderError, match="another address"):
             await connect().fetch_limits()
         assert other.requests == []
@@ -1319,7 +1319,7 @@ async def test_server_without_tls_is_told_at_once(connect):
     await listener.aclose()
     assert (error.kind, error.is_temporary) == ("network", False)
     assert f"127.0.0.1:{port} does not speak TLS" in error.message
-    assert "base_url begins with http://" in error.remedy
+    assert "use http:// in base_url" in error.remedy
 
 
 ALERT = bytes.fromhex("15030100020246")
@@ -1340,7 +1340,7 @@ async def test_server_that_answers_in_tls_alone_is_told_at_once(connect):
     await listener.aclose()
     assert (error.kind, error.is_temporary) == ("network", False)
     assert f"127.0.0.1:{port} does not answer in HTTP" in error.message
-    assert "base_url begins with https://" in error.remedy
+    assert "use https:// in base_url" in error.remedy
 
 
 async def test_server_that_is_silent_in_the_handshake_is_tried_again(connect, monkeypatch):
