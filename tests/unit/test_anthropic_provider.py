@@ -366,7 +366,7 @@ async def test_secrets_that_a_server_repeats_are_not_shown(server, connect, monk
 )
 async def test_password_in_an_address_that_is_none_is_not_shown(connect, monkeypatch, address):
     error, _ = await fail(connect(base_url=address))
-    assert "is no address of an API" in error.message
+    assert "is not the address of an API" in error.message
     assert "pass-word" not in error.message
     monkeypatch.setenv("https_proxy", "http://u:pass-word/@h:1")
     error, _ = await fail(connect())
@@ -533,7 +533,7 @@ async def test_log_of_tls_keys_that_cannot_be_written_is_named(connect, certific
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("network", False)
     assert "SSLKEYLOGFILE=/nowhere/keys" in error.message
-    assert "unset what is wrong" in error.remedy
+    assert "unset the wrong variable" in error.remedy
 
 
 async def test_nothing_follows_the_api_to_another_address(server, connect):
@@ -999,7 +999,7 @@ async def test_tool_input_that_is_no_json_object_is_told_and_ends_nothing(
     assert error is None
     [done] = [item for item in items if isinstance(item, BlockDone)]
     assert done.block == ToolUse("t1", "bash", {})
-    assert "not the JSON object" in done.problem
+    assert "must be a JSON object" in done.problem
     assert partial_json in done.problem
 
 

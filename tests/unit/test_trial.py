@@ -186,7 +186,7 @@ USES = ollama.tool_use("ls", {"path": "."}) + ollama.done()
         ([ollama.text("po")], "stream", "cut off"),
         ([OK, ollama.text("ls shows it") + ollama.done()], "tools", "used none"),
         ([OK, ollama.tool_use("read", {}) + ollama.done()], "tools", "used 'read'"),
-        ([OK, ollama.tool_use("ls", "?") + ollama.done()], "tools", "not the JSON object"),
+        ([OK, ollama.tool_use("ls", "?") + ollama.done()], "tools", "must be a JSON object"),
         ([OK, USES, OK], "tools", f"was shown the file {FILE}"),
         ([OK, USES, Status(500, body=b'{"error":"out of order"}')], "tools", "out of order"),
     ],
