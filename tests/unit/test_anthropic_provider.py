@@ -401,7 +401,7 @@ async def test_refused_token_of_a_profile_is_not_shown_and_is_read_again(server,
     server.answer(Status(401, message="You sent token-of-profile."), loopback.hello())
     error, _ = await fail(provider)
     assert (error.kind, "[the key]" in error.message) == ("auth", True)
-    assert "what has made the profile" in error.remedy
+    assert "the tool that made the profile" in error.remedy
     write_profile(profile.parent, "another-token")
     assert said(await ask(provider))
     assert server.prompts[-1].headers["authorization"] == "Bearer another-token"
@@ -439,7 +439,7 @@ async def test_whatever_is_wrong_with_a_profile_is_told(connect, profile, files)
     for _ in range(2):
         error, _ = await fail(provider)
         assert (error.kind, error.is_temporary) == ("auth", False)
-        assert "The profile gives no token" in error.message
+        assert "The profile has no usable token" in error.message
 
 
 async def test_profile_may_hold_letters_of_any_language(server, connect, profile):
@@ -464,7 +464,7 @@ async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, pro
     expire(profile, unused_port)
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("network", True)
-    assert "The token of the profile cannot be had just now" in error.message
+    assert "The profile's token is not available just now" in error.message
 
 
 async def test_nobody_waits_for_a_token_who_has_stopped(connect, profile):

@@ -208,7 +208,7 @@ client = anthropic.AsyncAnthropic(api_key="sk-test")
 print({expression})
 """)
     assert used.stdout == "x\n"
-    assert "is used: its types are loaded" in used.stderr
+    assert "is used; loading its types" in used.stderr
 
 
 def test_stand_ins_end_while_another_thread_imports(monkeypatch):
