@@ -159,7 +159,7 @@ WRONG_IN_PARTS = {
         "did you mean 'providers.openai.quirks.images'?",
     ),
     "[mcp.servers.git]\ncommand = ['x']\nhots = []": (3, "did you mean 'mcp.servers.git.hosts'?"),
-    "\n[mcp.servers.git]\nhosts = []": (2, "it has either a command or a url"),
+    "\n[mcp.servers.git]\nhosts = []": (2, "it needs either a command or a url"),
     "[mcp.servers.git]\ncommand = 'x'": (2, "must be a list, not a string"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\naction = 'alow'": (4, "one of allow, ask, deny"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\ntool = 'bash'": (3, "permission rule 2 is wrong"),
