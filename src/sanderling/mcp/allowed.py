@@ -12,11 +12,11 @@ from sanderling.text import visible
 
 REASON = (
     "The project proposes it. It runs in the sandbox, like commands, and each use of its tools needs your permission."
-    " Always: also the next time, if it is proposed as it stands here."
+    " Always: also the next time, if the proposal has not changed."
 )
 REASON_HTTP = (
     "The project proposes it. It receives the arguments of its tools, and each use of them needs your permission."
-    " Always: also the next time, if it is proposed as it stands here."
+    " Always: also the next time, if the proposal has not changed."
 )
 
 Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
