@@ -1,4 +1,4 @@
-"""One connection to a server: what the server offers, what it is asked, and what it asks."""
+"""One connection to a server: its offers, our requests to it, and its questions."""
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -100,7 +100,7 @@ class Connection:
         context: object,  # noqa: ARG002
         params: "mcp_types.ElicitRequestParams",
     ) -> "mcp_types.ElicitResult | mcp_types.ErrorData":
-        """Answer a server's question, which must come during a request of ours."""
+        """Answer a server's question, which must come during one of our requests."""
         from mcp_types import ElicitResult
 
         with self._patience.asking() as is_in_request:

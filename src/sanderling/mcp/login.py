@@ -19,7 +19,7 @@ async def log_in(name: str, declared: McpServer, state_dir: str, show: Show) -> 
     The user has asked for the login, so it works even if the network of commands is off.
 
     Raises:
-        ServerError: it requires no login, refuses it, or nobody has logged in.
+        ServerError: it requires no login, refuses it, or the user has not logged in.
     """
     login = Login(state_dir, name, declared.url)
     own = declared.oauth

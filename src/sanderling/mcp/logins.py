@@ -55,7 +55,7 @@ class Login:
 
     def read(self) -> Kept | None:
         """
-        Return the login; None if there is none, or it cannot be used.
+        Return the login; None if it is missing or cannot be used.
 
         Raises:
             CredentialsError: the keychain failed.

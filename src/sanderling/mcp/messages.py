@@ -58,7 +58,7 @@ def messages_in(data: bytes) -> Iterator[tuple[Envelope, bytes]]:
     Yield the messages in `data`, usually one, each with its JSON.
 
     Raises:
-        NOT_READABLE: there is none.
+        NOT_READABLE: there is no message.
     """
     try:
         data.decode()  # msgspec does not check this in values that the envelope skips

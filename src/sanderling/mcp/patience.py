@@ -37,7 +37,7 @@ class Patience:
 
     @contextmanager
     def asking(self) -> Generator[bool]:
-        """Ask the user in this context, while a request of ours is open; yield True if one is."""
+        """Ask the user in this context, which ends with the last open request; yield True if one is open."""
         with anyio.CancelScope() as scope:
             self._questions.add(scope)
             self._set_deadlines()

@@ -13,7 +13,7 @@ class Place:
     """
     The address that `url` names.
 
-    `hosts` are those that the server declares. With `has_secrets` its headers must be sent encrypted.
+    `hosts` are declared for the server. With `has_secrets` its headers must be sent encrypted.
 
     Raises:
         ConfigError: it is not the URL of a server.

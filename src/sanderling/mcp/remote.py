@@ -57,7 +57,7 @@ async def remote_tools(client: "Client") -> tuple[tuple[RemoteTool, ...], tuple[
 
 
 class Listing(msgspec.Struct):
-    """What a server lists, what of it cannot be used, and whether it has more."""
+    """The entries that a server lists, the problems with them, and whether there are more."""
 
     found: list[Any] = []
     problems: list[str] = []

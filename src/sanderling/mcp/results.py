@@ -1,4 +1,4 @@
-"""Results of calls, limited like those of our own tools; all of a long one is in a file."""
+"""Results of calls, as short as our own tools' results; all of a long one is in a file."""
 
 import json
 import os

@@ -272,7 +272,7 @@ class Server:
         Return the connection, as soon as there is one.
 
         Raises:
-            ServerError: there is none.
+            ServerError: it is not connected.
         """
         if self.status.state == "failed" and self.declared.url and not self.status.is_lasting:
             self.restart()  # the network may be back
@@ -321,7 +321,7 @@ class Server:
             raise ServerError(self.log.redacted(why(error))) from error
 
     async def _why_ended(self, connection: Connection) -> str:
-        """Return why the connection has ended, once its task knows; empty if it goes on, because the error is the server's own."""
+        """Return why the connection has ended, once its task knows; empty if it is still open, because the error is the server's own."""
         with anyio.move_on_after(END_S):
             while self.connection is connection:
                 await self._settled.wait()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 MAX_MADE = 2 * MAX_TOOLS
-"""Tools of one server in a session, including those that it has changed."""
+"""Tools of one server in a session; a changed tool counts again."""
 AskFor = Callable[[str, Any], Awaitable[Any]]
 """Shows a question of the server with that name to the user."""
 
@@ -41,7 +41,7 @@ class McpSource:
     """
     The servers of a session, and their tools.
 
-    Servers start alongside everything else. The first request waits at most `patience_s` for those that are awaited; the tools of the
+    Servers start alongside everything else. The first request waits at most `patience_s` for awaited servers; the tools of the
     others come with a later one.
     """
 
@@ -123,7 +123,7 @@ class McpSource:
         self.begin()
 
     async def tools(self) -> Sequence[Tool]:
-        """Return the tools that were ready, in the order in which they appeared. None is ever removed or described again."""
+        """Return the tools that were ready, in the order in which they appeared. No tool is ever removed or described again."""
         if not self._has_waited:
             self._has_waited = True
             await self._wait()

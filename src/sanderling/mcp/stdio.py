@@ -2,7 +2,7 @@
 The transport to a server over the pipes of its process: one JSON-RPC message per line.
 
 A server's output comes from untrusted code, and is read on the event loop that the editor waits for. So each line is checked before the
-SDK gets it. What is not a message goes to the log, unrequested messages are dropped, and a server that floods us gets little time, or is
+SDK gets it. Anything but messages goes to the log, unrequested messages are dropped, and a server that floods us gets little time, or is
 ended.
 """
 

@@ -1,4 +1,4 @@
-"""The tool servers of a session, as the user sees them: their own, and those of the project that they have allowed to start."""
+"""The tool servers of a session, as the user sees them: their own, and the project's, which they have to allow."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping

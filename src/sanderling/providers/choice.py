@@ -173,7 +173,7 @@ def load_ahead(settings: Settings) -> None:
             begin_reading()
 
 
-# --- selection --------------------------------------------------------------------------------------------------------
+# --- selection ---------------------------------------------------------------------------------------------------------
 
 
 def _first_choice(settings: Settings, fallback: str) -> tuple[str, str]:
@@ -256,7 +256,7 @@ def _with_default_model(name: str, settings: Settings) -> tuple[str, str]:
 
 
 def _with_key(settings: Settings, *, needs_model: bool = False) -> str:
-    """Return the first provider that can be called; empty if there is none."""
+    """Return the first provider that can be called, or ""."""
     found = (
         endpoint.name
         for endpoint in at_hand(settings)

@@ -105,7 +105,7 @@ class Credentials:
 
     def read(self) -> str:
         """
-        Return the key; empty if none is stored.
+        Return the stored key, or "".
 
         Raises:
             CredentialsError: the keychain failed.
@@ -215,7 +215,7 @@ def _explain(error: Exception) -> str:
 
 
 def _find_keychain(account: Account) -> "KeyringBackend":
-    """Return the machine's best keychain, or the one that the user has configured for `keyring`."""
+    """Return the machine's best keychain, or the user's choice in the settings of `keyring`."""
     from keyring import core
 
     core.init_backend(_is_keychain)

@@ -85,7 +85,7 @@ def previous_end(history: Sequence[Message]) -> int | None:
 
 def cache_key(request: ModelRequest, quirks: Quirks) -> str:
     """
-    Return the prompt cache's key; empty if there is none.
+    Return the prompt cache's key, or "" without such a cache.
 
     From GPT-5.6 on, requests that begin alike should share a key, because each key has its own cache. So it is derived from the system
     prompt, which all sessions share. For earlier models the key only selects a machine, and one per session is enough. Sources:

@@ -34,7 +34,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How an endpoint departs from the norm of its wire. A wire ignores the fields that it does not use."""
 
     replay_reasoning: Literal["never", "with_tools", "always"] = "never"
-    """The assistant messages sent back with their reasoning: none, those of turns with tool uses, or all."""
+    """Assistant messages that are sent back with their reasoning: none, only in turns with tool uses, or all."""
     blank_reasoning: str = ""
     """Text sent instead of missing reasoning, for servers that require some."""
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
@@ -102,7 +102,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return Account(self.name, self.variables, marker)
 
     def quirks_of(self, model: str) -> Quirks:
-        """Return the quirks for `model`: those of the first matching pattern, else the endpoint's."""
+        """Return the quirks for `model`, by the first matching pattern, else the endpoint's."""
         return next(
             (quirks for pattern, quirks in self.by_model if fnmatchcase(model, pattern)),
             self.quirks,

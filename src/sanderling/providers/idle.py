@@ -27,7 +27,7 @@ def keeps_what_came() -> str:
 
 
 def _now() -> float:
-    """Return a clock that runs while the machine sleeps or, where there is none, while the process is stopped."""
+    """Return a clock that runs while the machine sleeps or, if the system lacks one, while the process is stopped."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

@@ -1,4 +1,4 @@
-"""The models of all available providers: the known ones, and those that the providers list, called in parallel."""
+"""The models of all available providers: the known ones, and the providers' own lists, fetched in parallel."""
 
 from collections.abc import Iterator
 

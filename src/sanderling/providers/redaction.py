@@ -32,7 +32,7 @@ COMMON_USERS = frozenset(
         *("build", "ci", "runner", "jenkins", "vscode", "docker", "debian", "ubuntu", "fedora"),
     )
 )
-"""User names that identify nobody and are words of many commands."""
+"""User names that do not identify a person and are words of many commands."""
 
 # A secret starts at the start of a word, or after an escaped character: "\nghp_…" in source code, "%3Dghp_…" in an address.
 _START = r"(?:\b|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"

@@ -33,7 +33,7 @@ class Profile:
 
 def use_profile(client: "httpx2.AsyncClient", base_url: str, secrets: set[str]) -> Profile | None:
     """
-    Make `client` use the profile that the SDK finds; return None if there is none.
+    Make `client` use the profile that the SDK finds; return None if it finds no profile.
 
     `base_url` is the user's, and overrides the profile's. Tokens are added to `secrets`.
 

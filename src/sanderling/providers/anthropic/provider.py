@@ -48,7 +48,7 @@ class AnthropicProvider(HttpProvider):
 
     @property
     def _user_url(self) -> str:
-        """The address that the user has set; empty if there is none."""
+        """The address that the user has set, or ""."""
         named = self.endpoint.base_url or (self._settings.base_url if self._is_claude else "")
         return named or os.environ.get("ANTHROPIC_BASE_URL", "")
 

@@ -82,7 +82,7 @@ def count(value: object) -> int | None:
 
 
 def first_count(value: object, paths: tuple[tuple[str, ...], ...]) -> int:
-    """Return the first number of tokens at `paths`; 0 if there is none."""
+    """Return the first number of tokens at `paths`, else 0."""
     for path in paths:
         found = value
         for name in path:

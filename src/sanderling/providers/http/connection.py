@@ -150,12 +150,12 @@ class Connection:
         return self.endpoint.base_url
 
     def _headers(self, key: str) -> dict[str, str]:
-        """Return the headers of every request, by name in lower case. Those of the endpoint's table override them."""
+        """Return the headers of every request, by name in lower case. The endpoint's table overrides them."""
         headers = {"content-type": "application/json", "accept": self.content_type}
         return headers | {"authorization": f"Bearer {key}"} if key else headers
 
     def _read_key(self) -> str:
-        """Return the key; empty if there is none and none is needed. Runs in a thread."""
+        """Return the key, or "" if it is missing and not needed. Runs in a thread."""
         key = self._key.read()
         if not key and self.endpoint.is_keyed:
             raise no_key(self.endpoint.account)

@@ -34,7 +34,7 @@ class Key:
 
     def read(self) -> str:
         """
-        Return the key; empty if there is none. Blocks.
+        Return the key, or "" if there is no key. Blocks.
 
         Raises:
             ProviderError: the key is invalid, or the keychain failed.

@@ -151,7 +151,7 @@ def _wrong_in(parts: SplitResult) -> str:
 
 
 def _has_valid_port(parts: SplitResult) -> bool:
-    """Check the port; none is valid, too. Python's error for an invalid one would quote it: part of a password, if that contains a slash."""
+    """Accept a missing port, too. Python's error for an invalid one would quote it: part of a password, if that contains a slash."""
     try:
         return parts.port != 0
     except ValueError:

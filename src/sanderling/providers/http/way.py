@@ -22,7 +22,7 @@ HEADERS = ("content-type", "content-length", "retry-after", "retry-after-ms", "x
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request to the API of `provider`: for an answer if it has a `body`, else for what is at `path`."""
+    """A request to the API of `provider`: for an answer if it has a `body`, else for the models at `path`."""
 
     provider: str
     path: str = ""
