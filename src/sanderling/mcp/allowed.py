@@ -46,7 +46,7 @@ class Allowed:
         question = ApprovalRequested(
             f"server:{uuid4().hex}",
             name,
-            "is to start",
+            "wants to start",
             visible(server.shown),
             REASON_HTTP if server.server and server.server.url else REASON,
             self._project,

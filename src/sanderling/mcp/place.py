@@ -52,7 +52,7 @@ class Place:
         return self.is_local or not is_loopback(host)
 
     def may_be_at(self, host: str, address: str, port: int) -> bool:
-        """Allow addresses of this machine and the networks around it only where the user has named them."""
+        """Allow addresses of this machine and the networks around it only where the declaration names them."""
         if is_public(address) or self.declares(address, port):
             return True
         is_named = host == self.host and is_address(host)

@@ -39,7 +39,7 @@ FIRST_SHARE = 2 / 3  # of the time to start, for the first of two modes
 MAX_SHOWN_PROBLEMS = 2
 MAX_FAILURES = 5  # in a row; then the user has to act
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
-SETTLED_S = 60.0  # a server that was ready for so long starts again without failures
+SETTLED_S = 60.0  # being ready for so long resets the number of failures
 
 T = TypeVar("T")
 OpenTransport = Callable[[ServerLog], "AbstractAsyncContextManager[TransportStreams]"]

@@ -54,7 +54,7 @@ def make_provider(
     settings: Settings, sample: str = "", *, fallback: str = "demo", way: "Way | None" = None
 ) -> "ProviderChoice":
     """
-    Make the provider of a session. `sample` is the directory of the demo model's project, `way` a proxy that holds the keys.
+    Make the provider of a session. `sample` is the directory of the demo model's project, `way` the model proxy.
 
     Raises:
         ConfigError: the settings name an unknown provider or model.

@@ -28,6 +28,8 @@ def read_usage(chunk: object, choice: object, before: Usage) -> Usage | None:
     read, written = first_count(usage, _READ), first_count(usage, _WRITTEN)
     output = before.output_tokens if completion is None else completion
     if prompt is not None and total is not None:
-        output = max(output, total - prompt)  # some servers omit reasoning tokens elsewhere
+        output = max(
+            output, total - prompt
+        )  # some servers leave reasoning out of completion_tokens
     prompt = before.input_tokens if prompt is None else max(0, prompt - read - written)
     return Usage(prompt, output, written, read)

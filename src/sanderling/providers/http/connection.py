@@ -62,7 +62,7 @@ class Connection:
         self._settings = settings
         self._key = Key(endpoint.account, settings.state_dir)
         self.way: Way | None = None
-        """A proxy that holds the key; with it no key is needed here."""
+        """The model proxy, which holds the key; with it no key is needed here."""
         self._is_loaded = False
         self._client: httpx2.AsyncClient | None = None
         self._in_use: list[httpx2.AsyncClient] = []  # once per request

@@ -128,7 +128,7 @@ class HttpProvider(Connection, ABC):
         self._watch = IdleWatch(settings.idle_timeout_s)
         self._images = Images()
 
-    # --- defined by a wire ----------------------------------------------------------------------------------------------
+    # --- defined by a wire ---------------------------------------------------------------------------------------------
 
     async def _look_at(self, model: str) -> None:
         """Load what a request to `model` depends on; nothing for most wires."""
@@ -282,7 +282,7 @@ class HttpProvider(Connection, ABC):
                     scope.deadline = min(scope.deadline, anyio.current_time() + DRAIN_S)
         return items
 
-    # --- requests through a proxy ---------------------------------------------------------------------------------------
+    # --- the model proxy -----------------------------------------------------------------------------------------------
 
     async def _posted(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
         if client is None:
@@ -309,7 +309,7 @@ class HttpProvider(Connection, ABC):
     @asynccontextmanager
     async def relayed(self, asked: "Asked") -> AsyncGenerator["httpx2.Response"]:
         """
-        Make a request for a client of this proxy, and yield the response. An error response is yielded too, its body already read.
+        Make a request for a client of the model proxy, and yield the response. An error response is yielded too, its body already read.
 
         Raises:
             ProviderError: the request failed.
@@ -336,7 +336,7 @@ class HttpProvider(Connection, ABC):
     # --- an answer -----------------------------------------------------------------------------------------------------
 
     async def _send(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
-        """Return the response once its headers are there. Its body is limited by the idle timeout."""
+        """Return the response once its headers are there. The idle timeout applies to its body."""
         with self._watch.wait():
             response = await self._posted(client, body)
         content_type = response.headers.get("content-type", "")

@@ -127,7 +127,7 @@ def check_address(name: str, url: str, example: str = "https://api.example.com/v
     Reject what cannot be an API's address; `name` is the setting or variable that contains it, `example` a valid address.
 
     Raises:
-        ProviderError: without the password that the address may contain.
+        ProviderError: the message leaves out a password in the address.
     """
     with suppress(ValueError):  # the client reports it
         parts = urlsplit(url)

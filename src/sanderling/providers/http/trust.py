@@ -1,7 +1,7 @@
 """
 The trusted certificates, read once for all clients of the process.
 
-Reading them takes a tenth of the start, but not the interpreter: begun early, it runs alongside everything else.
+Reading them takes a tenth of the start, but without the interpreter's lock: begun early, it runs alongside everything else.
 """
 
 import os

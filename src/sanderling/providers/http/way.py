@@ -1,5 +1,5 @@
 """
-Access to an API through a peer that holds its key and its address.
+The model proxy: access to an API through a peer that holds its key and its address.
 
 A request names the provider, and has either the body of a request for an answer or a path about its models: no address, no header and no
 key travels.
