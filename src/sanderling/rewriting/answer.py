@@ -2,9 +2,10 @@
 The replacement in an answer. The model is asked for nothing else; a wrapper that it adds anyway is removed.
 
 Nothing is guessed: what is not clearly a wrapper stays, and the user sees it before accepting it. A wrapper is a Markdown fence around
-the whole answer, with at most a few lines of prose before it and any number after it. In a file of prose only a fence with that file's
-type counts, because a fence may be just what was asked for. Whole lines get the indentation of the lines that they replace if the model
-has left it out, on the first line or on all.
+the whole answer, with at most a few lines of prose before it and any number after it.
+In a file of prose only a fence marked as Markdown or as the file's type counts, because a fence may be just what was asked for.
+
+Whole lines get the indentation of the lines that they replace if the model has left it out, on the first line or on all.
 """
 
 import re
