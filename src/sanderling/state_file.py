@@ -117,5 +117,7 @@ def _lock(fd: int, path: Path) -> None:
             return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise ConfigError(f"another process is changing {path} and has not finished; try again") from None
+                raise ConfigError(
+                    f"another process is changing {path} and has not finished; try again"
+                ) from None
             time.sleep(0.005)

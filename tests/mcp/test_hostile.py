@@ -307,7 +307,9 @@ async def test_server_that_floods_its_output_is_ended(place, where, monkeypatch)
     monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 1 << 20)
     async with served(place, bad=hostile()) as mcp:
         tool = "endless" if where == "endless" else "flood"
-        with pytest.raises(ServerError, match=r"writes too much|a line of more than|does not read the answers"):
+        with pytest.raises(
+            ServerError, match=r"writes too much|a line of more than|does not read the answers"
+        ):
             await mcp.called("bad", tool, where)
         assert await mcp.called("bad", "echo") == "hi"
 
