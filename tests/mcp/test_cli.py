@@ -100,13 +100,11 @@ def test_each_is_started_and_its_row_says_what_came_of_it(shell, unused_port):
         assert rows[name]["tools"] >= 3
         assert rows[name]["ms"] > 0
         assert "error" not in rows[name]
-    assert rows["closed"]["error"].startswith(
-        "the network does not lead to mcp.example:443: `--net on`"
-    )
+    assert rows["closed"]["error"].startswith("mcp.example:443 is blocked: `--net on`")
     assert rows["ends"]["error"].startswith("it ended with exit status 3")
     assert rows["off"]["state"] == "stopped"
     assert rows["docs"]["error"].startswith("not allowed to start")
-    assert "given up the type sse" in rows["old"]["error"]
+    assert "no longer has the type sse" in rows["old"]["error"]
 
 
 @prove
@@ -132,7 +130,7 @@ def test_the_exit_status_tells_of_mistakes(shell):
 def test_login_shows_a_page_and_logout_forgets(shell, unused_port):
     with notes_over_http(unused_port, "login") as url:
         shell.declare(it={"url": url}, program={"command": ["x"]})
-        assert "it wants a login: `sanderling mcp login it`" in shell.run("check", "it").stdout
+        assert "it requires a login: `sanderling mcp login it`" in shell.run("check", "it").stdout
         argv = [sys.executable, "-m", "sanderling", "mcp", "login", "it"]
         with subprocess.Popen(
             argv, cwd=shell.project, stderr=subprocess.PIPE, text=True, env=os.environ

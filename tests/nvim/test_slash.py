@@ -304,12 +304,12 @@ def test_with_a_bang_all_providers_are_asked_and_who_does_not_answer_is_told(scr
     screen.answer(
         "list_models",
         models=["claude-a", "ollama:qwen3:8b"],
-        notes={"claude-a": "1,000,000 tokens, $2 in, $10 out"},
+        notes={"claude-a": "window 1,000,000, $2/$10 per M"},
         problems=["groq: Cannot reach api.groq.com (timed out)."],
     )
     wait_until(lambda: screen.lua("return _G.asked ~= nil"))
     assert screen.lua("return vim.tbl_map(_G.asked[2].format_item, _G.asked[1])") == [
-        "claude-a         1,000,000 tokens, $2 in, $10 out",
+        "claude-a         window 1,000,000, $2/$10 per M",
         "ollama:qwen3:8b",
     ]
     assert "groq: Cannot reach api.groq.com (timed out)." in screen.transcript_text()

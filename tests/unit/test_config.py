@@ -460,7 +460,7 @@ def test_a_file_that_cannot_be_taken_is_refused(home, data, words):
 
 def test_a_pipe_in_its_place_keeps_nobody_waiting(home):
     os.mkfifo(home / ".config/sanderling/config.toml")
-    with pytest.raises(ConfigError, match="cannot be read: it is no regular file"):
+    with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
         read_user_file({})
 
 

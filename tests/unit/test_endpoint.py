@@ -119,13 +119,13 @@ def test_key_itself_is_refused_and_not_repeated(key: Any):
 
 @pytest.mark.parametrize("name", ["a:b", "a/b", "", "-x"])
 def test_name_with_which_no_model_could_be_named_is_refused(name):
-    with pytest.raises(ConfigError, match="no name of a provider"):
+    with pytest.raises(ConfigError, match="not a valid name"):
         load_endpoint(name, {name: ALONE})
 
 
 @pytest.mark.parametrize("name", ["auto", "demo", "scripted", "script"])
 def test_table_that_would_never_be_asked_is_refused(name):
-    with pytest.raises(ConfigError, match=f"'{name}' has a meaning of its own"):
+    with pytest.raises(ConfigError, match=f"'{name}' is reserved"):
         load_endpoint(name, {name: ALONE})
 
 

@@ -186,8 +186,8 @@ USES = ollama.tool_use("ls", {"path": "."}) + ollama.done()
         ([ollama.text("po")], "stream", "cut off"),
         ([OK, ollama.text("ls shows it") + ollama.done()], "tools", "called none"),
         ([OK, ollama.tool_use("read", {}) + ollama.done()], "tools", "called 'read'"),
-        ([OK, ollama.tool_use("ls", "?") + ollama.done()], "tools", "not the JSON object"),
         ([OK, USES, OK], "tools", f"named the file {FILE}"),
+        ([OK, ollama.tool_use("ls", "?") + ollama.done()], "tools", "must be a JSON object"),
         ([OK, USES, Status(500, body=b'{"error":"out of order"}')], "tools", "out of order"),
     ],
 )
