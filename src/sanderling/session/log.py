@@ -13,9 +13,9 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from io import FileIO
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 
 import anyio
@@ -76,6 +76,7 @@ class Log:
         self.size = 0  # in bytes, as written by this process
         self._written = self._synced = 0  # records
         self._syncing = anyio.Lock()
+        self._closing = Lock()
 
     @property
     def write_error(self) -> str:
@@ -267,29 +268,32 @@ class Log:
         async with self._syncing:
             if self._synced < written:
                 by_now = self._written
-                if self._fd is None:
-                    return
-                # The thread may outlive this log, and the number of a closed descriptor soon belongs to another file.
-                file = FileIO(os.dup(self._fd))
-                await to_thread.run_sync(self._sync, file, abandon_on_cancel=True)
+                await to_thread.run_sync(self._sync, abandon_on_cancel=True)
                 self._synced = by_now
 
-    def _sync(self, file: FileIO) -> None:
+    def _sync(self) -> None:
+        # The thread may outlive this log, and the number of a closed descriptor soon belongs to another file.
+        with self._closing:
+            if self._fd is None:
+                return
+            fd = os.dup(self._fd)
         try:
-            with file:
-                os.fsync(file.fileno())
+            os.fsync(fd)
         except OSError as error:
             self._sync_error = f"{error.strerror}: {self.path}"
         else:
             self._sync_error = ""
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """Release the lock at once. Otherwise a thread waiting for the disk would hold it until that is done."""
-        if self._fd is not None:
-            with suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-            os.close(self._fd)
-            self._fd = None
+        with self._closing:
+            if self._fd is not None:
+                with suppress(OSError):
+                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+                os.close(self._fd)
+                self._fd = None
 
 
 # --- any session's log -------------------------------------------------------------------------------------------------
