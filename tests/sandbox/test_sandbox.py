@@ -1207,7 +1207,7 @@ async def test_name_that_nothing_can_hold_is_told_at_the_end_of_the_command(plac
         await happens(lambda: place.events)
     [event] = place.events
     assert (event.kind, event.path) == ("noticed", "pkg/.envrc")
-    assert event.reason.startswith("is new, and may run something")
+    assert event.reason.startswith("is new, and may run code")
 
 
 @prove
