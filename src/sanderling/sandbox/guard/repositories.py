@@ -124,7 +124,7 @@ def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> 
         name = entry.name
         if name in TELLING:
             telling.add(name)
-        if not is_foreign and listed.is_told(name, directory) and len(found.named) < MAX_NAMED:
+        if not is_foreign and listed.is_listed(name, directory) and len(found.named) < MAX_NAMED:
             found.named.append(f"{found.project}/{prefix}{name}")
         if name == ".git":
             found.repositories.append(f"{found.project}/{prefix}.git")
@@ -135,7 +135,7 @@ def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> 
                 found.env_files.append(f"{found.project}/{prefix}{name}")
         elif entry.is_symlink():
             if len(found.named) < MAX_NAMED:
-                found.named.extend(listed.told_of_link(f"{found.project}/{prefix}{name}"))
+                found.named.extend(listed.listed_by_link(f"{found.project}/{prefix}{name}"))
         elif _is_socket(entry):
             found.sockets.append(f"{found.project}/{prefix}{name}")
     if "HEAD" in telling and ("commondir" in telling or telling >= {"objects", "refs"}):
