@@ -25,7 +25,7 @@ class RunningCode:
     def warn(self) -> None:
         for run in self._runs:
             for path in (*run.ruling, *self._trees(run)):
-                reason = f"controls what “{run.setting}” runs, and commands can change it"
+                reason = f"decides what “{run.setting}” runs, and commands can change it"
                 self._project.tell("warned", path, f"{reason}: {LOOK_FIRST}")
             if run.is_unclear and not run.ruling:
                 reason = f"makes git run “{run.setting}”, which may be code of this project"
