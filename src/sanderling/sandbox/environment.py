@@ -16,7 +16,7 @@ ENVIRONMENT = (
     r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
     r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|CI|NO_COLOR|FORCE_COLOR|SOURCE_DATE_EPOCH"
 )
-"""The variables that may pass, as a pattern. None of them names a secret, a socket or a display."""
+"""The variables that may pass, as a pattern. They contain no secrets, sockets or displays."""
 
 
 FAIL_FAST = {

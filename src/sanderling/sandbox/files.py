@@ -64,7 +64,7 @@ class Identity(NamedTuple):
     """
     The identity of a file, independent of its name.
 
-    A missing file has a `place`, its real path; device and inode are then those of the nearest existing parent directory.
+    A missing file has a `place`, its real path; device and inode then identify the nearest existing parent directory.
     """
 
     device: int
@@ -160,7 +160,7 @@ class Files:
         return _look(await self.ask("look", path, limit))
 
     async def looks(self, paths: Sequence[str], limit: int) -> tuple[Look, ...]:
-        """Inspect all `paths`. Those that cannot be inspected have the kind "other"."""
+        """Inspect all `paths`. Paths that cannot be inspected have the kind "other"."""
         found: tuple[Look, ...] = ()
         while len(found) < len(paths):
             some = tuple(paths[len(found) : len(found) + LOOKED_AT_ONCE])

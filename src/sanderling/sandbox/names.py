@@ -92,7 +92,7 @@ TABLE = (
         at_root="with hooks",
     ),
     Row(".yarnrc .yarnrc.yml .npmrc", at_root="", anywhere=False),  # their own tools write these
-    # agents: their hooks, the servers that they start, and what they are told
+    # agents: their hooks, the servers that they start, and their instructions
     Row(
         ".claude .codex .cursor .gemini .kiro .opencode .roo .sanderling .windsurf .continue .qwen .amazonq .junie .trae"
     ),
@@ -115,7 +115,7 @@ TABLE = (
 )
 
 DEPENDENCIES = frozenset({"node_modules", "bower_components", "site-packages", "_deps"})
-"""Package managers fill and empty these, and nobody opens files in them. Nothing below is protected or reported."""
+"""Package managers fill and empty these, and users rarely open files in them. Nothing below is protected or reported."""
 
 MAX_HELD = 256
 """Each is a mount in every view. Names nearest to the root come first; changes of the others are reported."""

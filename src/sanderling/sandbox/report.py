@@ -23,7 +23,7 @@ NEEDS: dict[Level, tuple[str, ...]] = {
 
 
 class Report(NamedTuple):
-    """Why layers do not work here, empty for those that do; and Landlock's ABI version, or 0."""
+    """For each layer why it does not work here, empty if it does; and Landlock's ABI version, or 0."""
 
     reasons: dict[str, str]
     landlock_abi: int

@@ -40,7 +40,7 @@ RESET = (
     signal.SIGUSR2,
     signal.SIGCHLD,
 )
-"""Signals that a command must not inherit as ignored, as in the sandbox. `subprocess` restores those that Python itself ignores."""
+"""Signals that a command must not inherit as ignored, as in the sandbox. `subprocess` restores the ones that Python itself ignores."""
 
 
 class UnconfinedProcess:

@@ -28,7 +28,7 @@ class View:
         self.servers = WeakSet[Process]()
         self.file_workers = WeakSet[Process]()
         self._sending = anyio.Lock()
-        self._wanted = 0  # pending users, who are about to start something in it
+        self._wanted = 0  # number of pending starts
 
     def hold(self, path: str) -> None:
         with suppress(OSError):  # the zygote is gone, with everything in it

@@ -4,7 +4,8 @@ Repositories: what git would run in them, and where it reads that from.
 Plain `git status` runs `core.fsmonitor` and hooks, so writing a repository's config means running code as the user. Git finds the config
 in steps. A `.git` entry is a directory, a link, or a file with `gitdir: PATH`. In the git directory, a file `commondir` may point to
 another directory, which has `config`, `hooks` and `objects`. `config.worktree` is in the first directory, and the config may include
-other files (gitrepository-layout(5), git-config(1)). Mounts protect those that exist; `guard.py` watches for the others.
+other files (gitrepository-layout(5), git-config(1)). Mounts protect the existing ones of these files; `guard.py` watches for the
+others.
 
 `commondir` needs special care. While it does not exist, no mount can protect it, and one small file there redirects config and hooks: a
 plain `git status`, or an editor's git plugin, then runs `core.fsmonitor` from the planted directory. So the sandbox creates a
@@ -181,7 +182,7 @@ def find_repository(entry: str) -> Repository | None:
 
 
 def clear_repository(entry: str) -> Repository | None:
-    """Return the repository that `entry` leads to, or None if there is none or a pointer is unclear."""
+    """Return the repository that `entry` leads to, or None if it is missing or a pointer is unclear."""
     try:
         return find_repository(entry)
     except UnclearError:
@@ -235,7 +236,7 @@ def read_file(path: str, limit: int, *, follows: bool = True, dir_fd: int | None
 
 
 def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
-    """Return the git directories in the project and `outside`: those that entries point to, and those below `modules` and `worktrees`."""
+    """Return the git directories in the project and `outside`: targets of entries, and directories below `modules` and `worktrees`."""
     roots = (survey.project, *outside)
     found: set[str] = set(outside)
     for entry in survey.repositories:

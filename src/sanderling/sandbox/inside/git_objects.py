@@ -266,7 +266,7 @@ class Held:
             self._hold_packs()
 
     def _loose_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the name and the file's bytes of those that are loose objects."""
+        """Yield the loose objects among `names`: name, and content of the object's file."""
         found: Iterable[bytes] = names
         if len(names) > _DIRECT:
             wanted = set(names)

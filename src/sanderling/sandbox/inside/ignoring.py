@@ -1,7 +1,7 @@
 """
 Patterns of .gitignore files (gitignore(5)).
 
-If several rules match a name, the last one applies, and rules of a directory override those of its parents. Everything in an ignored
+If several rules match a name, the last one applies, and rules of a directory override its parents' rules. Everything in an ignored
 directory is ignored. Consecutive rules with the same effect become one regular expression, because every name of the project is matched.
 
 `pathspec` was five times as slow, took seconds for a hostile pattern, and differed from git. ripgrep does not list links, nor files that

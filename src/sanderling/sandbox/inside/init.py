@@ -102,7 +102,7 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
         os._exit(0)
     for number in FORWARDED:
         signal.signal(number, lambda received, _: _kill_group(main, received))
-    # The zygote has blocked them, so that none is lost before.
+    # The zygote has blocked them until here, so that a signal is not lost.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     os.closerange(0, STATUS_FD)
     status = _reap_until(main)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """The state of a name, as far as it is visible without reading the file. `links` counts the file's hard links."""
+    """The state of a name that is visible without reading the file. `links` counts the file's hard links."""
 
     mode: int
     size: int

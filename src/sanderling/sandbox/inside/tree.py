@@ -295,7 +295,7 @@ class Tree:
     def _chosen(
         self, path: str, directory: Directory, entries: "Sequence[os.DirEntry[str]]"
     ) -> _Names:
-        """Return the names in a directory, sorted into those that count and those left out."""
+        """Return the names in a directory, split into names that count and names left out."""
         found = _Names({}, set(), {})
         has_rules = directory.rules or directory.is_ignored
         known, prefix, row_at = directory.files, f"{path}/", directory.system.row

@@ -1,8 +1,8 @@
 """
 The layout of a view: which parts of the machine it contains, computed from a policy and the current state of the disk.
 
-The layout is an allow-list. The root starts as an empty tmpfs and gets only what is named here, so a directory that nobody thought of
-does not exist inside. Below it, what must not change is bound read-only over itself.
+The layout is an allow-list. The root starts as an empty tmpfs and gets only what is named here, so a directory that was forgotten here
+does not exist inside. Paths that must not change are bound read-only over themselves.
 """
 
 import os
@@ -89,7 +89,7 @@ class Layout(NamedTuple):
 
 class Protection(NamedTuple):
     """
-    What the project needs besides its own tree.
+    What the project needs in addition to its own tree.
 
     `writable` and `readable` directories are outside the project and belong to its repositories. `pinned` directories cannot be renamed,
     `read_only` paths cannot be changed, and `masked` paths appear empty.
@@ -215,7 +215,7 @@ def temporary_directory(policy: SandboxPolicy) -> str:
 
 
 def remove_temporary_directories(tmp_dir: str) -> None:
-    """Remove the /tmp of a session, and those of its servers."""
+    """Remove the /tmp directories of a session and its servers."""
     directory, name = os.path.split(tmp_dir)
     with suppress(FileNotFoundError):
         for each in os.listdir(directory):

@@ -62,13 +62,13 @@ TOOLCHAINS = (
     "miniconda3",
     "miniforge3",
 )
-"""Directories in HOME from which programs run. None of them contains keys or tokens."""
+"""Directories in HOME from which programs run. They contain no keys and no tokens."""
 
 MAX_PATH_ENTRIES, MAX_PROGRAMS, MAX_LINKS = 64, 2000, 40
 """Limits for the scan of the user's own programs, which happens while the user waits."""
 
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/proc")
-"""Directories that the sandbox replaces by its own, besides HOME."""
+"""Directories that the sandbox replaces by its own, in addition to HOME."""
 
 
 def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
