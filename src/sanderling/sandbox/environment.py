@@ -16,7 +16,12 @@ ENVIRONMENT = (
     r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
     r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|CI|NO_COLOR|FORCE_COLOR|SOURCE_DATE_EPOCH"
 )
-"""The variables that may pass, as a pattern. They contain no secrets, sockets or displays."""
+"""
+The variables that may pass, as a pattern. They contain no secrets, sockets or displays.
+
+It is an allow-list, because many variables lead out of the sandbox. Neovim, for instance, sets $NVIM for all of its children, the path
+of its RPC socket.
+"""
 
 
 FAIL_FAST = {

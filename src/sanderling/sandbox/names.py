@@ -33,7 +33,7 @@ VERSION_CONTROL = Row(".git .gitmodules .hg .jj", at_root="", anywhere=False)
 
 TABLE = (
     VERSION_CONTROL,
-    # editors: what they source, or start as a task, a debugger or a container
+    # editors: sourced, or started as a task, a debugger or a container
     Row(".exrc .nvimrc .nvim.lua .lazy.lua .lvimrc .neoconf.json .dir-locals.el .dir-locals-2.el"),
     Row(
         ".nvim .vim .helix .idea .vscode .zed .fleet .devcontainer .devcontainer.json .gdbinit .lldbinit"
@@ -44,16 +44,16 @@ TABLE = (
     # in a project with dotfiles, ordinary files
     Row(".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False),
     Row("*.code-workspace *.sublime-project", at_root=""),
-    # language servers: what they load, or start, as soon as a file is opened
+    # language servers: loaded or started as soon as a file is opened
     Row(
         ".luarc.json .luarc.jsonc .nlsp-settings .ruby-lsp .solargraph.yml .ycm_extra_conf.py omnisharp.json"
     ),
     Row(".cargo/config .cargo/config.toml"),
-    # every Python that starts with a path to the project, before anything else
+    # imported first by every Python that has the project in its path
     Row("sitecustomize.py usercustomize.py"),
-    # what build tools write
+    # written by build tools
     Row(".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False),
-    # shells: what is run on entering the directory
+    # shells: run on entering the directory
     Row(
         ".envrc .envrc.local .envrc.private .autoenv .autoenv.leave .autoenv.zsh .autoenv_leave.zsh .rvmrc .smartcd"
     ),
@@ -62,10 +62,10 @@ TABLE = (
         " .miserc.toml .rtx.local.toml .config/mise.local.toml"
     ),
     Row("mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"),
-    Row(".direnv", at_root="", anywhere=False),  # also what `pip install` writes to
+    Row(".direnv", at_root="", anywhere=False),  # `pip install` writes to it, too
     # a version can be a path; asdf and mise write it
     Row(".tool-versions", at_root="", anywhere=False),
-    # hooks of git, and what the hooks of their managers read
+    # git hooks, and the configuration of hook managers
     Row(".husky .githooks .git-hooks"),
     Row(
         "hk.pkl hk.local.pkl hk.toml hk.yaml hk.yml hk.json .config/hk.pkl .config/hk.local.pkl .rusty-hook.toml rusty-hook.toml"

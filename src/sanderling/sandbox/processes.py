@@ -94,6 +94,8 @@ class Process:
         Raises:
             SandboxError: the command was not started, or the sandbox ended while it ran.
         """
+        # The init reports the end on its own pipe. The end of stdout would not do: a background process can hold it open, which
+        # once blocked a caller for 300 s.
         async with self._waiting:
             if self.is_running:
                 with suppress(anyio.EndOfStream):

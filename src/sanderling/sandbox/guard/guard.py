@@ -2,9 +2,9 @@
 The guard notices and undoes, from outside, what mounts cannot prevent.
 
 Mounts protect existing files. Three cases remain: names that do not exist, or no longer exist (`.envrc`); new repositories whose config
-or hooks run something; and, without namespaces, every file of the project. For the first, a **tripwire** uses inotify and moves a
-forbidden name to the quarantine within a millisecond. For the second, an **audit** after commands compares what git would run with the
-state at the start. For the third, the audit **restores** protected files.
+or hooks run something, even when the user calls `git status` in the repository around them; and, without namespaces, every file of the
+project. For the first, a **tripwire** uses inotify and moves a forbidden name to the quarantine within a millisecond. For the second, an
+**audit** after commands compares what git would run with the state at the start. For the third, the audit **restores** protected files.
 
 The guard runs with all rights of the user, in a tree that an attacker may change at the same moment. So it *reads* by path, because the
 next audit corrects a wrong answer, but *writes* only through descriptors of directories that were reached without following a link.

@@ -59,7 +59,7 @@ class GitProtection(NamedTuple):
 
     Attributes:
         write, read: directories outside the project that git needs, writable or read-only.
-        pin: directories to bind onto themselves, so that they cannot be renamed.
+        pin: directories to bind onto themselves, so that renaming them fails with EBUSY. Otherwise `mv .git` would make room for a new one.
         read_only: files and directories to bind read-only.
         watch: per directory, the names that must not appear.
         trees: the paths of `read_only` that are too large to scan.

@@ -290,7 +290,11 @@ def _holds_memory() -> bool:
 
 
 def _listeners() -> dict[str, socket.socket]:
-    """Return sockets for the host on the session's loopback; none if another view of the session already has them."""
+    """
+    Return sockets for the host on the session's loopback; none if another view of the session already has them.
+
+    A socket keeps the network namespace in which it was created. So the host can serve it directly, without a helper like socat.
+    """
     found: dict[str, socket.socket] = {}
     for name, kind, port in (
         ("proxy", socket.SOCK_STREAM, PROXY_PORT),

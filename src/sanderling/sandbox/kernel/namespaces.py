@@ -70,6 +70,7 @@ def enter_new_user_namespace(others: int) -> None:
     uid, gid = os.geteuid(), os.getegid()
     limits = {name: _inotify_limit(name) // share for name, share in INOTIFY_SHARES.items()}
     unshare(CLONE_NEWUSER | others)
+    # Before PR_SET_DUMPABLE is cleared: the maps of a process that is not dumpable belong to root.
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
