@@ -591,7 +591,7 @@ async def test_hidden_program_of_the_path_is_told_and_runs_when_its_directory_is
         await talk.until(ApprovalRequested)
         [denied] = talk.of(AccessDenied)
         assert (denied.operation, denied.target) == ("execute", str(tools))
-        assert "`mytool` is there" in denied.rule
+        assert "`mytool` is on your PATH" in denied.rule
         [question] = talk.of(ApprovalRequested)
         assert question.kind == "grant"
         assert question.subject == f"execute {tools}"
