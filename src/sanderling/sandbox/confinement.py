@@ -87,7 +87,6 @@ class SessionSandbox:
 
     @property
     def can_write(self) -> bool:
-        """Whether commands started now may change the project."""
         return not self.ground.is_confined or self.admissions.is_writable
 
     def confines(self, *, is_confined: bool) -> bool:
@@ -180,7 +179,6 @@ class SessionSandbox:
         self._end_servers_of_other_terms()
 
     def set_mode(self, mode: ProjectAccess) -> None:
-        """Let commands started from now on write to the project, or not."""
         self.admissions.set_mode(mode)
         self._end_servers_of_other_terms()
 

@@ -168,7 +168,6 @@ class Files:
         return found
 
     async def unlink(self, path: str, expected: Expected) -> None:
-        """Remove a name that is not a directory."""
         await self._change("unlink", path, tuple(expected))
 
     async def symlink(self, path: str, target: str, expected: Expected) -> None:

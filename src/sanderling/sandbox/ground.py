@@ -38,9 +38,7 @@ class Disk(Protocol):
         """Return the status of what `path` leads to, or None."""
         ...
 
-    def is_program(self, path: str) -> bool:
-        """Return whether `path` leads to a file that the user may execute."""
-        ...
+    def is_program(self, path: str) -> bool: ...
 
 
 class LocalDisk:
@@ -123,14 +121,10 @@ class Facts(NamedTuple):
 
 class Ground(Protocol):
     @property
-    def is_confined(self) -> bool:
-        """Whether the kernel confines what is started here."""
-        ...
+    def is_confined(self) -> bool: ...
 
     @property
-    def network(self) -> NetworkMode:
-        """The network of commands started now."""
-        ...
+    def network(self) -> NetworkMode: ...
 
     @property
     def disk(self) -> Disk: ...

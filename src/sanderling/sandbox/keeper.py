@@ -77,7 +77,6 @@ class Keeper:
 
     @property
     def level(self) -> Level | None:
-        """The level in effect, or None if unknown."""
         return self._admissions.policy.level or (self.report.level if self.report else None)
 
     async def find_level(self) -> None:

@@ -300,7 +300,6 @@ class Sandbox:
         return IDLE if self._views.only_serve else 1
 
     def retire_views(self) -> None:
-        """Close unused views whose grants differ from `self.policy`."""
         self._views.retire_others(self.policy)
 
     def _on_guard_event(self, event: GuardEvent) -> None:
@@ -317,11 +316,9 @@ class Sandbox:
         return self._views.runs_commands
 
     async def holds_memory(self) -> bool:
-        """Return whether commands left data that would be lost with the processes: shared memory, semaphores or message queues."""
         return await self._views.holds_memory()
 
     async def undoes(self, path: str) -> bool:
-        """Return whether the guard would undo a change of the real path `path`. False if the guard has ended."""
         return await self._supervisor.undoes(path)
 
     async def rest(self) -> None:

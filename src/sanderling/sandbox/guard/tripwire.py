@@ -90,7 +90,6 @@ class Tripwire:
             self._watch(directory)
 
     def fileno(self) -> int:
-        """The inotify descriptor. It is readable when `read_events` has work."""
         return self._fd
 
     def is_kept_from(self, path: str) -> bool:

@@ -136,7 +136,6 @@ class Index:
             yield matcher(self.root, ["*"])
 
     def forget(self) -> None:
-        """Clear the entries until the index changes."""
         self.entries, self.directories = {}, set()
 
 
@@ -180,13 +179,7 @@ def _common_dir(git_dir: str) -> str:
 
 
 def _entries(data: bytes) -> Iterator[tuple[str, Entry]]:
-    """
-    Yield the regular files of an index.
-
-    Raises:
-        ValueError: the format is unknown.
-        struct.error: it is truncated.
-    """
+    """Yield the regular files of an index."""
     magic, version, count = _HEADER.unpack_from(data)
     if magic != b"DIRC" or version not in (2, 3, 4) or count > MAX_ENTRIES:
         raise ValueError("no index")

@@ -113,12 +113,7 @@ class _Pack:
             raise DamagedError from error
 
     def read(self, offset: int) -> bytes:
-        """
-        Return the content of the blob at `offset`.
-
-        Raises:
-            DamagedError: it is not a valid blob.
-        """
+        """Return the content of the blob at `offset`."""
         deltas: list[bytes] = []
         places: list[int] = []
         while (data := self._cache.get(offset)) is None:
@@ -314,7 +309,6 @@ class Held:
         return None
 
     def forget(self) -> None:
-        """Drop the cache."""
         for pack in self._packs.values():
             pack.forget()
 

@@ -127,12 +127,7 @@ def _path(pattern: str) -> str:
 
 
 def _name(pattern: str) -> str:
-    """
-    Return the regular expression for a path component. Between two `*` the first match is final, to prevent backtracking.
-
-    Raises:
-        ValueError: a class or an escape is not terminated, so the pattern matches nothing.
-    """
+    """Return the regular expression for a path component. Between two `*` the first match is final, to prevent backtracking."""
     pieces, position = [""], 0
     while position < len(pattern):
         letter = pattern[position]

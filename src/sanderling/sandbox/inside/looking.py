@@ -139,12 +139,7 @@ def _copy(path: str, limit: int) -> Copy:
 
 
 def _bytes(path: str, row: Row, limit: int) -> bytes:
-    """
-    Return the file's content, if it still has this row.
-
-    Raises:
-        OSError: ESTALE: it changed before or while it was read.
-    """
+    """Return the file's content, if it still has this row."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)
     try:
         data = take(descriptor, limit + 1)

@@ -80,7 +80,6 @@ def looks(paths: Sequence[str], limit: int, room: int) -> list[Sight | int]:
 
 
 def unlink(path: str, expected: tuple[int, ...]) -> None:
-    """Remove a name, except a directory's."""
     with _parent(path) as (directory, name):
         _require(name, directory, expected)
         os.unlink(name, dir_fd=directory)

@@ -41,12 +41,7 @@ class _Place(NamedTuple):
     expected: tuple[int, ...] | None
 
     def status(self) -> os.stat_result | None:
-        """
-        Return the current status, or None if the name does not exist.
-
-        Raises:
-            OSError: it is not a regular file; ESTALE: it is not the expected file.
-        """
+        """Return the current status, or None if the name does not exist. Anything but the expected file raises OSError."""
         try:
             status = os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
         except FileNotFoundError:

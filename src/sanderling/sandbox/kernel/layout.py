@@ -77,7 +77,6 @@ class Layout(NamedTuple):
 
     @property
     def has_vanished(self) -> bool:
-        """Whether a target that may vanish is gone."""
         return any(bind.may_vanish and not os.path.lexists(bind.target) for bind in self.binds)
 
     def private_places(self, bind: Bind) -> Iterator[tuple[str, str]]:

@@ -290,12 +290,7 @@ def _end_to_end(message: h11.Request | h11.InformationalResponse | h11.Response)
 
 
 def _target(request: h11.Request) -> tuple[str, int, bytes]:
-    """
-    Return host, port, and the path with its query, which is empty for a tunnel.
-
-    Raises:
-        ValueError: it is not a proxy request.
-    """
+    """Return host, port, and the path with its query, which is empty for a tunnel."""
     target = request.target.decode("ascii")
     if request.method == b"CONNECT":
         host, port = split_authority(target)
