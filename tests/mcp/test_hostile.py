@@ -532,5 +532,5 @@ async def test_path_that_leads_elsewhere_since_the_session_began_is_not_let_in(p
         declared.rmdir()
         declared.symlink_to(place.secret)
         mcp["bad"].restart()
-        await happens(lambda: "was replaced" in mcp["bad"].status.why)
+        await happens(lambda: "changed after you approved it" in mcp["bad"].status.why)
         assert mcp["bad"].connection is None

@@ -175,7 +175,7 @@ async def test_a_name_that_leads_to_this_machine_is_refused(tmp_path, monkeypatc
 
 
 def test_hosts_of_a_server_that_are_none_are_told():
-    with pytest.raises(ConfigError, match="in its hosts, 'no host' is no host"):
+    with pytest.raises(ConfigError, match="in its hosts, 'no host' is not a host"):
         Place("https://a.example", ("no host",))
 
 

@@ -1172,7 +1172,12 @@ async def test_pings_keep_a_silent_answer_alive(server, connect):
             (Status(500, message="oh no"), "server", "oh no", "continue"),
             (Status(503, "overloaded_error"), "overloaded", "overloaded", "continue"),
             (Status(529), "overloaded", "overloaded", "continue"),
-            (Status(502, body=loopback.HTML, content_type="text/html"), "server", "502", "continue"),
+            (
+                Status(502, body=loopback.HTML, content_type="text/html"),
+                "server",
+                "502",
+                "continue",
+            ),
             (Status(503, body=b"", content_type="text/plain"), "server", "503", "continue"),
             (Status(407, body=b"", content_type="text/plain"), "invalid_request", "407", "proxy"),
         ],
