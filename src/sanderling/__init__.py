@@ -30,7 +30,11 @@ def _load_nothing_from_here() -> None:
     This is too late for a sitecustomize.py, which Python has run already. The installed command, `scripts/sanderling.sh`, starts Python
     in a way that runs none.
     """
-    ours, here = os.path.dirname(os.path.dirname(__file__)), os.path.realpath(os.curdir)
+    ours = os.path.dirname(os.path.dirname(__file__))
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = ""  # the directory was deleted, and holds no modules
     sys.path[:] = [
         path
         for path in sys.path
