@@ -584,5 +584,5 @@ def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, serve
         permissions=[{"action": "deny", "tool": "read", "path": "code.py"}],
     )
     child.feed(":AgentCommit<CR>")
-    wait_until(lambda: "@staged holds code.py, which a rule keeps" in child.messages())
+    wait_until(lambda: "@staged contains code.py, which a rule keeps" in child.messages())
     assert server.prompts == []

@@ -223,7 +223,7 @@ def test_empty_home_is_that_of_the_account(shell):
     "name, status, why",
     [
         ("settings", 2, "config.toml: cannot be read: it is no regular file"),
-        ("rules", 3, "cannot be read: it is no regular file: until it is repaired"),
+        ("rules", 3, "cannot be read: it is no regular file. Until it is repaired"),
         ("trust", 0, "ignored until :AgentTrust in Neovim trusts it: AGENTS.md"),
         ("session", 0, ""),
     ],
