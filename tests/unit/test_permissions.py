@@ -1314,9 +1314,9 @@ def test_program_of_the_project_is_another_one_in_another_directory(project):
         ({"action": "allow", "tool": "Bash"}, "Bash"),
         (
             {"action": "deny", "tool": "mcp_server"},
-            "unknown tool 'mcp_server'; known are bash, edit, ",
+            "no tool 'mcp_server'; tools: bash, edit, ",
         ),
-        ({"action": "deny", "tool": "*_fetch"}, "unknown tool '*_fetch'"),
+        ({"action": "deny", "tool": "*_fetch"}, "no tool '*_fetch'"),
         (
             {"action": "deny", "tool": "mcp__x__*", "path": "y"},
             "a rule for 'mcp__x__*' has no path",

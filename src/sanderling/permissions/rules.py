@@ -74,7 +74,7 @@ class Rule(
         if self.tool not in KIND_OF_TOOL and self.tool != "*" and OUTSIDE not in self.tool:
             known = ", ".join((*KIND_OF_TOOL, "*"))
             raise ValueError(
-                f"unknown tool '{self.tool}'; known are {known}, and mcp{OUTSIDE}server{OUTSIDE}*"
+                f"there is no tool '{self.tool}'; tools: {known}, or mcp{OUTSIDE}server{OUTSIDE}*"
             )
         if self.tool != "*" and not re.fullmatch(_TOOL, self.tool):
             raise ValueError(
