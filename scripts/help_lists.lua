@@ -1,4 +1,4 @@
--- The lists of doc/sanderling.txt, from the tables of verbs, options, keys and highlight groups: for generate_plugin.lua.
+-- Generates the lists of doc/sanderling.txt from the tables of verbs, options, keys and highlight groups, for generate_plugin.lua.
 local highlights = require('sanderling.ui.highlights')
 local keys = require('sanderling.ui.keys')
 local schema = require('sanderling.config.schema')
@@ -12,7 +12,7 @@ local function cells(text)
   return vim.fn.strdisplaywidth(text)
 end
 
---- `text`, filled with tabs up to the column `col`; one space at least.
+--- Pad `text` with tabs up to the column `col`, or with one space.
 ---@param text string
 ---@param col integer
 ---@return string
@@ -34,7 +34,7 @@ local function tagged(left, tag)
   return tabbed(left, HELP_WIDTH - #tag - 2) .. ('*%s*'):format(tag)
 end
 
---- `left`, and `text` in the column `col`, in as many lines as it needs.
+--- Put `text` next to `left` in the column `col`, wrapped.
 ---@param left string
 ---@param col integer
 ---@param text string
@@ -48,7 +48,7 @@ local function described(left, col, text)
   return table.concat(lines, '\n')
 end
 
---- A sentence of what a verb does, with the command that does the same.
+--- Return a sentence on what a verb does, with the command that does the same.
 ---@param verb sanderling.verbs.Verb
 ---@return string
 local function sentence(verb)
@@ -114,7 +114,7 @@ local function groups_list()
   return table.concat(lines, '\n')
 end
 
---- Put `list` in the place of what stands in `text` between `head` and an empty line, or `tail`.
+--- Replace the part of `text` between `head` and an empty line, or `tail`, by `list`.
 ---@param text string
 ---@param head string
 ---@param list string
@@ -122,12 +122,12 @@ end
 ---@return string
 local function replaced(text, head, list, tail)
   local _, before = text:find(head, 1, true)
-  assert(before, 'the help has no more: ' .. head)
+  assert(before, 'the help no longer has: ' .. head)
   local behind = assert(text:find(tail or '\n\n', before, true))
   return text:sub(1, before) .. list .. text:sub(behind)
 end
 
---- The help with the heads of the commands' entries as the table has them.
+--- Return the help with the heads of the commands' entries from the table.
 ---@param text string
 ---@return string
 local function with_heads(text)
@@ -144,13 +144,13 @@ local function with_heads(text)
   return text
 end
 
---- The places of keys, as the help calls them.
+--- The places of keys, as named in the help.
 local PLACES = {
   { 'prompt', 'In the prompt' },
   { 'transcript', 'In the transcript' },
-  { 'anywhere', 'Anywhere, while a question waits and where they are free' },
+  { 'anywhere', 'Anywhere, while a question is open, if they are free' },
   { 'question', 'In a question, |sanderling-approvals|' },
-  { 'whole', 'In what it is about, in its tab page' },
+  { 'whole', 'In the full view of a question, in its tab page' },
   { 'form', 'In a form, |sanderling-mcp-forms|' },
   { 'trust', 'In the page of |:AgentTrust|' },
   { 'waiting', 'In the list of |:AgentQueue|' },
@@ -159,7 +159,7 @@ local PLACES = {
   { 'file', 'In a file whose changes are not reviewed, |sanderling-review|' },
   { 'edit', 'In a file where an edit waits, |:AgentEdit|' },
   { 'ask', 'In the small prompt of |:AgentAsk|' },
-  { 'answer', 'In an answer beside the code, besides those of the transcript' },
+  { 'answer', 'In an answer next to the code, in addition to those of the transcript' },
   { 'asked', 'In a file with an answer below some lines, |:AgentAsk|' },
   { 'rewind', 'In the preview of |:AgentRewind|' },
   { 'page', 'In all other floats' },
@@ -195,7 +195,7 @@ local function literal(value)
   return #items == 0 and '{}' or ('{ %s }'):format(table.concat(items, ', '))
 end
 
---- All options with their defaults, as setup() takes them.
+--- Return all options with their defaults, as setup() takes them.
 ---@return string
 local function setup_list()
   local lines, group = {}, nil
@@ -214,7 +214,7 @@ local function setup_list()
   return table.concat(lines, '\n') .. '\n      },'
 end
 
---- The help with type and default of each option as the table has them.
+--- Return the help with the type and default of each option from the table.
 ---@param text string
 ---@return string
 local function with_defaults(text)
@@ -235,7 +235,7 @@ local function with_defaults(text)
   return text
 end
 
---- The help with all lists and heads as the tables have them.
+--- Return the help with all lists and heads from the tables.
 ---@param text string
 ---@return string
 return function(text)
