@@ -576,7 +576,7 @@ def test_what_would_ask_is_denied_and_told(shell):
     assert "denied: bash make all" in ran.stderr
     assert "--allow 'bash make all $' or --mode auto allows it" in ran.stderr
     [told] = shell.sessions()[0].history[2].content[:1]
-    assert "Nobody can answer" in told.content
+    assert "Questions cannot be answered" in told.content
     assert "--mode auto would allow it" in told.content
 
 

@@ -109,7 +109,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     permissions: Annotated[
         tuple[Table, ...],
-        Meta(description="rules: what is allowed without asking, what asks, what is denied"),
+        Meta(description="rules that allow, ask or deny"),
     ] = ()
     tools_disabled: Annotated[
         tuple[str, ...], Meta(description="tools that the model is not offered; * matches any text")

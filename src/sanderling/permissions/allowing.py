@@ -103,7 +103,7 @@ def _covers_words(rule: Rule, command: SimpleCommand, use: Use) -> bool:
 
 
 def _works_inside(words: Iterable[str], use: Use) -> bool:
-    """Return True if these words only name files in the project, and none that runs when the project is merely opened."""
+    """Return True if these words name only files in the project, and no file that runs when the project is merely opened."""
     # A word without a slash can also name a link, or a file that an option creates.
     named = tuple(words)
     return looks_inside(named, use) and not any(

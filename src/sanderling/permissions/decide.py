@@ -132,7 +132,7 @@ def _is_own_loopback(host: str) -> bool:
 
 
 def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decision:
-    """Decide by the allow rules. None of them allows leaving the sandbox: that always asks."""
+    """Decide by the allow rules. Leaving the sandbox always asks, whatever they allow."""
     effect = use.effect
     if effect.leaves_sandbox:
         return Decision("ask", "It needs more access than the sandbox gives.")

@@ -62,7 +62,7 @@ class Permit(NamedTuple):
     """
     The terms on which a tool use may run.
 
-    `grant` is the access that it needs beyond the sandbox's; the other fields are those of its `Context`.
+    `grant` is the access that it needs beyond the sandbox's; the other fields go into its `Context`.
     """
 
     grant: Grant = NO_GRANT

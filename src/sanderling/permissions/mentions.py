@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from sanderling.errors import ConfigError
 from sanderling.protocol.messages import Prompt, Selection
 
-# The files of a diff, and those of a list of locations.
+# The files in a diff, and in a list of locations.
 _IN_DIFFERENCE = (
     r'(?m)^(?:---|\+\+\+|rename from|rename to|copy from|diff --git) "?(?:[ab]/)?(.+?)"?$'
 )

@@ -56,7 +56,7 @@ class Offers:
         """
         Ask which of the denied accesses to grant, with one question each for reading, writing and the network.
 
-        Protected targets, and those that the user has denied before, are not offered. `cwd` is where it ran; empty means the project.
+        Protected targets, and targets that the user has denied before, are not offered. `cwd` is where it ran; empty means the project.
         """
         granted: Grant = NO_GRANT
         reasons: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 20
 
 
 async def removals_note(effect: Effect, workspace: Workspace) -> str:
-    """Return a sentence on the files and directories that a command removes by name; "" if it names none that exist."""
+    """Return a sentence on the existing files and directories that a command removes by name, or ""."""
     paths = list(dict.fromkeys(_removed(Use(effect, workspace.project, workspace.disk))))
     try:
         files = await workspace.files() if paths else None

@@ -1,5 +1,5 @@
 """
-Permission rules: the user's own from the settings, and those that "always" has stored for a project.
+Permission rules: the user's own from the settings, and those stored for a project by "always".
 
 The stored ones are a JSON file per project below the state directory, where neither the project nor a command can write. A file that
 cannot be read allows nothing: its allow rules are ignored, and if a deny or ask rule may be lost, everything asks.
@@ -55,7 +55,7 @@ def load_rule(table: object, number: int, project: str) -> Rule:
 
 
 def wrong_example(rule: Rule, project: str) -> str:
-    """Return a sentence about the first example that the rule contradicts; "" if there is none."""
+    """Return a sentence about the first example that the rule contradicts, or ""."""
     if rule.examples == Examples():
         return ""
     from sanderling.permissions.decide import applies

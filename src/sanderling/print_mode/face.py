@@ -33,7 +33,7 @@ from sanderling.text import duration
 STREAM_VERSION = 1
 OutputFormat = Literal["text", "json", "stream-json"]
 UNANSWERED = (
-    "Nobody can answer: this runs from a script. Do what you can without it, and report at the end what could not"
+    "Questions cannot be answered: this runs from a script. Do what you can without it, and report at the end what could not"
     " be done{remedy}."
 )
 ALLOWED_BY = {  # by the operation that the sandbox refused

@@ -33,7 +33,7 @@ def rules_of(texts: list[str]) -> tuple[Rule, ...]:
     Return the rules of `--allow`: `bash git status`, or with an action before it.
 
     Raises:
-        ConfigError: names the one that is invalid.
+        ConfigError: names the invalid rule.
     """
     return tuple(
         rule_from_text(

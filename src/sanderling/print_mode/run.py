@@ -247,7 +247,7 @@ class _Run:
 
 def _about_waiting(texts: Sequence[str], *, is_dropped: bool) -> str:
     """
-    Return the notice that prompts of an earlier run were not sent, so that none is lost unseen.
+    Return the notice that prompts of an earlier run were not sent, so that no prompt is lost unseen.
 
     We refused to run until the user had sent or removed them in the editor. A run that was killed between its prompt in the log and the
     start of its turn then blocked the session forever on machines without an editor, as in CI.

@@ -18,7 +18,7 @@ _BRANCH = r"ref: refs/heads/([\w./@+#=,-]{1,200})"
 
 
 class Facts:
-    """The facts around a session, and which of them were sent: all of them once, then those that changed."""
+    """The facts around a session, and which of them were sent: all of them once, then only changes."""
 
     def __init__(self, project: str, today: Callable[[], str] | None = None) -> None:
         self._project = project

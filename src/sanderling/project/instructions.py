@@ -50,7 +50,7 @@ UNSENT = Sent("", "", 0)
 
 
 class Instructions:
-    """The instructions for the model: those in effect, and those that were sent."""
+    """The instructions for the model: in effect, and already sent."""
 
     def __init__(self, trust: Trust, own: OwnFiles) -> None:
         self._trust = trust

@@ -50,7 +50,7 @@ Words = Sequence[Word]
 
 
 class Redirection(msgspec.Struct, frozen=True):
-    """A redirection. `descriptor` is "" if none is written; `target` is a descriptor, "-", or a file."""
+    """A redirection. `descriptor` is "" if the line has no number; `target` is a descriptor, "-", or a file."""
 
     descriptor: str
     operator: str
@@ -76,7 +76,7 @@ class Parsed(msgspec.Struct, frozen=True):
     """
     Every command of a line, at any depth. `problem` says why some may be missing or wrong; "" if they are all right.
 
-    With a problem, `commands` are those that could be recognized. `inputs` are the here-documents that commands read.
+    With a problem, `commands` contains what could be recognized. `inputs` are the here-documents that commands read.
     """
 
     commands: tuple[SimpleCommand, ...]

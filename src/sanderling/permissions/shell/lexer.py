@@ -46,9 +46,9 @@ Span = tuple[int, int]
 
 class Lexed(msgspec.Struct):
     """
-    The positions of words, operators and comments in a line, and of here-document delimiters.
+    The positions of words, operators, comments and here-document delimiters in a line.
 
-    `substitutions` are those that contain only a here-document. `plain` is the line with placeholders of the same length: spaces for
+    `substitutions` are the command substitutions that contain only a here-document. `plain` is the line with placeholders of the same length: spaces for
     here-documents and escaped line ends, `_` for substitutions. `inputs` are the here-documents that commands read.
     """
 

@@ -33,7 +33,7 @@ MAX_NESTED_LINES, MAX_NESTED_DEPTH = 32, 3
 
 
 class _Beginning(msgspec.Struct, frozen=True):
-    """The options before a subcommand that are harmless, and those that name the directory to run in."""
+    """The options before a subcommand: harmless ones, and those naming the directory to run in."""
 
     harmless: str
     directory: tuple[str, ...]

@@ -54,7 +54,7 @@ class TrustStore:
 
     def add(self, path: str, digest: str) -> None:
         """
-        Add a hash to those that are stored by now.
+        Add a hash to the stored ones.
 
         Raises:
             ConfigError: as in `replace`.
