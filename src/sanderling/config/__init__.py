@@ -211,5 +211,4 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def server_socket() -> str:
-    """Return the path of the socket on which `sanderling serve` listens by default."""
     return str(state_dir() / "serve.sock")

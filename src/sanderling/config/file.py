@@ -155,7 +155,6 @@ def sound(layer: Layer, mistakes: Iterable[Mistake] = ()) -> Layer:
 
 
 def refusal(mistakes: Iterable[Mistake]) -> ConfigError:
-    """Return one error that names all mistakes."""
     lines = [str(mistake) for mistake in in_order(mistakes)]
     more = [f"and {len(lines) - MAX_SHOWN} more"] if len(lines) > MAX_SHOWN else []
     return ConfigError("\n".join((*lines[:MAX_SHOWN], *more)))

@@ -101,7 +101,6 @@ class EditorHost:
             self._sessions[session_id].act(NoteUsage(model, usage))
 
     def stop_request(self, request_id: int) -> None:
-        """Stop the request `request_id`, if it streams."""
         self._asides.stop(request_id)
 
     def acknowledge(self, session_id: str, seq: int) -> None:
@@ -140,7 +139,6 @@ class EditorHost:
                 live.act(action)
 
     def _reopen_crashed(self, session_id: str, tasks: TaskGroup) -> None:
-        """Reopen a session that crashed."""
         if opening := self._crashed.pop(session_id, None):
             self._open(session_id, opening, tasks)
 

@@ -111,7 +111,6 @@ def _may_hold(words: Words, name: str) -> bool:
 
 
 def _mentions(code: str, name: str) -> bool:
-    """Return True if `code`, in whatever language, contains the name."""
     return " " in code and _occurs_in(name, code)
 
 

@@ -239,7 +239,7 @@ class Gate:
         return msgspec.structs.replace(preview, note=preview.note or removed)
 
     def _link(self, effect: Effect) -> str:
-        """Return a sentence on where the path resolves to outside the project, if not to itself."""
+        """Return a sentence on where a path outside the project resolves to, if that is elsewhere."""
         if not effect.path or self._workspace.is_inside(effect.path):
             return ""
         target = self._workspace.disk.real_path(effect.path)
@@ -327,7 +327,6 @@ class Gate:
         )
 
     def restore(self, state: object) -> None:
-        """Restore what `state` returned."""
         allowed = msgspec.convert(state, _Allowed)
         for conditions, rules in allowed.rules:
             self._session_rules[conditions] += rules

@@ -10,7 +10,7 @@ from sanderling.errors import ConfigError
 from sanderling.permissions.patterns import pattern_of
 from sanderling.tools.effects import OUTSIDE, Effect
 
-_NUMBER = r"-\d+$"  # marks a tool whose name was taken (`mcp/names.py`)
+_NUMBER = r"-\d+$"  # added to a tool's name that is taken (`mcp/names.py`)
 _TOOL = r"(?a)[\w*?\[\]!-]+"
 Action = Literal["allow", "ask", "deny"]
 

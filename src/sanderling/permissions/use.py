@@ -64,7 +64,6 @@ class Use:
         return is_called | asked_about(self.paths[1].removeprefix(self.roots[-1]).split("/"))
 
     def is_inside(self, others: Sequence[str] = ()) -> bool:
-        """Return True if the resolved path is in the project, or in one of `others`."""
         directories = (*self.roots, *map(self.disk.real_path, others))
         return is_in_any(self.paths[1], directories)
 

@@ -146,9 +146,9 @@ def _unreadable(line: str) -> str:
     if len(line) > MAX_CHARACTERS:
         return f"it is longer than {MAX_CHARACTERS:,} characters"
     if CONTROL.search(line):
-        return "it holds control characters"
+        return "it contains control characters"
     if visible(line) != line:
-        return "it holds characters that are invisible or change the direction of text"
+        return "it contains characters that are invisible or change the direction of text"
     words = len(line.split()) + len(_QUOTES.findall(line))
     if len(_PARTS.findall(line)) > MAX_PARTS or words > MAX_WORDS:
         return "it has too many parts"
@@ -238,13 +238,13 @@ _PROBLEMS = {
     "process_substitution": "it uses process substitution",
     "arithmetic_expansion": "it computes, which can run commands",
     "function_definition": "it defines a function",
-    "heredoc_redirect": "it holds a here-document",
-    "herestring_redirect": "it holds a here-string",
+    "heredoc_redirect": "it contains a here-document",
+    "herestring_redirect": "it contains a here-string",
     "c_style_for_statement": "it computes, which can run commands",
     "subscript": "it uses arrays, whose subscripts can run commands",
     "array": "it uses arrays, whose subscripts can run commands",
-    "ansi_c_string": "it holds a $'…' string",
-    "translated_string": 'it holds a $"…" string',
+    "ansi_c_string": "it contains a $'…' string",
+    "translated_string": 'it contains a $"…" string',
     "brace_expression": "it uses brace expansion",
 }
 _LEAF_PROBLEMS = {
