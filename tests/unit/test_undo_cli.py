@@ -262,7 +262,10 @@ def turn_of(shell: Shell) -> str:
     "command, words",
     [
         ("changes", ["List the agent's changes to files", "--session ID", "--turn N", "--json"]),
-        ("undo", ["Undo the agent's changes", "--session ID", "--turn N", "--json"]),
+        (
+            "undo",
+            ["Undo the changes of the agent's last turn", "--session ID", "--turn N", "--json"],
+        ),
         ("redo", ["Redo the last undo", "--session ID", "--turn N", "--json"]),
     ],
 )

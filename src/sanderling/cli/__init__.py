@@ -15,6 +15,6 @@ COMMANDS = {
     "sandbox": ("sandbox", "show what the sandbox enforces here, or run a command in it"),
     "serve": ("", "serve sessions over WebSocket"),
     "sessions": ("sessions", "list the sessions of this project, newest first"),
-    "undo": ("undo", "undo the agent's changes of its last turn"),
+    "undo": ("undo", "undo the changes of the agent's last turn"),
 }
 """By name: the module here whose `add` creates the parser, and a summary. `acp` and `serve` have their own parsers."""

@@ -69,7 +69,7 @@ def add(commands: Any) -> None:
         metavar="ADDRESS",
         help="a remote agent: ws://HOST:PORT or unix:/PATH of `sanderling serve`, or ssh://HOST/PATH",
     )
-    client.add_argument("--cwd", default="", metavar="DIR", help="the project's directory")
+    client.add_argument("--cwd", default="", metavar="DIR", help="project directory")
     client.add_argument("-p", dest="prompt", metavar="TEXT", help="send one prompt, then exit")
     client.add_argument(
         "--no-sandbox", action="store_true", help="run the agent with all your rights"

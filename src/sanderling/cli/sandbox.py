@@ -61,7 +61,7 @@ def add(commands: Any) -> None:
     )
     run.add_argument("--level", choices=LEVELS[:-1], help="use exactly this level, or refuse")
     run.add_argument(
-        "--no-guard", action="store_true", help="without the guard, only what the kernel enforces"
+        "--no-guard", action="store_true", help="run without the guard: only the kernel enforces"
     )
     run.add_argument("argv", nargs="+", metavar="COMMAND")
     run.set_defaults(run=execute)

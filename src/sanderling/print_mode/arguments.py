@@ -28,7 +28,7 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
         "prompt",
         nargs="?",
         metavar="PROMPT",
-        help="the prompt; without it, standard input is the prompt, else that is attached",
+        help="the prompt; piped input is attached to it, or is the prompt without it",
     )
     add("-p", "--print", action="store_true", help="send one prompt, print the answer")
     _add_output_flags(parser)
