@@ -158,7 +158,7 @@ def test_server_of_the_project_that_nobody_has_let_start_is_told_and_the_answer_
     propose(shell, it={"command": "it"})
     done = shell.play(ANSWER, args=("--output-format", "json"))
     assert done.returncode == 0, done.stderr
-    assert "not started: the project's tool server 'it', until Neovim has asked" in done.stderr
+    assert "not started: the project's tool server 'it': allow it in Neovim first" in done.stderr
     assert json.loads(done.stdout)["denials"] == []
 
 

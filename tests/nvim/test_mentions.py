@@ -220,7 +220,7 @@ def test_a_difference_with_what_a_rule_keeps_is_not_sent(start_claude, server, p
     child.open_chat()
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'commit @diff' })")
     child.feed("<CR>")
-    wait_until(lambda: "@diff holds secret.env, which a rule keeps" in child.transcript_text())
+    wait_until(lambda: "@diff contains secret.env, which a rule keeps" in child.transcript_text())
     assert server.prompts == []
 
 

@@ -144,7 +144,7 @@ def test_files_without_mistakes_are_named(run, user, project):
     assert status == 0
     assert out.splitlines() == [
         "~/.config/sanderling/config.toml: read",
-        ".sanderling.toml: not trusted, so it does not count: :AgentTrust in Neovim",
+        ".sanderling.toml: not trusted, so ignored: run :AgentTrust in Neovim",
     ]
 
 
@@ -152,7 +152,7 @@ WRONG_IN_PARTS = {
     "[providers.local]\nwire = 'chat'\nbse_url = 'x'": (3, "did you mean 'providers.local.base_url'?"),
     "[providers.local]\nwire = 'chta'\nbase_url = 'x'": (2, "one of anthropic, chat, responses, ollama"),
     "\n[providers.local]\nwire = 'chat'": (2, "needs base_url"),
-    "[providers.local]\npreset = 'opnai'": (2, "which is no preset; did you mean 'openai'?"),
+    "[providers.local]\npreset = 'opnai'": (2, "names an unknown preset 'opnai'; did you mean 'openai'?"),
     "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (3, "api_key must name a variable"),
     "[providers.openai]\nmodel = 'x'\n[providers.openai.quirks]\nimges = 'user'": (
         4,
@@ -187,7 +187,7 @@ WRONG_IN_PARTS = {
     "[agents.claude]\nhsots = []": (2, "did you mean 'agents.claude.hosts'?"),
     "\n[agents.mine]\nargs = ['--acp']": (2, "needs a command, or preset = one of: claude, codex"),
     "[agents.mine]\ncommand = 'agent'": (2, "must be a list, not a string"),
-    "[agents.mine]\npreset = 'cluade'": (2, "which is no preset; did you mean 'claude'?"),
+    "[agents.mine]\npreset = 'cluade'": (2, "names an unknown preset 'cluade'; did you mean 'claude'?"),
     "[agents.'a b']\ncommand = ['x']": (1, "is not a valid agent name"),
     "[agents.claude]\nhosts = ['a b']": (2, "a host, like"),
     "[agents.claude]\nhome = [\n'~/.claude/.credentials.json',\n'~/.bashrc']": (2, "~/.bashrc can run programs"),

@@ -409,7 +409,7 @@ async def test_reason_of_a_denial_is_told_to_the_model(tmp_path):
         question = await talk.until(ApprovalRequested)
         assert (question.subject, question.filetype) == ("touch made", "sh")
         talk.answer(question, "deny", reason="Use the Makefile.")
-    assert talk.told() == "The person denied this: Use the Makefile."
+    assert talk.told() == "The user denied this: Use the Makefile."
     assert not (talk.project / "made").exists()
 
 
@@ -424,7 +424,7 @@ async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path)
         )
         talk.answer(first, "once")
         talk.answer(third, "once")
-    assert talk.told(1) == "The person denied this: Not that."
+    assert talk.told(1) == "The user denied this: Not that."
     made = sorted(path.name for path in talk.project.iterdir())
     assert made == ["1", "3", "app.py"]
 
@@ -654,7 +654,7 @@ async def test_fetch_while_the_network_is_off_asks_once_and_lets_in_that_host_fo
     talk = Talk(tmp_path, uses(("web_fetch", {"url": "https://docs.example/page"})), mode="auto")
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        assert "lets docs.example through for as long as it runs" in question.reason
+        assert "docs.example is blocked. Allowing opens it until this ends" in question.reason
         assert "`:AgentNet on`" in question.reason
         talk.answer(question, "once")
         await talk.until(ToolEnded)
@@ -884,7 +884,7 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
     ).added_to(talk.conversation.parts.sandbox.admissions.policy)
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        assert question.subject == f"write {directory}/ and all that is in it, for {wanted}"
+        assert question.subject == f"write {directory}/ and everything in it, for {wanted}"
         talk.answer(question, "once")
     assert wanted.exists()
 
@@ -934,7 +934,7 @@ async def test_what_a_command_has_exported_without_being_asked_about_asks_before
         talk.conversation.parts.sandbox.switch(is_on=is_on)
         talk.conversation.controls.set_mode("ask")
         question = await talk.until(ApprovalRequested)
-        assert f"has set PATH='{talk.project}/.x:" in question.reason
+        assert f"set PATH='{talk.project}/.x:" in question.reason
         talk.answer(question, "deny")
 
 
@@ -1130,7 +1130,7 @@ async def test_offer_says_where_a_link_leads(tmp_path, outside):
     talk = Talk(tmp_path, uses(bash(f"cat {link}")), mode="auto")
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        assert question.subject == f"read {link}, which leads to {outside}"
+        assert question.subject == f"read {link}, which resolves to {outside}"
         talk.answer(question, "deny")
 
 
