@@ -26,8 +26,10 @@ PATTERNS = {
     ),
     "stands": (r"\b(stands?|stood)\b(?! (alone|up|still|out|for|in for)\b)", "is, contains"),
     "what": (
-        r"((^|[.:;] )(What|Who|Whoever|Whatever)|, (what|who)) ([a-z]+ ){0,3}"
-        r"(is|are|was|has|have|can|cannot|must|may|goes?|comes?|does|do)\b(?![^.]*\?)",
+        (
+            r"((^|[.:;] )(What|Who|Whoever|Whatever)|, (what|who)) ([a-z]+ ){0,3}"
+            r"(is|are|was|has|have|can|cannot|must|may|goes?|comes?|does|do)\b(?![^.]*\?)"
+        ),
         "a noun: the caller, the response",
     ),
     "place of": (
