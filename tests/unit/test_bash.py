@@ -772,7 +772,7 @@ async def test_refusals_are_bounded(confined):
 
 async def test_sandbox_that_cannot_be_had_runs_nothing(tmp_path):
     async with Desk(tmp_path, min_level="full", level="landlock").served() as desk:
-        with pytest.raises(ToolError, match="The command was not started: Level 'landlock'"):
+        with pytest.raises(ToolError, match="Could not start the command: Level 'landlock'"):
             await desk.run("touch ran")
     assert not (desk.project / "ran").exists()
 

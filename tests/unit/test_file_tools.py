@@ -490,7 +490,7 @@ async def test_file_too_large_to_be_changed_is_left_alone(place, project):
             said = await desk.refusal(tool, path="huge", **data)
             assert (
                 said
-                == "huge has 67,108,865 bytes, and at most 67,108,864 can be changed here. Use bash."
+                == "huge has 67,108,865 bytes; the limit is 67,108,864. Use bash."
             )
 
 
@@ -858,7 +858,7 @@ async def test_file_that_changes_between_look_and_write_is_looked_at_again(place
         assert changed.old == "4"
         assert (project / "a").read_text() == "4 and ours"
         others = iter("123456")
-        with pytest.raises(ToolError, match="was changed by somebody else each time"):
+        with pytest.raises(ToolError, match="keeps changing while you edit it"):
             await Change(desk.context(), str(project / "a"), propose).make()
     assert (project / "a").read_text() == "5"
 
@@ -1301,7 +1301,7 @@ async def test_unsaved_changes_elsewhere_are_merged_and_not_written(place, opene
         assert isinstance(told, str)
         assert outcome.summary == "+1 −1 · not saved"
         assert told.startswith("Changed a in the editor: +1 −1.\n")
-        assert "the file on the disk is not written" in told
+        assert "the file on disk was not written" in told
         assert "-six\n+SIX (unsaved)" in told
         assert "since you read it" not in await desk.told(
             edit, path="a", edits=[{"old": "one", "new": "1"}]
@@ -1370,7 +1370,7 @@ async def test_change_that_cannot_be_taken_back_is_not_made_twice(place, opened)
     async with place.desk(opened.editor) as desk:
         edits = [{"new": "new\n", "insert_at_line": 1}]
         said = await desk.refusal(edit, path="a", edits=edits)
-    assert said == "a has just changed. The change stands in the editor's buffer, unsaved."
+    assert said == "a has just changed. The change is in the editor's buffer, unsaved."
     assert opened.text == "one\nnew\ntwo\nthree\nfour\nfive\nsix\nseven\ntyped\n"
     assert opened.editor.is_modified(opened.path)
     assert opened.path.read_text() == "by others\n"
@@ -1380,7 +1380,7 @@ async def test_buffer_that_never_stands_still_is_left_alone(place, opened):
     opened.editor.before_change = lambda: opened.editor.type(opened.path, opened.text + "x\n")
     async with place.desk(opened.editor) as desk:
         said = await desk.refusal(edit, path="a", edits=TWO)
-    assert said.startswith("a was changed by somebody else each time")
+    assert said.startswith("a keeps changing while you edit it")
     assert "two\n" in opened.text
 
 
@@ -1389,7 +1389,7 @@ async def test_what_the_formatter_makes_of_it_is_written_and_told(place, opened)
     async with place.desk(opened.editor, is_on=True) as desk:
         await desk.use(read, path="a")
         told = await desk.told(edit, path="a", edits=TWO)
-        assert "hooks (format on save) have then changed it:\n@@ -1,7 +1,8 @@" in told
+        assert "hooks (format on save) changed it:\n@@ -1,7 +1,8 @@" in told
         assert "-2\n+two (formatted)" in told
         assert "     2\ttwo (formatted)\n" in told
         assert "since you read it" not in await desk.told(edit, path="a", edits=SIX)
@@ -1414,7 +1414,7 @@ async def test_file_deleted_under_a_buffer_is_edited_in_the_buffer_alone(place, 
         await desk.use(read, path="a")
         opened.path.unlink()
         told = await desk.told(edit, path="a", edits=TWO)
-        assert "The file is not on the disk" in told
+        assert "The file is not on disk" in told
         assert not opened.path.exists()
         assert opened.text.startswith("one\n2\n")
         assert "only in the editor, not on the disk" in await desk.told(read, path="a")
@@ -1610,7 +1610,7 @@ async def test_write_that_fails_while_the_person_types_says_where_the_text_is(pl
     opened.editor.before_write = type_after
     async with place.desk(opened.editor) as desk:
         said = await desk.refusal(edit, path="a", edits=TWO)
-    assert said.endswith("The change stands in the editor's buffer, unsaved.")
+    assert said.endswith("The change is in the editor's buffer, unsaved.")
     assert opened.text.endswith("typed\n")
 
 
@@ -1642,7 +1642,7 @@ async def test_hidden_file_is_not_read_or_changed_through_its_buffer(place, open
             for tool, data in ((read, {}), (edit, {"edits": [{"old": "secret", "new": "x"}]})):
                 assert "the sandbox" in await desk.refusal(tool, path=path, **data)
         told = await desk.told(write, path="~/.netrc", content="the sandbox's own\n")
-        assert "a directory of the sandbox's own" in told
+        assert "private to the sandbox" in told
     assert opened.editor.text(secret) == opened.editor.text(private) == "secret\n"
     assert private.read_text() == "secret\n"
 

@@ -760,7 +760,7 @@ async def test_search_does_not_show_what_a_rule_keeps_from_the_model(tmp_path):
     assert "c.py" in talk.told()
     assert "private" not in talk.told()
     assert "b.key" not in talk.told()
-    assert "What a rule keeps from you was left out." in talk.told()
+    assert "Files that a rule denies were left out." in talk.told()
 
 
 @prove
