@@ -292,13 +292,13 @@ async def test_what_is_no_file_is_told_and_not_waited_for(place, project):
             (write, {"content": "x"}),
             (edit, {"edits": [{"old": "a", "new": "b"}]}),
         ):
-            assert await desk.refusal(tool, path="pipe", **data) == "pipe is no regular file."
+            assert await desk.refusal(tool, path="pipe", **data) == "pipe is not a regular file."
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "~\0"])
 async def test_name_that_no_file_can_have_is_told(place, path):
     async with place.desk() as desk:
-        assert "cannot be a path" in await desk.refusal(read, path=path)
+        assert "is not a valid path" in await desk.refusal(read, path=path)
 
 
 async def test_name_that_is_too_long_is_told(place):
@@ -373,8 +373,8 @@ async def test_file_that_was_not_read_is_not_replaced_until_its_loss_was_shown(p
     async with place.desk() as desk:
         said = await desk.refusal(write, path="a", content="one\n")
         assert said == (
-            "a exists, and you have not read it. This is what would change:\n@@ -1,2 +1,1 @@\n one\n-two\n"
-            "Nothing was written. If it is to be replaced all the same, call write again."
+            "a exists, and you have not read it. The change would be:\n@@ -1,2 +1,1 @@\n one\n-two\n"
+            "Nothing was written. To replace it anyway, call write again."
         )
         assert (project / "a").read_text() == "one\ntwo\n"
         await desk.use(write, path="a", content="one\n")
@@ -771,7 +771,7 @@ async def test_link_that_leads_nowhere_is_said_to_be_one(place, project):
             await desk.refusal(edit, path="config.py", edits=edits),
         ):
             assert said == (
-                "config.py does not exist, or the sandbox hides it. It is a link: what it leads to is not there."
+                "config.py does not exist, or the sandbox hides it. It is a broken link."
             )
 
 
@@ -797,7 +797,7 @@ async def test_insertion_by_number_waits_until_others_changes_are_known(place, p
         edits = [{"new": "1.5\n", "insert_at_line": 1}]
         said = await desk.refusal(edit, path="a", edits=edits)
         assert said.startswith(
-            "Its lines may have other numbers now: nothing was changed.\na has changed"
+            "Line numbers may have shifted: nothing was changed.\na has changed"
         )
         assert "+zero" in said
         assert (project / "a").read_text() == "zero\none\ntwo\n"
@@ -894,8 +894,8 @@ async def test_what_could_make_the_machine_run_something_is_not_changed(place, p
             (write, {"path": ".git/hooks/pre-commit", "content": "evil"}),
             (edit, {"path": ".git/hooks/pre-commit", "edits": [{"old": "sh", "new": "evil"}]}),
         ):
-            assert ".git/hooks, for instance" in await desk.refusal(tool, **data)
-            with pytest.raises(ToolError, match=r"\.git/hooks, for instance"):  # nobody is asked
+            assert "such as .git/hooks" in await desk.refusal(tool, **data)
+            with pytest.raises(ToolError, match=r"such as \.git/hooks"):  # nobody is asked
                 await desk.preview(tool, **data)
     assert (hooks / "pre-commit").read_text() == "#!/bin/sh\n"
 
@@ -976,7 +976,7 @@ async def test_use_that_began_in_the_sandbox_stays_in_it_when_that_is_switched_o
 async def test_what_lies_outside_is_not_changed(place):
     async with place.desk(is_on=True) as desk:
         said = await desk.refusal(edit, path="/etc/hostname", edits=[{"old": "a", "new": "b"}])
-        assert said.startswith("/etc/hostname may not be written: ") or "does not exist" in said
+        assert said.startswith("/etc/hostname cannot be written: ") or "does not exist" in said
 
 
 @prove
@@ -1319,8 +1319,8 @@ async def test_unsaved_changes_of_the_same_text_are_never_lost(place, opened):
         opened.editor.type(opened.path, unsaved)
         said = await desk.refusal(edit, path="a", edits=TWO)
         assert said == (
-            "The person has unsaved changes in a, line 2, where this would change the same text. Nothing was changed."
-            " Read the file again and change what is there now, or ask the person.\n     2\tzwei"
+            "The user has unsaved changes in a, line 2, in the same text. Nothing was changed."
+            " Read the file again and edit its current text, or ask the user.\n     2\tzwei"
         )
         assert (opened.text, opened.path.read_text()) == (unsaved, before)
         await desk.use(read, path="a")
@@ -1754,7 +1754,7 @@ async def test_file_that_was_too_large_to_keep_says_only_that_it_has_changed(pla
         await desk.use(read, path="large", limit=1)
         (project / "large").write_text("FIRST\n" + data)
         told = await desk.told(edit, path="large", edits=[{"old": "FIRST", "new": "1st"}])
-        assert "has changed since you read it; what exactly is no longer known" in told
+        assert "has changed since you read it; the earlier text is no longer kept" in told
 
 
 # --- differences -------------------------------------------------------------------------------------------------------

@@ -588,7 +588,7 @@ async def test_socket_is_neither_searched_nor_read(repository, monkeypatch):
         listener.bind("sock")
     async with repository.tools() as tools:
         assert "neither a file" in await tools.refusal(grep, pattern="x", path="sock")
-        assert await tools.refusal(read, path="sock") == "sock is no regular file."
+        assert await tools.refusal(read, path="sock") == "sock is not a regular file."
 
 
 async def test_what_the_kernel_says_of_itself_is_not_told_as_covered(repository):
