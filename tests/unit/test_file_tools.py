@@ -1555,7 +1555,7 @@ async def test_encoding_that_only_the_editor_knows_is_told(place, opened):
         opened.editor.buffers[str(opened.path)], encoding="8bit-dec-mcs"
     )
     async with place.desk(opened.editor) as desk:
-        assert "8bit-dec-mcs, which is not known here" in await desk.refusal(
+        assert "8bit-dec-mcs, is not supported" in await desk.refusal(
             edit, path="a", edits=TWO
         )
 
