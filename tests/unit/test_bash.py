@@ -157,7 +157,7 @@ async def test_output_and_status_are_told(desk):
             ("no-such-program", "[exit status 127 · "),
             ("kill -9 $$", "[ended by SIGKILL · "),
             ("kill -SEGV $$", "[ended by SIGSEGV · "),
-            ("bash -c 'kill -9 $$'", "[exit status 137, as after SIGKILL · "),
+            ("bash -c 'kill -9 $$'", "[exit status 137 (SIGKILL) · "),
             ("kill -36 $$", "[ended by signal 36 · "),
             ("exit 255", "[exit status 255 · "),
             ("(", "[exit status 2 · "),
@@ -285,7 +285,7 @@ async def test_directory_carries_over_and_is_told(desk):
     told = await desk.say("pwd")
     assert told.startswith(f"{desk.project}/a b\n")
     assert "· cwd: a b]" in told
-    assert "· cwd: the project's root (changed)]" in await desk.say("cd ..")
+    assert "· cwd: the project root (changed)]" in await desk.say("cd ..")
     assert "cwd" not in (await desk.say("cd .")).rpartition("[")[2]
     assert (await desk.say("cd -")).startswith(f"{desk.project}/a b\n")
 
@@ -352,7 +352,7 @@ async def test_trace_shows_the_command_alone(desk):
 )
 async def test_command_that_replaces_the_shell_changes_nothing_and_that_is_told(desk, command):
     told = await desk.say(command)
-    assert "The shell was replaced or killed: its directory and variables are as before." in told
+    assert "The shell was replaced or killed: its directory and variables are unchanged." in told
     assert (await desk.say('echo "${A-unset} $PWD"')).startswith(f"unset {desk.project}\n")
 
 
@@ -364,7 +364,7 @@ async def test_nothing_runs_elsewhere_when_its_directory_is_gone_and_that_is_tol
     told = await desk.say("touch ran; echo ran")
     assert "\nran" not in f"\n{told}"
     assert (
-        "[sub is gone or closed, so nothing was run. The shell is in the project's root now.]"
+        "[Nothing was run: sub was deleted or is inaccessible. The shell is now in the project root.]"
         in told
     )
     assert not (desk.project / "ran").exists()
@@ -413,7 +413,7 @@ async def test_commands_side_by_side_keep_each_others_changes(desk):
 @prove
 async def test_too_large_a_variable_is_not_kept_and_that_is_told(desk):
     told = await desk.say("export BIG=$(head -c 40000 /dev/zero | tr '\\0' x) SMALL=1")
-    assert "[Too large to carry over to the next command: BIG.]" in told
+    assert "[Too large to keep for the next command: BIG.]" in told
     assert (await desk.say('echo "${BIG-unset} $SMALL"')).startswith("unset 1\n")
 
 
@@ -423,14 +423,14 @@ async def test_bytes_that_are_no_text_may_be_as_many_as_others(desk):
     told = await desk.say(
         r"LC_ALL=C; export BIG=$(head -c 600000 /dev/zero | tr '\0' '\344') SMALL=1"
     )
-    assert "[Too large to carry over to the next command: BIG.]" in told
+    assert "[Too large to keep for the next command: BIG.]" in told
     assert (await desk.say('echo "${BIG-unset} $SMALL"')).startswith("unset 1\n")
 
 
 @prove
 async def test_thousand_variables_are_bounded_and_the_shell_works(desk):
     told = await desk.say("for i in {1..1000}; do printf -v V$i %500s; export V$i; done")
-    assert "Too large to carry over to the next command: V" in told
+    assert "Too large to keep for the next command: V" in told
     assert "exported: V1, V10, V100, V1000, V101, V102, V103, V104 and " in told
     assert (await desk.say("echo fine")).startswith("fine\n")
     assert len(msgspec.json.encode(desk.shell.state())) < 128 * 1024
@@ -627,7 +627,7 @@ async def test_binary_output_is_bounded(desk):
 @prove
 async def test_endless_output_ends_with_the_time_and_is_bounded(desk):
     told = await desk.say("yes", timeout_s=0.5)
-    assert "it goes on in the background as j1" in told
+    assert "now in the background as j1" in told
     await desk.ask(action="stop", id="j1")
     assert len(desk.screen) < MAX_SCREEN_CHARS + 100
 
@@ -709,9 +709,9 @@ def test_300_mb_of_output_cost_little_memory_and_their_file_is_capped(tmp_path, 
 async def test_process_in_the_background_ends_with_its_command_and_that_is_told(desk, marker):
     told = await desk.say(f"{marker} & echo started")
     assert told.startswith("started\n[exit status 0")
-    assert "What it left running was ended with it: use background=true for servers." in told
+    assert "Processes it started were stopped with it. Use background=true for servers." in told
     await happens(lambda: not running(marker))
-    assert "left running" not in await desk.say("true & wait")
+    assert "Processes it started" not in await desk.say("true & wait")
 
 
 @pytest.mark.parametrize(
@@ -760,14 +760,14 @@ async def test_network_that_is_off_is_told(confined):
     assert ":AgentNet" in told
     script = "import socket; socket.create_connection(('192.0.2.1', 80), 3)"
     told = await confined.say(f'python3 -c "{script}"')
-    assert "[The network is off: do without, or ask the person" in told
+    assert "[The network is off: do without, or ask the user" in told
 
 
 @prove
 async def test_refusals_are_bounded(confined):
     told = await confined.say("for i in {1..15}; do touch /etc/x$i; done; false")
     assert told.count("[The sandbox refused: ") == 5
-    assert "[It refused 10 more.]" in told
+    assert "[10 more were refused.]" in told
 
 
 async def test_sandbox_that_cannot_be_had_runs_nothing(tmp_path):
@@ -793,7 +793,7 @@ async def test_cancelled_command_is_gone_and_what_it_wrote_is_kept(desk, ignored
     assert not running(marker)
     told = desk.jobs.take_interrupted("t7")
     assert told.startswith("begun\n[ended by SIG")
-    assert "stopped by the person" in told
+    assert "stopped by the user" in told
     assert desk.jobs.take_interrupted("t7") == ""
     assert desk.shell.cwd == str(desk.project)
     assert (await desk.say("echo fine")).startswith("fine\n")

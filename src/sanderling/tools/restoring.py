@@ -221,10 +221,8 @@ class Restorer:
                 return
 
     async def _looks(self, paths: Sequence[str]) -> Sequence[Look]:
-        for is_last_try in (
-            False,
-            True,
-        ):  # the view may have closed with a change of the permission mode
+        # The view may have closed because the permission mode changed: try again once.
+        for is_last_try in (False, True):
             try:
                 return await (await self._workspace.files()).looks(paths, MAX_FILE_BYTES)
             except SandboxError as error:

@@ -111,9 +111,7 @@ class Workspace(Struct):
         """Return the lock for changes to the file, the same for all its names."""
         name: Hashable = self.disk.real_path(path)
         status = self.disk.status(path)
-        if (
-            status and status.st_nlink > 1
-        ):  # a hard link is written in place, so all its names share the lock
+        if status and status.st_nlink > 1:  # hard links: all names share the file
             name = (status.st_dev, status.st_ino)
         return self._locks.setdefault(name, anyio.Lock())
 
