@@ -131,11 +131,11 @@ async def test_page_says_where_the_next_one_begins(place, project):
     async with place.desk() as desk:
         first = (await desk.told(read, path="long")).split("\n")
         assert (first[0], first[1999]) == ("     1\t1", "  2000\t2000")
-        assert first[2000:] == ["(lines 1-2000 of 5321; go on with offset=2001)"]
+        assert first[2000:] == ["(lines 1-2000 of 5321; continue with offset=2001)"]
         last = (await desk.told(read, path="long", offset=5320)).split("\n")
         assert last == ["  5320\t5320", "  5321\t5321", "(lines 5320-5321 of 5321)"]
         middle = await desk.told(read, path="long", offset=7, limit=1)
-        assert middle == "     7\t7\n(lines 7-7 of 5321; go on with offset=8)"
+        assert middle == "     7\t7\n(lines 7-7 of 5321; continue with offset=8)"
 
 
 async def test_page_holds_at_most_fifty_kilobytes(place, project):
@@ -143,7 +143,7 @@ async def test_page_holds_at_most_fifty_kilobytes(place, project):
     async with place.desk() as desk:
         told = await desk.told(read, path="wide")
     assert len(told.encode()) < 51 * 1024
-    assert told.endswith("(lines 1-25 of 100; go on with offset=26)")
+    assert told.endswith("(lines 1-25 of 100; continue with offset=26)")
 
 
 async def test_long_line_is_cut_and_said_so(place, project):
@@ -321,7 +321,7 @@ async def test_large_file_is_paged_without_being_read(place, project):
     async with place.desk(is_on=True) as desk:
         told = await desk.told(read, path="huge")
         assert told.startswith("     1\tline 1\n")
-        assert told.endswith("go on with offset=2001; 5,368,709,120 bytes)")
+        assert told.endswith("continue with offset=2001; 5,368,709,120 bytes)")
         assert "(lines 1-2000 of more than " in told
         told = await desk.told(read, path="huge", offset=199_999, limit=2)
         assert told.startswith("199999\tline 199999\n200000\tline 200000\n(lines 199999-200000 of")
@@ -1417,7 +1417,7 @@ async def test_file_deleted_under_a_buffer_is_edited_in_the_buffer_alone(place, 
         assert "The file is not on disk" in told
         assert not opened.path.exists()
         assert opened.text.startswith("one\n2\n")
-        assert "only in the editor, not on the disk" in await desk.told(read, path="a")
+        assert "only in the editor, not on disk" in await desk.told(read, path="a")
 
 
 @prove
@@ -1661,7 +1661,7 @@ async def test_secret_that_the_sandbox_covers_stays_in_its_buffer(place, opened)
         told = await desk.told(read, path=".env")
         assert "secret" not in told
         assert "unsaved" not in told
-        assert "the sandbox covers this file" in told
+        assert "the sandbox hides this file" in told
         await desk.refusal(write, path=".env", content="x")
     assert opened.editor.text(path) == "TOKEN=unsaved\n"
     assert path.read_text() == "TOKEN=secret\n"

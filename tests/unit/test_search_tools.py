@@ -436,7 +436,7 @@ async def test_search_that_was_killed_later_tells_what_it_found_and_that_it_is_n
     cut_off(repository, monkeypatch, f"printf '{root}/README.md\\0{root}/src/a'")
     async with repository.tools() as tools:
         told = await tools.text(glob, pattern="**/*")
-    assert told.startswith("1 file, the newest first:\nREADME.md\n\n")
+    assert told.startswith("1 file, newest first:\nREADME.md\n\n")
     assert told.endswith(
         "ripgrep was ended by SIGKILL, so this is incomplete: search a smaller directory."
     )
@@ -694,7 +694,7 @@ async def test_what_cannot_be_read_is_told_beside_what_was_found(place):
         listed = await tools.text(ls)
     assert found.startswith("1 match in 1 file:\n\na.txt\n1: needle\n\n")
     assert nothing.startswith("No matches for nothing in 1 file.\n\n")
-    assert names.startswith("2 files, the newest first:\n")
+    assert names.startswith("2 files, newest first:\n")
     for text in (found, nothing, names):
         assert "Some files could not be searched:\n" in text
         assert "locked: Permission denied" in text
@@ -772,7 +772,7 @@ async def test_links_are_as_new_as_what_they_lead_to(place):
     (place.project / "link.md").symlink_to("mid.md")
     async with place.tools() as tools:
         lines = (await tools.text(glob, pattern="*.md")).split("\n")
-    assert lines[0] == "4 files, the newest first:"
+    assert lines[0] == "4 files, newest first:"
     assert (lines[1], sorted(lines[2:4]), lines[4]) == ("new.md", ["link.md", "mid.md"], "old.md")
 
 
@@ -793,7 +793,7 @@ async def test_directory_behind_a_link_out_of_the_project_is_named_in_any_case(l
         found = await tools.text(glob, pattern="*.ts")
         searched = await tools.grep("needle", glob="*.ts")
     assert found.endswith(
-        "\n\nLinks to directories were not followed: beyond. Give one as path to look inside."
+        "\n\nLinks to directories were not followed: beyond. Pass one as path to search it."
     )
     assert "Links to directories were not followed: beyond." in searched
 
@@ -850,7 +850,7 @@ async def test_many_links_are_bounded(place):
     async with place.tools() as tools:
         text = await tools.text(glob, pattern="*.txt")
         searched = await tools.grep("needle", glob="*.txt")
-    assert "not all links were looked at" in text
+    assert "not all links were checked" in text
     assert searched.startswith("1 match in 1 file:")
 
 
@@ -1055,7 +1055,7 @@ async def test_newest_files_come_first_and_the_rest_is_counted(place):
         assert lines[1:] == [f"{n:04}.txt" for n in range(1233, 1033, -1)]
         outcome = await tools.use(glob, pattern="00*.txt")
     assert outcome.summary == "100 files"
-    assert outcome.content.startswith("100 files, the newest first:\n0099.txt\n")
+    assert outcome.content.startswith("100 files, newest first:\n0099.txt\n")
 
 
 @prove
@@ -1101,7 +1101,7 @@ src/
 .gitignore  34B
 README.md  20B
 big.bin  1.5K
-broken -> no\\x0awhere  (leads nowhere)
+broken -> no\\x0awhere  (broken link)
 keep.log  29B
 link -> src/app.py
 pipe  (FIFO)"""
@@ -1153,7 +1153,7 @@ async def test_tree_of_long_names_stays_below_30_kb(place):
         (place.project / f"{n // 90}").mkdir(exist_ok=True)
         (place.project / f"{n // 90}" / (f"{n:03}" + "\x01" * 200)).touch()
     async with place.tools() as tools:
-        assert (await tools.text(ls)).endswith("[cut here: list a directory of it]")
+        assert (await tools.text(ls)).endswith("[cut here: list a subdirectory]")
 
 
 @prove
