@@ -467,7 +467,7 @@ async def test_content_that_is_there_already_is_not_written(place, project):
     before = (project / "a").stat()
     async with place.desk() as desk:
         outcome = await desk.use(write, path="a", content="same\n")
-    assert outcome.content == "It holds exactly that already."
+    assert outcome.content == "No change: it already has this content."
     assert (project / "a").stat().st_ino == before.st_ino
     assert (project / "a").stat().st_mtime_ns == before.st_mtime_ns
 
