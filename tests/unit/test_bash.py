@@ -251,7 +251,7 @@ async def test_commit_without_a_message_fails_and_with_one_succeeds(desk):
 
 @pytest.mark.parametrize("command", ["", "  \n", "echo \0", "echo \ud800", "x" * 200_000])
 async def test_command_that_cannot_be_one_is_refused_in_words(desk, command):
-    with pytest.raises(ToolError, match="The command (is empty|contains|exceeds)"):
+    with pytest.raises(ToolError, match=r"The command (is empty|contains|exceeds)"):
         await desk.run(command)
 
 

@@ -488,10 +488,7 @@ async def test_file_too_large_to_be_changed_is_left_alone(place, project):
             (edit, {"edits": [{"old": "a", "new": "b"}]}),
         ):
             said = await desk.refusal(tool, path="huge", **data)
-            assert (
-                said
-                == "huge has 67,108,865 bytes; the limit is 67,108,864. Use bash."
-            )
+            assert said == "huge has 67,108,865 bytes; the limit is 67,108,864. Use bash."
 
 
 async def test_link_is_written_through_and_known_by_both_names(place, project):
@@ -582,7 +579,7 @@ TABS = b"def f(x):\n\tif x:\n\t\treturn 1\n\treturn 2\n"
                 b"x = 1\ny = 2\nx = 1\n",
                 "x = 1",
                 "x = 3",
-                "`old` is in app.py 2 times, in lines 1 and 3.",
+                "`old` occurs 2 times in app.py, in lines 1 and 3.",
                 id="11 two matches",
             ),
             pytest.param(
@@ -610,11 +607,11 @@ TABS = b"def f(x):\n\tif x:\n\t\treturn 1\n\treturn 2\n"
                 b"def f():\n    one()\n    return 1\n",
                 "def f():\n    two()\n    return 1\n",
                 "",
-                "`old` is not in app.py. The closest text in it:\n"
+                "`old` is not in app.py. The closest text:\n"
                 "     1 def f():\n"
                 "     2     one()\n"
                 "     3     return 1\n"
-                "Line 2 of `old` is not there like that:     two()",
+                "Line 2 of `old` has no match:     two()",
                 id="15 first+last line match, body differs",
             ),
             pytest.param(
@@ -796,9 +793,7 @@ async def test_insertion_by_number_waits_until_others_changes_are_known(place, p
         (project / "a").write_text("zero\none\ntwo\n")
         edits = [{"new": "1.5\n", "insert_at_line": 1}]
         said = await desk.refusal(edit, path="a", edits=edits)
-        assert said.startswith(
-            "Line numbers may have shifted: nothing was changed.\na has changed"
-        )
+        assert said.startswith("Line numbers may have shifted: nothing was changed.\na has changed")
         assert "+zero" in said
         assert (project / "a").read_text() == "zero\none\ntwo\n"
         await desk.use(edit, path="a", edits=[{"new": "1.5\n", "insert_at_line": 2}])
@@ -1013,7 +1008,7 @@ async def test_preview_shows_the_difference_and_changes_nothing(place, project):
     "tool, data, reason",
     prove_rest(
         [
-            (edit, {"edits": [{"old": "my note is", "new": "x"}]}, "The closest text in it"),
+            (edit, {"edits": [{"old": "my note is", "new": "x"}]}, "The closest text"),
             (write, {"content": "x\n"}, "-my note was\n+x"),
         ],
         keep=(-1,),
@@ -1555,9 +1550,7 @@ async def test_encoding_that_only_the_editor_knows_is_told(place, opened):
         opened.editor.buffers[str(opened.path)], encoding="8bit-dec-mcs"
     )
     async with place.desk(opened.editor) as desk:
-        assert "8bit-dec-mcs, is not supported" in await desk.refusal(
-            edit, path="a", edits=TWO
-        )
+        assert "8bit-dec-mcs, is not supported" in await desk.refusal(edit, path="a", edits=TWO)
 
 
 async def test_character_that_the_buffers_encoding_lacks_changes_nothing(place, opened):
