@@ -500,7 +500,7 @@ async def test_report_that_a_command_forges_reaches_no_file_and_no_host(confined
         f"for f in /tmp/.sanderling-*; do rm $f; ln -s {secret} $f; done; export A=1"
     )
     assert "STOLEN" not in told
-    assert "as before" in told
+    assert "unchanged" in told
     assert secret.read_text().startswith(".cwd=/")
     assert confined.reports() == []
     report = "printf '.cwd=/\\n\\0.oldpwd=\\0.lost=\\0FORGED=1\\0bad name=1\\0.end=\\0'"
@@ -516,7 +516,7 @@ async def test_a_report_of_a_relative_directory_is_no_report(confined, cwd):
     await confined.run("mkdir sub")
     forged = f"printf '.cwd={cwd}\\n\\0.oldpwd=\\0.lost=\\0.exported=\\0.end=\\0'"
     told = await confined.say(f'{forged} >"$_sanderling_file"; kill -9 $$')
-    assert "as before" in told
+    assert "unchanged" in told
     assert confined.shell.now.cwd == str(confined.project)
     confined.shell.restore(ShellState(cwd, {}, cwd))
     assert confined.shell.now == ShellState(str(confined.project), {})
@@ -540,7 +540,7 @@ async def test_a_report_of_more_names_than_a_shell_has_is_not_taken_over(confine
     names = "for n in {1..5000}; do printf 'declare -x A%s=\"\"\\n' $n; done"
     forged = f"printf '.cwd=/\\n\\0.oldpwd=\\0.lost=\\0.exported='; {names}; printf '\\0.end=\\0'"
     told = await confined.say(f'{{ {forged}; }} >"$_sanderling_file"; kill -9 $$')
-    assert "as before" in told
+    assert "unchanged" in told
     assert "exported: B" in await confined.say("export B=1")
 
 
@@ -549,7 +549,7 @@ async def test_enormous_report_is_not_read(confined):
     told = await confined.say(
         "for f in /tmp/.sanderling-*; do head -c 9000000 /dev/zero >$f; done; cd /"
     )
-    assert "as before" in told
+    assert "unchanged" in told
 
 
 @prove

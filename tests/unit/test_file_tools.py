@@ -193,7 +193,7 @@ async def test_directory_is_listed(place, project):
     async with place.desk() as desk:
         lines = (await desk.told(read, path=".")).split("\n")
     assert lines[0].endswith("is a directory with 4 entries:")
-    assert lines[1:] == ["file", "link@", "pipe (no file)", "sub/"]
+    assert lines[1:] == ["file", "link@", "pipe (special file)", "sub/"]
 
 
 @prove

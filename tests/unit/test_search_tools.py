@@ -401,9 +401,7 @@ async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(pla
         text = await tools.grep("needle|.*[^A-Z]|[A-Z]")
         assert await tools.grep("needle", path="a.txt")  # the sandbox goes on
     assert text.startswith("The first 1 of at least 1 match in 1 file.")
-    assert text.endswith(
-        "Stopped after 3 s, so this is incomplete: search a smaller directory."
-    )
+    assert text.endswith("Stopped after 3 s, so this is incomplete: search a smaller directory.")
 
 
 def cut_off(place: Place, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
@@ -472,7 +470,9 @@ async def test_files_are_not_counted_by_a_search_that_was_killed(repository, mon
     """What grep has not found in files of a glob, it says with their number."""
     cut_off(repository, monkeypatch, f"""case "$*" in *--json*) exec '{RIPGREP}' "$@";; esac""")
     async with repository.tools() as tools:
-        assert "before it searched all of" in await tools.refusal(grep, pattern="nowhere", glob="*.py")
+        assert "before it searched all of" in await tools.refusal(
+            grep, pattern="nowhere", glob="*.py"
+        )
 
 
 @prove

@@ -918,7 +918,7 @@ async def test_without_a_sandbox_the_same_is_refused(tmp_path, server):
     place = Place(tmp_path)
     place.sandbox.switch(is_on=False)
     error = await place.refusal(server.url(host="localhost"))
-    assert "as long as the sandbox is off" in str(error)
+    assert "while the sandbox is off" in str(error)
     assert "nosuch.invalid cannot be resolved" in str(await place.refusal("http://nosuch.invalid/"))
     assert server.requests == []
 
