@@ -136,7 +136,7 @@ def test_lists_that_can_be_worked_from_are_taken(heard, statuses):
     [
         ((IN_PROGRESS, IN_PROGRESS), "2 items are in_progress"),
         ((IN_PROGRESS, COMPLETED, IN_PROGRESS, IN_PROGRESS), "3 items are in_progress"),
-        ((COMPLETED, PENDING), "No item is in_progress: mark the one that you work on next."),
+        ((COMPLETED, PENDING), "No item is in_progress: mark the next one."),
     ],
 )
 def test_lists_that_do_not_say_what_is_being_done_are_refused(heard, statuses, words):

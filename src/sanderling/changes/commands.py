@@ -1,9 +1,9 @@
 """
 Changes by commands and third-party tools: the project is scanned before and after each, and the difference is its work.
 
-A scan cannot tell who changed a file while a command ran. What is known of the user counts for them: files that they save in the editor
+A scan cannot tell who changed a file while a command ran. Known actions of the user are respected: files that they save in the editor
 meanwhile, and changes during their own commands, are recorded as doubtful at most, as are all changes while only background jobs run.
-Another program of theirs that writes just then is mistaken for the command.
+Another program that writes just then is mistaken for the command.
 """
 
 import time
@@ -54,7 +54,7 @@ class CommandChanges:
         self._had_persons = False
         self._saved: set[str] = set()
         self._refused = ""
-        self._is_refusal_told = False
+        self._is_refusal_reported = False
         self.is_quick = True
 
     async def look_ahead(self, ground: Ground) -> None:
@@ -78,7 +78,7 @@ class CommandChanges:
             await self._journal.append(CommandBegun(tool_use_id), is_durable=False)
             self._in_front.append(tool_use_id)
             self._are_edits = are_edits
-        self._tell_refusal()
+        self._report_refusal()
         try:
             yield
         finally:
@@ -90,7 +90,7 @@ class CommandChanges:
                     self._are_edits = False
                     if self._is_job_running():
                         self._job_use = tool_use_id
-                self._tell_refusal()
+                self._report_refusal()
 
     @contextmanager
     def of_person(self) -> Generator[None]:
@@ -115,7 +115,7 @@ class CommandChanges:
         """Record and return the agent's changes since the last call. With `is_of_command`, they need no review."""
         async with self._looking:
             changes = await self._look(ground, is_of_command=is_of_command)
-        self._tell_refusal()
+        self._report_refusal()
         return changes
 
     async def _look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
@@ -157,13 +157,13 @@ class CommandChanges:
             with anyio.CancelScope(shield=True):
                 announced = map(Changing, changes if self._are_edits and not is_of_command else ())
                 await self._journal.append(*announced, *map(Changed, changes))
-            self._tell_lost(changes)
+            self._report_lost(changes)
         return changes
 
-    def _tell_refusal(self) -> None:
+    def _report_refusal(self) -> None:
         """Report once why commands' changes are not recorded."""
-        if self._refused and not self._is_refusal_told:
-            self._is_refusal_told = True
+        if self._refused and not self._is_refusal_reported:
+            self._is_refusal_reported = True
             self._tell(UNCOVERED.format(reason=self._refused))
 
     def _refuse(self, error: CannotLookError | SandboxError, *, is_missed: bool) -> None:
@@ -173,7 +173,7 @@ class CommandChanges:
         elif is_missed:
             self._tell(MISSED.format(reason=reason))
 
-    def _tell_lost(self, changes: list[FileChange]) -> None:
+    def _report_lost(self, changes: list[FileChange]) -> None:
         """Report immediately which files cannot be restored."""
         by_reason: dict[str, list[str]] = {}
         for change in changes:

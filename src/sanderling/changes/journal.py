@@ -144,7 +144,7 @@ class Journal:
     async def _kept(self, path: str, contents: Sequence[bytes], mode: int) -> list[State]:
         states = [State("file", stat.S_IMODE(mode), len(data)) for data in contents]
         if any(len(data) > MAX_FILE_BYTES for data in contents):
-            self._tell(LARGE.format(path=printable(path), limit=MAX_FILE_BYTES >> 20))
+            self._report(LARGE.format(path=printable(path), limit=MAX_FILE_BYTES >> 20))
 
         def put() -> list[State]:
             found = [
@@ -160,7 +160,7 @@ class Journal:
             async with self._writing:
                 return await to_thread.run_sync(put)
         except OSError as error:
-            self._tell(UNWRITTEN.format(reason=error.strerror))
+            self._report(UNWRITTEN.format(reason=error.strerror))
             return [replace(state, lost=NO_ROOM) for state in states]
 
     async def note(self, *changes: FileChange) -> None:
@@ -188,7 +188,7 @@ class Journal:
             except OSError as error:
                 if error.errno == errno.EFBIG:  # there will never be room for it
                     self._unwritten = []
-                self._tell(UNWRITTEN.format(reason=error.strerror))
+                self._report(UNWRITTEN.format(reason=error.strerror))
 
     async def announce(self, record: Restoring) -> None:
         """
@@ -222,16 +222,16 @@ class Journal:
     # --- reading -----------------------------------------------------------------------------------------------------------
 
     async def records(self) -> list[Record]:
-        """Return all records, including those of earlier processes."""
+        """Return all records, including earlier processes' records."""
         async with self._writing:
             if self._records is None:
                 await self._take_over()
                 try:
                     self._records, self.problems = await to_thread.run_sync(self._file.read)
                     for problem in self.problems:
-                        self._tell(problem)
+                        self._report(problem)
                 except OSError as error:
-                    self._tell(UNWRITTEN.format(reason=error.strerror))
+                    self._report(UNWRITTEN.format(reason=error.strerror))
                     self._records = []
                 begun = [each.id for each in self._records if isinstance(each, TurnBegun)]
                 self._last_turn = begun[-1] if begun else ""
@@ -243,7 +243,7 @@ class Journal:
             try:
                 await to_thread.run_sync(take_over, self._origin, self._directory)
             except OSError as error:
-                self._tell(UNKNOWN_BEFORE.format(reason=error.strerror))
+                self._report(UNKNOWN_BEFORE.format(reason=error.strerror))
 
     async def turns(self) -> tuple[TurnChanges, ...]:
         """Return the turns with changes, oldest first."""
@@ -289,7 +289,7 @@ class Journal:
         self._file.close()
         self._store.close()
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem not in self._problems:
             self._problems.add(problem)
             self._on_problem(problem)

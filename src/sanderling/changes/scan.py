@@ -204,7 +204,7 @@ class Scan:
         known = self._known.get(path)
         return known[1] if known and known[0] == row else None
 
-    # --- what has changed --------------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------------------
 
     async def _changes(
         self, ground: Ground, files: Files, seen: Sequence[Seen]

@@ -56,7 +56,7 @@ class _Place(NamedTuple):
 
 class Store(Descriptor):
     """
-    The store of one session, in `directory`; `root` has those of all sessions. Only one process writes it, from any thread.
+    The store of one session, in `directory`; `root` has all sessions' stores. Only one process writes it, from any thread.
 
     Every method blocks, and may raise `OSError`: call it from a thread.
     """

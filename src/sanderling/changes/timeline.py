@@ -18,7 +18,7 @@ from sanderling.changes.states import FileChange, TurnChanges
 
 class Undoing(NamedTuple):
     """
-    An undo, or with `undoes` the redo of one. If it `is_finished`, `changes` are those that it made.
+    An undo, or with `undoes` the redo of one. If it `is_finished`, `changes` are the completed ones.
 
     `left` are the paths that it could not change, each with the reason; `kind` and `prompt_id` come from the record.
     """

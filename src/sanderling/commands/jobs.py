@@ -184,7 +184,7 @@ class Jobs:
         Return the job with this id.
 
         Raises:
-            ToolError: there is none.
+            ToolError: it does not exist.
         """
         if job := self._jobs.get(job_id):
             return job

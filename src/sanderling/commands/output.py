@@ -214,7 +214,7 @@ class OutputLog:
         self._file_bytes = 0
         self._ends = Ends()
         self._early = b""  # all output, until it is in the file
-        self._early_told_bytes = 0  # as text, with undecodable bytes escaped
+        self._early_text_bytes = 0  # as text, with undecodable bytes escaped
         self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._fd: int | None = None
 
@@ -230,8 +230,8 @@ class OutputLog:
             self._write(chunk)
             return
         self._early += chunk
-        self._early_told_bytes += len(self._decode(chunk).encode())
-        if self._early_told_bytes > MAX_TOLD_BYTES:
+        self._early_text_bytes += len(self._decode(chunk).encode())
+        if self._early_text_bytes > MAX_TOLD_BYTES:
             self.spill()
 
     def spill(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHELL = ("/bin/sh", "-c")
 LINGER_S = 0.25
-"""How long processes left behind by a command may write; in the sandbox there are none."""
+"""How long processes left behind by a command may write; the sandbox leaves none behind."""
 
 Offer = Callable[["Command", Sequence[Denial]], Awaitable[Grant]]
 
@@ -42,7 +42,7 @@ class Commands:
     """
     The user's commands in a session. They run in parallel, with each other and with the turn.
 
-    `emit` gets the events; during a turn, `hold` delays those of commands, because they would split the model's answer. `start` starts a
+    `emit` gets the events; during a turn, `hold` delays command events, because they would split the model's answer. `start` starts a
     task that ends with the session, and `on_end` is called after each command. If a command did not find programs, `offer` asks the user
     to grant them; then it runs again. Each runs in the context `running`.
     """
@@ -81,7 +81,7 @@ class Commands:
         return bool(self._running)
 
     def stop_newest(self) -> bool:
-        """Stop the most recently started command; return False if none is running."""
+        """Stop the most recently started command; return False if no command is running."""
         running = [command for command in self._running if not command.is_stopped]
         if running:
             running[-1].stop()

@@ -97,7 +97,7 @@ _CONTINUATION = "\\\n"
 # A read-only git command must not run programs that the repository's configuration and attributes name: these may come with the project.
 # So in a line where git only reads, this function replaces git. It is not exported: git calls by the line's other programs are unchanged.
 # A key that names a program cannot be unset, only overridden, and git itself lists the configured keys. Submodules have their own keys,
-# so git does not look for changes there. The options before a subcommand are those that `core_words` knows.
+# so git does not look for changes there. It handles the same options before a subcommand as `core_words`.
 #
 # `git config` prints the configuration, and `git rev-parse --git-path hooks` the hooks' path, so neither may see the overrides. Neither
 # needs them: `config` starts a pager only on a terminal, and `rev-parse` runs no hook and no filter. But `rev-parse :FILE` reads the

@@ -35,10 +35,10 @@ def _report(part: bytes) -> dict[str, str] | None:
     report |= _exported(report.pop(".exported", b""))
     if len(report) > MAX_NAMES or not report.keys() >= {".cwd", ".oldpwd", ".lost"}:
         return None
-    told = {name: os.fsdecode(value) for name, value in report.items()}
-    cwd = told[".cwd"].removesuffix("\n")
-    told[".cwd"] = valid_cwd(cwd)
-    return None if cwd and not told[".cwd"] else told
+    decoded = {name: os.fsdecode(value) for name, value in report.items()}
+    cwd = decoded[".cwd"].removesuffix("\n")
+    decoded[".cwd"] = valid_cwd(cwd)
+    return None if cwd and not decoded[".cwd"] else decoded
 
 
 def valid_cwd(path: str) -> str:

@@ -165,7 +165,7 @@ def _unit(indents: Collection[str]) -> str:
 
 
 def _usual_unit(lines: list[str]) -> str:
-    """Return the file's most frequent increase in indentation; "" if there is none."""
+    """Return the file's most frequent increase in indentation, or ""."""
     indents = [indent_of(line) for line in lines[:MAX_STYLE_LINES] if line.strip()]
     deeper = [
         "\t" if after.startswith("\t") else " " * (len(after) - len(before))

@@ -53,7 +53,7 @@ def guessed(data: bytes) -> tuple[str, tuple[str, ...]]:
     """
     Return the only plausible encoding of `data`, which is not UTF-8, and all possible ones.
 
-    The first is empty if there is none, or several.
+    The first is empty if no encoding is plausible, or several.
     """
     if b"\0" in data:
         return "", ()

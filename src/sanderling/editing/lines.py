@@ -19,7 +19,7 @@ class Hunk(msgspec.Struct, frozen=True):
     r"""
     Replace `line_count` lines from `first_line`, which counts from 0, by `lines`.
 
-    Lines are those of `buffer.text.split("\n")`: a text that ends in a newline has an empty last line, which determines whether the file
+    Lines come from `buffer.text.split("\n")`: a text that ends in a newline has an empty last line, which determines whether the file
     ends in a newline.
     """
 

@@ -164,7 +164,7 @@ def _all_places(draft: Draft, old: str, new: str) -> list[int]:
 
 
 def _find(draft: Draft, old: str, start: int) -> int:
-    """Return the first match of `old` from `start` on that does not split a character; -1 if there is none."""
+    """Return the first match of `old` from `start` on that does not split a character, or -1."""
     inside = _Inside(draft)
     start = draft.text.find(old, start)
     while start >= 0 and not inside.is_whole(start, len(old)):
@@ -227,7 +227,7 @@ def _ambiguous(draft: Draft, old: str, path: str) -> str:
 def _undone(
     file: FileText, earlier: Sequence[Replacement], failed: Replacement, path: str
 ) -> ToolError | None:
-    """Return an error naming the `earlier` replacement that removed the text for `failed`; None if there is none."""
+    """Return an error naming the `earlier` replacement that removed the text for `failed`; None if not found."""
     old = _normalised(failed.old, file)
     at = file.text.find(old)
     if at < 0:

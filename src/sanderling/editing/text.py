@@ -109,7 +109,7 @@ class FileText(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """Unusual properties of the file in one line; empty if there are none."""
+        """Unusual properties of the file in one line; may be empty."""
         return self.note_in("")
 
     def note_in(self, encoding: str) -> str:

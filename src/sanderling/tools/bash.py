@@ -92,7 +92,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     if args.background:
         return _started(job, context)
     if job.is_running:
-        return _goes_on(job, args, context)
+        return _timed_out(job, args, context)
     late = f"Stopped after {args.timeout_s:g} s, because {MAX_RUNNING} jobs are running already."
     return _ended(job, context, [f"[{late}]"] if is_crowded else [])
 
@@ -110,7 +110,7 @@ def _started(job: Job, context: Context) -> Outcome:
     return _outcome(output, _lines(state, more), more, summary=_summary(job), is_error=is_error)
 
 
-def _goes_on(job: Job, args: BashInput, context: Context) -> Outcome:
+def _timed_out(job: Job, args: BashInput, context: Context) -> Outcome:
     context.workspace.jobs.to_background(job)
     state = facts(
         job,

@@ -63,7 +63,7 @@ class Catalog:
         self._sources = sources
         self._disabled = disabled
         self._tools: dict[str, Tool] = {}
-        self._told: dict[str, ToolSpec] = {}
+        self._sent: dict[str, ToolSpec] = {}
         self._asking = anyio.Lock(fast_acquire=True)  # do not yield before the request
 
     def add(self, source: ToolSource) -> None:
@@ -75,17 +75,17 @@ class Catalog:
             for source in self._sources:
                 new = [tool for tool in await source.tools() if self._is_new(tool)]
                 self._tools |= {tool.name: tool for tool in new}
-                told = [tool for tool in new if not _is_waiting(tool)]
-                self._told |= {spec.name: spec for spec in specs_of(told)}
-        return Toolset(self._tools, tuple(self._told.values()))
+                sendable = [tool for tool in new if not _is_waiting(tool)]
+                self._sent |= {spec.name: spec for spec in specs_of(sendable)}
+        return Toolset(self._tools, tuple(self._sent.values()))
 
     def _is_new(self, tool: Tool) -> bool:
         """True for tools to add, and for deferred tools that are now sent."""
         known = self._tools.get(tool.name)
         is_well_named = is_outside_name(tool.name) if isinstance(tool, OutsideTool) else True
         is_disabled = any(fnmatchcase(tool.name, each) for each in self._disabled)
-        is_told_now = known is not None and _is_waiting(known) and not _is_waiting(tool)
-        return is_well_named and not is_disabled and (known is None or is_told_now)
+        is_sent_now = known is not None and _is_waiting(known) and not _is_waiting(tool)
+        return is_well_named and not is_disabled and (known is None or is_sent_now)
 
 
 def _is_waiting(tool: Tool) -> bool:

@@ -226,7 +226,7 @@ class Change:
             )
         return loaded
 
-    # --- on the disk ---------------------------------------------------------------------------------------------------
+    # --- on disk -------------------------------------------------------------------------------------------------------
 
     async def _on_disk(self, loaded: Loaded | None) -> Changed:
         if loaded is None and not self.is_whole:

@@ -17,7 +17,7 @@ HEADLINE = "New since your edits, from the language servers in the user's editor
 
 
 class Report(NamedTuple):
-    """Diagnostics for the model, and a `summary` for the screen; both are empty if there are none."""
+    """Diagnostics for the model, and a `summary` for the screen; both may be empty."""
 
     text: str
     summary: str

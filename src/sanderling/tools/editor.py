@@ -50,7 +50,7 @@ class Editor(Protocol):
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         """
-        Return the loaded buffer of the file `identity`, under any of its names; None if there is none.
+        Return the loaded buffer of the file `identity`, under any of its names; None if it has none.
 
         `path` is only a label: it may lead elsewhere by now, and is not resolved again.
         """
@@ -76,7 +76,7 @@ class Editor(Protocol):
         """
         Run the user's hooks (format on save) on the buffer, as before any write; return the result.
 
-        None, and nothing done, if the user has changed it since our change: then it is theirs to write.
+        None, and nothing done, if the user has changed it since our change, because they decide when to write it.
         """
         ...
 

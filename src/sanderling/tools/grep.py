@@ -56,7 +56,7 @@ class GrepInput(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Most matches to show")] = 200
 
 
-# --- what rg writes ----------------------------------------------------------------------------------------------------
+# --- rg's output -------------------------------------------------------------------------------------------------------
 
 
 class Text(msgspec.Struct):
@@ -104,7 +104,7 @@ class Record(msgspec.Struct):
 _decode = msgspec.json.Decoder(Record).decode
 
 
-# --- what was found ----------------------------------------------------------------------------------------------------
+# --- matches -----------------------------------------------------------------------------------------------------------
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ def words_of(buffer: Buffer | None, data: bytes | None) -> Buffer | None:
     """
     Return the buffer if it shows these bytes in an encoding other than UTF-8; None if the bytes themselves determine the text.
 
-    The model then reads the buffer's text. Bytes that look like an incomplete character are none in that encoding.
+    The model then reads the buffer's text. Bytes that look like an incomplete character are complete in that encoding.
     """
     if buffer and data is not None and not is_utf_8(buffer) and is_in_step(buffer, data):
         return buffer

@@ -32,7 +32,7 @@ async def jobs(args: JobsInput, context: Context) -> Outcome:
     """
     List, read or stop background commands.
 
-    `list`: running jobs, and those that ended since you last looked. `read` returns output since the last read; with wait_s it waits for
+    `list`: running jobs, and jobs that ended since you last looked. `read` returns output since the last read; with wait_s it waits for
     some. `stop` ends a job and all its processes.
     """
     known = context.workspace.jobs

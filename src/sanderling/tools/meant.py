@@ -102,7 +102,7 @@ def _struct(
 
 
 def _own_name(name: str, fields: Mapping[str, inspect.Field]) -> str:
-    """Return the field for another agent's `name`; "" if there is none."""
+    """Return the field for another agent's `name`, or ""."""
     snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_")
     return next((each for each in (snake, _ALIASES.get(snake, "")) if each in fields), "")
 

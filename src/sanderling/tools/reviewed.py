@@ -114,8 +114,8 @@ class Accepted:
 
     def told(self) -> Told:
         """Return notes for the model: the rejected hunks, and the user's edits to accepted ones."""
-        rejected = (_told_rejected(hunk) for hunk in self._rejected)
-        changed = (_told_changed(hunk) for hunk in self._kept if hunk.new != hunk.proposed)
+        rejected = (_rejection_note(hunk) for hunk in self._rejected)
+        changed = (_edit_note(hunk) for hunk in self._kept if hunk.new != hunk.proposed)
         parts = [shown(lines, MAX_TOLD_LINES) for lines in (*rejected, *changed)]
         return Told(tuple(part.text for part in parts), all(part.is_whole for part in parts))
 
@@ -142,13 +142,13 @@ def _as_read(review: Review) -> Review:
     return Review(plain(review.text), tuple(hunks), review.ends_in_newline)
 
 
-def _told_rejected(hunk: ReviewedHunk) -> Iterator[str]:
+def _rejection_note(hunk: ReviewedHunk) -> Iterator[str]:
     because = f". Reason: {reason}" if (reason := hunk.reason.strip()) else ":"
     yield f"The user rejected this part, so it is not in the file{because}"
     yield from _hunk_lines(hunk.first_line, hunk.old, hunk.new)
 
 
-def _told_changed(hunk: ReviewedHunk) -> Iterator[str]:
+def _edit_note(hunk: ReviewedHunk) -> Iterator[str]:
     yield "The user edited your proposal here before accepting it:"
     yield from _hunk_lines(hunk.first_line, hunk.proposed, hunk.new)
 

@@ -51,7 +51,7 @@ class TodoList:
             self._changed()
 
     def show(self, items: Sequence[TodoItem]) -> None:
-        """Show an external agent's plan, which has its own rules, as far as possible."""
+        """Show an external agent's plan, which follows other rules, cut to the limits of the list."""
         lines = (" ".join(printable(item.content).split()) for item in items[:MAX_ITEMS])
         shown = (
             TodoItem(line[:MAX_CONTENT_CHARS], item.status)
@@ -105,10 +105,10 @@ def _checked(items: Sequence[TodoItem]) -> tuple[TodoItem, ...]:
     in_progress = statuses.count("in_progress")
     if in_progress > 1:
         raise ToolError(
-            f"{in_progress} items are in_progress: mark only the one that you are working on, the others pending."
+            f"{in_progress} items are in_progress: mark only your current one, the others pending."
         )
     if not in_progress and "pending" in statuses and "completed" in statuses:
-        raise ToolError("No item is in_progress: mark the one that you work on next.")
+        raise ToolError("No item is in_progress: mark the next one.")
     return checked
 
 

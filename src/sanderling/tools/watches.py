@@ -47,7 +47,7 @@ class Watches:
             self._current = watch
 
     async def take(self, editor: Editor | None, *, waits: bool) -> tuple[Diagnostic, ...]:
-        """Return each new diagnostic once; if it `waits`, allow time for those of edits since the last call."""
+        """Return each new diagnostic once; if it `waits`, allow time for new ones after edits since the last call."""
         since = time.monotonic() - EXPIRES_S
         self._watches = {watch: at for watch, at in self._watches.items() if at > since}
         waits, self._current, self._prepared = waits and bool(self._current), "", ""

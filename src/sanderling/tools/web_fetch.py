@@ -106,8 +106,9 @@ def route_to(target: Target, sandbox: SessionSandbox) -> Route:
     Return the network through which `target` can be reached now.
 
     Raises:
-        NetworkDeniedError: there is none, but the user could open one.
-        ToolError: there is none.
+        NetworkDeniedError: the network is closed to it, but the user could open it.
+                    ToolError: it can never be reached.
+
     """
     network = sandbox.ground.network
     if target.is_local:

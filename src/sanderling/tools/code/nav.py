@@ -9,7 +9,7 @@ from sanderling.errors import ToolError
 from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import NavInput
 from sanderling.tools.code.reach import Reach, servers_of
-from sanderling.tools.code.rows import Rows, Told, outlined
+from sanderling.tools.code.rows import Rows, Listing, outlined
 from sanderling.tools.code.servers import Answer, CodeFile, LanguageServers, Places
 from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.grep import Found
@@ -71,7 +71,7 @@ class _Nav:
             raise ToolError(f"{args.op} needs a symbol.")
         if args.op == "symbols":
             answer = await self._servers.symbols(self._workspace.project, args.symbol, is_like=True)
-            return await self._told(answer)
+            return await self._result(answer)
         try:
             spot = await self._spot()
             answer = await self._ask(args.op, spot)
@@ -80,7 +80,7 @@ class _Nav:
             return Outcome(content=str(several), summary="ambiguous")
         if args.op == "hover" and answer.hover:
             answer = await self._disclosed(spot.file, answer)
-        return await self._told(answer)
+        return await self._result(answer)
 
     async def _disclosed(self, file: CodeFile, answer: Answer) -> Answer:
         """Return the answer with undisclosed text removed from the hover."""
@@ -200,13 +200,13 @@ class _Nav:
         by_path: dict[str, list[int]] = {}
         for spot in few:
             by_path.setdefault(spot.file.path, []).append((spot.line or 1) - 1)
-        told = await self._rows.told([Places(p, tuple(rows)) for p, rows in by_path.items()])
+        listing = await self._rows.listing([Places(p, tuple(rows)) for p, rows in by_path.items()])
         also = [f"… and {more:,} more"] if more > 0 else []
         head = (
             f"{escaped(self._args.symbol)} is ambiguous. Nothing was done; ask again with path and line of one, or with more of its name"
             " (`Class/method`):"
         )
-        raise _Several("\n".join([head, *told.lines, *also]))
+        raise _Several("\n".join([head, *listing.lines, *also]))
 
     # --- answers -----------------------------------------------------------------------------------------------------------
 
@@ -221,35 +221,35 @@ class _Nav:
                 f"{answer.server} knows no symbol {escaped(self._args.symbol)} in {self._rows.shown(file.path)}."
             )
 
-    async def _told(self, answer: Answer) -> Outcome:
+    async def _result(self, answer: Answer) -> Outcome:
         args = self._args
-        told = await self._rows.told(answer.files, self._within)
+        listing = await self._rows.listing(answer.files, self._within)
         notes = [f"{answer.still}: there may be more."] if answer.still else []
-        if told.elsewhere:
-            notes.append(f"{told.elsewhere:,} more outside the project.")
+        if listing.elsewhere:
+            notes.append(f"{listing.elsewhere:,} more outside the project.")
         if answer.count > sum(len(each.rows) for each in answer.files):
             notes.append("There are too many to check all of them.")
         if args.op == "hover":
-            return self._hovered(answer, told, notes)
-        if not told.place_count:
+            return self._hovered(answer, listing, notes)
+        if not listing.place_count:
             what = f"{NOUNS[args.op]}s" if args.op != "symbols" else "symbol like it"
             text = NOTHING.format(server=answer.server, what=what, symbol=escaped(args.symbol))
             return Outcome(content="\n".join([text, *notes]), summary=f"no {NOUNS[args.op]}s")
-        plural = "s" * (told.place_count != 1)
-        files = f" in {told.file_count:,} files" if told.file_count > 1 else ""
-        summary = f"{told.place_count:,} {NOUNS[args.op]}{plural}{files}"
-        content = "\n".join([f"{summary} ({answer.server}):", *told.lines, *notes])
+        plural = "s" * (listing.place_count != 1)
+        files = f" in {listing.file_count:,} files" if listing.file_count > 1 else ""
+        summary = f"{listing.place_count:,} {NOUNS[args.op]}{plural}{files}"
+        content = "\n".join([f"{summary} ({answer.server}):", *listing.lines, *notes])
         return Outcome(content=content, summary=summary)
 
-    def _hovered(self, answer: Answer, told: Told, notes: list[str]) -> Outcome:
+    def _hovered(self, answer: Answer, listing: Listing, notes: list[str]) -> Outcome:
         """Return the hover text, unless the symbol is defined in a file that is hidden from the model."""
-        is_hidden = bool(answer.files) and not told.place_count
+        is_hidden = bool(answer.files) and not listing.place_count
         if not answer.hover or is_hidden:
             text = NOTHING.format(
                 server=answer.server, what="more", symbol=escaped(self._args.symbol)
             )
             return Outcome(content=text, summary="nothing")
-        where = ["", "Defined:", *told.lines] if told.lines else []
+        where = ["", "Defined:", *listing.lines] if listing.lines else []
         content = "\n".join([answer.hover, *where, *notes])
         return Outcome(content=content, summary=f"{len(answer.hover.splitlines())} lines")
 

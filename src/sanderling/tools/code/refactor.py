@@ -215,7 +215,7 @@ def _change(file: FilePlan, context: Context) -> Change:
 
 
 def _others(plan: Plan, context: Context) -> list[FilePlan]:
-    """Return all changed files except the one that moves."""
+    """Return all changed files except the moving one."""
     moved = context.workspace.path(plan.args.path) if plan.moves else ""
     return [file for file in plan.files if file.path != moved]
 
@@ -255,7 +255,7 @@ async def make(plan: Plan, context: Context) -> Outcome:
             ) from error
         what = await difference(done.old or "", done.new)
         name = context.workspace.shown(file.path)
-        lines.append(_told(name, what, done.notes, done.is_written))
+        lines.append(_file_summary(name, what, done.notes, done.is_written))
         differences += (f"--- {name}", shown_to_person(what).subject)
         made.append(ChangedLines(name, *what.counts))
         if len(others) == 1:
@@ -289,6 +289,6 @@ async def _move(plan: Plan, context: Context) -> str:
     return f"{workspace.shown(old)} is now {workspace.shown(plan.moves)}"
 
 
-def _told(name: str, what: Difference, notes: Sequence[str], is_written: bool) -> str:
+def _file_summary(name: str, what: Difference, notes: Sequence[str], is_written: bool) -> str:
     where = "" if is_written else " (in the editor, not saved)"
     return "\n".join([f"{escaped(name)}: {what.summary}{where}", *notes])

@@ -15,7 +15,7 @@ MAX_COUNTS = 50
 NARROW = "Only counts follow; pass a directory or file as `within` for its lines:"
 
 
-class Told(NamedTuple):
+class Listing(NamedTuple):
     """Places as text: `place_count` in `file_count` files visible to the model, and `elsewhere` outside the project."""
 
     lines: list[str]
@@ -39,7 +39,7 @@ class Rows:
         shown = path.removeprefix(f"{real}/") if path.startswith(f"{real}/") else path
         return escaped(self._workspace.shown(shown))
 
-    async def told(self, files: Sequence[Places], within: Sequence[str] = ()) -> Told:
+    async def listing(self, files: Sequence[Places], within: Sequence[str] = ()) -> Listing:
         """Return the places as text, sorted by path."""
         count = file_count = elsewhere = 0
         counts: list[str] = []
@@ -57,7 +57,7 @@ class Rows:
             file_count += 1
             if file is None or is_full or not await self._add(file, places):
                 counts.append(f"{self.shown(places.path)}: {len(places.rows)}")
-        return Told(
+        return Listing(
             [*self.lines, *_counted(counts, has_rows=bool(self.lines))],
             count,
             file_count,

@@ -110,7 +110,7 @@ def _places(target: Target, network: Network) -> list[str]:
     Return the hosts to try in order: checked addresses, or the name for the proxy.
 
     Raises:
-        ToolError: one address is forbidden, or there is none.
+        ToolError: it has a forbidden address, or no address.
     """
     if is_address(target.host):
         found = [target.host]
@@ -186,7 +186,7 @@ def _answer(target: Target, network: Network) -> "Generator[httpcore2.Response]"
     proxy = httpcore2.Proxy(network.proxy) if network.proxy else None
     context = httpcore2.default_ssl_context() if target.scheme == "https" else None
     with (
-        _told_to_the_model(target),
+        _explained_errors(target),
         httpcore2.ConnectionPool(ssl_context=context, proxy=proxy) as pool,
     ):
         *others, last = _places(target, network)
@@ -228,7 +228,7 @@ def _request(target: Target, place: str, network: Network) -> "httpcore2.Request
 
 
 @contextmanager
-def _told_to_the_model(target: Target) -> Generator[None]:
+def _explained_errors(target: Target) -> Generator[None]:
     import httpcore2
 
     try:
