@@ -470,7 +470,7 @@ def test_a_change_outside_of_the_project_and_a_command_are_refused(coding, proje
         shown="a.txt",
         style="greedy",
     )
-    assert "outside.txt, which is not a file of the project" in agent.results()[0]
+    assert "outside.txt, which you may not change" in agent.results()[0]
     assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 

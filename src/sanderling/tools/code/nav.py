@@ -9,7 +9,7 @@ from sanderling.errors import ToolError
 from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import NavInput
 from sanderling.tools.code.reach import Reach, servers_of
-from sanderling.tools.code.rows import Rows, Listing, outlined
+from sanderling.tools.code.rows import Listing, Rows, outlined
 from sanderling.tools.code.servers import Answer, CodeFile, LanguageServers, Places
 from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.grep import Found
@@ -33,7 +33,7 @@ _DECLARES = re.compile(
     r"\b(class|def|fn|func|function|interface|let|const|var|struct|enum|type|trait|module)\b"
 )
 NOT_FOUND = "The language servers know no symbol {symbol}. Check the spelling, or use grep for text that is not a symbol."
-NOTHING = "{server} knows no {what} of {symbol}. If in doubt, use grep."
+NOTHING = "{server} knows no {what} {symbol}. If in doubt, use grep."
 
 
 class _Spot(NamedTuple):
@@ -232,7 +232,7 @@ class _Nav:
         if args.op == "hover":
             return self._hovered(answer, listing, notes)
         if not listing.place_count:
-            what = f"{NOUNS[args.op]}s" if args.op != "symbols" else "symbol like it"
+            what = f"{NOUNS[args.op]}s of" if args.op != "symbols" else "symbol like"
             text = NOTHING.format(server=answer.server, what=what, symbol=escaped(args.symbol))
             return Outcome(content="\n".join([text, *notes]), summary=f"no {NOUNS[args.op]}s")
         plural = "s" * (listing.place_count != 1)
@@ -245,9 +245,8 @@ class _Nav:
         """Return the hover text, unless the symbol is defined in a file that is hidden from the model."""
         is_hidden = bool(answer.files) and not listing.place_count
         if not answer.hover or is_hidden:
-            text = NOTHING.format(
-                server=answer.server, what="more", symbol=escaped(self._args.symbol)
-            )
+            symbol = escaped(self._args.symbol)
+            text = NOTHING.format(server=answer.server, what="details of", symbol=symbol)
             return Outcome(content=text, summary="nothing")
         where = ["", "Defined:", *listing.lines] if listing.lines else []
         content = "\n".join([answer.hover, *where, *notes])
