@@ -120,7 +120,7 @@ def test_all_rejected_is_denied_with_the_reasons(proposed):
     assert lines(child, path) == TWELVE.splitlines()
     assert not is_modified(child, path)
     (result,) = child.results()
-    assert "because: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
+    assert "Reason: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
 
 
 @prove
