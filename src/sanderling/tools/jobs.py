@@ -13,7 +13,7 @@ from sanderling.tools.outcome import Outcome
 
 class JobsInput(msgspec.Struct, forbid_unknown_fields=True):
     action: Literal["list", "read", "stop"]
-    id: Annotated[str, msgspec.Meta(description="For read and stop: the job, e.g. j1")] = ""
+    id: Annotated[str, msgspec.Meta(description="For read and stop, e.g. j1")] = ""
     wait_s: Annotated[
         float, msgspec.Meta(ge=0, le=60, description="For read: wait for output or the end")
     ] = 0

@@ -81,7 +81,7 @@ def rooted(glob: str, directory: str) -> tuple[str, str]:
 
     `directory` must be absolute; the returned one is, too.
     """
-    with suppress(ValueError):  # no such user
+    with suppress(ValueError):  # not a user name
         glob = os.path.expanduser(glob)
     if glob.endswith("/"):
         glob += "**"
