@@ -766,7 +766,7 @@ async def test_search_does_not_show_what_a_rule_keeps_from_the_model(tmp_path):
     assert "c.py" in talk.told()
     assert "private" not in talk.told()
     assert "b.key" not in talk.told()
-    assert "What a rule keeps from you was left out." in talk.told()
+    assert "Files that a rule denies were left out." in talk.told()
 
 
 @prove
@@ -984,7 +984,7 @@ async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path
         question = await talk.until(ApprovalRequested)
         talk.conversation.parts.sandbox.switch(is_on=False)
         talk.answer(question, "once")
-    assert talk.told().startswith("Not run: it was judged with the sandbox")
+    assert talk.told().startswith("Not run: the user switched off the sandbox")
     assert not (talk.project / "made").exists()
 
 
@@ -1014,7 +1014,7 @@ async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_s
 
     monkeypatch.setattr(talk.session.log, "synced", switch_off)
     await talk.run()
-    assert talk.told().startswith("Not run: it was judged with the sandbox")
+    assert talk.told().startswith("Not run: the user switched off the sandbox")
     assert not (talk.project / "made").exists()
 
 

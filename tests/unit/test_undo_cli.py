@@ -76,7 +76,7 @@ def test_what_the_record_of_changes_has_lost_is_said_and_counts_as_left(shell):
     for command in ("changes", "undo"):
         shown = shell.run(command)
         assert shown.returncode == 1
-        assert "1 line of the record of this session's changes is damaged" in shown.stderr
+        assert "1 line of this session's change record is damaged" in shown.stderr
     journal.write_bytes(lines[0].replace(b'"version":1', b'"version":2') + b"".join(lines[1:]))
     shown = shell.run("changes")
     assert (shown.returncode, "another version" in shown.stderr) == (1, True)
