@@ -292,7 +292,7 @@ def test_a_list_that_comes_while_something_else_is_typed_asks_nothing(screen):
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     screen.answer("list_models", models=["claude-a", "claude-b"])
-    wait_until(lambda: ":AgentModel chooses one" in screen.messages())
+    wait_until(lambda: "Run :AgentModel again" in screen.messages())
     assert screen.lua("return _G.asked == nil")
 
 
@@ -517,9 +517,9 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
 @pytest.mark.parametrize(
     "command, sentence",
     [
-        ("AgentUsage", "No session is open: :AgentChat begins one."),
-        ("AgentSettings", "No session is open: :AgentChat begins one."),
-        ("AgentCompact", "No session is open: :AgentChat begins one."),
+        ("AgentUsage", "No session is open. :AgentChat opens one."),
+        ("AgentSettings", "No session is open. :AgentChat opens one."),
+        ("AgentCompact", "No session is open. :AgentChat opens one."),
         ("AgentQueue", "No prompts are waiting."),
         ("AgentRetry", "No request is waiting to be retried."),
     ],
