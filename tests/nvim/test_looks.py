@@ -192,7 +192,7 @@ def test_what_a_command_does_is_wrapped_below_its_beginning(start_screen):
     wait_until(lambda: "/help  " in screen.screen_text())
     rows = screen.screen()
     first = next(i for i, row in enumerate(rows) if "/resume" in row)
-    assert rows[first + 1].index("unless one is named") == rows[first].index("go on with")
+    assert rows[first + 1].index("newest") == rows[first].index("resume an earlier")
 
 
 def test_an_empty_chat_says_how_to_begin_until_something_is_said(wide):
