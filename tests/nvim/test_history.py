@@ -482,7 +482,7 @@ def test_a_prompt_that_steers_stands_in_the_turn_and_the_answer_goes_on_below(sc
         "",
         "bash make  ✓",
         "",
-        "## You, meanwhile",
+        "## You (steering)",
         "",
         "and the tests",
         "",
@@ -490,7 +490,7 @@ def test_a_prompt_that_steers_stands_in_the_turn_and_the_answer_goes_on_below(sc
         "",
         "Yes.",
     ]
-    assert "▍You, meanwhile" in screen.screen_text()
+    assert "▍You (steering)" in screen.screen_text()
     assert message_at(screen, "and the tests") == {"prompt_id": "p1", "is_prompt": False}
 
 
@@ -605,7 +605,7 @@ def test_a_line_says_where_the_models_view_was_shortened_and_its_fold_has_the_su
     assert folded_texts(screen) == [label]
     assert "▸ ── context summarized: 182k → 21.4k" in screen.screen_text()
     assert "We did this." not in screen.screen_text()
-    assert lines[-1] == "── context as it was before ──"
+    assert lines[-1] == "── compaction undone ──"
 
 
 def test_cleared_tool_results_are_one_line(screen):

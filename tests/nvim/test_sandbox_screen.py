@@ -88,9 +88,9 @@ def test_two_commands_take_turns_each_under_its_header(screen):
     assert screen.transcript_text().split("\n\n") == [
         "$ one",
         "$ two\n2a",
-        "$ one (goes on)\n1a\n1b",
-        "$ two (goes on)\nDone in 0.3 s.",
-        "$ one (goes on)\nDone in 0.3 s.",
+        "$ one (continued)\n1a\n1b",
+        "$ two (continued)\nDone in 0.3 s.",
+        "$ one (continued)\nDone in 0.3 s.",
     ]
 
 
@@ -105,7 +105,7 @@ def test_a_command_comes_between_two_paragraphs_of_an_answer_and_not_into_one(sc
         "First paragraph.",
         "$ make\ncc",
         "Second paragraph.",
-        "$ make (goes on)\nld\nDone in 0.3 s.",
+        "$ make (continued)\nld\nDone in 0.3 s.",
     ]
 
 
@@ -266,7 +266,7 @@ def test_output_that_comes_under_textlock_is_drawn_once_and_in_order(screen):
     screen.feed("x")
     wait_until(lambda: screen.transcript()[-1] == "Done in 0.3 s.")
     assert [line for line in screen.transcript() if len(line) == 1] == ["a", "b"]
-    assert screen.transcript_text().count("refused") == 1
+    assert screen.transcript_text().count("blocked") == 1
 
 
 def test_bracket_keys_stop_at_commands(screen):
@@ -288,10 +288,10 @@ def test_a_refused_connection_says_how_to_open_the_network_once(screen):
     assert screen.transcript() == [
         "$ pip install x",
         "Looking",
-        "The sandbox refused: connect pypi.org:443 (the network is off)",
-        ":AgentNet on opens the network, :AgentNet proxy only listed hosts (option sandbox.hosts).",
+        "The sandbox blocked: connect pypi.org:443 (the network is off)",
+        ":AgentNet on opens the network, :AgentNet proxy opens only the hosts in sandbox.hosts.",
         "gone",
-        "The sandbox refused: connect example.com:443 (the network is off)",
+        "The sandbox blocked: connect example.com:443 (the network is off)",
         "Done in 0.3 s.",
     ]
     assert "AgentWarning" in screen.highlight(screen.transcript()[2])
@@ -301,13 +301,13 @@ def test_a_refused_connection_says_how_to_open_the_network_once(screen):
 
 def test_a_refused_path_has_no_remedy_and_stands_alone_without_a_command(screen):
     screen.send(denied("read", "/home/me/.ssh/id_rsa", "not visible"))
-    assert screen.transcript() == ["The sandbox refused: read /home/me/.ssh/id_rsa (not visible)"]
+    assert screen.transcript() == ["The sandbox blocked: read /home/me/.ssh/id_rsa (not visible)"]
 
 
 def test_a_refusal_of_the_proxy_names_the_option(screen):
     screen.send(changed(network="proxy"), denied(rule="not a listed host"))
     assert screen.transcript()[-1] == (
-        "The option sandbox.hosts lists the hosts, :AgentNet on opens the network."
+        "Add the host to the option sandbox.hosts, or open the network with :AgentNet on."
     )
 
 
@@ -316,7 +316,7 @@ def test_what_the_guard_undid_is_told_and_where_it_is_kept(screen):
     screen.send(guard | {"reason": "must not appear", "kept_at": "/q/1"})
     assert screen.transcript() == [
         "The sandbox undid a change: .envrc (must not appear).",
-        "What was written is kept at /q/1",
+        "The written content is saved at /q/1",
     ]
     assert screen.highlight("The sandbox undid a change: .envrc (must not appear).") == [
         "AgentWarning"

@@ -150,7 +150,7 @@ def test_the_command_of_a_markdown_file_steers_with_the_key_that_steers(screen):
 def test_what_is_sent_in_place_of_a_command_is_shown_in_a_fold(screen):
     prompt = {"id": "p1", "text": "/review it", "sent": "Review it.\n\nAll of it."}
     screen.send({"type": "turn_started", "prompt": prompt})
-    assert "▸ sent in its place · 3 lines" in screen.screen_text()
+    assert "▸ expanded prompt · 3 lines" in screen.screen_text()
     assert "Review it." not in screen.screen_text()
     steered = prompt | {"id": "p2", "text": "/review that", "sent": "Review that."}
     screen.send({"type": "prompt_steered", "prompt": steered})

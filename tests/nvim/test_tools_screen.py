@@ -273,10 +273,10 @@ def test_a_command_of_the_persons_comes_in_between_under_its_own_header(screen):
         "",
         "$ ls",
         "",
-        "bash pytest -q (goes on)  ✓ 2.1 s",
+        "bash pytest -q (continued)  ✓ 2.1 s",
         "two",
         "",
-        "$ ls (goes on)",
+        "$ ls (continued)",
         "file",
         "Done.",
     ]
@@ -287,8 +287,8 @@ def test_what_the_sandbox_refused_stands_in_the_block_and_keeps_it_open(screen):
     denied = {"type": "access_denied", "operation": "connect", "target": "x:443", "rule": "off"}
     screen.send(started(), output("a\n"), denied, output("b\n"), ended())
     text = screen.transcript_text()
-    assert re.search(r"^bash .*\na\nThe sandbox refused: connect x:443 .*\n.*\nb\n", text)
-    assert "The sandbox refused" in screen.screen_text()
+    assert re.search(r"^bash .*\na\nThe sandbox blocked: connect x:443 .*\n.*\nb\n", text)
+    assert "The sandbox blocked" in screen.screen_text()
 
 
 def test_a_reader_in_the_block_is_not_folded_away_and_one_at_the_end_goes_along(screen):
