@@ -144,7 +144,7 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     claude.submit("again")
     claude.wait_for_turns(2)
     assert claude.transcript()[-1] == "Better now."
-    assert set(claude.messages().splitlines()) <= {"", "No request is waiting to be retried."}
+    assert set(claude.messages().splitlines()) <= {"", "Nothing to retry."}
     assert "Traceback" not in claude.transcript_text()
 
 

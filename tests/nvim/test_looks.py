@@ -196,7 +196,7 @@ def test_what_a_command_does_is_wrapped_below_its_beginning(start_screen):
 
 
 def test_an_empty_chat_says_how_to_begin_until_something_is_said(wide):
-    assert "Type / for commands, @ to bring along files" in wide.screen_text()
+    assert "Type / for commands, @ to attach files" in wide.screen_text()
     assert "g? lists the keys." in wide.screen_text()
     wide.send(*turn(1))
     wait_until(lambda: "Type / for" not in wide.screen_text())

@@ -385,7 +385,7 @@ def test_a_change_of_the_network_is_a_message_where_the_chat_is_hidden(screen):
     screen.feed("\\q")
     wait_until(lambda: screen.lua("return require('sanderling').transcript().win == nil"))
     screen.send(changed(network="proxy"))
-    assert "Network proxy, for commands started from now on." in screen.messages()
+    assert "Network proxy for new commands." in screen.messages()
     assert not screen.is_blocked()
 
 

@@ -380,7 +380,7 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     assert screen.lua("return require('sanderling.screens.jobs').complete('')") == []
     assert "mend it" not in screen.screen_text()
     screen.command("AgentTodo")
-    assert "has not made a todo list" in screen.messages()
+    assert "No todo list yet" in screen.messages()
     screen.feed("\\p")
     wait_until(lambda: "mend it" in screen.screen_text())
 
@@ -518,7 +518,7 @@ def test_resuming_beside_a_conversation_leaves_that_alone(again):
     wait_until(lambda: "## You\n\nearlier\n" in child.transcript_text())
     assert [each["name"] for each in sessions(child)] == ["now", "earlier"]
     child.command("AgentResume")
-    wait_until(lambda: "no other session to go on with" in child.messages())
+    wait_until(lambda: "no other session to resume" in child.messages())
 
 
 @prove
@@ -599,7 +599,7 @@ def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again)
       require('sanderling').sessions()
       vim.cmd.wincmd('h')
     """)
-    wait_until(lambda: "are found, but you are elsewhere" in child.messages())
+    wait_until(lambda: "Sessions loaded" in child.messages())
     assert child.lua("return #_G.choices") == 0
 
 
@@ -619,13 +619,13 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
         choose(child, "Delete", count + 1)
         choose(child, answer, count + 2)
     wait_until(lambda: not log.exists())
-    wait_until(lambda: "“Other” is deleted." in child.messages())
+    wait_until(lambda: "Deleted “Other”." in child.messages())
 
 
 @prove
 def test_the_current_session_is_renamed(chat):
     chat.command("AgentRename")
-    assert "Nothing was said in this session yet" in chat.messages()
+    assert "This session is empty" in chat.messages()
     say(chat, "hello", 1)
     chat.command("AgentRename A better name")
     wait_until(lambda: title(chat) == "A better name")

@@ -521,7 +521,7 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
         ("AgentSettings", "No session is open. :AgentChat opens one."),
         ("AgentCompact", "No session is open. :AgentChat opens one."),
         ("AgentQueue", "No prompts are waiting."),
-        ("AgentRetry", "No request is waiting to be retried."),
+        ("AgentRetry", "Nothing to retry."),
     ],
 )
 def test_a_look_at_no_session_begins_none_and_says_so(start_screen, command, sentence):
@@ -549,7 +549,7 @@ def test_where_no_request_waits_nothing_is_retried(screen):
     screen.in_a_turn()
     screen.command("AgentRetry")
     assert screen.actions() == []
-    assert "No request is waiting to be retried." in screen.messages()
+    assert "Nothing to retry." in screen.messages()
 
 
 def test_sessions_are_opened_and_closed_from_the_prompt(screen):

@@ -115,11 +115,7 @@ local PROGRAM_REMEDY =
   'Add its directory to the option sandbox.read to make it visible in every session.'
 
 function draw.access_denied(self, event)
-  local text = ('The sandbox blocked: %s %s (%s)'):format(
-    event.operation,
-    event.target,
-    event.rule
-  )
+  local text = ('The sandbox blocked: %s %s (%s)'):format(event.operation, event.target, event.rule)
   if self.refused[text] then
     return -- repeated attempts are reported once
   end
