@@ -572,7 +572,7 @@ def test_a_search_shows_where_it_was_said(again):
     assert line.startswith("alpha")
     assert "the needle in here" in line
     child.command("AgentSessions nothing like it")
-    wait_until(lambda: "No session of this project holds “nothing like it”" in child.messages())
+    wait_until(lambda: "No session of this project contains “nothing like it”" in child.messages())
 
 
 @prove
@@ -582,7 +582,7 @@ def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
     elsewhere.mkdir()
     child.command(f"cd {elsewhere}")
     child.command("AgentSessions")
-    wait_until(lambda: "There is no session of this project yet." in child.messages())
+    wait_until(lambda: "No session of this project yet." in child.messages())
     child.command("AgentSessions!")
     (line,) = wait_for_choice(child)
     assert str(child.project) in line
@@ -610,7 +610,7 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
     child.command("AgentSessions")
     choose(child, "alpha")
     choose(child, "Rename", 2)
-    wait_until(lambda: "called “Other” now" in child.messages())
+    wait_until(lambda: "renamed to “Other”" in child.messages())
     assert child.lua("return _G.default") == "alpha"
     (log,) = [path for path in child.session_files() if "alpha" in path.read_text()]
     for count, answer in ((3, "Keep"), (6, "Delete it")):
