@@ -165,12 +165,12 @@ def test_an_empty_prompt_says_what_can_be_done_just_now(wide):
     wait_until(lambda: "<CR> queues, <M-s> steers the turn, <C-c> stops" in wide.screen_text())
     asked = ASKED | {"reason": "", "subject": "make", "choices": ["once"], "cwd": "/"}
     wide.send(asked)
-    wait_until(lambda: r"A question waits: \a goes there to answer it" in wide.screen_text())
+    wait_until(lambda: r"Question pending: \a goes there to answer it" in wide.screen_text())
     wide.send({"type": "approval_settled", "id": "q"}, ENDED)
     wait_until(lambda: "Ask anything: <CR> sends" in wide.screen_text())
     waiting = {"queued": [{"id": "2", "text": "later"}], "is_held": True}
     wide.send({"type": "waiting_changed", **waiting})
-    wait_until(lambda: "<CR> sends the prompts that wait" in wide.screen_text())
+    wait_until(lambda: "<CR> sends the held prompts" in wide.screen_text())
 
 
 def test_an_empty_prompt_names_the_key_of_the_mode_that_one_is_in(screen):

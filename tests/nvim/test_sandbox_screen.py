@@ -497,7 +497,7 @@ def test_only_what_is_typed_into_the_prompt_can_be_a_command(screen):
 
 def test_an_exclamation_mark_alone_is_refused_and_stays(screen):
     screen.feed("i!  <C-s>")
-    sentence = "There is no command after the `!`: nothing was run."
+    sentence = "No command after `!`. Nothing was run."
     wait_until(lambda: sentence in screen.transcript_text())
     assert screen.prompt_lines() == ["!  "]
     assert screen.actions() == []
