@@ -121,11 +121,7 @@ command('Model', {
   bang = true,
   complete = true,
 })
-command('Option', {
-  desc = 'set an option of an external agent, such as its mode',
-  nargs = '*',
-  complete = true,
-})
+command('Option', { desc = "set an external agent's option", nargs = '*', complete = true })
 command('ProviderTest', { desc = 'test a provider', nargs = '?', complete = true })
 command('Mode', {
   desc = 'show or set the permission mode',
@@ -280,8 +276,8 @@ local function map_verb(modes, name, verb, desc)
   end)
 end
 
-map_verb('nxit', 'ApproveSession', 'approve_session', 'allow the request for the session')
-map_verb('nxit', 'ApproveAlways', 'approve_always', 'allow the request always')
+map_verb('nxit', 'ApproveSession', 'approve_session', 'allow for the session')
+map_verb('nxit', 'ApproveAlways', 'approve_always', 'allow always')
 map_verb('n', 'NextSession', 'next_session', 'next session; takes a count')
 map_verb('n', 'PreviousSession', 'previous_session', 'previous session; takes a count')
 map_verb('n', 'NextHunk', 'next_hunk', 'next change; takes a count')

@@ -232,7 +232,7 @@ def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim)
     child.submit("hi")
     child.wait_for_turns()
     assert "The certificates cannot be read (SSL_CERT_FILE=/no/such.pem" in child.transcript_text()
-    assert "has ended" not in child.transcript_text()
+    assert "process exited" not in child.transcript_text()
 
 
 @prove

@@ -659,7 +659,7 @@ def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, th
     second.wait_for_screen("question 80.")
     assert "question 1.\n" not in second.transcript_text()
     os.kill(second.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "has ended (signal 9)" in second.transcript_text())
+    wait_until(lambda: "exited (signal 9)" in second.transcript_text())
     if then == "send":
         second.submit("Go on?")
         second.wait_for_turns()

@@ -356,7 +356,7 @@ def test_a_problem_is_told_once_as_long_as_it_lasts(screen):
 def test_a_sandbox_that_is_off_stands_under_a_banner(screen):
     screen.send(changed("full"), changed("off"), changed("off"))
     banner = (
-        "THE SANDBOX IS OFF in this session: commands run with all of your rights. "
+        "THE SANDBOX IS OFF in this session: commands run with all your rights. "
         ":AgentSandbox on switches it on again."
     )
     assert screen.transcript() == [banner]
@@ -377,7 +377,7 @@ def test_a_change_of_the_network_is_confirmed_once_and_other_changes_are_not(scr
     assert screen.transcript() == [""]
     screen.send(changed(network="on"), changed(network="on"))
     assert screen.transcript() == [
-        "Network on: commands started from now on reach every address, as you do."
+        "Network on: new commands reach any address."
     ]
 
 
@@ -398,9 +398,9 @@ def test_a_change_of_the_network_is_a_message_where_the_chat_is_hidden(screen):
         ("", "off", "sbx:… net:off", "AgentStatus"),
         ("full", "off", "sbx:full net:off", "AgentStatus"),
         ("full-bwrap", "proxy", "sbx:full(bwrap) net:proxy", "AgentStatus"),
-        ("namespaces", "off", "sbx:ns weaker net:off", "AgentWarning"),
-        ("landlock", "off", "sbx:landlock weaker net:off", "AgentWarning"),
-        ("none", "off", "sbx:none refuses net:off", "AgentError"),
+        ("namespaces", "off", "sbx:ns partial net:off", "AgentWarning"),
+        ("landlock", "off", "sbx:landlock partial net:off", "AgentWarning"),
+        ("none", "off", "sbx:none blocked net:off", "AgentError"),
         ("off", "off", "sbx:OFF unprotected net:on", "AgentError"),
     ],
 )
@@ -440,7 +440,7 @@ def test_a_float_on_a_small_screen_shows_command_level_and_network(start_screen)
     screen.open_chat(position="float", focus=True)
     screen.send(changed("landlock"), started("ls"), output("file\n"), ended())
     text = screen.screen_text()
-    assert "sbx:landlock weaker net:off" in text
+    assert "sbx:landlock partial net:off" in text
     assert "$ ls" in text
     assert "Done in 0.3 s." in text
 

@@ -289,7 +289,7 @@ def test_what_waits_in_a_session_whose_prompt_is_deleted_waits_on(chat):
     chat.command("bwipeout!")
     chat.command("AgentChat")
     wait_until(lambda: "1 queued" in chat.screen_text())
-    assert "something went wrong" not in chat.messages()
+    assert "internal error" not in chat.messages()
 
 
 @prove
@@ -332,9 +332,9 @@ def test_autocommands_tell_what_opens_changes_and_closes(chat):
 @prove
 def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(two):
     os.kill(two.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "has ended (signal 9)" in two.transcript_text())
+    wait_until(lambda: "exited (signal 9)" in two.transcript_text())
     for turn, text in ((3, "second"), (4, "first")):
-        assert two.transcript_text().count("has ended (signal 9)") == 1
+        assert two.transcript_text().count("exited (signal 9)") == 1
         say(two, "more", turn)
         said = two.transcript_text()
         assert said.count(f"## You\n\n{text}\n") == 1
@@ -432,7 +432,7 @@ def test_what_waited_when_the_host_was_killed_is_held_until_it_is_sent_from_an_e
     # A prompt that the host has not confirmed comes back.
     wait_until(lambda: "↳ later" in chat.screen_text())
     os.kill(chat.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "has ended (signal 9)" in chat.transcript_text())
+    wait_until(lambda: "exited (signal 9)" in chat.transcript_text())
     assert chat.prompt_lines() == [""]
     chat.command("AgentChat")
     chat.command("AgentChat")
@@ -471,7 +471,7 @@ def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_som
     again,
 ):
     child = again("remember me")
-    wait_until(lambda: ":AgentResume goes on with “remember me”, just" in child.screen_text())
+    wait_until(lambda: ":AgentResume continues “remember me”, just" in child.screen_text())
     say(child, "hello", 1)
     assert "AgentResume" not in child.screen_text()
 
@@ -755,7 +755,7 @@ def test_a_request_starts_the_host_and_one_that_a_dying_host_leaves_is_answered_
     child.lua(ask)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: len(child.lua("return _G.results")) == 20)
-    assert "has ended" in child.lua("return _G.results[20].error")
+    assert "exited" in child.lua("return _G.results[20].error")
 
 
 def test_a_request_that_no_host_can_be_started_for_is_answered_with_the_reason(child):

@@ -7,7 +7,7 @@ return {
   ---@type sanderling.verbs.Verb
   option = {
     name = 'option',
-    desc = 'set an option of an external agent, such as its mode',
+    desc = "set an external agent's option",
     forms = 'ex slash',
     args = '* option and value',
     complete = agents.complete_option,

@@ -340,13 +340,13 @@ return {
   },
   {
     name = 'approve_session',
-    desc = 'allow the request for the session',
+    desc = 'allow for the session',
     plug = 'nxit',
     run = approving('session'),
   },
   {
     name = 'approve_always',
-    desc = 'allow the request always',
+    desc = 'allow always',
     plug = 'nxit',
     run = approving('always'),
   },
