@@ -954,7 +954,7 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     assert "resolve example.org" in text
     agent.feed(":AgentDeny<CR>")
     agent.wait_for_turns()
-    assert "The sandbox blocked: resolve example.org" in agent.transcript_text()
+    assert "The sandbox refused: resolve example.org" in agent.transcript_text()
     agent.wait_for_screen("That is the tour.", "ANTHROPIC_API_KEY")
     assert agent.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
     assert not agent.is_blocked()
