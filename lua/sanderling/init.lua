@@ -112,9 +112,8 @@ end
 ---@class (exact) sanderling.SessionsOpts
 ---@field all? boolean list all projects
 
---- Let the user choose one of the project's conversations and what to do with it. With `text`, list only those that
---- contain it.
----@param text? string
+--- Let the user choose one of the project's conversations and what to do with it.
+---@param text? string list only conversations that contain it
 ---@param opts? sanderling.SessionsOpts
 function M.sessions(text, opts)
   vim.validate('text', text, 'string', true)

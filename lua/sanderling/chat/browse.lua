@@ -31,7 +31,6 @@ local function go_to_row(rows, step)
   end
 end
 
---- Go to the next or previous message header.
 ---@param session sanderling.chat.session.Session
 ---@param step -1|1
 function M.go_to_message(session, step)

@@ -84,7 +84,6 @@ function M.stop()
   end
 end
 
---- Show the queued prompts for editing.
 function M.queue()
   waiting.show(live.current_id() or '')
 end
@@ -104,7 +103,6 @@ end
 
 -- modes ---------------------------------------------------------------------------------------------------------------
 
---- Raise an error unless `word` is one of `known`.
 ---@param name string
 ---@param word string
 ---@param known string[]

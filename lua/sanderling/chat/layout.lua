@@ -47,7 +47,6 @@ local function prompt_rows(wanted, room)
   return math.max(1, math.min(wanted, math.floor(room / 2)))
 end
 
---- Return the rows of an empty prompt.
 ---@param opts sanderling.chat.layout.Options
 ---@return integer
 local function first_height(opts)

@@ -322,7 +322,6 @@ end
 
 -- choosing a session --------------------------------------------------------------------------------------------------
 
---- Start another session and show it.
 function M.new()
   add_session(nil, stored.project_here())
   M.show({})

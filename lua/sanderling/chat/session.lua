@@ -1,5 +1,4 @@
---- An open session: its buffers, what was sent, and the actions of the user. It does not matter whether a window shows
---- it.
+--- An open session: its buffers, drafts, prompts and commands. It works the same whether or not a window shows it.
 local lazy = require('sanderling.ui.lazy')
 
 local ask = require('sanderling.host.ask')

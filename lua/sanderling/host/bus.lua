@@ -22,7 +22,6 @@ local subscribers = {}
 ---@type fun(session_id: string, events: table[], seq?: integer)
 M.deliver = nil
 
---- Call `fn` for all events of this type.
 ---@param type string
 ---@param fn sanderling.host.bus.Subscriber
 function M.subscribe(type, fn)
@@ -48,7 +47,6 @@ function M.publish(session_id, events, seq)
   end
 end
 
---- Call the subscribers.
 ---@param session_id string
 ---@param event table
 ---@param before? sanderling.session.state.State nil if the event belongs to no session

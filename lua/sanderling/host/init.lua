@@ -59,7 +59,6 @@ function M.environment_dir()
   return vim.fs.joinpath(vim.fn.stdpath('data'), 'sanderling', 'venv')
 end
 
---- Return a sentence on how to repair the environment.
 ---@return string
 local function remedy()
   return config.options.python == '' and 'Run :AgentInstall.'
@@ -109,7 +108,6 @@ local function notify(session_id, action)
   end
 end
 
---- Send an action to all sessions of the running host, if there is one.
 ---@param action sanderling.Action
 function M.tell_open_sessions(action)
   for session_id in pairs(channel and opened or {}) do

@@ -234,7 +234,7 @@ local PLUGINS = {
   end,
 }
 
---- Return whether a plugin completes from the language server here. A menu of ours would then be a second one.
+--- Return whether a plugin completes from the language server here. Our menu would then be a second one.
 ---@return boolean
 local function is_completed_otherwise()
   for name, completes in pairs(PLUGINS) do

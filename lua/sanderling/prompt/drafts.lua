@@ -52,7 +52,6 @@ vim.api.nvim_create_autocmd('VimLeavePre', {
   end,
 })
 
---- Delete the session's draft.
 ---@param session_id string
 function M.drop(session_id)
   due[session_id] = nil

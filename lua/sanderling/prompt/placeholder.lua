@@ -3,7 +3,7 @@ local M = {}
 
 local config = require('sanderling.config')
 
---- Texts by situation, from wide to narrow. Braces contain key options; `send` is the one of the current mode.
+--- Texts by situation, from wide to narrow. Braces contain key options; `send` is the send key of the current mode.
 ---@type table<string, string[]>
 local texts = {
   idle = {

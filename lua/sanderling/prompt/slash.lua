@@ -99,7 +99,6 @@ function M.is_command(lines)
   return name ~= nil and (by_name[name] ~= nil or not vim.uv.fs_stat('/' .. name))
 end
 
---- Return whether the prompt history may store `text`.
 ---@param text string
 ---@return boolean
 function M.is_kept(text)

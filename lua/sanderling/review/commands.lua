@@ -398,7 +398,6 @@ local function open_entry()
   end
 end
 
---- Return the text of a change for a list.
 ---@param added integer lines
 ---@param removed integer
 ---@param line string the first line

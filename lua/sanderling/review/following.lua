@@ -260,7 +260,7 @@ local function put_away(self)
   end
 end
 
---- Drop hunks of an unloaded buffer, except those that `is_left` returns true for.
+--- Drop hunks of an unloaded buffer unless `is_left` returns true.
 ---@param name string
 ---@param is_left fun(hunk: sanderling.review.Hunk): boolean
 function M.filter_unloaded(name, is_left)

@@ -136,7 +136,6 @@ function M.at(buf, row)
   return beside
 end
 
---- Return the current lines of a hunk.
 ---@param hunk sanderling.review.Hunk
 ---@return string[]
 function M.text_of(hunk)

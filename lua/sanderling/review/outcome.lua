@@ -11,7 +11,7 @@ local queue = require('sanderling.approval.queue')
 ---@field new string[]
 ---@field reason? string why it was rejected
 
---- Return the lines that were proposed for a hunk, including those of hunks that it has absorbed.
+--- Return the lines that were proposed for a hunk, including the lines of absorbed hunks.
 ---@param asked sanderling.review.proposals.Asked
 ---@param hunk sanderling.review.Hunk
 ---@return string[]

@@ -16,7 +16,7 @@ local M = {}
 
 ---@class (exact) sanderling.review.Hunk
 ---@field id integer stays the same when undo restores the hunk
----@field ids table<integer, true> its own, and those of hunks that it has absorbed
+---@field ids table<integer, true> its own, and those of absorbed hunks
 ---@field buf integer
 ---@field row integer of its first line, from 0; for a pure deletion, of the line after it
 ---@field count integer number of its lines; 0 for a pure deletion
@@ -121,7 +121,7 @@ local function range_of(hunks, is_meant)
   return first, last
 end
 
---- Remove lines: the hunks keep the rest of theirs.
+--- Remove lines. Hunks keep their remaining lines.
 ---@param hunks sanderling.review.Hunk[]
 ---@param change sanderling.review.Change
 local function take_out(hunks, change)
@@ -233,7 +233,7 @@ end
 --- Apply changes that undo or redo the agent's.
 ---
 --- A change next to a hunk may belong to the hunk, such as lines that return where the hunk had deleted them, or to an
---- accepted change beside it. That is not recorded, so of both readings the one that leaves smaller hunks is taken.
+--- accepted change next to it. That is not recorded, so the interpretation that leaves smaller hunks is taken.
 ---@param hunks sanderling.review.Hunk[] in order
 ---@param lines string[] the text before
 ---@param list sanderling.review.Change[] in order

@@ -137,7 +137,6 @@ function M.title_of(id)
   end
 end
 
---- Update the list of a project's sessions for completion.
 ---@param project string
 function M.refresh(project)
   refresh({ type = 'list_sessions', project = project }, function(result)

@@ -134,7 +134,6 @@ local function fitting_title(session_id, width)
   return is_there and words.fitting(text, width) or ''
 end
 
---- Return the number of cells reserved for the title.
 ---@param session_id string
 ---@param room integer
 ---@return integer

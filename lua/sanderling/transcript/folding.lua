@@ -25,7 +25,6 @@ function Folding:add_fold(fold)
   return fold
 end
 
---- Record that `win` has all folds.
 ---@private
 ---@param win integer
 function Folding:note_folded(win)

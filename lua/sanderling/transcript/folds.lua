@@ -58,7 +58,6 @@ local function make(fold, row)
   return true
 end
 
---- Return whether `win`, which shows the end of the text, has empty rows below it.
 ---@param win integer
 ---@return boolean
 local function has_room_below(win)

@@ -72,7 +72,6 @@ function Footer:is_empty()
   return self.mark == nil
 end
 
---- Return whether `win` shows everything below its first line.
 ---@param win integer
 ---@return boolean
 local function shows_rest(win)

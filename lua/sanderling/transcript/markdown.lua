@@ -98,7 +98,6 @@ function Blocks:move(buf)
   self:show()
 end
 
---- Start Markdown at `row`.
 ---@param row integer
 ---@param is_raw? boolean conceal nothing
 function Blocks:begin(row, is_raw)
@@ -139,7 +138,6 @@ function Blocks:finish(last)
   end
 end
 
---- Return whether the next line belongs to a code block.
 ---@return boolean
 function Blocks:is_in_fence()
   return self.open ~= nil and self.fence ~= nil
@@ -194,7 +192,6 @@ function Blocks:fit_tables()
   self:show()
 end
 
---- Return the parts of the buffer that windows show.
 ---@private
 ---@param margin integer additional rows on both sides
 ---@return sanderling.transcript.markdown.View[]

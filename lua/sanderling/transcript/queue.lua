@@ -40,7 +40,6 @@ function Queue:undrawn()
   return events
 end
 
---- Discard the waiting events.
 function Queue:clear()
   self.jobs = {}
 end
