@@ -83,33 +83,33 @@ end
 
 command('Chat', { desc = 'show or hide the chat', nargs = '?', bar = true, complete = true })
 command('Help', { desc = 'show these commands' })
-command('New', { desc = 'open a session beside this one' })
-command('Clear', { desc = 'start over in these windows' })
+command('New', { desc = 'open another session' })
+command('Clear', { desc = 'start a new session in these windows' })
 command('Resume', {
-  desc = 'go on with an earlier session, the newest unless one is named',
+  desc = 'resume an earlier session, by default the newest',
   nargs = '?',
   complete = true,
 })
 command('Sessions', {
-  desc = "choose one of the project's sessions; with ! one of all projects",
+  desc = "choose one of the project's sessions; with ! of all projects",
   nargs = '*',
   bang = true,
 })
-command('Fork', { desc = 'go on in a copy of this session' })
+command('Fork', { desc = 'continue in a copy of this session' })
 command('Rename', { desc = 'give the session a title', nargs = '*' })
 command('Export', { desc = 'write the session as Markdown', nargs = '?', complete = 'file' })
 command('Compact', {
-  desc = 'summarize what the model has read; with ! undo that',
+  desc = 'summarize the conversation to free context; with ! undo it',
   nargs = '*',
   bang = true,
   complete = true,
 })
 command('Undo', {
-  desc = 'take back what the agent has changed in its last turn',
+  desc = "undo the agent's changes in its last turn",
   nargs = '*',
   complete = true,
 })
-command('Redo', { desc = 'do again what was undone last', nargs = '*', complete = true })
+command('Redo', { desc = 'redo the last undo', nargs = '*', complete = true })
 command('Rewind', {
   desc = 'go back to before a prompt: conversation, files or both',
   nargs = '*',
@@ -121,15 +121,16 @@ command('Model', {
   bang = true,
   complete = true,
 })
-command('Option', {
-  desc = 'choose what another agent offers: its mode, for instance',
-  nargs = '*',
+command('Option', { desc = "set an external agent's option", nargs = '*', complete = true })
+command('ProviderTest', { desc = 'test a provider', nargs = '?', complete = true })
+command('Mode', {
+  desc = 'show or set the permission mode',
+  nargs = '?',
+  bar = true,
   complete = true,
 })
-command('ProviderTest', { desc = 'try what a provider can do', nargs = '?', complete = true })
-command('Mode', { desc = 'show or set what asks first', nargs = '?', bar = true, complete = true })
 command('Net', {
-  desc = 'show or set the network of commands',
+  desc = 'show or set network access for commands',
   nargs = '?',
   bar = true,
   complete = true,
@@ -142,40 +143,40 @@ command('Sandbox', {
 })
 command('Todo', { desc = "show the model's to-do list" })
 command('Usage', { desc = 'show tokens and dollars' })
-command('Settings', { desc = 'show the settings in force' })
+command('Settings', { desc = 'show the settings in effect' })
 command('Config', {
-  desc = "open the file of settings: yours, or the project's",
+  desc = "open your settings file, or the project's",
   nargs = '?',
   bar = true,
   complete = true,
 })
 command('Trust', { desc = "read and trust the project's files" })
-command('Mcp', { desc = 'show the tool servers, their tools and logs' })
+command('Mcp', { desc = 'show the MCP servers, their tools and logs' })
 command('Login', { desc = 'store an API key in the keychain', nargs = '?', complete = true })
 command('Logout', { desc = 'remove the key from the keychain', nargs = '?', complete = true })
 command('Close', { desc = 'close the session; its log stays' })
-command('Review', { desc = 'let the model review the changes, or what is named', nargs = '*' })
-command('Steer', { desc = 'tell the model something in the middle of its turn', nargs = '+' })
+command('Review', { desc = 'have the model review the changes, or what you describe', nargs = '*' })
+command('Steer', { desc = 'send text to the model during its turn', nargs = '+' })
 command('Stop', { desc = 'stop the turn, or the command' })
-command('Queue', { desc = 'show the prompts that wait' })
-command('Retry', { desc = 'retry the request now, without waiting' })
+command('Queue', { desc = 'show the queued prompts' })
+command('Retry', { desc = 'retry the request now' })
 command('Run', { desc = 'run a command in the sandbox', nargs = '+', complete = true })
 command('Terminal', {
-  desc = 'show a job of the model; with ! stop it',
+  desc = "show one of the model's jobs; with ! stop it",
   nargs = '?',
   bang = true,
   complete = true,
 })
-command('Approvals', { desc = 'go to the question that waits for an answer', plug = 'nxit' })
+command('Approvals', { desc = 'go to the pending question', plug = 'nxit' })
 command('Approve', {
-  desc = 'allow what is asked: once, for the session, or always',
+  desc = 'allow the request once, for the session, or always',
   nargs = '?',
   bar = true,
   complete = true,
   plug = 'nxit',
 })
 command('Deny', {
-  desc = 'deny what is asked, for a reason that the model reads; with ! only this one',
+  desc = 'deny the request, with a reason for the model; with ! only this one',
   nargs = '*',
   bang = true,
   plug = 'nxit',
@@ -183,72 +184,66 @@ command('Deny', {
 command('Install', { desc = 'build the Python environment' })
 command('Log', { desc = "open the host's log" })
 command('Health', {
-  desc = 'check the installation; with ! ask the API and the keychain too',
+  desc = 'check the installation; with ! check the API and the keychain, too',
   bang = true,
 })
 command('Ask', {
-  desc = 'ask, about the selected lines if there are any',
+  desc = 'ask a question, about the selected lines if any',
   nargs = '*',
   range = true,
   plug = 'nxs',
   operator = true,
 })
 command('Explain', {
-  desc = 'have lines explained',
+  desc = 'explain lines',
   nargs = '*',
   range = true,
   plug = 'nxs',
   operator = true,
 })
 command('Fix', {
-  desc = 'have what is reported here fixed; with ! all in the buffer',
+  desc = 'fix the diagnostics here; with ! all in the buffer',
   nargs = '*',
   bang = true,
   range = true,
   plug = 'n',
 })
 command('Test', {
-  desc = 'have tests written for what is here',
+  desc = 'write tests for the code here',
   nargs = '*',
   range = true,
   plug = 'nxs',
   operator = true,
 })
-command('Commit', {
-  desc = 'have the message of a commit written, from what is staged',
-  nargs = '*',
-})
+command('Commit', { desc = 'write a commit message for the staged changes', nargs = '*' })
 command('Edit', {
-  desc = 'have lines rewritten in place; where an edit waits, change it',
+  desc = 'rewrite lines in place; on a pending edit, revise it',
   nargs = '+',
   range = true,
   plug = 'nx',
   operator = true,
 })
-command('Accept', {
-  desc = 'put in what an edit has written; with ! of all edits in the buffer',
-  bang = true,
-})
+command('Accept', { desc = 'accept an edit; with ! all in the buffer', bang = true })
 command('Discard', {
-  desc = 'take an edit or an answer away, or stop it; with ! all in the buffer',
+  desc = 'discard or stop an edit or an answer; with ! all in the buffer',
   bang = true,
 })
 command('Keep', {
-  desc = 'keep what the agent changed: here, in the file, in the turn, or all',
+  desc = "accept the agent's changes: here, in the file, in the turn, or all",
   nargs = '?',
   bar = true,
   range = true,
   complete = true,
 })
 command('Reject', {
-  desc = 'reject it, for a reason that the model reads',
+  desc = "reject the agent's changes, with a reason for the model",
   nargs = '*',
   range = true,
   complete = true,
 })
-command('Reviews', { desc = 'list what the agent changed and nobody reviewed' })
+command('Reviews', { desc = "list the agent's unreviewed changes" })
 command('Diff', {
-  desc = 'show all that the agent changed in the turn, or the session; with ! in diff mode',
+  desc = "show the agent's changes in the turn or the session; with ! in diff mode",
   nargs = '?',
   bar = true,
   bang = true,
@@ -281,13 +276,13 @@ local function map_verb(modes, name, verb, desc)
   end)
 end
 
-map_verb('nxit', 'ApproveSession', 'approve_session', 'allow it for the session')
-map_verb('nxit', 'ApproveAlways', 'approve_always', 'allow it always')
+map_verb('nxit', 'ApproveSession', 'approve_session', 'allow for the session')
+map_verb('nxit', 'ApproveAlways', 'approve_always', 'allow always')
 map_verb('n', 'NextSession', 'next_session', 'next session; takes a count')
 map_verb('n', 'PreviousSession', 'previous_session', 'previous session; takes a count')
 map_verb('n', 'NextHunk', 'next_hunk', 'next change; takes a count')
-map_verb('n', 'PreviousHunk', 'previous_hunk', 'previous change, likewise')
-map_verb('n', 'KeepAll', 'keep_all', 'keep all changes')
+map_verb('n', 'PreviousHunk', 'previous_hunk', 'previous change; takes a count')
+map_verb('n', 'KeepAll', 'keep_all', 'accept all changes')
 map_verb('n', 'RejectAll', 'reject_all', 'reject all changes')
 
 for name, link in pairs({

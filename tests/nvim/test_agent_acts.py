@@ -70,7 +70,7 @@ def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(star
     assert "╭ Allow edit src/app.py? ─" in text
     assert "No rule allows this change." in text
     assert re.search(r"│in /", text)
-    assert re.search(r"│sbx:\S+( weaker)? net:off ", text)
+    assert re.search(r"│sbx:\S+( partial)? net:off ", text)
     assert "│-    return a - b " in text
     assert "│+    return a + b " in text
     assert "ask waiting for you: 1 to approve" in text
@@ -836,7 +836,7 @@ def test_a_host_that_is_killed_while_it_asks_takes_the_question_along_and_the_ne
     agent.ask()
     agent.wait_for_question()
     os.kill(agent.host_pid(), signal.SIGKILL)
-    agent.wait_for_screen("The agent process has ended (signal 9)")
+    agent.wait_for_screen("The agent process exited (signal 9)")
     assert "Allow" not in agent.screen_text()
     agent.ask("go on")
     agent.wait_for_screen("edit src/app.py …")
@@ -880,7 +880,7 @@ def test_a_question_says_what_the_sandbox_is_now(start_agent):
     agent.ask()
     assert "net:off" in agent.wait_for_question()
     agent.command("AgentNet on")
-    wait_until(lambda: re.search(r"│.*sbx:\S+( weaker)? net:on ", agent.screen_text()), "redrawn")
+    wait_until(lambda: re.search(r"│.*sbx:\S+( partial)? net:on ", agent.screen_text()), "redrawn")
 
 
 @prove

@@ -551,7 +551,7 @@ def test_commit_writes_the_message_of_what_is_staged(committing, server):
     assert "tools" not in request
     context, words = [block["text"] for block in request["messages"][0]["content"]]
     assert "+    time.sleep(9)" in context
-    assert "@staged, as git tells it" in context
+    assert "@staged, from git" in context
     assert "Also: in few words" in words
     child.feed("\\ea")
     wait_until(lambda: child.lua("return vim.fn.getline(1)") == "feat: sleep")

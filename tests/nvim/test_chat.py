@@ -453,7 +453,7 @@ def test_closing_the_tab_page_of_the_chat_leaves_the_chat_usable(child):
 def test_where_there_is_no_room_the_chat_says_so_and_asks_for_nothing(start_nvim):
     child = start_nvim(columns=20, lines=5)
     child.feed(":AgentChat<CR>")
-    said = "sanderling: there is no room for the chat here: E36: Not enough room"
+    said = "sanderling: not enough room for the chat: E36: Not enough room"
     wait_until(lambda: " ".join(child.screen()).strip() == said)
     assert child.mode() == "n"
     assert windows(child)[0] == ""
