@@ -418,7 +418,7 @@ def test_where_no_file_is_named_that_is_said(screen, files, line):
     screen.send(started(), output(line + "\n"), ended("", is_error=True))
     go_to(screen, r"\V" + line)
     screen.feed("<CR>")
-    wait_until(lambda: "No file that exists is named here." in screen.messages())
+    wait_until(lambda: "No existing file is named here." in screen.messages())
     assert screen.lua("return vim.bo.filetype") == "sanderling"
 
 

@@ -44,7 +44,7 @@
 ---@field hide_prompt sanderling.config.Key hide the chat
 ---@field history_previous sanderling.config.Key older prompt
 ---@field history_next sanderling.config.Key newer prompt
----@field mention_pasted sanderling.config.Key mention what was pasted: |sanderling-pasted|
+---@field mention_pasted sanderling.config.Key replace pasted text by a mention: |sanderling-pasted|
 ---@field scroll_up sanderling.config.Key scroll the transcript a page up
 ---@field scroll_down sanderling.config.Key scroll the transcript a page down
 ---@field go_to_end sanderling.config.Key to the end of the transcript
@@ -63,54 +63,54 @@
 ---@field write sanderling.config.Key to the prompt, in insert mode
 ---@field open sanderling.config.Key open the closed fold, or else the file named here
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
----@field inspect sanderling.config.Key show the whole input and result of the tool's use
----@field approvals sanderling.config.Key to the question that waits
----@field waiting sanderling.config.Key show the prompts that wait
+---@field inspect sanderling.config.Key show the full input and result of the tool call
+---@field approvals sanderling.config.Key to the pending question
+---@field waiting sanderling.config.Key show the queued prompts
 ---@field next_session sanderling.config.Key next session; takes a count
 ---@field previous_session sanderling.config.Key previous session; takes a count
 ---@field question_once sanderling.config.Key allow it once
 ---@field question_session sanderling.config.Key allow it for this session
 ---@field question_always sanderling.config.Key allow it always
----@field question_deny sanderling.config.Key deny it, and what else is asked with it
----@field question_reason sanderling.config.Key the same for a reason
+---@field question_deny sanderling.config.Key deny it, and all questions asked with it
+---@field question_reason sanderling.config.Key the same, with a reason
 ---@field question_alone sanderling.config.Key deny only this one
----@field question_alone_reason sanderling.config.Key the same for a reason
+---@field question_alone_reason sanderling.config.Key the same, with a reason
 ---@field question_option sanderling.config.Key choose among another agent's answers
 ---@field question_next sanderling.config.Key next question
 ---@field question_previous sanderling.config.Key previous question
----@field question_whole sanderling.config.Key show all that it is about, in a tab page
+---@field question_whole sanderling.config.Key show the full request in a tab page
 ---@field question_later sanderling.config.Key close without an answer
----@field answer_focus sanderling.config.Key to the question that waits
----@field answer_once sanderling.config.Key allow once what is asked
----@field answer_deny sanderling.config.Key deny what is asked
+---@field answer_focus sanderling.config.Key to the pending question
+---@field answer_once sanderling.config.Key allow the pending request once
+---@field answer_deny sanderling.config.Key deny the pending request
 ---@field form_change sanderling.config.Key change the field
----@field form_send sanderling.config.Key send what is filled in
----@field form_decline sanderling.config.Key decline to fill it in
----@field form_cancel sanderling.config.Key send neither that nor a no
+---@field form_send sanderling.config.Key send the form
+---@field form_decline sanderling.config.Key decline the form
+---@field form_cancel sanderling.config.Key cancel without an answer
 ---@field trust_all sanderling.config.Key trust all files
----@field trust_mark sanderling.config.Key mark the file, or take the mark away
+---@field trust_mark sanderling.config.Key mark the file, or unmark it
 ---@field trust_choose sanderling.config.Key ask which files to trust
 ---@field waiting_delete sanderling.config.Key delete the line; on a header the prompt
----@field waiting_send sanderling.config.Key send the prompts that are held
+---@field waiting_send sanderling.config.Key send the held prompts
 ---@field mcp_show sanderling.config.Key show what the server offers, and its log
----@field mcp_start sanderling.config.Key start the server, again if it runs
----@field mcp_stop sanderling.config.Key stop the server, until it is started
----@field mcp_login sanderling.config.Key log in at the server, in a browser
+---@field mcp_start sanderling.config.Key start or restart the server
+---@field mcp_stop sanderling.config.Key stop the server until you start it
+---@field mcp_login sanderling.config.Key log in to the server in a browser
 ---@field next_hunk sanderling.config.Key to the next change; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
----@field keep_hunk sanderling.config.Key keep the change here; takes a count
+---@field keep_hunk sanderling.config.Key accept the change here; takes a count
 ---@field reject_hunk sanderling.config.Key reject the change here; takes a count
----@field keep_file sanderling.config.Key keep all changes of the file
+---@field keep_file sanderling.config.Key accept all changes of the file
 ---@field reject_file sanderling.config.Key reject all changes of the file
----@field edit_accept sanderling.config.Key put what was written in its place
----@field edit_discard sanderling.config.Key take it away
----@field edit_refine sanderling.config.Key ask for something different
----@field answer_carry sanderling.config.Key carry it on into the chat
----@field answer_further sanderling.config.Key ask further
----@field rewind_both sanderling.config.Key take back the conversation and the files
----@field rewind_conversation sanderling.config.Key take back the conversation alone
----@field rewind_files sanderling.config.Key take back the files alone
----@field close sanderling.config.Key close it, and answer nothing
+---@field edit_accept sanderling.config.Key accept the edit
+---@field edit_discard sanderling.config.Key reject the edit
+---@field edit_refine sanderling.config.Key ask for a different edit
+---@field answer_carry sanderling.config.Key continue it in the chat
+---@field answer_further sanderling.config.Key ask a follow-up
+---@field rewind_both sanderling.config.Key rewind the conversation and the files
+---@field rewind_conversation sanderling.config.Key rewind only the conversation
+---@field rewind_files sanderling.config.Key rewind only the files
+---@field close sanderling.config.Key close it without an answer
 ---@field close_page sanderling.config.Key the same
 ---@field show_keys sanderling.config.Key show these keys
 
