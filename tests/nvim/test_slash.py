@@ -520,7 +520,7 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
         ("AgentUsage", "No session is open: :AgentChat begins one."),
         ("AgentSettings", "No session is open: :AgentChat begins one."),
         ("AgentCompact", "No session is open: :AgentChat begins one."),
-        ("AgentQueue", "No prompts are waiting."),
+        ("AgentQueue", "No prompts are queued."),
         ("AgentRetry", "No request is waiting to be retried."),
     ],
 )

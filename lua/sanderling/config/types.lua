@@ -17,22 +17,22 @@
 ---@field bell boolean ring the terminal's bell when a question comes
 
 ---@class (exact) sanderling.config.Tools
----@field disabled string[] tools that the model is not offered; * stands for any
+---@field disabled string[] tools that are not offered to the model; * matches any text
 
 ---@class (exact) sanderling.config.Mcp
----@field servers table<string, table> servers of tools (Model Context Protocol), by name
+---@field servers table<string, table> MCP servers, by name
 
 ---@class (exact) sanderling.config.Sandbox
----@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below it commands are refused
----@field hosts string[] that commands reach when the network is 'proxy'
----@field read string[] paths outside of the project that commands may read
----@field write string[] paths outside of the project that commands may change
+---@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' minimum for commands; below it they are refused
+---@field hosts string[] hosts that commands reach when the network is 'proxy'
+---@field read string[] paths outside the project that commands may read
+---@field write string[] paths outside the project that commands may change
 ---@field env string[] names of environment variables that commands see
 
 ---@class (exact) sanderling.config.Chat
 ---@field position 'right'|'left'|'top'|'bottom'|'float'|'tab'|'current' where the chat opens
 ---@field size number below 1: a share of the editor; from 1 on: columns or rows
----@field prompt_height integer rows up to which the prompt window grows with its text
+---@field prompt_height integer rows to which the prompt window can grow
 ---@field start_insert boolean enter the prompt in insert mode
 
 ---@class (exact) sanderling.config.Keys
@@ -115,30 +115,30 @@
 ---@field show_keys sanderling.config.Key show these keys
 
 ---@class (exact) sanderling.config.Options
----@field review 'inline'|'float' where a change of a file is reviewed before it is made: in the file itself, or in the float
----@field provider string what answers
----@field model string the name that the API knows, alone or as PROVIDER:MODEL
+---@field review 'inline'|'float' where a file change is reviewed before it is made: in the file, or in the float
+---@field provider string the provider of the model
+---@field model string the name in the API, alone or as PROVIDER:MODEL
 ---@field max_tokens integer of an answer; 0: 32,000, or the model's own limit if that is lower
 ---@field base_url string empty: $ANTHROPIC_BASE_URL, else the API itself
----@field thinking boolean ask for it, and for summaries of it
+---@field thinking boolean request thinking, and summaries of it
 ---@field idle_timeout_s number seconds without a byte before a request fails
----@field max_calls integer of the model in one turn, before you are asked; 0: no limit
----@field budget_usd number dollars of one session, before you are asked; 0: no limit
----@field prices table<string, sanderling.config.Price> by model, instead of those that are known
----@field providers table<string, table> where models are, by name
----@field auto_compact boolean shorten what the model is shown before its window is full
+---@field max_calls integer model calls in one turn before you are asked; 0: no limit
+---@field budget_usd number dollars in one session before you are asked; 0: no limit
+---@field prices table<string, sanderling.config.Price> by model, overriding known prices
+---@field providers table<string, table> providers of models, by name
+---@field auto_compact boolean shorten the conversation before the context window is full
 ---@field script string the scripted provider's file
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field approval sanderling.config.Approval
----@field diagnostics 'errors'|'warnings'|'off' that language servers report after an edit, and that the model is told
----@field permissions table[] rules: what may be done without asking, what asks, what is denied
+---@field diagnostics 'errors'|'warnings'|'off' diagnostics after an edit that are reported to the model
+---@field permissions table[] rules: what is allowed, what asks, what is denied
 ---@field tools sanderling.config.Tools
 ---@field mcp sanderling.config.Mcp
----@field agents table<string, table> agents of others (Agent Client Protocol), by name
----@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run: 'editor' is outside of any sandbox
+---@field agents table<string, table> external agents (Agent Client Protocol), by name
+---@field acp_terminals 'sandbox'|'editor' where commands of sessions from other editors run; 'editor': outside any sandbox
 ---@field sandbox sanderling.config.Sandbox
----@field icons 'unicode'|'ascii' signs on the screen; 'ascii' where the font lacks them
+---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' if the font lacks them
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
----@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, beside the code, or in lines below it
+---@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, in a float at the code, or in lines below it
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys
