@@ -561,7 +561,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(editor):
     screen.send(settled())
     screen.lua("_G.done('no')")
     assert screen.actions() == []
-    assert "That question is no longer open." in screen.messages()
+    assert "This question is no longer open." in screen.messages()
 
 
 # --- the queue ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ M.review_of = nil
 ---@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel'|'again', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string>, review?: sanderling.Review, option?: string }
 function M.send(q, answer)
   if not vim.list_contains(queue.list(), q) then
-    tell('That question is no longer open.')
+    tell('This question is no longer open.')
     return
   end
   if answer.answer ~= 'deny' and (q.event.path or '') ~= '' then

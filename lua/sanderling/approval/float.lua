@@ -248,7 +248,7 @@ function watch(buf)
       M.set_left() -- `:quit` in it
     end
     update_soon() -- the closed window may have shown the reviewed file
-  end, 'a question survives :only')
+  end, 'reopen the question after :only')
   on({ 'CursorMoved', 'CursorMovedI' }, function()
     if
       float

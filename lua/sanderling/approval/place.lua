@@ -13,7 +13,7 @@ local USUAL_HEIGHT = 12 -- of a small change, so that it fits on a screen of 24 
 
 ---@class (exact) sanderling.approval.Area of the screen; cells count from 0
 ---@field top integer
----@field bottom integer the row behind it
+---@field bottom integer the row below it
 ---@field left integer
 ---@field width integer
 

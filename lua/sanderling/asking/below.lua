@@ -73,7 +73,7 @@ local function status_of(answer)
   }
   local usage = state.usage
   if usage and usage.is_priced then
-    hints[#hints + 1] = ('$%.4f'):format(usage.cost_usd or 0) -- last: in a narrow window that is what is cut
+    hints[#hints + 1] = ('$%.4f'):format(usage.cost_usd or 0) -- last, because a narrow window cuts the end
   end
   return { { table.concat(hints, icons.separator), 'AgentStatus' } }
 end

@@ -111,7 +111,7 @@ function M.commit(arguments)
   end
   if not selection then
     local why = err or problem == 'nothing has changed' and 'nothing is staged' or problem
-    return message.tell(('No message was asked for: %s.'):format(why), vim.log.levels.WARN)
+    return message.tell(('No commit message generated: %s.'):format(why), vim.log.levels.WARN)
   end
   local region = regions.lines(buf, message_lines(buf))
   rewrite.begin(region, command('commit', arguments), { selection })

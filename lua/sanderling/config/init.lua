@@ -15,7 +15,7 @@ M.defaults = schema.defaults
 ---@field name string the option
 ---@field text string
 ---@field guess? string
----@field guesses? string[] what an option that is unknown was probably meant to be
+---@field guesses? string[] options that an unknown one was probably meant to be
 
 ---@type sanderling.config.Options
 M.options = vim.deepcopy(M.defaults)
@@ -49,7 +49,7 @@ local function unknown(key, defaults, prefix)
   }
 end
 
---- Find what `defaults` does not know or takes otherwise.
+--- Find unknown options and invalid values.
 ---@param options table
 ---@param defaults table
 ---@param prefix string
@@ -168,7 +168,7 @@ local function problem_of(mistakes)
   if #lines == 0 then
     return nil
   end
-  return ('The options are wrong, so nothing is sent:\n%s\n%s'):format(
+  return ('Invalid options; nothing was sent:\n%s\n%s'):format(
     table.concat(lines, '\n'),
     'Fix the options, call setup() again, then resend.'
   )

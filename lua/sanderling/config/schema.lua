@@ -59,7 +59,7 @@ M.rows = {
   {
     name = 'model',
     default = 'claude-sonnet-5-5',
-    doc = 'the name in the API, alone or as PROVIDER:MODEL',
+    doc = "the model's name in the API, alone or as PROVIDER:MODEL",
     check = function(value)
       local expected = value == '' and 'the name of a model' or 'a string'
       return type(value) == 'string' and value ~= '', expected
@@ -71,13 +71,13 @@ M.rows = {
     default = 0,
     least = 0,
     is_whole = true,
-    doc = "of an answer; 0: 32,000, or the model's own limit if that is lower",
+    doc = "per answer; 0: 32,000, or the model's own limit if lower",
     host = true,
   },
   {
     name = 'base_url',
     default = '',
-    doc = 'empty: $ANTHROPIC_BASE_URL, else the API itself',
+    doc = "of Claude's API; empty: $ANTHROPIC_BASE_URL or the default",
     host = true,
   },
   {
@@ -98,21 +98,21 @@ M.rows = {
     default = 200,
     least = 0,
     is_whole = true,
-    doc = 'model calls in one turn before you are asked; 0: no limit',
+    doc = 'model calls per turn before you are asked; 0: no limit',
     host = true,
   },
   {
     name = 'budget_usd',
     default = 0,
     least = 0,
-    doc = 'dollars in one session before you are asked; 0: no limit',
+    doc = 'dollars per session before you are asked; 0: no limit',
     host = true,
   },
   {
     name = 'prices',
     default = {},
     class = 'table<string, sanderling.config.Price>',
-    doc = 'by model, overriding known prices',
+    doc = 'dollars per million tokens, by model; override the known prices',
     check = function(value, look)
       local ok = type(value) == 'table'
       for model, price in pairs(ok and value or {}) do
@@ -141,13 +141,13 @@ M.rows = {
   {
     name = 'auto_compact',
     default = true,
-    doc = 'shorten the conversation before the context window is full',
+    doc = 'compact the conversation before the context window is full',
     host = true,
   },
   {
     name = 'script',
     default = '',
-    doc = "the scripted provider's file",
+    doc = "the file of the provider 'scripted'",
     host = true,
     to_host = function(path)
       return path ~= '' and vim.fs.normalize(path) or ''
@@ -174,7 +174,7 @@ M.rows = {
     default = {},
     class = 'table[]',
     type = 'list',
-    doc = 'rules: what is allowed, what asks, what is denied',
+    doc = 'rules that allow, ask or deny',
     check = function(value, look)
       local ok = type(value) == 'table' and vim.islist(value)
       for i, rule in ipairs(ok and value or {}) do
@@ -193,7 +193,7 @@ M.rows = {
     default = {},
     class = 'string[]',
     type = 'list',
-    doc = 'tools that are not offered to the model; * matches any text',
+    doc = 'tools that the model is not offered; * matches any text',
     check = checks.is_list_of_strings,
     host = true,
   },
@@ -219,14 +219,14 @@ M.rows = {
     name = 'acp_terminals',
     default = 'sandbox',
     choices = { 'sandbox', 'editor' },
-    doc = "where commands of sessions from other editors run; 'editor': outside any sandbox",
+    doc = "where commands of another editor's session run; 'editor' is outside any sandbox",
     host = true,
   },
   {
     name = 'sandbox.min_level',
     default = 'landlock',
     choices = { 'full', 'full-bwrap', 'namespaces', 'landlock' },
-    doc = 'minimum for commands; below it they are refused',
+    doc = 'below this level commands are refused',
     host = true,
   },
   {
@@ -234,7 +234,7 @@ M.rows = {
     default = {},
     class = 'string[]',
     type = 'list',
-    doc = "hosts that commands reach when the network is 'proxy'",
+    doc = "hosts that commands may reach when the network is 'proxy'",
     check = checks.list_of(function(host)
       return host:find('^[^%s/@]+$') ~= nil
     end, "a list of hosts, like 'pypi.org', '*.example.com' or 'example.com:8080'"),

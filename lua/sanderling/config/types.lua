@@ -17,14 +17,14 @@
 ---@field bell boolean ring the terminal's bell when a question comes
 
 ---@class (exact) sanderling.config.Tools
----@field disabled string[] tools that are not offered to the model; * matches any text
+---@field disabled string[] tools that the model is not offered; * matches any text
 
 ---@class (exact) sanderling.config.Mcp
 ---@field servers table<string, table> MCP servers, by name
 
 ---@class (exact) sanderling.config.Sandbox
----@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' minimum for commands; below it they are refused
----@field hosts string[] hosts that commands reach when the network is 'proxy'
+---@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below this level commands are refused
+---@field hosts string[] hosts that commands may reach when the network is 'proxy'
 ---@field read string[] paths outside the project that commands may read
 ---@field write string[] paths outside the project that commands may change
 ---@field env string[] names of environment variables that commands see
@@ -117,25 +117,25 @@
 ---@class (exact) sanderling.config.Options
 ---@field review 'inline'|'float' where a file change is reviewed before it is made: in the file, or in the float
 ---@field provider string the provider of the model
----@field model string the name in the API, alone or as PROVIDER:MODEL
----@field max_tokens integer of an answer; 0: 32,000, or the model's own limit if that is lower
----@field base_url string empty: $ANTHROPIC_BASE_URL, else the API itself
+---@field model string the model's name in the API, alone or as PROVIDER:MODEL
+---@field max_tokens integer per answer; 0: 32,000, or the model's own limit if lower
+---@field base_url string of Claude's API; empty: $ANTHROPIC_BASE_URL or the default
 ---@field thinking boolean request thinking, and summaries of it
 ---@field idle_timeout_s number seconds without a byte before a request fails
----@field max_calls integer model calls in one turn before you are asked; 0: no limit
----@field budget_usd number dollars in one session before you are asked; 0: no limit
----@field prices table<string, sanderling.config.Price> by model, overriding known prices
+---@field max_calls integer model calls per turn before you are asked; 0: no limit
+---@field budget_usd number dollars per session before you are asked; 0: no limit
+---@field prices table<string, sanderling.config.Price> dollars per million tokens, by model; override the known prices
 ---@field providers table<string, table> providers of models, by name
----@field auto_compact boolean shorten the conversation before the context window is full
----@field script string the scripted provider's file
+---@field auto_compact boolean compact the conversation before the context window is full
+---@field script string the file of the provider 'scripted'
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field approval sanderling.config.Approval
 ---@field diagnostics 'errors'|'warnings'|'off' diagnostics after an edit that are reported to the model
----@field permissions table[] rules: what is allowed, what asks, what is denied
+---@field permissions table[] rules that allow, ask or deny
 ---@field tools sanderling.config.Tools
 ---@field mcp sanderling.config.Mcp
 ---@field agents table<string, table> external agents (Agent Client Protocol), by name
----@field acp_terminals 'sandbox'|'editor' where commands of sessions from other editors run; 'editor': outside any sandbox
+---@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run; 'editor' is outside any sandbox
 ---@field sandbox sanderling.config.Sandbox
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' if the font lacks them
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
