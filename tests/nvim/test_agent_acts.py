@@ -458,7 +458,7 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
 def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
     agent = start_agent(reply(use("read", path="src/app.py"), repeat=True))
     agent.ask()
-    assert "╭ Let it go on? ─" in agent.wait_for_question()
+    assert "╭ Let it continue? ─" in agent.wait_for_question()
     assert len(agent.results()) == 5
     agent.command("AgentApprove")
     agent.wait_for_question(2)

@@ -185,7 +185,7 @@ def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, s
 def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_so(claude, server):
     server.answer(Status(429, retry_after=61))
     claude.submit("hi")
-    wait_until(lambda: "Let it go on?" in claude.screen_text(), "the question")
+    wait_until(lambda: "Let it continue?" in claude.screen_text(), "the question")
     repeat_until_the_turn_ends(claude, "AgentDeny")
     assert len(server.prompts) == 1
     assert "to wait for 61 s" in claude.transcript_text()

@@ -81,7 +81,7 @@ def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
         "  It sleeps for nine seconds.",
         lines_below(child, "▍why?")[-1],
     ]
-    assert "q closes · \\ec to the chat · \\ef asks further" in child.screen_text()
+    assert "q closes · \\ec to the chat · \\ef follow-up" in child.screen_text()
     assert told(server)[-2:] == [
         "code.py:5-6, as it stands in the editor:\n```python\n    time.sleep(9)\n    return 1\n```",
         "why?",
@@ -213,7 +213,7 @@ def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start,
 def test_a_float_with_an_answer_says_how_to_ask_further(start):
     child = start("float")
     child.feed(":5,6AgentAsk why?<CR>")
-    see(child, "nine", "<C-c> stops  \\ec to the chat  \\ef asks further  q closes")
+    see(child, "nine", "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes")
 
 
 @pytest.mark.parametrize("answer", ["lines", pytest.param("float", marks=prove)])
@@ -255,7 +255,7 @@ def test_one_asks_further_in_the_same_session(start, server, answer):
     see(child, "nine", "closes")
     server.answer(Reply(message_start(), text("Because of line 5."), done()))
     child.feed("\\ef")
-    see(child, "Ask further")
+    see(child, "Follow-up")
     child.feed("how so?<C-s>")
     see(child, "Because of line 5.")
     assert len(server.prompts[-1].json()["messages"]) == 3

@@ -152,7 +152,7 @@ def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding
     assert anywhere.endswith("a.txt:1: def one.name\na.txt:2: def two.name")
     assert "different things" in on_line
     assert on_line.endswith("a.txt:4: use one.name two.name")
-    assert "does not stand on line 9" in off_line
+    assert "is not on line 9" in off_line
     assert off_line.count("\na.txt:") == 4
     assert "different things" in rename
     assert "know no symbol nobody" in unknown
@@ -255,8 +255,8 @@ def test_a_server_that_indexes_is_never_taken_to_know_nothing(coding):
 @pytest.mark.parametrize(
     "style, words",
     [
-        ("mute", "The language server scripted has not answered within 7 s. Use grep."),
-        ("dying", "The language server scripted has ended while it was asked. Use grep."),
+        ("mute", "The language server scripted did not answer within 7 s. Use grep."),
+        ("dying", "The language server scripted exited during the request. Use grep."),
         ("slow", "1 definition (scripted):\na.txt:1: def one.name"),
     ],
 )
@@ -385,7 +385,7 @@ def test_no_server_starts_for_a_file_of_another_language(coding):
             "vim.lsp.config('other', { cmd = { 'false' }, filetypes = { 'python' } }) vim.lsp.enable('other')"
         ),
     )
-    assert agent.results()[0].startswith("No language server of the editor has c.py: use grep.")
+    assert agent.results()[0].startswith("No language server in the editor has c.py. Use grep.")
     assert agent.lua("return #vim.lsp.get_clients({ name = 'other', _uninitialized = true })") == 0
 
 
@@ -487,7 +487,7 @@ def test_actions_are_listed_and_done_but_no_commands(coding, project):
     assert listed.endswith("- Fix it")
     assert done.startswith("Done, in 1 file:\na.txt: +1 −1")
     assert (project / "a.txt").read_text().splitlines()[2] == "use one.fixed name"
-    assert unknown == 'There is no action "Nothing like it" there. There are: Fix it'
+    assert unknown == 'No action "Nothing like it" there. Available: Fix it'
 
 
 @prove

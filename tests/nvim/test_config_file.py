@@ -53,7 +53,7 @@ def test_the_projects_file_is_that_of_the_projects_root(child, project):
     child.command("AgentConfig project")
     assert buffer_name(child) == str(project / ".sanderling.toml")
     child.command("write")
-    wait_until(lambda: "It counts when you trust it as it is now" in child.screen_text())
+    wait_until(lambda: "Takes effect once trusted" in child.screen_text())
 
 
 def test_xdg_config_home_is_honoured(start_nvim, tmp_path):
@@ -69,7 +69,7 @@ def test_what_is_wrong_stands_at_its_line_when_the_file_is_written(child):
     child.command("write")
     told = wait_until(lambda: diagnostics(child))
     assert told == [[2, "unknown key 'modle'; did you mean 'model'?"]]
-    assert "1 mistake, no session begins" in child.screen_text()
+    assert "1 mistake, so no session can start" in child.screen_text()
     child.lua("vim.api.nvim_buf_set_lines(0, 1, 2, true, { \"model = 'demo'\" })")
     child.command("write")
     wait_until(lambda: diagnostics(child) == [])

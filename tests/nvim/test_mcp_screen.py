@@ -102,7 +102,7 @@ def test_without_servers_it_says_how_one_is_declared(screen):
 def test_the_keys_of_the_list_are_shown(shown):
     wait_until(lambda: "Tool servers" in shown.screen_text())
     shown.feed("g?")
-    wait_until(lambda: "log in at the server, in a browser" in shown.screen_text())
+    wait_until(lambda: "log in to the server in a browser" in shown.screen_text())
 
 
 def test_the_page_of_a_login_is_opened_and_can_be_copied(screen):

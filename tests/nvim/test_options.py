@@ -136,7 +136,7 @@ def test_all_mistakes_are_told_at_once_in_one_line_and_the_rest_of_the_configura
     """)
     child = start_nvim(commands=[f"luafile {str(init).replace(' ', chr(92) + ' ')}"])
     wait_until(lambda: child.lua("return vim.g.rest_ran"))
-    told = "4 options are wrong, see :AgentHealth: 1, chat.pos (chat.position?), keys.send"
+    told = "4 invalid options, see :AgentHealth: 1, chat.pos (chat.position?), keys.send"
     wait_until(lambda: not child.is_blocked() and told in child.screen_text())
     messages = child.messages()
     assert "traceback" not in messages
@@ -180,7 +180,7 @@ def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corr
     child.command("AgentChat")
     child.feed("iping<C-s>")
     wait_until(lambda: message in child.transcript_text())
-    assert "so nothing is sent" in child.screen_text()
+    assert "nothing was sent" in child.screen_text()
     assert "restart Neovim; then send the prompt again" in child.transcript_text()
     assert child.events("AgentTurnStarted") == []
     assert message in health(child)
@@ -201,7 +201,7 @@ def test_an_environment_that_is_built_is_not_offered_because_an_option_is_wrong(
     child.command("AgentChat")
     child.submit("ping")
     wait_until(
-        lambda: "nothing is sent" in child.transcript_text() or child.transcript()[-1] == "pong"
+        lambda: "nothing was sent" in child.transcript_text() or child.transcript()[-1] == "pong"
     )
     assert child.lua("return _G.offers") == 0
 
@@ -215,7 +215,7 @@ def test_options_that_are_wrong_now_leave_the_session_that_is_open_alone(child):
     child.submit("ping")
     child.wait_for_turns(2)
     child.command("AgentNew")
-    wait_until(lambda: "The options are wrong" in child.transcript_text())
+    wait_until(lambda: "Invalid options" in child.transcript_text())
 
 
 @prove

@@ -71,7 +71,7 @@ def test_what_is_no_file_any_more_is_left_alone(reviewed, project, kind, autorea
     child = reviewed(command, before=[] if autoread else ["set noautoread"])
     path = project / "f.txt"
     mode = os.lstat(path).st_mode
-    told(child, f"f.txt has changed on disk; it is {words} now, and is left alone")
+    told(child, f"f.txt has changed on disk; it is {words} now, so it is left alone")
     child.command("checktime")
     assert (
         child.lua(
@@ -98,7 +98,7 @@ def test_nothing_writes_what_is_no_file_any_more(reviewed, project, kind, tmp_pa
     child.feed("onew<Esc>")
     child.feed(":silent! write<CR>:silent! update<CR>:silent! wall<CR>:silent! buffer o.txt<CR>")
     wait_until(lambda: not child.is_blocked())
-    told(child, "f.txt is not written: it is")
+    told(child, "f.txt was not written: it is")
     assert "new" in lines(child, project / "f.txt")
     child.command(f"silent write {tmp_path}/saved")
     assert (tmp_path / "saved").read_text() == CHANGED.replace("ONE\n", "ONE\nnew\n")
@@ -195,7 +195,7 @@ def test_of_a_file_that_is_gone_only_the_buffer_is_changed(reviewed, project):
     reject(child)
     assert not (project / "f.txt").exists()
     assert lines(child, project / "f.txt") == TEXT.split()
-    told(child, "f.txt is not written: it is not on the disk any more.")
+    told(child, "f.txt was not written: it no longer exists.")
     assert (project / "o.txt").read_text() == TEXT
 
 

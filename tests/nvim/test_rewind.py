@@ -60,7 +60,7 @@ def test_a_turn_that_there_is_not_is_named(start_agent):
     agent.command("AgentUndo")
     agent.wait_for_screen("Nothing to undo")
     agent.command("AgentRewind 7")
-    agent.wait_for_screen("There is no turn 7")
+    agent.wait_for_screen("No turn 7")
 
 
 def test_what_stays_names_the_way_to_the_rest(start_agent, project):

@@ -59,7 +59,7 @@ def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     child.command("rightbelow vnew | wincmd p | vertical resize 42")
     child.feed(":5,6AgentEdit be quick<CR>")
     wait_ready(child)
-    assert any("\\ea accepts · \\ed discards · \\er refines" in line for line in child.screen())
+    assert any("\\ea accepts · \\ed rejects · \\er refines" in line for line in child.screen())
 
 
 @prove
@@ -299,7 +299,7 @@ def test_lines_where_an_edit_waits_take_no_other(start_editor):
     child.command("5,6AgentEdit go")
     wait_ready(child)
     child.feed(":6,7AgentEdit other<CR>")
-    wait_until(lambda: "Another edit waits in these lines" in child.messages())
+    wait_until(lambda: "These lines have another edit" in child.messages())
 
 
 @prove

@@ -520,7 +520,7 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
         ("AgentUsage", "No session is open. :AgentChat opens one."),
         ("AgentSettings", "No session is open. :AgentChat opens one."),
         ("AgentCompact", "No session is open. :AgentChat opens one."),
-        ("AgentQueue", "No prompts are waiting."),
+        ("AgentQueue", "No prompts are queued."),
         ("AgentRetry", "Nothing to retry."),
     ],
 )

@@ -418,7 +418,7 @@ def test_where_no_file_is_named_that_is_said(screen, files, line):
     screen.send(started(), output(line + "\n"), ended("", is_error=True))
     go_to(screen, r"\V" + line)
     screen.feed("<CR>")
-    wait_until(lambda: "No file that exists is named here." in screen.messages())
+    wait_until(lambda: "No existing file is named here." in screen.messages())
     assert screen.lua("return vim.bo.filetype") == "sanderling"
 
 
@@ -519,7 +519,7 @@ def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
     assert "bash make serve  → j1 · exit status 2" in screen.screen_text()
     assert "▸ bash make watch  → j0 · stopped · 1 line" in screen.screen_text()
     screen.command("AgentTerminal!")
-    assert "j1 has ended already: exit status 2." in screen.messages()
+    assert "j1 has already ended: exit status 2." in screen.messages()
     assert len(screen.actions("stop_job")) == 1
 
 
@@ -842,7 +842,7 @@ def test_agentterminal_completes_ids_and_says_which_it_does_not_know(screen):
     screen.send(jobs("", ""))
     assert screen.lua("return vim.fn.getcompletion('AgentTerminal ', 'cmdline')") == ["j0", "j1"]
     screen.command("AgentTerminal nope")
-    assert "There is no job nope." in screen.messages()
+    assert "No job nope." in screen.messages()
     assert screen.actions() == []
 
 
@@ -864,6 +864,6 @@ def test_when_the_host_ends_a_terminal_says_so_and_watches_nothing(screen):
       local id = vim.b[require('sanderling').transcript().buf].sanderling_session
       require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
     """)
-    wait_until(lambda: terminal(screen) == ["[The agent process has ended.]"])
+    wait_until(lambda: terminal(screen) == ["[The agent process ended.]"])
     screen.command("bwipeout!")
     assert len(screen.actions("watch_job")) == 1

@@ -65,7 +65,7 @@ def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
     assert any(line.startswith("☐ AGENTS.md ") and line.endswith("  new") for line in lines)
     assert any(line.endswith("  changed since you trusted it") for line in lines)
     assert any(line.startswith("☑ .sanderling.toml ") for line in lines)
-    assert any(line.startswith("Trust these 3 files as they are shown?") for line in lines)
+    assert any(line.startswith("Trust these 3 files as shown?") for line in lines)
     start = lines.index("AGENTS.md (new, 3 lines)")
     assert lines[start + 1 :] == [
         "│ # Rules",
@@ -113,7 +113,7 @@ def test_what_a_file_allows_stands_in_words_above_the_question(screen):
         "│ run `make test` with any arguments",
         "│ run `a·b`",
         "",
-        "Trust this file as it is shown?",
+        "Trust this file as shown?",
     ]
 
 
@@ -221,7 +221,7 @@ def test_return_asks_by_way_of_vim_ui_select(screen, choice, chosen):
     open_page(screen)
     screen.feed("t<CR>")
     wait_until(lambda: screen.lua("return _G.asked ~= nil"))
-    assert screen.lua("return _G.asked[2].prompt") == "Trust these 3 files as they are shown?"
+    assert screen.lua("return _G.asked[2].prompt") == "Trust these 3 files as shown?"
     screen.lua(
         """
         for _, choice in ipairs(_G.asked[1]) do
@@ -304,7 +304,7 @@ def test_a_second_page_takes_the_place_of_the_first(screen):
     screen.command("AgentTrust")
     screen.answer("show_trust", **shown([RULES]))
     assert is_on_page(screen)
-    assert any(line.startswith("Trust this file as it is shown?") for line in page(screen))
+    assert any(line.startswith("Trust this file as shown?") for line in page(screen))
     assert screen.lua("return #vim.api.nvim_list_tabpages()") == 2
 
 
@@ -338,8 +338,8 @@ def test_of_a_page_that_was_closed_by_hand_nothing_is_left(screen):
 @pytest.mark.parametrize(
     "paths, sentence",
     [
-        (["AGENTS.md"], "AGENTS.md is ignored: :AgentTrust shows it and lets you trust it."),
-        (["a", "b"], "a and b are ignored: :AgentTrust shows them and lets you trust them."),
+        (["AGENTS.md"], "AGENTS.md is ignored until trusted: :AgentTrust."),
+        (["a", "b"], "a and b are ignored until trusted: :AgentTrust."),
         (["a", "b", "c", "d", "e"], "a, b, c and 2 more are ignored: :AgentTrust shows them"),
     ],
 )

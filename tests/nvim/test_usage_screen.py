@@ -245,7 +245,7 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
     assert screen.lua("return vim.api.nvim_get_current_win()") == before
     assert " Usage " in screen.screen_text()
     assert "| a | b |" in screen.screen_text()
-    assert "the command again goes here" in screen.screen_text()
+    assert "Run it again to focus" in screen.screen_text()
     screen.feed(f":{command}<CR>")
     wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") == floats(screen)[0])
     assert " q closes " in screen.screen_text()

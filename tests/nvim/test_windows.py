@@ -429,7 +429,7 @@ def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
 @pytest.mark.parametrize(
     "command, told",
     [
-        ("AgentTerminal j99", "There is no job j99."),
+        ("AgentTerminal j99", "No job j99."),
         ("AgentNet bogus", "not 'bogus'."),
         ("AgentLog", "has no log yet"),
     ],
