@@ -50,10 +50,11 @@ fuzz: development ## cut, stall, stop and kill everywhere, and run in full what 
 	export SANDERLING_FUZZ=full; $(PYTEST) $(PARALLEL) tests/fuzz tests/chaos $(PARTED) $(ARGS) && \
 	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS)
 
-check: development peers ## formatting, lint, types; changes nothing
+check: development peers ## formatting, lint, types, English; changes nothing
 	cd "$(ROOT)" && "$(BIN)/ruff" format --check
 	cd "$(ROOT)" && "$(BIN)/ruff" check
 	cd "$(ROOT)" && "$(BIN)/basedpyright"
+	cd "$(ROOT)" && "$(BIN)/python" scripts/check_prose.py
 	cd "$(ROOT)" && "$(BIN)/python" scripts/generate_types.py --check
 	cd "$(ROOT)" && "$(BIN)/nvim" --clean -l scripts/generate_plugin.lua --check
 	@command -v luacheck >/dev/null || { echo 'luacheck is missing: apt install lua-check, or luarocks install luacheck'; exit 1; }
