@@ -98,9 +98,7 @@ def test_each_provider_has_a_key_of_its_own(screen, login):
     wait_until(lambda: len(requests(screen)) == 2)
     assert requests(screen)[1] == {"type": "login", "provider": "mistral", "key": KEY}
     answer(screen)
-    told = (
-        "API key for mistral stored in the keychain of the test. /logout mistral removes it."
-    )
+    told = "API key for mistral stored in the keychain of the test. /logout mistral removes it."
     wait_until(lambda: told in screen.transcript_text())
     screen.command("AgentLogout mistral")
     assert requests(screen)[2] == {"type": "logout", "provider": "mistral"}

@@ -53,12 +53,12 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class _Message(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
-    """A `LoggedMessage` in its encoded form. Version 4 had whole prompts."""
+    """A `LoggedMessage` in its encoded form: prompts by their numbers."""
 
     message: _Content
     at: datetime
-    prompt: int | Prompt | None = None
-    steered: tuple[int | Prompt, ...] = ()
+    prompt: int | None = None
+    steered: tuple[int, ...] = ()
 
 
 _decoder: msgspec.json.Decoder[Line | _Message] = msgspec.json.Decoder(Line | _Message)
@@ -154,13 +154,10 @@ class Codec:
         blocks = tuple(self._block(block) for block in line.message.content)
         return LoggedMessage(
             Message(line.message.role, blocks),
-            None if line.prompt is None else self._prompt(line.prompt),
+            None if line.prompt is None else self._prompts[line.prompt],
             line.at,
-            tuple(map(self._prompt, line.steered)),
+            tuple(self._prompts[number] for number in line.steered),
         )
-
-    def _prompt(self, prompt: int | Prompt) -> Prompt:
-        return prompt if isinstance(prompt, Prompt) else self._prompts[prompt]
 
     def _block(self, block: ContentBlock | _Quote) -> ContentBlock:
         if not isinstance(block, _Quote):
@@ -179,9 +176,9 @@ class Codec:
         return {key: list(map(self._number, each)) for key, each in prompts.items()}
 
     def _spelt_out(self, waiting: object) -> Any:
-        prompts = msgspec.convert(waiting, dict[str, list[int | Prompt]])
+        numbers = msgspec.convert(waiting, dict[str, list[int]])
         return msgspec.to_builtins(
-            {key: list(map(self._prompt, each)) for key, each in prompts.items()}
+            {key: [self._prompts[each] for each in of_key] for key, of_key in numbers.items()}
         )
 
 

@@ -24,14 +24,6 @@ from sanderling.protocol.messages import (
 from sanderling.protocol.restoring import FilesRestored
 
 LOG_VERSION = 6
-READABLE_VERSIONS = (4, 5, 6)
-"""
-The log versions that can be read.
-
-Version 4 had whole prompts where 5 has numbers, and described in words how a command ended. Version 5 lacked `rewound`, which shortens
-the history.
-"""
-
 
 _SESSION_ID = r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}"
 
