@@ -61,7 +61,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Build the Python environment of Sanderling.")
     parser.add_argument("--environment", type=Path, default=ROOT / ".venv", metavar="DIR")
     parser.add_argument(
-        "--extras", default="", help="extras of pyproject.toml, separated by commas"
+        "--extras",
+        default="",
+        help="extras and dependency groups of pyproject.toml, separated by commas",
     )
     parser.add_argument(
         "--allow-source",

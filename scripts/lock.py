@@ -2,8 +2,8 @@
 Pin everything: write constraints.txt from what resolves now. `make lock` runs it, and needs uv.
 
 uv resolves for every platform and for each Python from the oldest supported one on, and knows the hash of every file of a release. So
-users install the bytes that were tested, even on a platform on which nothing was resolved. Each extra, and the build of the project, has
-a section with what earlier sections lack; `install.py` uses the sections that it needs.
+users install the bytes that were tested, even on a platform on which nothing was resolved. The build of the project, each extra and each
+dependency group have a section with what earlier sections lack; `install.py` uses the sections that it needs.
 """
 
 import re
@@ -27,7 +27,7 @@ def main() -> None:
         sys.exit("make lock needs uv, which resolves for all platforms: pip install uv")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     runtime = project["project"]["dependencies"]
-    extras = project["project"]["optional-dependencies"]
+    extras = project["project"]["optional-dependencies"] | project["dependency-groups"]
     sections = {
         "base": runtime,
         "build": project["build-system"]["requires"],

@@ -51,7 +51,7 @@ def test_each_line_of_the_lock_is_a_section_or_a_pin_with_hashes():
 
 
 def test_the_lock_has_what_the_project_wants():
-    extras = PROJECT["project"]["optional-dependencies"]
+    extras = PROJECT["project"]["optional-dependencies"] | PROJECT["dependency-groups"]
     assert SECTIONS.keys() == {"base", "build", *extras}
     wanted = {
         "base": PROJECT["project"]["dependencies"],
