@@ -137,7 +137,7 @@ def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, si
     text = drawn(screen)
     assert "Allow bash make all?" in text
     assert "Commands ask in mode ask." in text
-    assert "in /srv/project sbx:landlock weaker net:proxy" in text
+    assert "in /srv/project sbx:landlock partial net:proxy" in text
     assert "make all && rm -rf 'build dir'" in text
     assert ":AgentApprovals to answer" in text
     enter(screen)

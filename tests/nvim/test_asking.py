@@ -455,7 +455,7 @@ def test_fix_sends_what_is_reported_in_the_line(start, server):
     lines, reports, words = told(server)
     assert lines.startswith("code.py:5-5, ")
     assert reports.endswith("```\ncode.py:5: error: too slow\n```")
-    assert words.startswith("Fix what is reported. What else to heed: at once")
+    assert words.startswith("Fix the reported problems. Also: at once")
     assert child.transcript_win()
 
 
@@ -551,8 +551,8 @@ def test_commit_writes_the_message_of_what_is_staged(committing, server):
     assert "tools" not in request
     context, words = [block["text"] for block in request["messages"][0]["content"]]
     assert "+    time.sleep(9)" in context
-    assert "@staged, as git tells it" in context
-    assert "What to heed: in few words" in words
+    assert "@staged, from git" in context
+    assert "Also: in few words" in words
     child.feed("\\ea")
     wait_until(lambda: child.lua("return vim.fn.getline(1)") == "feat: sleep")
     assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, 5, true)") == [
@@ -584,5 +584,5 @@ def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, serve
         permissions=[{"action": "deny", "tool": "read", "path": "code.py"}],
     )
     child.feed(":AgentCommit<CR>")
-    wait_until(lambda: "@staged holds code.py, which a rule keeps" in child.messages())
+    wait_until(lambda: "@staged contains code.py, which a rule keeps" in child.messages())
     assert server.prompts == []

@@ -148,7 +148,7 @@ def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding
         shown="a.txt",
     )
     anywhere, on_line, off_line, rename, unknown = agent.results()
-    assert "name matches several symbols" in anywhere
+    assert "name is ambiguous" in anywhere
     assert anywhere.endswith("a.txt:1: def one.name\na.txt:2: def two.name")
     assert "different meanings" in on_line
     assert on_line.endswith("a.txt:4: use one.name two.name")
@@ -470,7 +470,7 @@ def test_a_change_outside_of_the_project_and_a_command_are_refused(coding, proje
         shown="a.txt",
         style="greedy",
     )
-    assert "outside.txt, which is not a file of the project" in agent.results()[0]
+    assert "outside.txt, which you may not change" in agent.results()[0]
     assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 
@@ -506,7 +506,7 @@ def test_what_a_server_has_not_seen_is_not_renamed_by_its_old_lines(coding, proj
         shown="a.txt",
         style="stale",
     )
-    assert agent.results()[0].startswith("scripted has an older text of b.txt")
+    assert agent.results()[0].startswith("scripted has an outdated text of b.txt")
     assert (project / "b.txt").read_text() == TEXTS["b.txt"]
 
 
@@ -523,8 +523,8 @@ def test_a_file_moves_with_its_mode_and_its_window(coding, project):
         before=make_program,
     )
     moved, refused = agent.results()
-    assert "a.txt is sub/c.txt now" in moved
-    assert "exists already" in refused
+    assert "a.txt is now sub/c.txt" in moved
+    assert "already exists" in refused
     assert not (project / "a.txt").exists()
     assert (project / "sub/c.txt").read_text() == TEXTS["a.txt"]
     assert (project / "sub/c.txt").stat().st_mode & 0o777 == 0o755
@@ -590,7 +590,7 @@ def test_basedpyright_answers_every_question(coding):
     assert "shop/square.py:4: class Square(Shape):  [class Square]" in symbols
     assert 'main.py:8: print("😀", total([Square(2)]))' in callers
     assert "[area, sum]" in callees
-    assert "side matches several symbols" in several
+    assert "side is ambiguous" in several
     assert "know no symbol nowhere" in unknown
 
 

@@ -176,7 +176,7 @@ def test_the_old_name_of_a_projects_file_is_told_once(child, project):
     (project / ".sanderling").mkdir()
     (project / ".sanderling" / "config.toml").write_text("model = 'x'")
     child.open_chat()
-    told = ".sanderling/config.toml is not read any more: move it to .sanderling.toml"
+    told = ".sanderling/config.toml is no longer read: move it to .sanderling.toml"
     wait_until(lambda: told in child.transcript_text().replace("\n", " "))
     child.submit("ping")
     child.wait_for_turns()

@@ -16,7 +16,7 @@ SERVERS = [
         "name": "linear",
         "state": "failed",
         "place": "https://mcp.linear.app/mcp",
-        "why": "it wants a login: `L` in :AgentMcp opens its page",
+        "why": "it requires a login: `L` in :AgentMcp opens its page",
         "needs_login": True,
     },
     {"name": "notes", "state": "stopped", "place": "notes-server", "is_projects": True},
@@ -53,7 +53,7 @@ def test_the_list_tells_how_each_server_is(shown):
         "    mcp-server-git --repository .",
         "✗ linear  failed",
         "    https://mcp.linear.app/mcp",
-        "    it wants a login: `L` in :AgentMcp opens its page",
+        "    it requires a login: `L` in :AgentMcp opens its page",
         "⏸ notes   stopped · the project's",
         "    notes-server",
     ]

@@ -363,7 +363,7 @@ def test_the_demo_notice_is_about_a_missing_key_only(start_nvim):
     child.open_chat()
     child.submit("ping")
     child.wait_for_turns()
-    assert "There is no API key" not in child.transcript_text()
+    assert "No API key" not in child.transcript_text()
 
 
 def health(child, command="checkhealth sanderling"):
@@ -382,7 +382,7 @@ def test_checkhealth_tells_versions_key_host_and_files(child):
         "there is no API key",
         "answers in",
         "sanderling.log",
-        "neither the API nor the keychain was asked",
+        "the API and the keychain were not checked",
         "sanderling/sessions",
         "sanderling/rules",
     ):
@@ -406,7 +406,7 @@ def test_checkhealth_tells_what_is_kept_and_what_cannot_be_written(child):
     (state_dir / "keychain").touch()
     report = health(child)
     assert f"sessions: {state_dir}/sessions (1 file, 0.3 MB)" in report
-    assert f"files that you trust: {state_dir}/trust (0 projects, 0.0 MB)" in report
+    assert f"trusted files: {state_dir}/trust (0 projects, 0.0 MB)" in report
     assert "an API key is in the keychain" in report
     assert "cannot be written" not in report
     child.lua("vim.uv.fs_access = function() return false end")  # a test may be root's
@@ -417,7 +417,7 @@ def test_checkhealth_tells_what_is_kept_and_what_cannot_be_written(child):
 def test_agenthealth_with_a_bang_asks_the_api(start_nvim):
     with LoopbackServer() as server:
         child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-        assert "neither the API nor the keychain was asked" in health(child, "AgentHealth")
+        assert "the API and the keychain were not checked" in health(child, "AgentHealth")
         assert server.requests == []
         assert "the API answers and knows claude-sonnet-5-5" in health(child, "AgentHealth!")
         assert [request.path for request in server.requests] == ["/v1/models/claude-sonnet-5-5"]

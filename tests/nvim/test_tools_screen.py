@@ -273,10 +273,10 @@ def test_a_command_of_the_persons_comes_in_between_under_its_own_header(screen):
         "",
         "$ ls",
         "",
-        "bash pytest -q (goes on)  ✓ 2.1 s",
+        "bash pytest -q (continued)  ✓ 2.1 s",
         "two",
         "",
-        "$ ls (goes on)",
+        "$ ls (continued)",
         "file",
         "Done.",
     ]
@@ -287,8 +287,8 @@ def test_what_the_sandbox_refused_stands_in_the_block_and_keeps_it_open(screen):
     denied = {"type": "access_denied", "operation": "connect", "target": "x:443", "rule": "off"}
     screen.send(started(), output("a\n"), denied, output("b\n"), ended())
     text = screen.transcript_text()
-    assert re.search(r"^bash .*\na\nThe sandbox refused: connect x:443 .*\n.*\nb\n", text)
-    assert "The sandbox refused" in screen.screen_text()
+    assert re.search(r"^bash .*\na\nThe sandbox blocked: connect x:443 .*\n.*\nb\n", text)
+    assert "The sandbox blocked" in screen.screen_text()
 
 
 def test_a_reader_in_the_block_is_not_folded_away_and_one_at_the_end_goes_along(screen):
@@ -635,7 +635,7 @@ def test_the_mode_works_before_the_chat_was_opened_and_is_confirmed_below(start_
     assert screen.lua("return package.loaded['sanderling.chat'] == nil")
     screen.command("AgentMode auto")
     screen.send({"type": "mode_changed", "mode": "auto"})
-    assert "Mode auto: what the sandbox confines runs without asking." in screen.messages()
+    assert "Mode auto: anything the sandbox can confine runs without asking." in screen.messages()
     assert screen.lua("return #vim.api.nvim_list_wins()") == 1
 
 
@@ -653,7 +653,7 @@ def test_the_words_of_the_chat_know_mode_todo_and_terminal(screen):
     screen.feed(":mode auto<CR>")
     wait_until(lambda: screen.actions() == [{"type": "set_mode", "mode": "auto"}])
     screen.feed(":todo<CR>")
-    wait_until(lambda: "not made a todo list" in screen.messages())
+    wait_until(lambda: "No todo list yet" in screen.messages())
     screen.feed(":terminal<CR>")
     wait_until(lambda: "No job was started" in screen.messages())
 
@@ -699,7 +699,7 @@ def test_a_done_list_is_hidden_when_the_turn_ends_and_an_open_one_is_not(screen)
 def test_agenttodo_shows_the_whole_list_in_a_float(start_screen):
     screen = start_screen()
     screen.feed(":AgentTodo<CR>")
-    wait_until(lambda: "The model has not made a todo list" in screen.messages())
+    wait_until(lambda: "No todo list yet" in screen.messages())
     screen.command("AgentChat")
     screen.send(todo(*["completed"] * 10, "in_progress", *["pending"] * 9))
     screen.command("AgentTodo")

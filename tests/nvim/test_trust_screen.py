@@ -105,12 +105,12 @@ def test_what_a_person_cannot_see_stands_there_as_its_code(screen):
 
 
 def test_what_a_file_allows_stands_in_words_above_the_question(screen):
-    allowed = {"allowed": ["run `make test`, whatever follows it", "run `a\u202eb`"]}
+    allowed = {"allowed": ["run `make test` with any arguments", "run `a\u202eb`"]}
     open_page(screen, [CONFIG | allowed])
     lines = page(screen)
     start = lines.index(".sanderling.toml lets the model do this without asking you:")
     assert lines[start + 1 : start + 5] == [
-        "│ run `make test`, whatever follows it",
+        "│ run `make test` with any arguments",
         "│ run `a·b`",
         "",
         "Trust this file as shown?",

@@ -5,7 +5,7 @@ import pytest
 from tests.conftest import DEADLINE_S
 from tests.workspaces import workspace_of
 
-from sanderling.permissions.removals import MAX_COUNTED, removals_told
+from sanderling.permissions.removals import MAX_COUNTED, removals_note
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import alone
@@ -38,7 +38,7 @@ def told(tmp_path, project):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(sandbox.keeper.serve)
                 effects = [Effect("bash", "run", command=each) for each in commands]
-                sentences = [await removals_told(effect, workspace) for effect in effects]
+                sentences = [await removals_note(effect, workspace) for effect in effects]
                 tasks.cancel_scope.cancel()
         return sentences
 

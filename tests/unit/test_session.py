@@ -630,7 +630,7 @@ HEADER = b'{"type":"session","version":%b,"session_id":"s1","project":"/p","sand
         (
             1,
             b'{"type":"partial","block":"text","text":"x","at":"2026-11-21T22:00:00Z"}',
-            "no header",
+            "not the header",
         ),
         (1, b"# My notes", "line 1, is damaged"),
         (1, b"[]", "line 1, is damaged"),

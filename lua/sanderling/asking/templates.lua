@@ -110,7 +110,7 @@ function M.commit(arguments)
     selection, err = mentions.selection(found)
   end
   if not selection then
-    local why = err or problem == 'nothing has changed' and 'nothing is staged' or problem
+    local why = err or problem == 'no changes' and 'nothing is staged' or problem
     return message.tell(('No commit message generated: %s.'):format(why), vim.log.levels.WARN)
   end
   local region = regions.lines(buf, message_lines(buf))

@@ -3,13 +3,13 @@
 
 ---@alias sanderling.config.Key string|string[]|false
 
---- Dollars per million tokens; what is not given is as it is known.
+--- Dollars per million tokens; missing values use the known price.
 ---@class (exact) sanderling.config.Price
 ---@field input? number
 ---@field output? number
 ---@field cache_write? number
 ---@field cache_read? number
----@field long_prompt_tokens? integer from which a prompt costs more
+---@field long_prompt_tokens? integer the length from which a prompt costs more
 ---@field long_input_factor? number
 ---@field long_output_factor? number
 
