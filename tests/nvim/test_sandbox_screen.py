@@ -376,9 +376,7 @@ def test_a_change_of_the_network_is_confirmed_once_and_other_changes_are_not(scr
     screen.send(changed(""), changed("full"), changed("full", missing=["x"]))
     assert screen.transcript() == [""]
     screen.send(changed(network="on"), changed(network="on"))
-    assert screen.transcript() == [
-        "Network on: new commands reach any address."
-    ]
+    assert screen.transcript() == ["Network on: new commands reach any address."]
 
 
 def test_a_change_of_the_network_is_a_message_where_the_chat_is_hidden(screen):

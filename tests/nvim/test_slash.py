@@ -398,9 +398,7 @@ def test_sending_with_the_menu_open_leaves_an_empty_prompt_in_which_typing_goes_
     screen.feed("e<C-s>")
     wait_until(lambda: screen.actions("show_usage"))
     screen.feed("/s<C-s>")
-    wait_until(
-        lambda: "Unknown command /s" in screen.messages() or screen.actions("submit_prompt")
-    )
+    wait_until(lambda: "Unknown command /s" in screen.messages() or screen.actions("submit_prompt"))
     screen.feed("<C-u>hello<CR>there<C-s>")
     sent = wait_until(lambda: screen.actions("submit_prompt"))
     assert sent[-1]["prompt"]["text"] == "hello\nthere"
