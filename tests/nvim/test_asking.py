@@ -467,7 +467,7 @@ def test_fix_takes_a_range_or_all_and_says_when_there_is_nothing(start, server):
     wait_until(lambda: "No diagnostics here." in child.messages())
     report(child, (5, "too slow"), (6, "one"), (10, "too little"))
     child.feed(":1AgentFix<CR>")
-    wait_until(lambda: ":AgentFix! is about the whole buffer" in child.messages())
+    wait_until(lambda: ":AgentFix! takes the whole buffer" in child.messages())
     child.feed(":5,6AgentFix<CR>")
     child.wait_for_turns(1)
     assert told(server)[1].count("error:") == 2

@@ -150,11 +150,11 @@ def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding
     anywhere, on_line, off_line, rename, unknown = agent.results()
     assert "name is ambiguous" in anywhere
     assert anywhere.endswith("a.txt:1: def one.name\na.txt:2: def two.name")
-    assert "different things" in on_line
+    assert "different meanings" in on_line
     assert on_line.endswith("a.txt:4: use one.name two.name")
     assert "is not on line 9" in off_line
     assert off_line.count("\na.txt:") == 4
-    assert "different things" in rename
+    assert "different meanings" in rename
     assert "know no symbol nobody" in unknown
 
 

@@ -32,7 +32,7 @@ def test_a_file_that_does_not_exist_yet_begins_as_its_template(child, user_file)
     assert child.lua("return vim.bo.modified and vim.bo.filetype == 'toml'")
     assert not user_file.parent.exists()
     child.command("write")
-    wait_until(lambda: "Sessions that begin from now on take it" in child.screen_text())
+    wait_until(lambda: "Takes effect in new sessions" in child.screen_text())
     assert user_file.read_text() == (TEMPLATES / "user.toml").read_text()
     assert diagnostics(child) == []
 

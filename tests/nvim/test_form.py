@@ -209,7 +209,7 @@ def test_what_is_no_address_of_a_page_is_not_opened(screen):
     wait_until_seen(screen, "Open a page for everything?")
     enter(screen)
     screen.feed("a")
-    wait_until(lambda: "That is not the address of a page" in screen.messages())
+    wait_until(lambda: "Not a web address" in screen.messages())
     assert screen.lua("return _G.opened") is None
 
 

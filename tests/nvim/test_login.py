@@ -191,7 +191,7 @@ def test_a_question_that_comes_while_something_else_is_typed_does_not_take_its_k
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     answer(screen, backend="the keychain of the test")
-    wait_until(lambda: ":AgentLogin asks for it" in screen.transcript_text())
+    wait_until(lambda: "Run :AgentLogin to enter it" in screen.transcript_text())
     assert not is_asking(screen)
 
 
@@ -202,7 +202,7 @@ def test_logout_removes_it(screen):
     wait_until(lambda: "API key removed from the keychain." in screen.transcript_text())
     screen.command("AgentLogout openai")
     answer(screen, was_kept=False)
-    wait_until(lambda: "No API key for openai is kept" in screen.transcript_text())
+    wait_until(lambda: "No API key for openai is stored" in screen.transcript_text())
     screen.command("AgentLogout")
     answer(screen, error="There is none.")
     assert "There is none." in screen.transcript_text()

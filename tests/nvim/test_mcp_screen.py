@@ -96,7 +96,7 @@ def test_what_a_server_offers_and_has_said_is_shown_whole(shown):
 
 def test_without_servers_it_says_how_one_is_declared(screen):
     show(screen, [])
-    wait_until(lambda: ":help sanderling-mcp says how" in screen.messages())
+    wait_until(lambda: "see :help sanderling-mcp" in screen.messages())
 
 
 def test_the_keys_of_the_list_are_shown(shown):

@@ -181,7 +181,7 @@ def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corr
     child.feed("iping<C-s>")
     wait_until(lambda: message in child.transcript_text())
     assert "nothing was sent" in child.screen_text()
-    assert "restart Neovim; then send the prompt again" in child.transcript_text()
+    assert "call setup() again, then resend" in child.transcript_text()
     assert child.events("AgentTurnStarted") == []
     assert message in health(child)
     child.command("quit")

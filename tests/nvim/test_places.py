@@ -109,7 +109,7 @@ def test_a_place_without_an_end_is_not_opened(screen, project, key):
     text = "/proc/self/pagemap\napp.py:1\nlarge.py:1\n"
     screen.send(started(), output(text), ended("", is_error=True))
     for line, told in (
-        ("^/proc", "No file that exists is named here"),
+        ("^/proc", "No existing file is named here"),
         ("^app", "No file that exists is named here"),
         ("^large", "large.py is 100 MB: open it with :edit"),
     ):

@@ -203,7 +203,7 @@ def test_a_file_that_a_hook_of_the_users_replaces_is_not_written(reviewed, proje
     child = reviewed()
     child.command("autocmd BufWritePre f.txt call delete('f.txt') | silent !mkfifo f.txt")
     reject(child)
-    told(child, "f.txt is not written")
+    told(child, "f.txt was not written")
     assert stat.S_ISFIFO(os.lstat(project / "f.txt").st_mode)
     assert (project / "o.txt").read_text() == TEXT
 
@@ -297,7 +297,7 @@ def test_on_a_full_disk_the_file_stays_what_it_was(full_disk, child):
     (full_disk / "ballast").write_bytes(bytes(900 * 1024))
     child.lua("vim.api.nvim_buf_set_lines(0, 0, 1, false, { ('x'):rep(300 * 1024) })")
     said = child.lua("return require('sanderling.editing.saving').write(vim.fn.bufnr())")
-    assert "f.txt is not written" in said
+    assert "f.txt was not written" in said
     assert "ENOSPC" in said
     assert path.read_text() == TEXT
     assert child.lua("return vim.bo.modified") is True

@@ -229,7 +229,7 @@ def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_edito
     wait_ready(child)
     child.feed("6GA  # mine<Esc>")
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "has changed since it was sent: nothing was changed" in child.messages())
+    wait_until(lambda: "have changed since they were sent" in child.messages())
     assert buffer(child)[5] == "    return 1  # mine"
     child.feed("u")
     child.feed(":AgentAccept<CR>")
@@ -484,7 +484,7 @@ def test_an_answer_that_was_cut_cannot_be_accepted(start_editor):
     child = start_editor({"step": [{"text": "x"}], "stop_reason": "max_tokens"})
     child.feed(":1AgentEdit x<CR>")
     wait_ready(child)
-    assert "was cut at the limit" in child.screen_text()
+    assert "reached the token limit" in child.screen_text()
     child.feed(":AgentAccept<CR>")
     wait_until(lambda: "cannot be accepted" in child.messages())
     assert buffer(child) == CODE.splitlines()

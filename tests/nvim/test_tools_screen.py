@@ -428,7 +428,7 @@ def test_a_line_of_a_hundred_thousand_bytes_is_searched_quickly(screen):
     go_to(screen, "^(")
     with screen.little_work():
         screen.feed("gf")
-        wait_until(lambda: "No file" in screen.messages())
+        wait_until(lambda: "No existing file" in screen.messages())
 
 
 def test_the_file_opens_in_the_window_that_was_used_last(screen, files):
@@ -655,7 +655,7 @@ def test_the_words_of_the_chat_know_mode_todo_and_terminal(screen):
     screen.feed(":todo<CR>")
     wait_until(lambda: "No todo list yet" in screen.messages())
     screen.feed(":terminal<CR>")
-    wait_until(lambda: "No job was started" in screen.messages())
+    wait_until(lambda: "No jobs in this conversation" in screen.messages())
 
 
 # --- to-do list --------------------------------------------------------------------------------------------------------

@@ -271,9 +271,9 @@ def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
     screen.answer("show_usage", **REPORT)
     wait_until(lambda: floats(screen))
     screen.feed(":AgentUsage<CR>g?")
-    wait_until(lambda: "close it, and answer" in screen.screen_text())
+    wait_until(lambda: "close it without an answer" in screen.screen_text())
     screen.feed("q")
-    wait_until(lambda: "close it, and answer" not in screen.screen_text())
+    wait_until(lambda: "close it without an answer" not in screen.screen_text())
     assert [screen.lua("return vim.api.nvim_get_current_win()")] == floats(screen)
 
 

@@ -175,7 +175,7 @@ def test_what_cannot_be_sent_stays_to_be_written_and_the_reason_is_told(listed):
 def test_text_above_the_first_header_is_refused(listed):
     type_(listed, "ggOwhat<Esc>:w<CR>")
     assert listed.actions("edit_waiting") == []
-    assert "stand below no header" in listed.messages()
+    assert "above the first header" in listed.messages()
     assert listed.lua("return vim.bo.modified")
 
 

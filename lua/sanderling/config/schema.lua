@@ -201,7 +201,7 @@ M.rows = {
     name = 'mcp.servers',
     default = {},
     class = 'table<string, table>',
-    doc = 'MCP servers, by name',
+    doc = 'tool servers (Model Context Protocol), by name',
     check = checks.tables_by_name("{ git = { command = { 'mcp-server-git' } } }"),
     host = true,
     to_host = checks.without_empty,

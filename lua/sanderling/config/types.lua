@@ -20,7 +20,7 @@
 ---@field disabled string[] tools that the model is not offered; * matches any text
 
 ---@class (exact) sanderling.config.Mcp
----@field servers table<string, table> MCP servers, by name
+---@field servers table<string, table> tool servers (Model Context Protocol), by name
 
 ---@class (exact) sanderling.config.Sandbox
 ---@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below this level commands are refused

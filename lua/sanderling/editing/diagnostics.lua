@@ -306,18 +306,18 @@ local function take_new(ids)
       found[diagnostic] = true
     end
   end
-  local told = vim.tbl_keys(found) ---@type vim.Diagnostic[]
-  reported.sort(told, function(each)
+  local fresh = vim.tbl_keys(found) ---@type vim.Diagnostic[]
+  reported.sort(fresh, function(each)
     return { is_in_edit[each.bufnr] and 0 or 1, each.severity, each.bufnr, each.lnum, each.col }
   end)
   for _, id in ipairs(ids) do
     if watches[id] then
-      known.add(watches[id].known, told)
+      known.add(watches[id].known, fresh)
     end
   end
   return vim.tbl_map(function(diagnostic)
     return reported.as_told(diagnostic, is_in_edit[diagnostic.bufnr] or false)
-  end, vim.list_slice(told, 1, MAX_TOLD))
+  end, vim.list_slice(fresh, 1, MAX_TOLD))
 end
 
 --- Answer with the new diagnostics, if it `waits` once the buffers of the last watch have settled: after little more

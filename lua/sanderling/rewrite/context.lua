@@ -136,8 +136,8 @@ function M.of(region, project)
   if err then
     return nil, err
   elseif #text > MAX_BYTES then
-    local text_ = '%s: %d KB is too much for one answer (at most %d KB); nothing was sent.'
-    return nil, text_:format(shown_as, #text / 1024, MAX_BYTES / 1024)
+    local problem = '%s: %d KB is too much for one answer (at most %d KB); nothing was sent.'
+    return nil, problem:format(shown_as, #text / 1024, MAX_BYTES / 1024)
   end
   local whole = region.kind == 'block' and api.nvim_buf_get_lines(buf, first, last + 1, false) or {}
   return {

@@ -160,11 +160,11 @@ local function ask(edit)
   end
   edit.text, edit.is_empty, edit.notice = '', true, ''
   local function while_it_lives(fn)
-    return function(told)
+    return function(result)
       if edits[edit.id] then
         locked.retry(function()
           if edits[edit.id] then
-            fn(edit, told)
+            fn(edit, result)
           end
         end, function(why)
           require('sanderling.host.log').note_defect(why)

@@ -30,7 +30,7 @@ local view
 ---@type table<string, sanderling.screens.trust.Answer> until the host confirms it, by session id
 local answered = {}
 ---@type table<string, table<string, true>> ignored files that were reported, by project
-local told = {}
+local reported = {}
 
 -- answers -------------------------------------------------------------------------------------------------------------
 
@@ -246,11 +246,11 @@ end
 --- Report the same files only once.
 bus.subscribe('trust_needed', function(session_id, event)
   local session = live.find(session_id)
-  local known = session and told[session.project] or {}
+  local known = session and reported[session.project] or {}
   local key = table.concat(event.paths, '\n')
   if session and #event.paths > 0 and not known[key] then
     known[key] = true
-    told[session.project] = known
+    reported[session.project] = known
     session:say('info', sentence(event.paths), 'trust')
   end
 end)
@@ -268,7 +268,7 @@ bus.subscribe('slash_commands_changed', function(session_id)
     text = text .. ' Its settings take effect in new sessions: :AgentClear.'
   end
   message.tell(text)
-  told[session.project] = nil
+  reported[session.project] = nil
   for _, other in ipairs(live.all()) do
     if other.project == session.project then
       other:correct('trust', #confirmed.rest > 0 and sentence(confirmed.rest) or text)
