@@ -24,7 +24,6 @@ from sanderling.sandbox.inside import reading, worker, writing
 from tests.conftest import examples, happens, prove, prove_rest
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_sandbox import (
-    DEADLINE_S,
     PYTHON,
     SWAPPER,
     Place,
@@ -33,6 +32,7 @@ from tests.sandbox.test_sandbox import (
     names_in,
     supervisors,
 )
+from tests.sandboxes import kept, sandbox_of
 
 pytestmark = pytest.mark.guard
 
@@ -729,12 +729,9 @@ def test_only_the_bytes_change(old, new, mode, link, note):
 
 @asynccontextmanager
 async def session_of(place: Place, **changes) -> AsyncIterator[SessionSandbox]:
-    session = SessionSandbox(place.policy(**changes), place.events.append, lambda: None)
-    with anyio.fail_after(DEADLINE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.keeper.serve)
-            yield session
-            tasks.cancel_scope.cancel()
+    session = sandbox_of(place.policy(**changes), place.events.append)
+    async with kept(session):
+        yield session
 
 
 @prove

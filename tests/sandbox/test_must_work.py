@@ -25,7 +25,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.report import NEEDS
 from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import (
@@ -37,6 +36,7 @@ from tests.conftest import (
     running,
     wait_until,
 )
+from tests.sandboxes import policy_below
 
 DEVELOPER_PROJECT = Path(__file__).with_name("developer_project")
 TIMEOUT_S = 60
@@ -913,10 +913,7 @@ def test_two_sessions_share_a_project(own_workshop, place, sandboxed):
 
 @contextlib.asynccontextmanager
 async def session_in(place: Path) -> AsyncIterator[Sandbox]:
-    policy = SandboxPolicy(
-        project=str(place / "project"), home=str(place / "home"), state_dir=str(place / "state")
-    )
-    async with Sandbox.open(policy) as session:
+    async with Sandbox.open(policy_below(place, "project")) as session:
         if session.level != "full":
             pytest.skip(f"no level full here: {session.report.why_not('full')}")
         yield session

@@ -9,17 +9,14 @@ from sanderling.errors import SandboxError
 from sanderling.paths import state_directory
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.policy import LEVELS, TOO_WIDE, Limits, SandboxPolicy, resolve_policy
+from tests.sandboxes import policy_below
 
 
 @pytest.fixture
 def policy(tmp_path) -> SandboxPolicy:
     for name in ("home/work/project", "elsewhere", "state"):
         (tmp_path / name).mkdir(parents=True)
-    return SandboxPolicy(
-        project=str(tmp_path / "home/work/project"),
-        home=str(tmp_path / "home"),
-        state_dir=str(tmp_path / "state"),
-    )
+    return policy_below(tmp_path, "home/work/project")
 
 
 # --- paths -------------------------------------------------------------------------------------------------------------

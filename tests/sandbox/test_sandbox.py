@@ -42,6 +42,7 @@ from tests.conftest import (
     wait_until,
 )
 from tests.sandbox.child import in_child
+from tests.sandboxes import policy_below
 
 pytestmark = pytest.mark.guard
 
@@ -97,10 +98,7 @@ class Place:
         ).stdout
 
     def policy(self, **changes) -> SandboxPolicy:
-        policy = SandboxPolicy(
-            project=str(self.project), home=str(self.home), state_dir=str(self.base / "state")
-        )
-        return policy._replace(**changes)
+        return policy_below(self.base, **changes)
 
     @asynccontextmanager
     async def open(self, level: str | None = None, **changes) -> AsyncIterator[Sandbox]:

@@ -2,20 +2,16 @@
 
 import os
 import resource
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import anyio
 import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
-from tests.conftest import DEADLINE_S, happens, policy_of, prove, settings_of
+from tests.conftest import happens, prove, settings_of
 from tests.pictures import in_base64, png
+from tests.talk import BaseTalk, scripted
 
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.turn import GO_ON
 from sanderling.protocol.actions import (
     AnswerApproval,
@@ -62,7 +58,6 @@ from sanderling.protocol.messages import (
 from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers import ModelLimits
 from sanderling.providers.retries import Backoff
-from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.policy import Grant
 from sanderling.session.history import MAX_UNDOS
 from sanderling.session.records import LoggedSummary
@@ -92,7 +87,7 @@ UNFIT_NAMES = [
 Reply = list[dict[str, Any]] | dict[str, Any]
 
 
-class Talk:
+class Talk(BaseTalk):
     """A conversation with a scripted model. A question is answered as `answer` says; without one it waits."""
 
     def __init__(
@@ -100,17 +95,10 @@ class Talk:
     ) -> None:
         self.project = base / "project"
         self.project.mkdir(exist_ok=True)
-        script = [each if isinstance(each, dict) else {"step": each} for each in replies]
-        self.events: list[Event] = []
-        self.session = Session.open(base / "state/sessions", session_id, str(self.project))
-        self.provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
-        chosen = msgspec.structs.replace(settings_of(self.session), **settings)
+        session = Session.open(base / "state/sessions", session_id, str(self.project))
+        chosen = msgspec.structs.replace(settings_of(session), **settings)
+        super().__init__(session, scripted(*replies), settings=chosen, backoff=Backoff(first_s=0))
         self.answer = answer
-        self.on_event: Callable[[Event], None] = lambda _event: None
-        self.conversation = Conversation(
-            Parts(self.session, self.provider, self.emit, policy_of(self.session), chosen)
-        )
-        self.conversation.parts.calls.backoff = Backoff(first_s=0)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -118,23 +106,7 @@ class Talk:
             self.conversation.parts.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
         self.on_event(event)
 
-    def of(self, *kinds: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kinds)]
-
-    @asynccontextmanager
-    async def served(self) -> AsyncIterator["Talk"]:
-        with anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.conversation.serve)
-                yield self
-                tasks.cancel_scope.cancel()
-        self.session.close()
-
-    async def until(self, kind: type, count: int = 1) -> Any:
-        await happens(lambda: len(self.of(kind)) >= count)
-        return self.of(kind)[count - 1]
-
-    async def run(self, *prompts: Prompt) -> "Talk":
+    async def run(self, *prompts: Prompt) -> Self:
         async with self.served():
             for count, prompt in enumerate(prompts, 1):
                 self.conversation.submit(prompt)
@@ -143,8 +115,7 @@ class Talk:
 
     def texts(self) -> list[str]:
         """What was said, without the notes of ours."""
-        blocks = (block for message in self.session.history for block in message.content)
-        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+        texts = [block.text for block in self.blocks if isinstance(block, TextBlock)]
         return [text for text in texts if not text.startswith("[")]
 
 

@@ -21,6 +21,7 @@ from tests.loopback import (
     thinking,
     tool_use,
 )
+from tests.talk import scripted
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
@@ -51,11 +52,6 @@ def redactor(project: str = "/work/project", **more: Any) -> Redactor:
     return Redactor(project, **{"environment": {}, "home": "/home/alice", "user": "alice"} | more)
 
 
-def scripted(*steps: dict[str, Any]) -> ScriptedProvider:
-    script = {"version": 1, "reply": [{"step": steps}]}
-    return ScriptedProvider(msgspec.convert(script, Script))
-
-
 async def answer(provider: Provider) -> None:
     """Ask, and read the answer to its end."""
     with suppress(ProviderError):
@@ -79,13 +75,13 @@ async def record(provider: Provider, path: Path) -> dict[str, Any]:
 async def test_blocks_are_recorded_whole_and_in_order(tmp_path):
     use = {"name": "read", "input": {"path": "a.py"}, "id": "toolu_1"}
     steps = [{"thinking": "Hm."}, {"text": "I look.", "chunk_chars": 2}, {"tool_use": use}]
-    reply = await record(scripted(*steps), tmp_path / "r.json")
+    reply = await record(scripted(steps), tmp_path / "r.json")
     assert reply["step"] == [{"thinking": "Hm."}, {"text": "I look."}, {"tool_use": use}]
 
 
 async def test_an_input_that_cannot_be_read_stays_one(tmp_path):
     use = {"name": "read", "input": {}, "id": "toolu_1", "problem": "It was cut off."}
-    assert (await record(scripted({"tool_use": use}), tmp_path / "r.json"))["step"] == [
+    assert (await record(scripted([{"tool_use": use}]), tmp_path / "r.json"))["step"] == [
         {"tool_use": use}
     ]
 
@@ -93,7 +89,7 @@ async def test_an_input_that_cannot_be_read_stays_one(tmp_path):
 async def test_a_user_may_be_called_like_a_word_of_ours(tmp_path):
     use = {"name": "read", "input": {"path": "/home/server/a.py"}, "id": "toolu_1"}
     error = {"kind": "server", "message": "The server of server is down."}
-    provider = scripted({"tool_use": use}, {"error": error})
+    provider = scripted([{"tool_use": use}, {"error": error}])
     redact = redactor(home="/home/server", user="server")
     await answer(RecordingProvider(provider, Recording(tmp_path / "r.json", redact)))
     [reply] = replies_in(tmp_path / "r.json")
@@ -107,9 +103,9 @@ async def test_a_user_may_be_called_like_a_word_of_ours(tmp_path):
 async def test_errors_and_cuts_are_recorded_behind_what_came_before(tmp_path):
     error = {"kind": "overloaded", "message": "Too busy.", "remedy": "Wait."}
     steps = [{"text": "So far."}, {"error": error}]
-    assert (await record(scripted(*steps), tmp_path / "a.json"))["step"] == steps
+    assert (await record(scripted(steps), tmp_path / "a.json"))["step"] == steps
     steps = [{"text": "So far."}, {"cut": True}]
-    assert (await record(scripted(*steps), tmp_path / "b.json"))["step"] == steps
+    assert (await record(scripted(steps), tmp_path / "b.json"))["step"] == steps
 
 
 class Stopping(ScriptedProvider):
@@ -141,11 +137,7 @@ async def test_file_is_its_owners_and_whole_after_each_reply(tmp_path):
     path = tmp_path / "r.json"
     path.write_text("an earlier one")
     path.chmod(0o644)
-    provider = ScriptedProvider(
-        msgspec.convert(
-            {"version": 1, "reply": [{"step": [{"text": str(n)}]} for n in range(3)]}, Script
-        )
-    )
+    provider = scripted(*([{"text": str(n)}] for n in range(3)))
     recorded = RecordingProvider(provider, Recording(path, redactor()))
     for count in range(1, 4):
         await answer(recorded)
@@ -163,11 +155,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path):
 
 
 async def test_a_secret_that_is_known_later_is_taken_out_of_earlier_replies(tmp_path):
-    replies = [
-        {"step": [{"text": "It says xK9mQ2vL7pR4."}]},
-        {"step": [{"text": "DB_PASSWORD=xK9mQ2vL7pR4"}]},
-    ]
-    provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": replies}, Script))
+    provider = scripted([{"text": "It says xK9mQ2vL7pR4."}], [{"text": "DB_PASSWORD=xK9mQ2vL7pR4"}])
     recorded = RecordingProvider(provider, Recording(tmp_path / "r.json", redactor()))
     await answer(recorded)
     await answer(recorded)
