@@ -34,6 +34,7 @@ from tests.loopback import (
     Wait,
 )
 from tests.profiles import write_profile
+from tests.wires.asking import HISTORY, ask, run_out, said
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
@@ -62,7 +63,6 @@ from sanderling.providers.http import setup, trust
 from sanderling.providers.http.transport import words_of
 
 KEY = "sk-ant-this-is-secret"
-HISTORY = [Message("user", (TextBlock("Good morning."),))]
 
 Connect = Callable[..., AnthropicProvider]
 
@@ -101,33 +101,11 @@ async def connect(server: LoopbackServer, tmp_path: Path) -> AsyncIterator[Conne
             await provider._client.aclose()
 
 
-async def ask(provider: AnthropicProvider, history: list[Message] = HISTORY) -> list[StreamItem]:
-    with anyio.fail_after(DEADLINE_S):
-        async with aclosing(provider.stream(ModelRequest("Be brief.", history))) as stream:
-            return [item async for item in stream]
-
-
 async def fail(provider: AnthropicProvider) -> tuple[ProviderError, list[StreamItem]]:
     """Ask, expecting an error: it, and what came before it."""
     error, items = await run_out(provider)
     assert error is not None, "no error"
     return error, items
-
-
-async def run_out(provider: AnthropicProvider) -> tuple[ProviderError | None, list[StreamItem]]:
-    items: list[StreamItem] = []
-    with anyio.fail_after(DEADLINE_S):
-        try:
-            async with aclosing(provider.stream(ModelRequest("Be brief.", HISTORY))) as stream:
-                async for item in stream:
-                    items.append(item)  # noqa: PERF401  they are needed when it raises
-        except ProviderError as error:
-            return error, items
-    return None, items
-
-
-def said(items: list[StreamItem]) -> str:
-    return "".join(item.text for item in items if isinstance(item, TextPiece))
 
 
 def blocks(items: list[StreamItem]) -> list[object]:
