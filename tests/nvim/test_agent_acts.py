@@ -10,10 +10,13 @@ import shutil
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT, is_alive, prove, prove_rest, running, wait_until
 
+from sanderling.changes.journal import turns_of
+from sanderling.changes.records import read_journal
 from sanderling.protocol.messages import ToolResult
 from sanderling.session.history import NOT_RUN
 from sanderling.session.log import SessionInUseError
@@ -979,3 +982,33 @@ def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below
     first, last = shown.index("## You"), shown.index("done")
     resumed = again.transcript()
     assert resumed[resumed.index("## You") : resumed.index("done") + 1] == shown[first : last + 1]
+
+
+# --- what the person saves meanwhile ------------------------------------------------------------------------------------
+
+
+def journal_of(agent) -> Path | None:
+    found = list(Path(agent.lua("return vim.fn.stdpath('state')")).rglob("journal.jsonl"))
+    return found[0] if found else None
+
+
+@prove
+@pytest.mark.guard
+def test_a_file_that_is_saved_while_a_command_runs_is_not_taken_for_its_work(start_agent, project):
+    (project / "mine.txt").write_text("old\n")
+    wait = "while ! [ -e go ]; do sleep 0.02; done; touch made"
+    agent = start_agent(reply(bash(f"touch begun; {wait}")), DONE)
+    agent.lua("require('sanderling').mode('auto')")
+    agent.command("edit mine.txt")
+    agent.ask()
+    wait_until((project / "begun").exists, "the command runs")
+    agent.lua(
+        "local buf = vim.fn.bufnr('mine.txt') vim.api.nvim_buf_set_lines(buf, 0, -1, false, { 'mine' })"
+        " vim.api.nvim_buf_call(buf, function() vim.cmd('write') end)"
+    )
+    (project / "go").touch()
+    agent.wait_for_turns()
+    (turn,) = turns_of(read_journal(journal_of(agent)).records)
+    changed = {Path(change.path).name for change in turn.changes}
+    assert changed == {"begun", "go", "made"}  # who has made `go`, nobody can know
+    assert [Path(change.path).name for change in turn.doubtful] == ["mine.txt"]
