@@ -390,14 +390,7 @@ def bare_plugin(tmp_path: Path) -> Path:
     plugin = tmp_path / "the plugin"
     plugin.mkdir()
     for name in (
-        "lua",
-        "plugin",
-        "rplugin",
-        "src",
-        "scripts",
-        "doc",
-        "README.md",
-        "pyproject.toml",
+        *("lua", "plugin", "rplugin", "src", "scripts", "doc", "README.md", "pyproject.toml"),
         "constraints.txt",
     ):
         (plugin / name).symlink_to(ROOT / name)
@@ -453,15 +446,8 @@ def plain_environment(monkeypatch):
 INOTIFY_INSTANCES = 24
 """More than any test needs: a sandbox takes one for its guard, and one for each of its workers that looks at files."""
 OPEN_SANDBOXES = {
-    "BaseTalk",
-    "Conversation",
-    "Desk",
-    "Sandbox",
-    "SessionSandbox",
-    "Shell",
-    "Talk",
-    "policy_of",
-    "sandbox_of",
+    *("BaseTalk", "Conversation", "Desk", "Sandbox", "SessionSandbox", "Shell", "Talk"),
+    *("policy_of", "sandbox_of"),
 }
 """What the modules of tests/unit that open sandboxes have to do with; all others are in directories of their own."""
 

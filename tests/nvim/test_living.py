@@ -16,12 +16,8 @@ def ask(child, turn=1):
     "options",
     prove_rest(
         [
-            "laststatus=0",
-            "laststatus=1",
-            "laststatus=2",
-            "laststatus=3",
-            "cmdheight=0 laststatus=3",
-            "mouse= cmdheight=0 showtabline=2",
+            *("laststatus=0", "laststatus=1", "laststatus=2", "laststatus=3"),
+            *("cmdheight=0 laststatus=3", "mouse= cmdheight=0 showtabline=2"),
         ],
         keep=[4],
         is_one=True,

@@ -185,23 +185,8 @@ def test_a_fold_that_the_user_made_survives_the_stream(scripted):
 
 MOTIONS = st.sampled_from(
     [
-        "j",
-        "k",
-        "5j",
-        "5k",
-        "gg",
-        "G",
-        "<C-d>",
-        "<C-u>",
-        "zt",
-        "zz",
-        "zb",
-        "/line 7<CR>",
-        "w",
-        "0",
-        "$",
-        "V",
-        "<Esc>",
+        *("j", "k", "5j", "5k", "gg", "G", "<C-d>", "<C-u>", "zt", "zz", "zb", "/line 7<CR>", "w"),
+        *("0", "$", "V", "<Esc>"),
     ]
 )
 

@@ -32,12 +32,7 @@ from sanderling.sandbox.unconfined import Unconfined
 pytestmark = pytest.mark.guard
 
 GIT = (
-    "git",
-    "-c",
-    "user.name=A",
-    "-c",
-    "user.email=a@example.com",
-    "-c",
+    *("git", "-c", "user.name=A", "-c", "user.email=a@example.com", "-c"),
     "init.defaultBranch=main",
 )
 

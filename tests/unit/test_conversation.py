@@ -155,11 +155,7 @@ async def test_answer_that_was_cut_is_replaced_once(tmp_path):
     assert talk.texts() == ["Good morning.", "Whole."]
     shown = talk.of(TextDelta, AnswerRestarted, RetryScheduled)
     assert [type(event).__name__ for event in shown] == [
-        "TextDelta",
-        "TextDelta",
-        "RetryScheduled",
-        "RetryScheduled",
-        "AnswerRestarted",
+        *("TextDelta", "TextDelta", "RetryScheduled", "RetryScheduled", "AnswerRestarted"),
         "TextDelta",
     ]
     [restarted] = talk.of(AnswerRestarted)
@@ -257,12 +253,7 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
         assert [each.id for each in shown.steering] == ["p3"]
         await talk.until(TurnEnded, 2)
     assert talk.texts() == [
-        "Good morning.",
-        "I look.",
-        "Only the top.",
-        "I see.",
-        "And then?",
-        "Later.",
+        *("Good morning.", "I look.", "Only the top.", "I see.", "And then?", "Later."),
     ]
     results = talk.session.history[2]
     assert isinstance(results.content[0], ToolResult)

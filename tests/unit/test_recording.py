@@ -324,25 +324,15 @@ def test_a_secret_goes_for_what_stands_before_it(before, secret, after):
 @pytest.mark.parametrize(
     "text",
     [
-        "token = get_token()",
-        'tokens = count("a b c")',
-        'type: "password", required: "required"',
-        "max_tokens=32000",
-        "api_key = os.environ['KEY']",
-        "the bearer of bad news, internationalization",
-        "git@github.com:someone/thing.git",
-        "password: str | None = None",
+        *("token = get_token()", 'tokens = count("a b c")'),
+        *('type: "password", required: "required"', "max_tokens=32000"),
+        *("api_key = os.environ['KEY']", "the bearer of bad news, internationalization"),
+        *("git@github.com:someone/thing.git", "password: str | None = None"),
         "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        "git log --author=me@example.com",
-        "secret_name = 'the-name'",
-        "https://host:8080/a@b",
-        "task-list-of-things-to-do-tomorrow",
-        'f"postgres://{user}:{password}@{host}"',
-        "git clone https://user:$TOKEN@host/x.git",
-        "token = self.token2",
-        "token = tokens[i1]",
-        "def handle(cookie: int, name: str) -> None:",
-        r"first\n@docs/style.md",
+        *("git log --author=me@example.com", "secret_name = 'the-name'", "https://host:8080/a@b"),
+        *("task-list-of-things-to-do-tomorrow", 'f"postgres://{user}:{password}@{host}"'),
+        *("git clone https://user:$TOKEN@host/x.git", "token = self.token2", "token = tokens[i1]"),
+        *("def handle(cookie: int, name: str) -> None:", r"first\n@docs/style.md"),
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -366,13 +356,7 @@ def test_a_short_secret_takes_no_other_word_along():
 @pytest.mark.parametrize(
     "piece",
     [
-        "QUJD",
-        "curl ",
-        '-----BEGIN PRIVATE KEY-----"',
-        "a.",
-        "eyJaaaaaaaa-",
-        "token",
-        "x@a.",
+        *("QUJD", "curl ", '-----BEGIN PRIVATE KEY-----"', "a.", "eyJaaaaaaaa-", "token", "x@a."),
         "a:",
     ],
 )

@@ -922,11 +922,7 @@ async def test_strange_names_stay_on_one_line_and_are_text(place):
     for name in names:
         (place.project / os.fsdecode(name)).write_text("needle\n")
     shown = [
-        "-dash.txt",
-        "\\u202ebidi.txt",
-        "caf\\xe9.txt",
-        "new\\x0aline.txt",
-        "sp ace.txt",
+        *("-dash.txt", "\\u202ebidi.txt", "caf\\xe9.txt", "new\\x0aline.txt", "sp ace.txt"),
         "tab\\x09.txt",
     ]
     async with place.tools() as tools:
