@@ -122,7 +122,15 @@ def test_what_is_said_next_stands_below_with_one_blank_line_and_the_window_goes_
     screen.send(page(*turns(1, 30)))
     screen.send(*turn(31))
     assert screen.transcript()[-9:] == [
-        *("answer 30", "", "## You", "", "question 31", "", "## Sanderling", "", "answer 31"),
+        "answer 30",
+        "",
+        "## You",
+        "",
+        "question 31",
+        "",
+        "## Sanderling",
+        "",
+        "answer 31",
     ]
     assert "answer 31" in "".join(visible(screen)[0])
 
@@ -237,8 +245,20 @@ def test_an_answer_streams_on_while_a_page_comes_above(screen):
     )
     screen.send(page(turn(0)), {"type": "tool_output", "id": "t1", "text": "two\n"}, ended("✓"))
     assert screen.transcript()[-14:] == [
-        *("## Sanderling", "", "Thinking", "Let me", "think of it.", "", "# Title", "", "an", ""),
-        *("bash make  ✓", "one", "two", ""),
+        "## Sanderling",
+        "",
+        "Thinking",
+        "Let me",
+        "think of it.",
+        "",
+        "# Title",
+        "",
+        "an",
+        "",
+        "bash make  ✓",
+        "one",
+        "two",
+        "",
     ]
     assert folded_texts(screen)[-2:] == ["Thinking", "bash make  ✓"]
 
@@ -281,7 +301,12 @@ def test_a_page_can_begin_in_the_middle_of_a_turn(screen):
     screen.send(page(turn(1)[:-1]))
     lines = screen.transcript()
     assert lines[: lines.index("the rest") + 2][-6:] == [
-        *("## Sanderling", "", "answer 1", "", "the rest", ""),
+        "## Sanderling",
+        "",
+        "answer 1",
+        "",
+        "the rest",
+        "",
     ]
     assert message_at(screen, "the rest") == {"prompt_id": "p1", "is_prompt": False}
 
@@ -453,8 +478,17 @@ def test_a_prompt_that_steers_stands_in_the_turn_and_the_answer_goes_on_below(sc
         TURN_ENDED,
     )
     assert screen.transcript()[4:] == [
-        *("## Sanderling", "", "bash make  ✓", "", "## You, meanwhile", "", "and the tests", ""),
-        *("## Sanderling", "", "Yes."),
+        "## Sanderling",
+        "",
+        "bash make  ✓",
+        "",
+        "## You, meanwhile",
+        "",
+        "and the tests",
+        "",
+        "## Sanderling",
+        "",
+        "Yes.",
     ]
     assert "▍You, meanwhile" in screen.screen_text()
     assert message_at(screen, "and the tests") == {"prompt_id": "p1", "is_prompt": False}
@@ -500,7 +534,12 @@ def test_only_the_blocks_that_were_cut_off_go(screen):
     screen.send(started(), ended("✓", "out"), thinking("Hm.\n", 1), delta("Half of", 2))
     screen.send(restarted(1), delta("All of it.", 3), TURN_ENDED)
     assert screen.transcript()[6:] == [
-        *("Let me look.", "", "bash pytest -q  ✓", "out", "", "All of it."),
+        "Let me look.",
+        "",
+        "bash pytest -q  ✓",
+        "out",
+        "",
+        "All of it.",
     ]
     assert folded_texts(screen) == ["bash pytest -q  ✓"]
 

@@ -377,8 +377,14 @@ def test_checkhealth_tells_versions_key_host_and_files(child):
     report = health(child)
     assert "ERROR" not in report
     for fact in (
-        *("pynvim 0.", "anthropic 2.", "there is no API key", "answers in", "sanderling.log"),
-        *("neither the API nor the keychain was asked", "sanderling/sessions", "sanderling/rules"),
+        "pynvim 0.",
+        "anthropic 2.",
+        "there is no API key",
+        "answers in",
+        "sanderling.log",
+        "neither the API nor the keychain was asked",
+        "sanderling/sessions",
+        "sanderling/rules",
     ):
         assert fact in report, fact
 

@@ -161,7 +161,17 @@ def test_uses_stand_close_together_and_a_blank_line_stands_around_them(screen):
         TURN_ENDED,
     )
     assert screen.transcript()[6:] == [
-        *("Let me look.", "", "read a  2 lines", "1", "2", "ls b", "bash c  ✓", "x", "", "", ""),
+        "Let me look.",
+        "",
+        "read a  2 lines",
+        "1",
+        "2",
+        "ls b",
+        "bash c  ✓",
+        "x",
+        "",
+        "",
+        "",
         "Done.",
     ]
     text = screen.screen_text()
@@ -258,8 +268,17 @@ def test_a_command_of_the_persons_comes_in_between_under_its_own_header(screen):
         ended(),
     )
     assert screen.transcript() == [
-        *("bash pytest -q", "one", "", "$ ls", "", "bash pytest -q (goes on)  ✓ 2.1 s", "two", ""),
-        *("$ ls (goes on)", "file", "Done."),
+        "bash pytest -q",
+        "one",
+        "",
+        "$ ls",
+        "",
+        "bash pytest -q (goes on)  ✓ 2.1 s",
+        "two",
+        "",
+        "$ ls (goes on)",
+        "file",
+        "Done.",
     ]
     assert "pytest -q …" not in screen.screen_text()
 
