@@ -20,10 +20,7 @@ def policy_below(base: Path, project: str = "home/project", **changes: Any) -> S
 
 
 def sandbox_of(
-    policy: SandboxPolicy,
-    on_event: Callable[[Any], object] = lambda _: None,
-    *,
-    is_on: bool = True,
+    policy: SandboxPolicy, on_event: Callable[[Any], object] = lambda _: None, *, is_on: bool = True
 ) -> SessionSandbox:
     sandbox = SessionSandbox(policy, on_event, lambda: None)
     if not is_on:

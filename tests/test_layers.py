@@ -186,11 +186,7 @@ def test_plugin_knows_pynvim_the_standard_library_and_the_editor_face():
             "import sanderling.session.session",
             "'protocol' may not know 'session'",
         ),
-        (
-            "text.py",
-            "from sanderling.errors import ErrorKind",
-            "'text' may not know 'errors'",
-        ),
+        ("text.py", "from sanderling.errors import ErrorKind", "'text' may not know 'errors'"),
         (
             "session/session.py",
             "from sanderling.providers import Provider",

@@ -53,11 +53,7 @@ async def _opened(project: Path) -> AsyncIterator[tuple[SessionSandbox, Journal]
 
 
 async def _measure(
-    bench: Bench,
-    project: Path,
-    count: int,
-    limits: tuple[float, float | None],
-    found: list[Row],
+    bench: Bench, project: Path, count: int, limits: tuple[float, float | None], found: list[Row]
 ) -> None:
     name = f"{count:,} files"
     firsts: list[float] = []

@@ -267,8 +267,7 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
 
 @prove
 @pytest.mark.parametrize(
-    "mode, answer",
-    [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")],
+    "mode, answer", [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")]
 )
 def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     start_agent, app, project, mode, answer
@@ -335,10 +334,7 @@ def test_once_is_once(start_agent):
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize(
     "first, second",
-    [
-        (bash("touch made"), bash("touch made")),
-        (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"})),
-    ],
+    [(bash("touch made"), bash("touch made")), (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"}))],
     ids=["same command", "same file"],
 )
 def test_for_the_session_is_not_asked_again(start_agent, first, second):
@@ -493,8 +489,7 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
 
 @prove
 @pytest.mark.parametrize(
-    "keys",
-    [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"],
+    "keys", [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"]
 )
 def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, app, keys):
     agent = start_agent(reply(edit()), DONE)
@@ -540,10 +535,7 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
     first = question()
     agent.feed("<Tab>")
     wait_until(lambda: question() != first)
-    assert {first, question()} in (
-        {("edit", "1"), ("write", "2")},
-        {("write", "1"), ("edit", "2")},
-    )
+    assert {first, question()} in ({("edit", "1"), ("write", "2")}, {("write", "1"), ("edit", "2")})
     agent.feed("<Tab>" if first[0] == "edit" else "")
     wait_until(lambda: question()[0] == "edit")
     agent.feed("p")

@@ -566,10 +566,7 @@ def test_commit_says_where_it_is_of_use_and_when_nothing_is_staged(committing, s
 @prove
 def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, server):
     child = committing
-    child.setup(
-        answer="chat",
-        permissions=[{"action": "deny", "tool": "read", "path": "code.py"}],
-    )
+    child.setup(answer="chat", permissions=[{"action": "deny", "tool": "read", "path": "code.py"}])
     child.feed(":AgentCommit<CR>")
     wait_until(lambda: "@staged holds code.py, which a rule keeps" in child.messages())
     assert server.prompts == []

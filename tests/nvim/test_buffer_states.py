@@ -734,11 +734,7 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
 @prove
 @pytest.mark.parametrize(
     "keys, mode, line",
-    [
-        ("70GAmine", "i", "line 70mine"),
-        ("70GRmine", "R", "mine 70"),
-        ("70Gccmine", "i", "mine"),
-    ],
+    [("70GAmine", "i", "line 70mine"), ("70GRmine", "R", "mine 70"), ("70Gccmine", "i", "mine")],
 )
 def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
     child, opened, desk, *, keys, mode, line

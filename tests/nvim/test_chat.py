@@ -202,7 +202,7 @@ def test_in_the_prompt_vims_own_keys_do_what_they_do_everywhere(child):
     ours = {"<CR>", "<C-S>", "<C-C>", "<S-Tab>", "<M-p>", "<M-n>", "<M-m>", "<M-s>"}
     ours |= {f"\\{key}" for key in "aqwnp"} | {"<PageUp>", "<PageDown>", "<C-End>"}
     ours |= {
-        *("g?", "gf", "gF", "[f", "]f", "gx"),
+        *("g?", "gf", "gF", "[f", "]f", "gx")
     }  # what is named here is opened by us, or not at all
     ours |= {f"<C-W>{key}" for key in ("f", "<C-F>", "F", "gf", "gF")}
     keys = {lhs for lhs in mapped(child, "nixso") if not lhs.startswith("<Plug>")}

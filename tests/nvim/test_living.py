@@ -24,8 +24,7 @@ def ask(child, turn=1):
     ),
 )
 @pytest.mark.parametrize(
-    "position",
-    prove_rest(["right", "left", "bottom", "top", "float", "tab"], (0,), is_one=True),
+    "position", prove_rest(["right", "left", "bottom", "top", "float", "tab"], (0,), is_one=True)
 )
 def test_a_turn_is_seen_whole_in_each_layout_beside_each_bar(start_nvim, options, position):
     child = start_nvim(columns=80, lines=24)

@@ -70,14 +70,7 @@ def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
 @prove
 @pytest.mark.parametrize(
     "enter, mode",
-    [
-        ("ityping", "i"),
-        ("v", "v"),
-        ("V", "V"),
-        ("d", "no"),
-        (":echo 1", "c"),
-        ("R", "R"),
-    ],
+    [("ityping", "i"), ("v", "v"), ("V", "V"), ("d", "no"), (":echo 1", "c"), ("R", "R")],
 )
 def test_streaming_does_not_change_the_mode(scripted, enter, mode):
     child = scripted(STREAM)

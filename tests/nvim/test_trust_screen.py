@@ -192,11 +192,7 @@ def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
     wait_until(
         lambda: (
             marks(screen)
-            == {
-                "AGENTS.md": "☑",
-                ".sanderling/commands/ship.md": "☑",
-                ".sanderling.toml": "☐",
-            }
+            == {"AGENTS.md": "☑", ".sanderling/commands/ship.md": "☑", ".sanderling.toml": "☐"}
         )
     )
     screen.feed("ggt")

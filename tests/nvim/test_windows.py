@@ -35,8 +35,7 @@ def say_ping(child: ChildNvim, count: int = 1) -> None:
 
 @prove
 @pytest.mark.parametrize(
-    "event",
-    ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"],
+    "event", ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"]
 )
 def test_an_autocommand_of_the_users_that_fails_is_not_in_the_way_of_the_chat(child, event):
     child.lua(
@@ -74,8 +73,7 @@ def buffer_of(child: ChildNvim, filetype: str) -> int:
 @prove
 @pytest.mark.parametrize("which", ["sanderling", "sanderling_prompt"])
 @pytest.mark.parametrize(
-    "command",
-    ["bwipeout! {}", "bdelete! {}", "bunload! {}", "noautocmd bwipeout! {}", "%bdelete!"],
+    "command", ["bwipeout! {}", "bdelete! {}", "bunload! {}", "noautocmd bwipeout! {}", "%bdelete!"]
 )
 def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_next_one(
     start_agent, which, command

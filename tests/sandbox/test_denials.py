@@ -6,12 +6,7 @@ from typing import get_args
 
 import pytest
 
-from sanderling.sandbox.denials import (
-    MAX_DENIALS,
-    Denial,
-    Rule,
-    denials_in,
-)
+from sanderling.sandbox.denials import MAX_DENIALS, Denial, Rule, denials_in
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import little_work
 from tests.sandboxes import policy_below

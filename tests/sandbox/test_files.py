@@ -603,11 +603,7 @@ def directory_of(uid: int) -> Iterator[Path]:
 
 @prove
 @pytest.mark.parametrize("uid", [os.getuid(), STRANGER] if IS_ROOT else [os.getuid()])
-@pytest.mark.parametrize(
-    "code",
-    [errno.ENOSPC, errno.EIO, None],
-    ids=["full", "broken", "killed"],
-)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, None], ids=["full", "broken", "killed"])
 @pytest.mark.parametrize("kind", ["new", "old", "linked"])
 def test_at_whatever_call_a_write_fails_the_bytes_are_old_or_new(code, kind, uid):
     for at in itertools.count(1):

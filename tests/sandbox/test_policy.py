@@ -35,8 +35,7 @@ def test_every_path_is_made_real(policy, tmp_path):
         )
     )
     assert resolved == policy._replace(
-        read_paths=(f"{tmp_path}/home/work",),
-        write_paths=(f"{tmp_path}/elsewhere",),
+        read_paths=(f"{tmp_path}/home/work",), write_paths=(f"{tmp_path}/elsewhere",)
     )
 
 

@@ -205,10 +205,7 @@ async def test_stop_reason_reaches_the_end_of_the_reply(server, connect, on_the_
 
 @pytest.mark.parametrize(
     "pieces, tool_input",
-    [
-        (('{"comm', 'and": "ls ', '-l\\u00e9"}'), {"command": "ls -lé"}),
-        ((), {}),
-    ],
+    [(('{"comm', 'and": "ls ', '-l\\u00e9"}'), {"command": "ls -lé"}), ((), {})],
 )
 async def test_tool_input_is_joined_and_decoded(server, connect, pieces, tool_input):
     server.answer(
@@ -962,8 +959,7 @@ async def test_what_breaks_the_format_is_malformed(server, connect, data):
 
 
 @pytest.mark.parametrize(
-    "partial_json",
-    ['{"command":"ls', '{"command":"ls"}}}', "[1]", '"ls"', "null", '{"a":NaN}'],
+    "partial_json", ['{"command":"ls', '{"command":"ls"}}}', "[1]", '"ls"', "null", '{"a":NaN}']
 )
 async def test_tool_input_that_is_no_json_object_is_told_and_ends_nothing(
     server, connect, partial_json
@@ -1018,9 +1014,7 @@ STREAM_HEAD = (
 
 
 @pytest.mark.parametrize(
-    "said",
-    [STREAM_HEAD + b"zz\r\nhello\r\n", b"x" * 200_000],
-    ids=["chunk", "head without end"],
+    "said", [STREAM_HEAD + b"zz\r\nhello\r\n", b"x" * 200_000], ids=["chunk", "head without end"]
 )
 async def test_what_breaks_http_is_malformed_and_not_out_of_reach(server, connect, said):
     server.answer(Verbatim(said, HANG_UP))
@@ -1227,9 +1221,7 @@ async def test_name_that_nobody_knows_is_a_temporary_network_error(connect):
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"zzz\r\n", b"5\r\nabcdefgh\r\n", b"-1\r\n"],
-    ids=["size", "length", "negative size"],
+    "body", [b"zzz\r\n", b"5\r\nabcdefgh\r\n", b"-1\r\n"], ids=["size", "length", "negative size"]
 )
 async def test_chunks_that_are_none_are_temporary(server, connect, body):
     server.answer(Verbatim(STREAM_HEAD, b"%x\r\n%b\r\n" % (len(BEGINNING), BEGINNING), body))

@@ -311,10 +311,7 @@ async def test_trace_shows_the_command_alone(desk):
 
 
 @prove
-@pytest.mark.parametrize(
-    "command",
-    ["cd /; export A=1; exec true", "cd /; export A=1; kill -9 $$"],
-)
+@pytest.mark.parametrize("command", ["cd /; export A=1; exec true", "cd /; export A=1; kill -9 $$"])
 async def test_command_that_replaces_the_shell_changes_nothing_and_that_is_told(desk, command):
     told = await desk.say(command)
     assert "The shell was replaced or killed: its directory and variables are as before." in told

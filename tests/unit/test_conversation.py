@@ -13,12 +13,7 @@ from tests.pictures import in_base64, png
 from tests.talk import BaseTalk, scripted
 
 from sanderling.conversation.turn import GO_ON
-from sanderling.protocol.actions import (
-    AnswerApproval,
-    Compact,
-    ReleaseWaiting,
-    UndoCompaction,
-)
+from sanderling.protocol.actions import AnswerApproval, Compact, ReleaseWaiting, UndoCompaction
 from sanderling.protocol.events import (
     AnswerRestarted,
     ApprovalRequested,
@@ -253,7 +248,7 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
         assert [each.id for each in shown.steering] == ["p3"]
         await talk.until(TurnEnded, 2)
     assert talk.texts() == [
-        *("Good morning.", "I look.", "Only the top.", "I see.", "And then?", "Later."),
+        *("Good morning.", "I look.", "Only the top.", "I see.", "And then?", "Later.")
     ]
     results = talk.session.history[2]
     assert isinstance(results.content[0], ToolResult)
@@ -373,12 +368,7 @@ async def test_turn_stops_at_the_limit_of_calls_unless_the_person_lets_it_go_on(
     assert "2 times" in talk.of(Notice)[0].text
     assert accepted(talk.session.history)
     goes_on = Talk(
-        tmp_path,
-        *[[LOOK]] * 5,
-        [{"text": "Done."}],
-        answer="once",
-        session_id="s2",
-        max_calls=2,
+        tmp_path, *[[LOOK]] * 5, [{"text": "Done."}], answer="once", session_id="s2", max_calls=2
     )
     await goes_on.run(HELLO)
     assert goes_on.of(TurnEnded) == [TurnEnded("end_turn")]

@@ -205,12 +205,7 @@ async def test_directory_with_many_names_is_listed_in_part(place, project):
 
 @pytest.mark.parametrize(
     "data, kind",
-    [
-        (png(), "image/png"),
-        (jpeg(), "image/jpeg"),
-        (gif(), "image/gif"),
-        (webp(), "image/webp"),
-    ],
+    [(png(), "image/png"), (jpeg(), "image/jpeg"), (gif(), "image/gif"), (webp(), "image/webp")],
 )
 async def test_image_is_shown_as_one(place, project, data, kind):
     (project / "image").write_bytes(data)

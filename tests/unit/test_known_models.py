@@ -11,14 +11,7 @@ from tests.conftest import little_work
 from sanderling.config import Settings
 from sanderling.errors import ConfigError
 from sanderling.models import known as known_models
-from sanderling.models.known import (
-    FREE,
-    UNKNOWN,
-    KnownModels,
-    Price,
-    load_models,
-    load_own,
-)
+from sanderling.models.known import FREE, UNKNOWN, KnownModels, Price, load_models, load_own
 from sanderling.providers.http.models import MAX_MODELS, decode_models
 from sanderling.providers.ollama.reply import decode_tags
 

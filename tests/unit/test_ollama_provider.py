@@ -35,13 +35,7 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.providers import (
-    BlockDone,
-    ModelLimits,
-    ModelRequest,
-    ReplyDone,
-    UsageReport,
-)
+from sanderling.providers import BlockDone, ModelLimits, ModelRequest, ReplyDone, UsageReport
 from sanderling.providers.endpoint import load_endpoint
 from sanderling.providers.ollama.provider import OllamaProvider
 from sanderling.providers.ollama.request import NO_IMAGE

@@ -19,14 +19,7 @@ import pytest
 from tests import loopback
 from tests.conftest import DEADLINE_S, ROOT, is_alive, prove, prove_rest, wait_until
 from tests.homes import Home
-from tests.loopback import (
-    LoopbackServer,
-    Reply,
-    Status,
-    message_start,
-    text,
-    tool_use,
-)
+from tests.loopback import LoopbackServer, Reply, Status, message_start, text, tool_use
 
 from sanderling.paths import state_directory
 from sanderling.print_mode.result import Denied, Result, ResultBuilder

@@ -87,8 +87,7 @@ SPOKEN = {
     ),
     "responses": Words(
         _begun(
-            responses.events_of([responses.said("Good mor")]),
-            b"event: response.output_text.done",
+            responses.events_of([responses.said("Good mor")]), b"event: response.output_text.done"
         ),
         responses.failed(),
         b": hm\n\n",

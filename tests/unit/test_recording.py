@@ -13,14 +13,7 @@ import msgspec
 import pytest
 from tests import loopback
 from tests.conftest import DEADLINE_S, ROOT, little_work, policy_of, prove
-from tests.loopback import (
-    LoopbackServer,
-    Reply,
-    message_start,
-    text,
-    thinking,
-    tool_use,
-)
+from tests.loopback import LoopbackServer, Reply, message_start, text, thinking, tool_use
 from tests.talk import scripted
 
 from sanderling.config import Settings

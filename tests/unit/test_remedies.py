@@ -12,10 +12,7 @@ from tests.conftest import prove
 
 import sanderling
 from sanderling.protocol.remedies import NEOVIM, SHELL, UNKEPT, Remedies, use
-from sanderling.providers.credentials import (
-    Credentials,
-    CredentialsError,
-)
+from sanderling.providers.credentials import Credentials, CredentialsError
 from sanderling.providers.endpoint import ANTHROPIC
 from sanderling.providers.http.bodies import decode_refusal
 from sanderling.providers.http.errors import (

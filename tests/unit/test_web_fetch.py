@@ -27,13 +27,7 @@ from sanderling.sandbox.sandbox import Sandbox
 from sanderling.tools import web_fetch as web_fetch_module
 from sanderling.tools.base import Context
 from sanderling.tools.inside import fetcher
-from sanderling.tools.inside.fetcher import (
-    MAX_BODY_BYTES,
-    NETWORKS,
-    Network,
-    fetch,
-    is_public,
-)
+from sanderling.tools.inside.fetcher import MAX_BODY_BYTES, NETWORKS, Network, fetch, is_public
 from sanderling.tools.inside.page import MAX_PAGE_BYTES, page_at
 from sanderling.tools.inside.web import Fetch, Moved, WebPage, parse_url
 from sanderling.tools.outcome import Outcome
