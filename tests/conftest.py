@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -516,6 +517,27 @@ def marker() -> Iterator[str]:
     for pid in running(marker):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def small_disk(path: Path | str, size: str) -> Iterator[Path]:
+    """The directory `path`, with so much room."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("takes root, and the right to mount")
+    yield Path(path)
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.fixture
+def hidden_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a program that is on the person's PATH, and that the sandbox hides."""
+    directory = tmp_path / "tools"
+    directory.mkdir()
+    (directory / "mytool").write_text("#!/bin/sh\necho mine\n")
+    (directory / "mytool").chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
+    return directory
 
 
 @pytest.fixture

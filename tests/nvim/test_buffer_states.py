@@ -17,7 +17,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.conftest import DEADLINE_S, find_neovim, is_readable, prove, prove_rest, wait_until
+from tests.conftest import (
+    DEADLINE_S,
+    find_neovim,
+    is_readable,
+    prove,
+    prove_rest,
+    small_disk,
+    wait_until,
+)
 from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.editing.text import decode
@@ -918,11 +926,8 @@ def test_a_buffer_that_a_hook_closes_leaves_the_file_alone(child, opened, desk):
 @pytest.fixture
 def full_disk(project):
     """A project of 1 MB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", project]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("takes root, and the right to mount")
-    yield project
-    subprocess.run(["umount", "-l", project], check=True)
+    with small_disk(project, "1m") as disk:
+        yield disk
 
 
 @prove

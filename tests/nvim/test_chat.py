@@ -2,17 +2,9 @@
 
 import pytest
 from tests.conftest import DEADLINE_S, prove, prove_rest, wait_until
+from tests.nvim.conftest import filetypes as windows
 
 NOTICE = "There is no API key, so the demo model answers: it replays a script."
-
-
-def windows(child):
-    """The filetypes of the current tab page's windows, top left first."""
-    return child.lua("""
-      return vim.tbl_map(function(win)
-        return vim.bo[vim.api.nvim_win_get_buf(win)].filetype
-      end, vim.api.nvim_tabpage_list_wins(0))
-    """)
 
 
 def current_filetype(child):

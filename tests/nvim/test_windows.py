@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
+from tests.nvim.conftest import filetypes
 
 PONG = "pong"
 
@@ -14,15 +15,6 @@ def agent_in_chat(start_agent):
     agent = start_agent({"step": [{"text": "pong"}]})
     agent.command("AgentChat")
     return agent
-
-
-def filetypes(child: ChildNvim) -> list[str]:
-    """Of the windows of this tab page, top left first."""
-    return child.lua("""
-      return vim.tbl_map(function(win)
-        return vim.bo[vim.api.nvim_win_get_buf(win)].filetype
-      end, vim.api.nvim_tabpage_list_wins(0))
-    """)
 
 
 def say_ping(child: ChildNvim, count: int = 1) -> None:

@@ -21,7 +21,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import ABSENT, FileChangedError, Files, UnconfinedFiles
 from sanderling.sandbox.inside import reading, worker, writing
-from tests.conftest import examples, happens, prove, prove_rest
+from tests.conftest import examples, happens, prove, prove_rest, small_disk
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_sandbox import (
     PYTHON,
@@ -536,11 +536,8 @@ async def test_no_operation_follows_a_link_that_is_swapped_in_to_the_secret(plac
 @pytest.fixture
 def full_disk(place) -> Iterator[Path]:
     """A project of 4 MB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place.project)]
-    if not IS_ROOT or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("takes root, and the right to mount")
-    yield place.project
-    subprocess.run(["umount", "-l", str(place.project)], check=True)
+    with small_disk(place.project, "4m") as project:
+        yield project
 
 
 @pytest.mark.parametrize("is_linked", prove_rest([False, True], keep=(-1,)))

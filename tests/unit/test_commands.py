@@ -550,14 +550,8 @@ async def test_refused_path_is_told_when_the_command_has_failed(talk):
 
 
 @pytest.fixture
-def tools(talk, monkeypatch) -> Path:
-    """The directory of a program that is on the person's PATH, and that the sandbox hides."""
-    tools = talk.base / "tools"
-    tools.mkdir()
-    (tools / "mytool").write_text("#!/bin/sh\necho mine\n")
-    (tools / "mytool").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
-    return tools
+def tools(hidden_tool) -> Path:
+    return hidden_tool
 
 
 @pytest.mark.parametrize("command", prove_rest(["mytool", "mytool 2>/dev/null"], keep=(0,)))

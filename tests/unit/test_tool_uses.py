@@ -1,6 +1,5 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
-import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -484,17 +483,6 @@ async def test_hidden_file_that_a_command_misses_is_offered_and_the_command_runs
         talk.answer(again, "deny")
     assert talk.told(0).startswith("my notes\n")
     assert "No such file" in talk.told(1)
-
-
-@pytest.fixture
-def hidden_tool(tmp_path, monkeypatch) -> Path:
-    """The directory of a program that is on the person's PATH, and that the sandbox hides."""
-    directory = tmp_path / "tools"
-    directory.mkdir()
-    (directory / "mytool").write_text("#!/bin/sh\necho mine\n")
-    (directory / "mytool").chmod(0o755)
-    monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
-    return directory
 
 
 @prove
