@@ -127,11 +127,7 @@ class PromptCache:
         written = [each for each in (*marked[-places:], *endings[-1:]) if each.tokens >= MIN_TOKENS]
         self._until |= {(key, each.prefix): self.now + TTL_S for each in (*kept, *written)}
         until = max((each.tokens for each in written), default=0)
-        return {
-            "input_tokens": found[-1].tokens,
-            "cached": read,
-            "written": max(0, until - read),
-        }
+        return {"input_tokens": found[-1].tokens, "cached": read, "written": max(0, until - read)}
 
 
 # --- the server --------------------------------------------------------------------------------------------------------

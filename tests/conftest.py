@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -390,14 +391,7 @@ def bare_plugin(tmp_path: Path) -> Path:
     plugin = tmp_path / "the plugin"
     plugin.mkdir()
     for name in (
-        "lua",
-        "plugin",
-        "rplugin",
-        "src",
-        "scripts",
-        "doc",
-        "README.md",
-        "pyproject.toml",
+        *("lua", "plugin", "rplugin", "src", "scripts", "doc", "README.md", "pyproject.toml"),
         "constraints.txt",
     ):
         (plugin / name).symlink_to(ROOT / name)
@@ -452,7 +446,10 @@ def plain_environment(monkeypatch):
 
 INOTIFY_INSTANCES = 24
 """More than any test needs: a sandbox takes one for its guard, and one for each of its workers that looks at files."""
-OPEN_SANDBOXES = {"Conversation", "Desk", "Sandbox", "SessionSandbox", "Shell", "Talk", "policy_of"}
+OPEN_SANDBOXES = {
+    *("BaseTalk", "Conversation", "Desk", "Sandbox", "SessionSandbox", "Shell", "Talk"),
+    *("policy_of", "sandbox_of"),
+}
 """What the modules of tests/unit that open sandboxes have to do with; all others are in directories of their own."""
 
 
@@ -520,6 +517,27 @@ def marker() -> Iterator[str]:
     for pid in running(marker):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def small_disk(path: Path | str, size: str) -> Iterator[Path]:
+    """The directory `path`, with so much room."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("takes root, and the right to mount")
+    yield Path(path)
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.fixture
+def hidden_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a program that is on the person's PATH, and that the sandbox hides."""
+    directory = tmp_path / "tools"
+    directory.mkdir()
+    (directory / "mytool").write_text("#!/bin/sh\necho mine\n")
+    (directory / "mytool").chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
+    return directory
 
 
 @pytest.fixture

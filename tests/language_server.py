@@ -6,27 +6,14 @@ is asked; `mute` says nothing; `late` says it 1.6 s afterwards; `dying` ends at 
 indexes, and what is old when that has ended, at the first change.
 """
 
-import json
 import re
 import sys
 import time
 from typing import Any
 
+from code_server import read, send  # which stands beside it: it is run as a script
+
 LATE_S = 1.6
-
-
-def read() -> Any:
-    length = 0
-    while line := sys.stdin.buffer.readline().strip():
-        if line.lower().startswith(b"content-length:"):
-            length = int(line.partition(b":")[2])
-    return json.loads(sys.stdin.buffer.read(length)) if length else None
-
-
-def send(**message: Any) -> None:
-    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-    sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-    sys.stdout.buffer.flush()
 
 
 def error(row: int, message: str, severity: int = 1) -> dict[str, Any]:

@@ -186,11 +186,7 @@ def test_plugin_knows_pynvim_the_standard_library_and_the_editor_face():
             "import sanderling.session.session",
             "'protocol' may not know 'session'",
         ),
-        (
-            "text.py",
-            "from sanderling.errors import ErrorKind",
-            "'text' may not know 'errors'",
-        ),
+        ("text.py", "from sanderling.errors import ErrorKind", "'text' may not know 'errors'"),
         (
             "session/session.py",
             "from sanderling.providers import Provider",
@@ -262,21 +258,8 @@ def test_an_import_downwards_is_none(tmp_path: Path, name, source):
 
 # A file may require those of its own folder and of the folders before it; one that stands in no folder, all of them.
 FOLDERS = [
-    "ui",
-    "config",
-    "host",
-    "session",
-    "transcript",
-    "editing",
-    "code",
-    "approval",
-    "review",
-    "prompt",
-    "rewrite",
-    "status",
-    "screens",
-    "chat",
-    "asking",
+    *("ui", "config", "host", "session", "transcript", "editing", "code", "approval", "review"),
+    *("prompt", "rewrite", "status", "screens", "chat", "asking"),
 ]
 
 
@@ -347,16 +330,11 @@ def test_one_file_in_lua_opens_files():
 @pytest.mark.parametrize(
     "code",
     [
-        "vim.fn.bufload(buf)",
-        "vim.cmd.edit(path)",
-        "vim.cmd.drop({ path })",
-        "vim.cmd('silent edit ' .. path)",
-        "vim.cmd(('keepalt tab sbuffer %d'):format(buf))",
-        "vim.api.nvim_command('badd x')",
-        "api.nvim_win_set_buf(win, buf)",
+        *("vim.fn.bufload(buf)", "vim.cmd.edit(path)", "vim.cmd.drop({ path })"),
+        *("vim.cmd('silent edit ' .. path)", "vim.cmd(('keepalt tab sbuffer %d'):format(buf))"),
+        *("vim.api.nvim_command('badd x')", "api.nvim_win_set_buf(win, buf)"),
         "api.nvim_cmd({ cmd = 'split', args = { path } }, {})",
-        'vim.api.nvim_exec2("view x", {})',
-        "pcall(vim.cmd, 'edit x')",
+        *('vim.api.nvim_exec2("view x", {})', "pcall(vim.cmd, 'edit x')"),
     ],
 )
 def test_an_opening_is_found(code):

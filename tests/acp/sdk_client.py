@@ -33,19 +33,22 @@ class Client:
         pass
 
 
+async def use(agent: Any, cwd: str, prompt: str) -> tuple[Any, Any]:
+    """How a prompt ended, and one that was cancelled."""
+    await agent.initialize(protocol_version=PROTOCOL_VERSION)
+    session = await agent.new_session(cwd=cwd, mcp_servers=[])
+    session_id = session.session_id
+    ended = await agent.prompt(session_id=session_id, prompt=[text_block(prompt)])
+    waiting = asyncio.create_task(agent.prompt(session_id=session_id, prompt=[text_block("wait")]))
+    await asyncio.sleep(0.5)
+    await agent.cancel(session_id=session_id)
+    return ended, await waiting
+
+
 async def main(cwd: str, prompt: str, *command: str) -> None:
     client = Client()
     async with spawn_agent_process(lambda _: client, *command, cwd=cwd) as (agent, _):
-        await agent.initialize(protocol_version=PROTOCOL_VERSION)
-        session = await agent.new_session(cwd=cwd, mcp_servers=[])
-        session_id = session.session_id
-        ended = await agent.prompt(session_id=session_id, prompt=[text_block(prompt)])
-        waiting = asyncio.create_task(
-            agent.prompt(session_id=session_id, prompt=[text_block("wait")])
-        )
-        await asyncio.sleep(0.5)
-        await agent.cancel(session_id=session_id)
-        cancelled = await waiting
+        ended, cancelled = await use(agent, cwd, prompt)
         seen = {
             "updates": client.updates,
             "permissions": client.permissions,

@@ -1,7 +1,6 @@
 """`sanderling acp` as a process, and a client that is held by hand. All that was said is held against the official schema at the end."""
 
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -9,9 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
+from tests import homes
 from tests.acp.schema import check_wire
 from tests.conftest import DEADLINE_S, is_alive, processes_with
 
@@ -37,27 +36,8 @@ def chosen(option: str) -> Answer:
     return lambda _: {"outcome": {"outcome": "selected", "optionId": option}}
 
 
-class Home:
-    """A person's home with a project, in which agents are started."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.project = folder / "project"
-        self.state = folder / "state" / "nvim" / "sanderling"
-        self.config = folder / "config" / "sanderling" / "config.toml"
-        (self.project / ".git").mkdir(parents=True, exist_ok=True)
-        self.config.parent.mkdir(parents=True, exist_ok=True)
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("ANTHROPIC_", "NVIM", "XDG_"))
-        }
-        places = {
-            "HOME": folder,
-            "XDG_STATE_HOME": folder / "state",
-            "XDG_CONFIG_HOME": folder / "config",
-        }
-        self.environment = inherited | {name: str(path) for name, path in places.items()}
+class Home(homes.Home):
+    """One in which agents are started."""
 
     def script(self, *replies: list[dict[str, Any]], name: str = "script.json") -> str:
         """Write a script of `replies`; return the model that replays it."""

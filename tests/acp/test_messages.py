@@ -25,7 +25,11 @@ from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import RpcError
 from sanderling.acp.updates import IncomingUpdate, SessionNotification, update_of
 from sanderling.acp.versions import check_agents, offered_by_agent
+from sanderling.acp_agent.asked import AskedPrompts
+from sanderling.acp_agent.notices import sentence_of
 from sanderling.acp_agent.prompts import prompt_of
+from sanderling.protocol.events import GuardActed
+from sanderling.protocol.messages import Prompt
 from tests.acp.schema import check, definition
 from tests.conftest import examples
 
@@ -476,3 +480,37 @@ def test_an_embedded_file_keeps_its_lines():
     prompt = prompt_of([ContentBlock(type="resource", resource=resource)], "/p")
     [selection] = prompt.selections
     assert (prompt.text, selection.first_line, selection.last_line) == ("x.py", 10, 11)
+
+
+# --- sentences beside the answer ----------------------------------------------------------------------------------------
+
+
+def test_what_the_guard_has_done_is_a_sentence():
+    moved = GuardActed("quarantined", ".envrc", "was written by a command", "/kept/.envrc")
+    assert sentence_of(moved) == (
+        "warning",
+        "The sandbox undid a change: .envrc (was written by a command). What was written is kept at /kept/.envrc.",
+    )
+    new = GuardActed("noticed", "{x}", "is new, and may run something")
+    assert sentence_of(new) == ("warning", "Look at {x}: it is new, and may run something.")
+
+
+def test_what_the_host_itself_replaced_is_not_told():
+    assert sentence_of(GuardActed("replaced", ".git/commondir", "was replaced by the host")) is None
+
+
+# --- what counts as going on --------------------------------------------------------------------------------------------
+
+
+def test_a_turn_goes_on_whoever_has_asked_for_it():
+    prompts = AskedPrompts()
+    prompts.reserve("asked")
+    assert prompts.begin(Prompt("asked", "first"))
+    prompts.end("end_turn")
+    prompts.release()
+    assert not prompts.is_in_turn
+    assert not prompts.begin(Prompt("waited", "second"))
+    assert prompts.now is None
+    assert prompts.is_in_turn
+    prompts.end("end_turn")
+    assert not prompts.is_in_turn

@@ -203,9 +203,7 @@ def handle(message):
                 much = {"type": "text", "text": "x" * (2 << 20)}  # which takes a while
                 update(params["sessionId"], sessionUpdate="agent_message_chunk", content=much)
                 update(
-                    params["sessionId"],
-                    sessionUpdate="config_option_update",
-                    configOptions=options,
+                    params["sessionId"], sessionUpdate="config_option_update", configOptions=options
                 )
             for option in script["session"]["configOptions"]:
                 if option["id"] == params["configId"]:

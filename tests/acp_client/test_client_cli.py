@@ -52,12 +52,7 @@ def client(tmp_path):
             "XDG_CONFIG_HOME": str(tmp_path / "config"),
         }
         process = subprocess.Popen(
-            argv,
-            stdin=stream,
-            stdout=stream,
-            stderr=stream,
-            text=True,
-            env=env,
+            argv, stdin=stream, stdout=stream, stderr=stream, text=True, env=env
         )
         running.append(process)
         return process

@@ -100,11 +100,7 @@ async def test_claude_code_answers_in_a_session_of_ours(guests):
             "paths": [str(Path(path).parents[3])],
             "hosts": [api.host],
             "preset": "claude",
-            "env": {
-                **UNPROXIED,
-                "ANTHROPIC_BASE_URL": api.url,
-                "ANTHROPIC_API_KEY": "sk-ant-0",
-            },
+            "env": {**UNPROXIED, "ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": "sk-ant-0"},
         }
         async with guests.talk({}, **entry) as talk:
             talk.answer = {"answer": "once"}

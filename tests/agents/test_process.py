@@ -21,7 +21,7 @@ from tests.sandbox.child import STRANGER, open_directory
 from tests.sandbox.test_cli import SYSTEM_PATH, stranger
 from tests.sandbox.test_network import server_for
 from tests.sandbox.test_sandbox import MOUNTED, Place, names_in
-from tests.sandbox.test_servers import END, SHELL, server_in, session_at
+from tests.sandbox.test_servers import SHELL, said_by, server_in, session_at
 
 
 @pytest.fixture
@@ -38,11 +38,7 @@ class Shell:
         self.agent = agent
 
     async def said(self, line: str) -> str:
-        await self.agent.stdin.send(f"{line}\n".encode())
-        said = b""
-        while not said.endswith(f"{END}\n".encode()):
-            said += await self.agent.stdout.receive()
-        return said.decode().removesuffix(f"{END}\n")
+        return await said_by(self.agent, line)
 
 
 def declared(**fields: Any) -> DeclaredAgent:

@@ -29,19 +29,8 @@ BLOCK_FIELDS = {
     "redacted_thinking": {"type", "data"},
 }
 REQUEST_FIELDS = {
-    "model",
-    "max_tokens",
-    "messages",
-    "system",
-    "tools",
-    "tool_choice",
-    "thinking",
-    "output_config",
-    "cache_control",
-    "metadata",
-    "stop_sequences",
-    "stream",
-    "service_tier",
+    *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "thinking"),
+    *("output_config", "cache_control", "metadata", "stop_sequences", "stream", "service_tier"),
     "context_management",
 }
 IN_ROLE = {

@@ -17,10 +17,7 @@ from tests.bench.shared import Bench, Row, short
 AGENT = Path(__file__).parents[1] / "acp_client" / "agent.py"
 CHUNKS, ROUNDS = 1_000, 40
 SCRIPT = {
-    "prompts": {
-        "ping": [{"say": "pong"}],
-        "go": [{"flood": {"count": CHUNKS, "text": "word "}}],
-    }
+    "prompts": {"ping": [{"say": "pong"}], "go": [{"flood": {"count": CHUNKS, "text": "word "}}]}
 }
 
 

@@ -12,8 +12,8 @@ import anyio
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
 from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.policy import SandboxPolicy
 from tests.bench.shared import Bench, Row, median_row
+from tests.sandboxes import kept, policy_below, sandbox_of
 
 PER_DIRECTORY = 10
 TEXT = "a line of about forty characters or so.\n" * 50
@@ -44,23 +44,16 @@ def _fill(project: Path, count: int) -> None:
 @asynccontextmanager
 async def _opened(project: Path) -> AsyncIterator[tuple[SessionSandbox, Journal]]:
     base = project.parent.parent
-    policy = SandboxPolicy(str(project), str(project.parent), str(base / "state"))
-    sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(sandbox.keeper.serve)
+    sandbox = sandbox_of(policy_below(base))
+    async with kept(sandbox):
         await sandbox.ground.files()
         journal = Journal(base / "changes", "bench", str(project), print)
         yield sandbox, journal
         journal.close()
-        tasks.cancel_scope.cancel()
 
 
 async def _measure(
-    bench: Bench,
-    project: Path,
-    count: int,
-    limits: tuple[float, float | None],
-    found: list[Row],
+    bench: Bench, project: Path, count: int, limits: tuple[float, float | None], found: list[Row]
 ) -> None:
     name = f"{count:,} files"
     firsts: list[float] = []

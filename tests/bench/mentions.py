@@ -8,32 +8,11 @@ from tests.bench.shared import Bench, Row, percentile, short
 
 FILES = 100_000
 WORDS = [
-    "alpha",
-    "beta",
-    "gamma",
-    "parser",
-    "token",
-    "render",
-    "session",
-    "window",
-    "buffer",
-    "config",
-    "lexer",
-    "model",
+    *("alpha", "beta", "gamma", "parser", "token", "render", "session", "window", "buffer"),
+    *("config", "lexer", "model"),
 ]
 QUERIES = (
-    "p",
-    "pa",
-    "par",
-    "pars",
-    "sess_9",
-    "prsr99",
-    "src/al",
-    "e",
-    "_",
-    "wnd",
-    "zzzz",
-    "srcbufcfg",
+    *("p", "pa", "par", "pars", "sess_9", "prsr99", "src/al", "e", "_", "wnd", "zzzz", "srcbufcfg"),
 )
 ASK = """
 local words, count = ...

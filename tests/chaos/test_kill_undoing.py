@@ -163,12 +163,7 @@ class Story:
 @prove
 @pytest.mark.parametrize(
     "seed, rounds, is_confined",
-    [
-        (1, 1, False),
-        (2, part(12), False),
-        (3, part(12), False),
-        (4, part(6), True),
-    ],
+    [(1, 1, False), (2, part(12), False), (3, part(12), False), (4, part(6), True)],
 )
 def test_undoing_may_be_killed_at_any_moment(hosts, tmp_path, seed, rounds, is_confined):
     story = Story(hosts, tmp_path, seed, is_confined=is_confined)

@@ -103,9 +103,7 @@ PLAIN: dict[str, bytes] = {
         stop_reason="tool_use",
     ),
     "a tool, then a thought": _of(
-        tool_use("toolu_1", "todo", TODO),
-        thinking("What if", index=1),
-        stop_reason="tool_use",
+        tool_use("toolu_1", "todo", TODO), thinking("What if", index=1), stop_reason="tool_use"
     ),
     "a tool, then text": _of(
         tool_use("toolu_1", "todo", TODO), text("Meanwhile", index=1), stop_reason="tool_use"

@@ -1,5 +1,6 @@
 """An answer that ends at any byte: what the provider says of it is the beginning of what it says of the whole."""
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -9,8 +10,18 @@ from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import BlockDone, ModelRequest, Provider, ReplyDone, StreamItem
 from tests.conftest import prove_rest
 from tests.fuzz import IS_FULL
-from tests.fuzz.talk import Answer, directory, in_process_api, settings_in
+from tests.fuzz.talk import (
+    Answer,
+    check_resumed,
+    check_talk,
+    directory,
+    in_process_api,
+    settings_in,
+    talking,
+)
 from tests.fuzz.wires import WIRES, Wire
+from tests.loopback import HANG_UP, RESET, STALL, Act, LoopbackServer, Reply
+from tests.wires.servers import SERVERS
 
 REQUEST = ModelRequest("", [Message("user", (TextBlock("Go."),))])
 SAMPLE_STEP = 127
@@ -68,3 +79,53 @@ CASES = [(wire.name, name) for wire in WIRES.values() for name in wire.streams]
 @pytest.mark.parametrize("wire, name", prove_rest(CASES, keep=range(3, len(CASES), 24)))
 async def test_what_is_heard_of_an_answer_that_breaks_off_is_the_beginning_of_it(wire, name):
     await check(WIRES[wire], name)
+
+
+# --- real sockets -------------------------------------------------------------------------------------------------------
+
+
+PLACES = 40 if IS_FULL else 3
+BROKEN = [
+    (wire, how, is_chunked)
+    for wire in WIRES
+    for how in (HANG_UP, RESET, STALL)
+    for is_chunked in (True, False)
+]
+
+
+@pytest.mark.parametrize(
+    "wire_name, how, is_chunked", prove_rest(BROKEN, keep=(0, 1, 4, 5, *range(6, len(BROKEN), 7)))
+)
+async def test_an_answer_may_break_off_on_the_wire(wire_name, how, is_chunked):
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    wire = WIRES[wire_name]
+    with SERVERS[wire_name]() as server:
+        for _ in range(PLACES):
+            name = chance.choice(list(wire.streams))
+            at = chance.randrange(len(wire.streams[name]) + 1)
+            try:
+                await break_off(server, wire, name, at, how, is_chunked=is_chunked)
+            except BaseException as error:
+                error.add_note(f"{wire_name}, {name}: {how} at byte {at}")
+                raise
+
+
+async def break_off(
+    server: LoopbackServer, wire: Wire, name: str, at: int, how: Act, *, is_chunked: bool
+) -> None:
+    stream, kind = wire.streams[name], wire.content_type
+    broken = Reply(stream[:at], how, is_chunked=is_chunked, content_type=kind)
+    server.answer(
+        broken, Reply(stream, content_type=kind), Reply(wire.last_words, content_type=kind)
+    )
+    server.requests.clear()
+    with directory() as folder:
+        async with talking(folder, wire=wire, base_url=server.url) as talk:
+            await talk.ask("First.")
+            await talk.ask("Second.")
+            refused = [wire.refusals(request.body) for request in server.prompts]
+            assert refused == [[]] * len(refused)
+            check_talk(talk)
+            history = talk.session.history
+        check_resumed(folder, history)

@@ -13,15 +13,7 @@ from sanderling.protocol.messages import Message, Prompt, TextBlock
 from sanderling.session.session import Session
 from tests.api_rules.anthropic import refusals
 from tests.cached_api import text, thought, use
-from tests.fuzz.talk import (
-    Answer,
-    Talk,
-    directory,
-    in_process_api,
-    last_words,
-    talking,
-    texts_of,
-)
+from tests.fuzz.talk import Answer, Talk, directory, in_process_api, last_words, talking, texts_of
 from tests.fuzz.wires import ANTHROPIC
 
 pytestmark = pytest.mark.guard

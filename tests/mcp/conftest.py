@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from sanderling.mcp import connection, server
@@ -17,6 +16,7 @@ from sanderling.mcp.source import McpSource
 from sanderling.sandbox.confinement import SessionSandbox
 from tests.conftest import DEADLINE_S
 from tests.sandbox.test_sandbox import Place
+from tests.sandboxes import kept, sandbox_of
 
 HOSTILE = str(Path(__file__).parent / "hostile.py")
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
@@ -72,17 +72,14 @@ async def served(
     **declared: dict[str, Any],
 ) -> AsyncIterator[Served]:
     """Servers by their names; those that get ready are."""
-    sandbox = SessionSandbox(place.policy(**(policy or {})), place.events.append, lambda: None)
+    sandbox = sandbox_of(place.policy(**(policy or {})), place.events.append)
     for each in declared.values():  # so that nobody takes another test's for this one's
         if HOSTILE in each.get("command", ()):
             each["command"] = [*each["command"], mark_of(place)]
     source = McpSource(load_servers(declared), sandbox, str(place.project), on_change)
     source.begin()
-    with anyio.fail_after(DEADLINE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sandbox.keeper.serve)
-            tasks.start_soon(source.run)
-            for server in source.servers.values():
-                await server.begun()
-            yield Served(source, sandbox)
-            tasks.cancel_scope.cancel()
+    async with kept(sandbox) as tasks:
+        tasks.start_soon(source.run)
+        for server in source.servers.values():
+            await server.begun()
+        yield Served(source, sandbox)

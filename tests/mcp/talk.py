@@ -86,6 +86,21 @@ def uses(name: str, **arguments: Any) -> dict[str, Any]:
     return {"step": [{"tool_use": {"name": name, "input": arguments}}]}
 
 
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {toml(each)}' for key, each in value.items())} }}"
+    return json.dumps(value)
+
+
+def tables_of(servers: dict[str, dict[str, Any]]) -> str:
+    """What declares them in a file of settings."""
+    lines: list[str] = []
+    for name, fields in servers.items():
+        lines.append(f"[mcp.servers.{name}]")
+        lines += [f"{key} = {toml(value)}" for key, value in fields.items()]
+    return "\n".join(lines)
+
+
 def says(text: str) -> dict[str, Any]:
     return {"step": [{"text": text}]}
 

@@ -135,12 +135,7 @@ def test_properties_get_names_that_every_api_takes_and_required_goes_with_them()
         {"type": "object", "properties": dict.fromkeys(names, TEXT)} | {"required": names}
     )
     assert list(schema["properties"])[:6] == [
-        "_filter",
-        "StartTime_",
-        "user_name_",
-        "a_b",
-        "x_",
-        "ok",
+        *("_filter", "StartTime_", "user_name_", "a_b", "x_", "ok")
     ]
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) for name in schema["properties"])
     assert schema["required"] == list(schema["properties"])

@@ -12,13 +12,7 @@ from sanderling.mcp import tools
 from sanderling.mcp.servers import load_servers
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.protocol.actions import UndoTurn
-from sanderling.protocol.events import (
-    ApprovalRequested,
-    Notice,
-    ToolEnded,
-    ToolOutput,
-    TurnEnded,
-)
+from sanderling.protocol.events import ApprovalRequested, Notice, ToolEnded, ToolOutput, TurnEnded
 from sanderling.protocol.messages import ImageBlock, TextBlock
 from sanderling.protocol.restoring import FilesRestored
 from tests.conftest import prove
@@ -83,8 +77,7 @@ async def test_what_was_always_allowed_to_a_server_another_of_its_name_does_not_
 
 @prove
 @pytest.mark.parametrize(
-    "rule, asks",
-    [("allow mcp__bad__*", 0), ("allow mcp__b__*", 1), ("deny mcp__*", 0)],
+    "rule, asks", [("allow mcp__bad__*", 0), ("allow mcp__b__*", 1), ("deny mcp__*", 0)]
 )
 async def test_rules_with_globs_hold_for_servers(tmp_path, rule, asks):
     talk = talk_with(tmp_path, uses(call("echo", words="x")), rules=(rule_from_text(rule),))

@@ -10,7 +10,7 @@ import pytest
 
 from sanderling.project.trust.trust import Trust
 from tests.conftest import DEADLINE_S, ROOT, prove
-from tests.mcp.talk import PATIENT_CLI, PYTHON, notes_over_http
+from tests.mcp.talk import PATIENT_CLI, PYTHON, notes_over_http, tables_of
 from tests.mcp.test_in_prompts import NOTES_SERVER
 
 
@@ -30,11 +30,7 @@ class Shell:
             monkeypatch.delenv(name, raising=False)
 
     def declare(self, **servers) -> None:
-        lines = list[str]()
-        for name, fields in servers.items():
-            lines += [f"[mcp.servers.{name}]"]
-            lines += [f"{key} = {toml(value)}" for key, value in fields.items()]
-        self.config.write_text("\n".join(lines))
+        self.config.write_text(tables_of(servers))
 
     def run(self, *arguments: str, **more) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-c", PATIENT_CLI, "mcp", *arguments]
@@ -48,12 +44,6 @@ class Shell:
     def trust(self) -> None:
         found = Trust(str(self.home / ".local/state/nvim/sanderling"), str(self.project))
         found.trust({".mcp.json": found.look(".mcp.json").sha256})
-
-
-def toml(value) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f'{key} = "{each}"' for key, each in value.items()) + " }"
-    return json.dumps(value)
 
 
 @pytest.fixture

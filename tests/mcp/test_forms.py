@@ -156,11 +156,7 @@ async def test_a_no_is_told_as_the_person_has_said_it(answer, action):
 @pytest.mark.parametrize(
     "url",
     [
-        "file:///etc/passwd",
-        "javascript:alert(1)",
-        "https://a b",
-        "x",
-        "https://a.b/\x1b[2J",
+        *("file:///etc/passwd", "javascript:alert(1)", "https://a b", "x", "https://a.b/\x1b[2J"),
         "https://[x",
     ],
 )

@@ -20,7 +20,7 @@ from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
 from tests.conftest import prove, prove_rest
 from tests.mcp.conftest import HOSTILE, PYTHON, hostile
-from tests.mcp.talk import PATIENT_CLI
+from tests.mcp.talk import PATIENT_CLI, tables_of
 from tests.unit.test_print_mode import Shell
 
 CALL = {"name": "mcp__bad__echo", "input": {"words": "from the server"}, "id": "toolu_1"}
@@ -35,17 +35,7 @@ def shell(tmp_path) -> Shell:
 
 
 def declare(shell: Shell, **servers: Any) -> None:
-    lines = []
-    for name, fields in servers.items():
-        lines.append(f"[mcp.servers.{name}]")
-        lines += [f"{key} = {_toml(value)}" for key, value in fields.items()]
-    shell.config.write_text("\n".join(lines))
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{key} = {_toml(each)}' for key, each in value.items())} }}"
-    return json.dumps(value)
+    shell.config.write_text(tables_of(servers))
 
 
 def test_tool_of_a_server_is_there_at_the_first_request_and_runs_if_it_is_allowed(shell):

@@ -135,6 +135,15 @@ def screen(start_screen):
     return child
 
 
+def filetypes(child: ChildNvim) -> list[str]:
+    """Of the windows of this tab page, top left first."""
+    return child.lua("""
+      return vim.tbl_map(function(win)
+        return vim.bo[vim.api.nvim_win_get_buf(win)].filetype
+      end, vim.api.nvim_tabpage_list_wins(0))
+    """)
+
+
 class Agent(ChildNvim):
     """A person's Neovim whose model replays a script: everything between the two is the real thing."""
 

@@ -10,10 +10,13 @@ import shutil
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT, is_alive, prove, prove_rest, running, wait_until
 
+from sanderling.changes.journal import turns_of
+from sanderling.changes.records import read_journal
 from sanderling.protocol.messages import ToolResult
 from sanderling.session.history import NOT_RUN
 from sanderling.session.log import SessionInUseError
@@ -264,8 +267,7 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
 
 @prove
 @pytest.mark.parametrize(
-    "mode, answer",
-    [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")],
+    "mode, answer", [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")]
 )
 def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     start_agent, app, project, mode, answer
@@ -332,10 +334,7 @@ def test_once_is_once(start_agent):
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize(
     "first, second",
-    [
-        (bash("touch made"), bash("touch made")),
-        (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"})),
-    ],
+    [(bash("touch made"), bash("touch made")), (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"}))],
     ids=["same command", "same file"],
 )
 def test_for_the_session_is_not_asked_again(start_agent, first, second):
@@ -490,8 +489,7 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
 
 @prove
 @pytest.mark.parametrize(
-    "keys",
-    [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"],
+    "keys", [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"]
 )
 def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, app, keys):
     agent = start_agent(reply(edit()), DONE)
@@ -537,10 +535,7 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
     first = question()
     agent.feed("<Tab>")
     wait_until(lambda: question() != first)
-    assert {first, question()} in (
-        {("edit", "1"), ("write", "2")},
-        {("write", "1"), ("edit", "2")},
-    )
+    assert {first, question()} in ({("edit", "1"), ("write", "2")}, {("write", "1"), ("edit", "2")})
     agent.feed("<Tab>" if first[0] == "edit" else "")
     wait_until(lambda: question()[0] == "edit")
     agent.feed("p")
@@ -979,3 +974,33 @@ def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below
     first, last = shown.index("## You"), shown.index("done")
     resumed = again.transcript()
     assert resumed[resumed.index("## You") : resumed.index("done") + 1] == shown[first : last + 1]
+
+
+# --- what the person saves meanwhile ------------------------------------------------------------------------------------
+
+
+def journal_of(agent) -> Path | None:
+    found = list(Path(agent.lua("return vim.fn.stdpath('state')")).rglob("journal.jsonl"))
+    return found[0] if found else None
+
+
+@prove
+@pytest.mark.guard
+def test_a_file_that_is_saved_while_a_command_runs_is_not_taken_for_its_work(start_agent, project):
+    (project / "mine.txt").write_text("old\n")
+    wait = "while ! [ -e go ]; do sleep 0.02; done; touch made"
+    agent = start_agent(reply(bash(f"touch begun; {wait}")), DONE)
+    agent.lua("require('sanderling').mode('auto')")
+    agent.command("edit mine.txt")
+    agent.ask()
+    wait_until((project / "begun").exists, "the command runs")
+    agent.lua(
+        "local buf = vim.fn.bufnr('mine.txt') vim.api.nvim_buf_set_lines(buf, 0, -1, false, { 'mine' })"
+        " vim.api.nvim_buf_call(buf, function() vim.cmd('write') end)"
+    )
+    (project / "go").touch()
+    agent.wait_for_turns()
+    (turn,) = turns_of(read_journal(journal_of(agent)).records)
+    changed = {Path(change.path).name for change in turn.changes}
+    assert changed == {"begun", "go", "made"}  # who has made `go`, nobody can know
+    assert [Path(change.path).name for change in turn.doubtful] == ["mine.txt"]

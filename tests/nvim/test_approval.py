@@ -673,12 +673,8 @@ def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(s
     "keys",
     prove_rest(
         [
-            ":split<CR>:only<CR>",
-            ":split<CR><C-w>o",
-            ":tabnew<CR>",
-            ":tabnew<CR>:tabclose<CR>",
-            ":tabnew<CR>gt:tabclose<CR>",
-            ":tab split<CR>:split<CR>:only<CR>:tabonly<CR>",
+            *(":split<CR>:only<CR>", ":split<CR><C-w>o", ":tabnew<CR>", ":tabnew<CR>:tabclose<CR>"),
+            *(":tabnew<CR>gt:tabclose<CR>", ":tab split<CR>:split<CR>:only<CR>:tabonly<CR>"),
             ":fclose!<CR>",
         ],
         keep=(0, 3, 5, -1),

@@ -190,7 +190,7 @@ def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(p
     child, path = proposed(
         before=[
             "autocmd BufWritePre *.txt let g:seen = getline(1, '$') | silent %s/line 7/Line 7/e"
-        ],
+        ]
     )
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
     child.command("buffer a.txt | silent write")

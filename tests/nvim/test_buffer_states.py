@@ -17,7 +17,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.conftest import DEADLINE_S, find_neovim, is_readable, prove, prove_rest, wait_until
+from tests.conftest import (
+    DEADLINE_S,
+    find_neovim,
+    is_readable,
+    prove,
+    prove_rest,
+    small_disk,
+    wait_until,
+)
 from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.editing.text import decode
@@ -734,11 +742,7 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
 @prove
 @pytest.mark.parametrize(
     "keys, mode, line",
-    [
-        ("70GAmine", "i", "line 70mine"),
-        ("70GRmine", "R", "mine 70"),
-        ("70Gccmine", "i", "mine"),
-    ],
+    [("70GAmine", "i", "line 70mine"), ("70GRmine", "R", "mine 70"), ("70Gccmine", "i", "mine")],
 )
 def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
     child, opened, desk, *, keys, mode, line
@@ -922,11 +926,8 @@ def test_a_buffer_that_a_hook_closes_leaves_the_file_alone(child, opened, desk):
 @pytest.fixture
 def full_disk(project):
     """A project of 1 MB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", project]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("takes root, and the right to mount")
-    yield project
-    subprocess.run(["umount", "-l", project], check=True)
+    with small_disk(project, "1m") as disk:
+        yield disk
 
 
 @prove

@@ -2,17 +2,9 @@
 
 import pytest
 from tests.conftest import DEADLINE_S, prove, prove_rest, wait_until
+from tests.nvim.conftest import filetypes as windows
 
 NOTICE = "No API key: this is the demo model, which replays a script."
-
-
-def windows(child):
-    """The filetypes of the current tab page's windows, top left first."""
-    return child.lua("""
-      return vim.tbl_map(function(win)
-        return vim.bo[vim.api.nvim_win_get_buf(win)].filetype
-      end, vim.api.nvim_tabpage_list_wins(0))
-    """)
 
 
 def current_filetype(child):
@@ -202,12 +194,7 @@ def test_in_the_prompt_vims_own_keys_do_what_they_do_everywhere(child):
     ours = {"<CR>", "<C-S>", "<C-C>", "<S-Tab>", "<M-p>", "<M-n>", "<M-m>", "<M-s>"}
     ours |= {f"\\{key}" for key in "aqwnp"} | {"<PageUp>", "<PageDown>", "<C-End>"}
     ours |= {
-        "g?",
-        "gf",
-        "gF",
-        "[f",
-        "]f",
-        "gx",
+        *("g?", "gf", "gF", "[f", "]f", "gx")
     }  # what is named here is opened by us, or not at all
     ours |= {f"<C-W>{key}" for key in ("f", "<C-F>", "F", "gf", "gF")}
     keys = {lhs for lhs in mapped(child, "nixso") if not lhs.startswith("<Plug>")}
@@ -692,3 +679,29 @@ def test_a_wiped_chat_comes_back_as_it_was(child):
     child.feed("iping<C-s><Esc>")
     child.wait_for_turns(2)
     assert child.transcript()[-1] == "pong"
+
+
+# --- thinking -----------------------------------------------------------------------------------------------------------
+
+
+THINKING = """
+[[reply]]
+[[reply.step]]
+thinking = "one\\ntwo\\nthree\\nfour\\n"
+chunk_chars = 3
+chunk_delay_ms = 10
+[[reply.step]]
+text = "The answer.\\nIts second line."
+"""
+
+
+def test_thinking_ends_up_in_one_closed_fold_that_counts_its_lines(scripted):
+    child = scripted(THINKING)
+    child.open_chat()
+    child.submit("go")
+    child.wait_for_turns()
+    text = child.transcript_text()
+    assert "Thinking\none\ntwo\nthree\nfour\n\n\nThe answer." in text
+    print(child.screen_text())
+    assert "▸ Thinking · 4 lines" in child.screen_text()
+    assert "three" not in child.screen_text()

@@ -197,3 +197,38 @@ def test_what_it_has_written_is_counted_once(start_guest, project):
     child.command("AgentUndo")
     wait_until(lambda: not (project / "new.py").exists())
     wait_until(lambda: child.lua("return require('sanderling').status().unreviewed") == 0)
+
+
+# --- files that the other agent has us read and write -------------------------------------------------------------------
+
+
+def uses_file(method, **params):
+    return {"call": {"method": f"fs/{method}_text_file", "params": params}}
+
+
+@prove
+def test_unsaved_text_is_read_and_merged_and_undone_in_one_step(start_guest, project):
+    path = project / "a.txt"
+    path.write_text("one\ntwo\nthree\nfour\nfive\n")
+    script = {
+        "prompts": {
+            "read": [uses_file("read", path="$CWD/a.txt", line=1, limit=2)],
+            "write": [
+                uses_file("write", path="$CWD/a.txt", content="one\ntwo\nthree\nfour\nFIVE\n")
+            ],
+        }
+    }
+    child = start_guest(script)
+    child.command("AgentMode auto")
+    buf = child.lua(f"local buf = vim.fn.bufadd('{path}') vim.fn.bufload(buf) return buf")
+    child.lua(f"vim.api.nvim_buf_set_lines({buf}, 0, 1, false, {{ 'ONE' }})")
+    typed(child, "read")
+    wait_until(lambda: r"ONE\ntwo\n" in child.transcript_text().replace("\\\\", "\\"))
+    typed(child, "write")
+    wait_until(lambda: child.transcript_text().count("got:") == 2)
+    lines = child.lua(f"return vim.api.nvim_buf_get_lines({buf}, 0, -1, false)")
+    assert lines == ["ONE", "two", "three", "four", "FIVE"]
+    assert path.read_text() == "one\ntwo\nthree\nfour\nfive\n"
+    child.lua(f"vim.api.nvim_buf_call({buf}, function() vim.cmd('silent undo') end)")
+    lines = child.lua(f"return vim.api.nvim_buf_get_lines({buf}, 0, -1, false)")
+    assert lines == ["ONE", "two", "three", "four", "five"]

@@ -1,8 +1,14 @@
 """The signs on the screen: in ASCII on request, and right where 'ambiwidth' makes some of them twice as wide."""
 
+import re
+from xml.etree import ElementTree as ET
+
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.test_trust_screen import RULES, open_page, page
+from tests.screens.__main__ import picture
+from tests.screens.grid import Grid
+from tests.screens.states import STATES
 
 ITEMS = [
     {"content": "look", "status": "completed"},
@@ -57,14 +63,8 @@ def test_every_sign_has_one_in_ascii(start_screen):
     text = screen.screen_text()
     assert text.isascii(), text
     for sign in (
-        "| You",
-        "+ Thinking - 2 lines",
-        "-- context summarized: 90.0k -> 9.0k tokens --",
-        "[x] look",
-        "[~] change",
-        "[ ] test",
-        "-> later ...",
-        "in 14.0k out 400",
+        *("| You", "+ Thinking - 2 lines", "-- context summarized: 90.0k -> 9.0k tokens --"),
+        *("[x] look", "[~] change", "[ ] test", "-> later ...", "in 14.0k out 400"),
     ):
         assert sign in text, text
     assert any("x exit status 1 - 2 s" in line for line in screen.transcript())
@@ -111,3 +111,40 @@ def test_the_page_of_trust_opens_with_signs_of_two_cells(wide):
     assert "| # Rules" in page(wide)
     assert wide.lua("return vim.wo.showbreak") == "| ↪ "
     wait_until(lambda: "| Be brief." in wide.screen_text())
+
+
+# --- the pictures of the screen -----------------------------------------------------------------------------------------
+
+
+BY_NAME = {state.name: state for state in STATES}
+
+
+def shown(svg):
+    """The text of each row of a picture."""
+    rows = {}
+    for text in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+        rows.setdefault(int(text.get("y")), []).append(text.text)
+    return ["".join(parts) for _, parts in sorted(rows.items())]
+
+
+@prove
+def test_a_picture_has_the_text_of_the_screen_in_its_colors(tmp_path):
+    svg = picture(BY_NAME["answer"], tmp_path / "home")
+    assert any("A proposal" in row for row in shown(svg))
+    assert re.search(r"\.c\d+\{fill:#[0-9a-f]{6};font-weight:bold\}", svg)
+    assert len(svg) < 60_000
+
+
+def test_cells_of_a_row_that_look_alike_are_one_text_and_wide_ones_stand_alone():
+    grid = Grid()
+    grid.on_notification(
+        "redraw",
+        [
+            ["grid_resize", [1, 6, 1]],
+            ["hl_attr_define", [7, {"bold": True, "reverse": True}, {}, []]],
+            ["grid_line", [1, 0, 0, [["a", 0], ["é", 7, 1], ["猫"], [""], ["<"]], False]],
+        ],
+    )
+    assert shown(grid.svg("x")) == ["aé猫<"]
+    assert grid.text() == "aé猫<"
+    assert 'fill="#ffffff"' in grid.svg("x")

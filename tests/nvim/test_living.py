@@ -16,20 +16,15 @@ def ask(child, turn=1):
     "options",
     prove_rest(
         [
-            "laststatus=0",
-            "laststatus=1",
-            "laststatus=2",
-            "laststatus=3",
-            "cmdheight=0 laststatus=3",
-            "mouse= cmdheight=0 showtabline=2",
+            *("laststatus=0", "laststatus=1", "laststatus=2", "laststatus=3"),
+            *("cmdheight=0 laststatus=3", "mouse= cmdheight=0 showtabline=2"),
         ],
         keep=[4],
         is_one=True,
     ),
 )
 @pytest.mark.parametrize(
-    "position",
-    prove_rest(["right", "left", "bottom", "top", "float", "tab"], (0,), is_one=True),
+    "position", prove_rest(["right", "left", "bottom", "top", "float", "tab"], (0,), is_one=True)
 )
 def test_a_turn_is_seen_whole_in_each_layout_beside_each_bar(start_nvim, options, position):
     child = start_nvim(columns=80, lines=24)

@@ -737,11 +737,7 @@ def test_settings_that_are_a_pipe_are_not_opened(child, project, command):
 @pytest.mark.parametrize(
     "command",
     [
-        "AgentReviews",
-        "AgentKeep all",
-        "AgentReject all",
-        "AgentDiff",
-        "AgentDiff!",
+        *("AgentReviews", "AgentKeep all", "AgentReject all", "AgentDiff", "AgentDiff!"),
         "lua require('sanderling.review.commands').go(1)",
     ],
 )

@@ -186,12 +186,8 @@ def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp
 @pytest.mark.parametrize(
     "prompt",
     [
-        "use @property here",
-        "a@secret.env",
-        "@nowhere.txt",
-        "@src/slow.py:90",
-        "@https://x.y/z",
-        "@@secret.env",
+        *("use @property here", "a@secret.env", "@nowhere.txt", "@src/slow.py:90"),
+        *("@https://x.y/z", "@@secret.env"),
     ],
 )
 def test_what_names_nothing_is_a_word_like_all_others(start_claude, server, prompt):

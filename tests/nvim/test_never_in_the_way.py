@@ -70,14 +70,7 @@ def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
 @prove
 @pytest.mark.parametrize(
     "enter, mode",
-    [
-        ("ityping", "i"),
-        ("v", "v"),
-        ("V", "V"),
-        ("d", "no"),
-        (":echo 1", "c"),
-        ("R", "R"),
-    ],
+    [("ityping", "i"), ("v", "v"), ("V", "V"), ("d", "no"), (":echo 1", "c"), ("R", "R")],
 )
 def test_streaming_does_not_change_the_mode(scripted, enter, mode):
     child = scripted(STREAM)
@@ -185,23 +178,8 @@ def test_a_fold_that_the_user_made_survives_the_stream(scripted):
 
 MOTIONS = st.sampled_from(
     [
-        "j",
-        "k",
-        "5j",
-        "5k",
-        "gg",
-        "G",
-        "<C-d>",
-        "<C-u>",
-        "zt",
-        "zz",
-        "zb",
-        "/line 7<CR>",
-        "w",
-        "0",
-        "$",
-        "V",
-        "<Esc>",
+        *("j", "k", "5j", "5k", "gg", "G", "<C-d>", "<C-u>", "zt", "zz", "zb", "/line 7<CR>", "w"),
+        *("0", "$", "V", "<Esc>"),
     ]
 )
 

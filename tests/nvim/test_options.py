@@ -165,10 +165,7 @@ def test_a_wrong_option_of_the_screen_is_left_out_and_the_chat_works(child):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (
-            {"sandbox": {"min_levl": "full"}},
-            "'sandbox.min_levl'; did you mean 'sandbox.min_level'",
-        ),
+        ({"sandbox": {"min_levl": "full"}}, "'sandbox.min_levl'; did you mean 'sandbox.min_level'"),
         ({"permissions": [{"action": "dney"}]}, "'permissions[1].action' must be one of"),
         ({"base_ulr": "https://example.org"}, "did you mean 'base_url'?"),
     ],

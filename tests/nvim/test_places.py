@@ -201,15 +201,7 @@ def in_trust(screen):
 
 @pytest.mark.parametrize(
     "open_buffer",
-    [
-        in_transcript,
-        in_prompt,
-        in_float,
-        in_question,
-        in_the_whole_of_a_question,
-        in_job,
-        in_trust,
-    ],
+    [in_transcript, in_prompt, in_float, in_question, in_the_whole_of_a_question, in_job, in_trust],
 )
 @pytest.mark.parametrize("has_file", prove_rest([False, True], keep=(0,)))
 def test_no_key_of_neovims_opens_more_than_a_file(screen, project, open_buffer, has_file):

@@ -266,10 +266,7 @@ def test_the_command_rejects_in_lines_in_the_file_and_in_all_files(opened, proje
     agent(child, other, 0, 1, "1")
     child.command("AgentReviews")
     listed = child.lua("return vim.fn.getqflist()")
-    assert [(each["lnum"], each["text"]) for each in listed] == [
-        (2, "+1 −1  B"),
-        (1, "+1 −1  1"),
-    ]
+    assert [(each["lnum"], each["text"]) for each in listed] == [(2, "+1 −1  B"), (1, "+1 −1  1")]
     child.command("AgentReject all")
     assert path.read_text() == "a\nb\nc\nd\ne\nf\ng\nh\n"
     assert other.read_text() == "one\ntwo\n"

@@ -552,13 +552,7 @@ def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
     assert "just now" in lines[1]
     assert "open" not in lines[1]
     choose(child, "alpha")
-    assert wait_for_choice(child, 2) == [
-        "Resume",
-        "Rename",
-        "Fork",
-        "Export as Markdown",
-        "Delete",
-    ]
+    assert wait_for_choice(child, 2) == ["Resume", "Rename", "Fork", "Export as Markdown", "Delete"]
     choose(child, "Resume", 2)
     wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
 

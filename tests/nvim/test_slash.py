@@ -115,12 +115,7 @@ def test_what_is_no_command_is_refused_and_stays(screen, typed, sentence):
 @pytest.mark.parametrize(
     "typed",
     [
-        "/etc is a directory",
-        "/etc/hosts says what?",
-        " /usage",
-        "/Usage",
-        "//usage",
-        "/",
+        *("/etc is a directory", "/etc/hosts says what?", " /usage", "/Usage", "//usage", "/"),
         "usage<CR>/usage",
     ],
 )

@@ -229,9 +229,6 @@ def test_a_form_with_texts_of_any_size_opens(screen, name):
 
 def test_a_slash_command_takes_many_lines(screen):
     prompt = ["/review", *map(str, range(20_000))]
-    screen.lua(
-        "require('sanderling.session.live').current():send_typed(..., false)",
-        prompt,
-    )
+    screen.lua("require('sanderling.session.live').current():send_typed(..., false)", prompt)
     [sent] = screen.actions("submit_prompt")
     assert sent["prompt"]["text"].endswith("19999")

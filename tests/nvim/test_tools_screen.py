@@ -42,10 +42,7 @@ def ended(summary="✓ 2.1 s", detail="", id_="t1", **fields):
 
 
 def edited(id_="t1", diff=DIFF):
-    return (
-        started("edit", "src/app.py", id_),
-        ended("+3 −2", diff, id_, filetype="diff"),
-    )
+    return (started("edit", "src/app.py", id_), ended("+3 −2", diff, id_, filetype="diff"))
 
 
 def delta(text, block_id=1):
@@ -470,11 +467,7 @@ def test_where_the_chat_has_the_whole_screen_the_file_gets_a_window(start_screen
 
 
 def shown_use(result="out\n```\nx"):
-    return {
-        "tool": "bash",
-        "input": '{\n  "command": "pytest -q"\n}',
-        "result": result,
-    }
+    return {"tool": "bash", "input": '{\n  "command": "pytest -q"\n}', "result": result}
 
 
 def test_a_key_shows_input_and_result_in_full_in_a_float(screen):

@@ -11,9 +11,7 @@ ANSWER = "Look:\n\n```python\nprint(1)\nprint(2)\n```\n\nThat is all.\n"
 def transcript(start_agent, project):
     (project / "a.txt").write_text("one\n")
     agent = start_agent(
-        reply(use("read", path="a.txt")),
-        reply(use("ls", path=".")),
-        reply({"text": ANSWER}),
+        reply(use("read", path="a.txt")), reply(use("ls", path=".")), reply({"text": ANSWER})
     )
     agent.ask()
     agent.wait_for_turns()

@@ -26,10 +26,7 @@ def usage(**fields):
 
 
 def bar(screen, width):
-    screen.lua(
-        "vim.api.nvim_win_set_width(require('sanderling').transcript().win, ...)",
-        width,
-    )
+    screen.lua("vim.api.nvim_win_set_width(require('sanderling').transcript().win, ...)", width)
     return screen.winbar()[0]
 
 
@@ -196,9 +193,7 @@ def test_the_model_that_was_chosen_is_in_the_winbar(screen):
 def test_summarizing_is_said_until_it_is_done(screen):
     screen.send(TURN_STARTED, {"type": "compaction_started"})
     assert "summarizing" in prompt_winbar(screen)
-    screen.send(
-        {"type": "compacted", "kind": "summary", "before_tokens": 2, "after_tokens": 1},
-    )
+    screen.send({"type": "compacted", "kind": "summary", "before_tokens": 2, "after_tokens": 1})
     assert "thinking" in prompt_winbar(screen)
     screen.send({"type": "compaction_started"})
     screen.send({"type": "notice", "level": "warning", "text": "It could not be summarized."})
@@ -310,10 +305,7 @@ def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
     ],
 )
 def test_the_state_is_whole_and_the_models_name_gives_way(screen, width, state, model):
-    screen.send(
-        {"type": "model_changed", "model": "claude-sonnet-5-5"},
-        asked(),
-    )
+    screen.send({"type": "model_changed", "model": "claude-sonnet-5-5"}, asked())
     screen.command("AgentApprovals")
     screen.feed("q")  # nothing lies over it
     bar(screen, width)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
+from tests.nvim.conftest import filetypes
 
 PONG = "pong"
 
@@ -14,15 +15,6 @@ def agent_in_chat(start_agent):
     agent = start_agent({"step": [{"text": "pong"}]})
     agent.command("AgentChat")
     return agent
-
-
-def filetypes(child: ChildNvim) -> list[str]:
-    """Of the windows of this tab page, top left first."""
-    return child.lua("""
-      return vim.tbl_map(function(win)
-        return vim.bo[vim.api.nvim_win_get_buf(win)].filetype
-      end, vim.api.nvim_tabpage_list_wins(0))
-    """)
 
 
 def say_ping(child: ChildNvim, count: int = 1) -> None:
@@ -35,8 +27,7 @@ def say_ping(child: ChildNvim, count: int = 1) -> None:
 
 @prove
 @pytest.mark.parametrize(
-    "event",
-    ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"],
+    "event", ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"]
 )
 def test_an_autocommand_of_the_users_that_fails_is_not_in_the_way_of_the_chat(child, event):
     child.lua(
@@ -74,8 +65,7 @@ def buffer_of(child: ChildNvim, filetype: str) -> int:
 @prove
 @pytest.mark.parametrize("which", ["sanderling", "sanderling_prompt"])
 @pytest.mark.parametrize(
-    "command",
-    ["bwipeout! {}", "bdelete! {}", "bunload! {}", "noautocmd bwipeout! {}", "%bdelete!"],
+    "command", ["bwipeout! {}", "bdelete! {}", "bunload! {}", "noautocmd bwipeout! {}", "%bdelete!"]
 )
 def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_next_one(
     start_agent, which, command

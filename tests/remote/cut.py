@@ -59,9 +59,7 @@ there = subprocess.Popen(
     command(sys.argv[1:]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
 )
 threading.Thread(
-    target=carry,
-    args=(0, there.stdin.fileno(), count if way == "in" else None, leave),
-    daemon=True,
+    target=carry, args=(0, there.stdin.fileno(), count if way == "in" else None, leave), daemon=True
 ).start()
 carry(there.stdout.fileno(), 1, count if way == "out" else None, leave)
 leave(there.wait())

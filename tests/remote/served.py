@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 
 class Cutter:
@@ -95,6 +95,13 @@ async def carry(reader, writer, left):
         pass
 
 
+def cuts_at_random(chance):
+    return [
+        chance.choice((("in", chance.randrange(1, 1_600)), ("out", chance.randrange(1, 12_000))))
+        for _ in range(20)
+    ]
+
+
 class Server:
     """`sanderling serve`, with the home and the model of `elsewhere`."""
 
@@ -123,6 +130,16 @@ class Server:
         if not line.startswith("unix:"):
             self.port = int(line.rpartition(":")[2].partition("/")[0])
         return self
+
+    @asynccontextmanager
+    async def talk_over_a_cutter(self):
+        """A session there, as soon as it runs, over a connection that can be cut."""
+        self.start()
+        async with (
+            Cutter(self.port) as cutter,
+            self._elsewhere.talk(address=self.address(cutter.port)) as talk,
+        ):
+            yield cutter, talk
 
     def stop(self):
         if self._process:

@@ -28,8 +28,7 @@ def states(talk):
 
 
 @pytest.mark.parametrize(
-    "engine",
-    ["docker exec -i box", pytest.param("kubectl exec -i pod --", marks=prove)],
+    "engine", ["docker exec -i box", pytest.param("kubectl exec -i pod --", marks=prove)]
 )
 async def test_files_commands_and_sandbox_are_those_of_there(elsewhere, engine):
     elsewhere.script(

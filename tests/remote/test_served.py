@@ -25,7 +25,7 @@ from sanderling.remote.address import parse_address
 from sanderling.serve.server import Door
 from sanderling.session.store.export import export_markdown
 from tests.conftest import DEADLINE_S, prove
-from tests.remote.served import Cutter, Server
+from tests.remote.served import Cutter, Server, cuts_at_random
 from tests.remote.test_elsewhere import states
 
 pytestmark = pytest.mark.anyio
@@ -86,11 +86,7 @@ def test_a_socket_has_a_whole_path():
 
 async def test_a_question_that_was_open_is_asked_again_and_the_tool_runs_once(elsewhere, server):
     elsewhere.script([{"step": [BASH]}, {"step": [{"text": "done"}]}])
-    server.start()
-    async with (
-        Cutter(server.port) as cutter,
-        elsewhere.talk(address=server.address(cutter.port)) as talk,
-    ):
+    async with server.talk_over_a_cutter() as (cutter, talk):
         talk.submit("go")
         await talk.wait_for(lambda: talk.of(ApprovalRequested))
         cutter.is_down = True
@@ -109,11 +105,7 @@ async def test_a_question_that_was_open_is_asked_again_and_the_tool_runs_once(el
 async def test_what_is_said_before_it_is_known_that_the_prompt_arrived_is_shown(elsewhere, server):
     """That it was accepted got lost with the connection: what was said meanwhile comes first on the next one."""
     elsewhere.answer({"text": WORDS})
-    server.start()
-    async with (
-        Cutter(server.port) as cutter,
-        elsewhere.talk(address=server.address(cutter.port)) as talk,
-    ):
+    async with server.talk_over_a_cutter() as (cutter, talk):
         await talk.wait_for(lambda: "connected" in states(talk))
         cutter.is_mute = True
         talk.submit("go")
@@ -327,19 +319,10 @@ async def test_cuts_at_random_bytes_lose_nothing_and_repeat_nothing(elsewhere, s
     elsewhere.script(
         [{"step": [STREAM, BASH]}, {"step": [{"text": "done"}]}] * 3 + [{"step": [STREAM]}]
     )
-    server.start()
-    async with (
-        Cutter(server.port) as cutter,
-        elsewhere.talk(address=server.address(cutter.port)) as talk,
-    ):
+    async with server.talk_over_a_cutter() as (cutter, talk):
         talk.answer = {"answer": "once"}
         await talk.wait_for(lambda: "connected" in states(talk))
-        cutter.cuts = [
-            chance.choice(
-                (("in", chance.randrange(1, 1_600)), ("out", chance.randrange(1, 12_000)))
-            )
-            for _ in range(20)
-        ]
+        cutter.cuts = cuts_at_random(chance)
         cutter.cut()
         with anyio.fail_after(120):
             talk.agent.guest.lasting._pause = lambda *_: anyio.sleep(0.01)
@@ -361,11 +344,7 @@ async def test_what_is_taken_back_while_nobody_is_connected_does_not_run_on_ther
 ):
     """The prompt came there, and that it was accepted did not come back."""
     elsewhere.answer({**STREAM, "chunk_delay_ms": 50})
-    server.start()
-    async with (
-        Cutter(server.port) as cutter,
-        elsewhere.talk(address=server.address(cutter.port)) as talk,
-    ):
+    async with server.talk_over_a_cutter() as (cutter, talk):
         await talk.wait_for(lambda: "connected" in states(talk))
         cutter.is_mute = True
         talk.submit("go")

@@ -59,17 +59,10 @@ async def test_a_host_that_is_not_known_is_refused_with_what_to_do(elsewhere, ad
 @pytest.mark.parametrize(
     "text",
     [
-        "ssh://-oProxyCommand=touch%20x/p",
-        "ssh://%2DoProxyCommand=x/p",
-        "ssh://a@-oProxyCommand=x/p",
-        "ssh://-l@host/p",
-        "ssh://user:secret@host/p",
-        "ssh://ho%20st/p",
-        "ssh://host:99999/p",
-        "ssh://host/p?what=ever",
-        "ws://user:secret@host:1",
-        "via:///p",
-        "ssh:///p",
+        *("ssh://-oProxyCommand=touch%20x/p", "ssh://%2DoProxyCommand=x/p"),
+        *("ssh://a@-oProxyCommand=x/p", "ssh://-l@host/p", "ssh://user:secret@host/p"),
+        *("ssh://ho%20st/p", "ssh://host:99999/p", "ssh://host/p?what=ever"),
+        *("ws://user:secret@host:1", "via:///p", "ssh:///p"),
     ],
 )
 def test_what_is_no_address_is_refused(text):

@@ -15,7 +15,7 @@ from sanderling.protocol.events import (
     ToolOutput,
 )
 from tests.conftest import DEADLINE_S, prove
-from tests.remote.served import Cutter, Server
+from tests.remote.served import Server, cuts_at_random
 from tests.remote.test_elsewhere import states
 
 pytestmark = pytest.mark.anyio
@@ -144,11 +144,7 @@ async def test_a_tool_that_runs_when_the_connection_is_cut_runs_once(elsewhere, 
             {"step": [{"text": "done"}]},
         ]
     )
-    server.start()
-    async with (
-        Cutter(server.port) as cutter,
-        elsewhere.talk(address=server.address(cutter.port)) as talk,
-    ):
+    async with server.talk_over_a_cutter() as (cutter, talk):
         talk.answer = {"answer": "once"}
         talk.submit("go")
         await talk.wait_for(lambda: (elsewhere.here / "runs").exists() or talk.of(ToolOutput))
@@ -215,19 +211,10 @@ async def test_cuts_at_random_bytes_run_each_tool_once(elsewhere, server, seed):
         {"step": [{"text": "done"}]},
     ]
     elsewhere.script(turn * 3)
-    server.start()
-    async with (
-        Cutter(server.port) as cutter,
-        elsewhere.talk(address=server.address(cutter.port)) as talk,
-    ):
+    async with server.talk_over_a_cutter() as (cutter, talk):
         talk.answer = {"answer": "once"}
         await talk.wait_for(lambda: "connected" in states(talk))
-        cutter.cuts = [
-            chance.choice(
-                (("in", chance.randrange(1, 1_600)), ("out", chance.randrange(1, 12_000)))
-            )
-            for _ in range(20)
-        ]
+        cutter.cuts = cuts_at_random(chance)
         cutter.cut()
         talk.agent.guest.lasting._pause = lambda *_: anyio.sleep(0.01)
         with anyio.fail_after(120):

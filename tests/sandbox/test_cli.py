@@ -423,9 +423,7 @@ def test_call_that_is_none_is_status_2_and_the_usage(me, words):
 
 @prove
 @pytest.mark.parametrize(
-    "number",
-    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT],
-    ids=lambda n: n.name,
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda n: n.name
 )
 def test_signal_is_forwarded_and_its_status_is_the_commands(me, number):
     name = number.name.removeprefix("SIG")

@@ -6,14 +6,10 @@ from typing import get_args
 
 import pytest
 
-from sanderling.sandbox.denials import (
-    MAX_DENIALS,
-    Denial,
-    Rule,
-    denials_in,
-)
+from sanderling.sandbox.denials import MAX_DENIALS, Denial, Rule, denials_in
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import little_work
+from tests.sandboxes import policy_below
 
 
 @pytest.fixture
@@ -23,11 +19,7 @@ def policy(tmp_path) -> SandboxPolicy:
         (tmp_path / name).mkdir(parents=True)
     for name in ("project/.git/config", "outside/secret", "outside/it's", "granted/file"):
         (tmp_path / name).touch()
-    return SandboxPolicy(
-        project=str(tmp_path / "project"),
-        home=str(tmp_path / "home"),
-        state_dir=str(tmp_path / "state"),
-    )
+    return policy_below(tmp_path, "project")
 
 
 @pytest.fixture

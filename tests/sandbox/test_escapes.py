@@ -446,8 +446,7 @@ MUTATIONS = (
 
 @prove
 @pytest.mark.parametrize(
-    "mutation",
-    [pytest.param(each, marks=of_root(each.user), id=each.layer) for each in MUTATIONS],
+    "mutation", [pytest.param(each, marks=of_root(each.user), id=each.layer) for each in MUTATIONS]
 )
 def test_without_a_layer_the_suite_fails(proven, mutation):
     user = mutation.user

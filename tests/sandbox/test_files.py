@@ -21,10 +21,9 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import ABSENT, FileChangedError, Files, UnconfinedFiles
 from sanderling.sandbox.inside import reading, worker, writing
-from tests.conftest import examples, happens, prove, prove_rest
+from tests.conftest import examples, happens, prove, prove_rest, small_disk
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_sandbox import (
-    DEADLINE_S,
     PYTHON,
     SWAPPER,
     Place,
@@ -33,6 +32,7 @@ from tests.sandbox.test_sandbox import (
     names_in,
     supervisors,
 )
+from tests.sandboxes import kept, sandbox_of
 
 pytestmark = pytest.mark.guard
 
@@ -536,11 +536,8 @@ async def test_no_operation_follows_a_link_that_is_swapped_in_to_the_secret(plac
 @pytest.fixture
 def full_disk(place) -> Iterator[Path]:
     """A project of 4 MB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place.project)]
-    if not IS_ROOT or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("takes root, and the right to mount")
-    yield place.project
-    subprocess.run(["umount", "-l", str(place.project)], check=True)
+    with small_disk(place.project, "4m") as project:
+        yield project
 
 
 @pytest.mark.parametrize("is_linked", prove_rest([False, True], keep=(-1,)))
@@ -603,11 +600,7 @@ def directory_of(uid: int) -> Iterator[Path]:
 
 @prove
 @pytest.mark.parametrize("uid", [os.getuid(), STRANGER] if IS_ROOT else [os.getuid()])
-@pytest.mark.parametrize(
-    "code",
-    [errno.ENOSPC, errno.EIO, None],
-    ids=["full", "broken", "killed"],
-)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, None], ids=["full", "broken", "killed"])
 @pytest.mark.parametrize("kind", ["new", "old", "linked"])
 def test_at_whatever_call_a_write_fails_the_bytes_are_old_or_new(code, kind, uid):
     for at in itertools.count(1):
@@ -729,12 +722,9 @@ def test_only_the_bytes_change(old, new, mode, link, note):
 
 @asynccontextmanager
 async def session_of(place: Place, **changes) -> AsyncIterator[SessionSandbox]:
-    session = SessionSandbox(place.policy(**changes), place.events.append, lambda: None)
-    with anyio.fail_after(DEADLINE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.keeper.serve)
-            yield session
-            tasks.cancel_scope.cancel()
+    session = sandbox_of(place.policy(**changes), place.events.append)
+    async with kept(session):
+        yield session
 
 
 @prove

@@ -197,11 +197,7 @@ def test_submodules_worktrees_and_nested_repositories(git: Git, repository: Path
 
 def test_what_the_config_names_in_the_project_is_protected(git: Git, repository: Path):
     for name in (
-        ".husky/pre-commit",
-        "tools/clean.py",
-        "conf/git.ini",
-        "conf/more.ini",
-        "conf/hook",
+        *(".husky/pre-commit", "tools/clean.py", "conf/git.ini", "conf/more.ini", "conf/hook"),
         "scripts/push",
     ):
         (repository / name).parent.mkdir(exist_ok=True)
@@ -216,12 +212,7 @@ def test_what_the_config_names_in_the_project_is_protected(git: Git, repository:
     git(repository, "config", "includeIf.onbranch:topic.path", "../conf/absent.ini")
     plan = protect(repository)
     names = (
-        ".husky",
-        "tools/clean.py",
-        "conf/git.ini",
-        "conf/more.ini",
-        "conf/hook",
-        "scripts/push",
+        *(".husky", "tools/clean.py", "conf/git.ini", "conf/more.ini", "conf/hook", "scripts/push"),
     )
     assert under(repository, *names) <= set(plan.read_only)
     assert under(repository, "tools", "conf", "scripts") <= set(plan.pin)
@@ -710,32 +701,14 @@ def test_git_works_with_a_sentinel_as_it_does_without(
     claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     (repository / "a.txt").write_text("b\n")
     for command in (
-        "stash -q",
-        "stash pop -q",
-        "commit -qam two",
-        "branch topic",
-        "fetch -q origin",
-        "gc -q",
-        "pack-refs --all",
-        "worktree add -q ../tree topic",
-        "worktree list",
-        "worktree remove ../tree",
-        "clone -q . ../clone",
-        "clone -q --shared . ../shared",
-        "submodule update --init --recursive",
-        "submodule foreach -q git status",
-        "rebase -q --force-rebase HEAD~1",
-        "bisect start",
-        "bisect reset",
-        "reflog expire --all",
-        "notes add -m note",
-        "tag t",
-        "config branch.topic.remote origin",
-        "fsck",
-        "merge -q topic --allow-unrelated-histories --no-edit",
-        "reset -q --hard HEAD",
-        "for-each-ref",
-        "maintenance run",
+        *("stash -q", "stash pop -q", "commit -qam two", "branch topic", "fetch -q origin"),
+        *("gc -q", "pack-refs --all", "worktree add -q ../tree topic", "worktree list"),
+        *("worktree remove ../tree", "clone -q . ../clone", "clone -q --shared . ../shared"),
+        *("submodule update --init --recursive", "submodule foreach -q git status"),
+        *("rebase -q --force-rebase HEAD~1", "bisect start", "bisect reset", "reflog expire --all"),
+        *("notes add -m note", "tag t", "config branch.topic.remote origin", "fsck"),
+        *("merge -q topic --allow-unrelated-histories --no-edit", "reset -q --hard HEAD"),
+        *("for-each-ref", "maintenance run"),
     ):
         git(repository, *command.split())
     assert git(repository, "status", "--porcelain") == ""

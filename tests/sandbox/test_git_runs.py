@@ -116,12 +116,7 @@ class Place(Yard):
         for name in ("tools", "bin", "lib", "nbs", "node_modules/.bin"):
             (here / name).mkdir(parents=True)
         scripts = (
-            "bin/tac",
-            "x",
-            "tools/x",
-            "tools/with blank",
-            "bin/cl",
-            "node_modules/.bin/cl",
+            *("bin/tac", "x", "tools/x", "tools/with blank", "bin/cl", "node_modules/.bin/cl"),
             "lib/deep.sh",
         )
         for name in scripts:

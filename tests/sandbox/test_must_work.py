@@ -25,18 +25,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.report import NEEDS
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import (
-    DEADLINE_S,
-    ROOT,
-    find_neovim,
-    prove,
-    prove_rest,
-    running,
-    wait_until,
-)
+from tests.conftest import DEADLINE_S, ROOT, find_neovim, prove, prove_rest, running, wait_until
+from tests.sandboxes import policy_below
 
 DEVELOPER_PROJECT = Path(__file__).with_name("developer_project")
 TIMEOUT_S = 60
@@ -861,9 +853,7 @@ def test_a_background_job_that_holds_the_output_does_not_hold_up_the_end(sandbox
 
 @prove
 @pytest.mark.parametrize(
-    "number",
-    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL],
-    ids=lambda n: n.name,
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda n: n.name
 )
 def test_a_signal_to_the_command_line_leaves_nothing_behind(
     own_workshop, place, sandboxed, marker, number
@@ -913,10 +903,7 @@ def test_two_sessions_share_a_project(own_workshop, place, sandboxed):
 
 @contextlib.asynccontextmanager
 async def session_in(place: Path) -> AsyncIterator[Sandbox]:
-    policy = SandboxPolicy(
-        project=str(place / "project"), home=str(place / "home"), state_dir=str(place / "state")
-    )
-    async with Sandbox.open(policy) as session:
+    async with Sandbox.open(policy_below(place, "project")) as session:
         if session.level != "full":
             pytest.skip(f"no level full here: {session.report.why_not('full')}")
         yield session

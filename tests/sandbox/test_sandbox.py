@@ -39,9 +39,11 @@ from tests.conftest import (
     prove,
     prove_rest,
     running,
+    small_disk,
     wait_until,
 )
 from tests.sandbox.child import in_child
+from tests.sandboxes import policy_below
 
 pytestmark = pytest.mark.guard
 
@@ -97,10 +99,7 @@ class Place:
         ).stdout
 
     def policy(self, **changes) -> SandboxPolicy:
-        policy = SandboxPolicy(
-            project=str(self.project), home=str(self.home), state_dir=str(self.base / "state")
-        )
-        return policy._replace(**changes)
+        return policy_below(self.base, **changes)
 
     @asynccontextmanager
     async def open(self, level: str | None = None, **changes) -> AsyncIterator[Sandbox]:
@@ -1524,15 +1523,11 @@ async def test_error_in_the_body_comes_out_as_what_it_is(place):
 # --- the disk ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_disk(place) -> Iterator[Path]:
+@pytest.fixture(name="small_disk")
+def _small_disk(place) -> Iterator[Path]:
     """A project of 64 MB, or 2,000 files."""
-    size = "size=64m,nr_inodes=2000"
-    mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(place.project)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("takes root, and the right to mount")
-    yield place.project
-    subprocess.run(["umount", "-l", str(place.project)], check=True)
+    with small_disk(place.project, "64m,nr_inodes=2000") as project:
+        yield project
 
 
 @prove

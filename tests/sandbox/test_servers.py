@@ -28,6 +28,15 @@ END = "<end>"
 SHELL = ["sh", "-c", f'while read -r line; do eval "$line" 2>&1; echo "{END}"; done']
 
 
+async def said_by(process: Any, line: str) -> str:
+    """What a shell in the place of `process` answers to a line."""
+    await process.stdin.send(f"{line}\n".encode())
+    said = b""
+    while not said.endswith(f"{END}\n".encode()):
+        said += await process.stdout.receive()
+    return said.decode().removesuffix(f"{END}\n")
+
+
 class Server:
     """A shell that serves: it runs each line that it is sent."""
 
@@ -36,13 +45,7 @@ class Server:
         self.denials = denials
 
     async def said(self, line: str) -> str:
-        assert self.process.stdin
-        assert self.process.stdout
-        await self.process.stdin.send(f"{line}\n".encode())
-        said = b""
-        while not said.endswith(f"{END}\n".encode()):
-            said += await self.process.stdout.receive()
-        return said.decode().removesuffix(f"{END}\n")
+        return await said_by(self.process, line)
 
 
 @asynccontextmanager

@@ -551,11 +551,7 @@ class Victim:
             if state[0] in "ZX":
                 return None
             files = (
-                "limits",
-                "oom_score_adj",
-                "coredump_filter",
-                "comm",
-                "autogroup",
+                *("limits", "oom_score_adj", "coredump_filter", "comm", "autogroup"),
                 "timerslack_ns",
             )
             texts = [(proc / name).read_text() for name in files if (proc / name).exists()]

@@ -6,22 +6,14 @@ import sys
 
 from acp.ws import create_websocket_stream
 
-from acp import PROTOCOL_VERSION, connect_to_agent, text_block
-from tests.acp.sdk_client import Client
+from acp import connect_to_agent
+from tests.acp.sdk_client import Client, use
 
 
 async def main(cwd: str, prompt: str, url: str, token: str) -> None:
     client = Client()
     stream = await create_websocket_stream(url, headers={"Authorization": f"Bearer {token}"})
-    agent = connect_to_agent(client, stream)
-    await agent.initialize(protocol_version=PROTOCOL_VERSION)
-    session = await agent.new_session(cwd=cwd, mcp_servers=[])
-    session_id = session.session_id
-    ended = await agent.prompt(session_id=session_id, prompt=[text_block(prompt)])
-    waiting = asyncio.create_task(agent.prompt(session_id=session_id, prompt=[text_block("wait")]))
-    await asyncio.sleep(0.5)
-    await agent.cancel(session_id=session_id)
-    cancelled = await waiting
+    ended, cancelled = await use(connect_to_agent(client, stream), cwd, prompt)
     seen = {
         "updates": client.updates,
         "permissions": client.permissions,

@@ -75,11 +75,7 @@ def test_a_spoilt_answer_is_none(spoil):
 @pytest.mark.parametrize(
     "header",
     [
-        "",
-        "Sanderling",
-        "Bearer x",
-        'Sanderling nonce=""',
-        'Sanderling nonce="ü"',
+        *("", "Sanderling", "Bearer x", 'Sanderling nonce=""', 'Sanderling nonce="ü"'),
         'Basic nonce="c1"',
     ],
 )

@@ -33,12 +33,7 @@ from sanderling.protocol.events import (
     TurnEnded,
     UsageUpdated,
 )
-from sanderling.protocol.messages import (
-    Message,
-    Prompt,
-    ToolResult,
-    Usage,
-)
+from sanderling.protocol.messages import Message, Prompt, ToolResult, Usage
 from sanderling.providers import ModelRequest, Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.choice import make_provider
@@ -57,10 +52,7 @@ THOUGHT = "A greeting. I greet back."
 FIXTURES = [
     {
         "match": {"userMessage": "Good morning."},
-        "response": {
-            "content": "Good morning to you, too! 🦀",
-            "reasoning": THOUGHT,
-        },
+        "response": {"content": "Good morning to you, too! 🦀", "reasoning": THOUGHT},
     },
     {
         "match": {"userMessage": "And now?"},

@@ -34,6 +34,7 @@ from tests.loopback import (
     Wait,
 )
 from tests.profiles import write_profile
+from tests.wires.asking import HISTORY, ask, run_out, said
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
@@ -62,7 +63,6 @@ from sanderling.providers.http import setup, trust
 from sanderling.providers.http.transport import words_of
 
 KEY = "sk-ant-this-is-secret"
-HISTORY = [Message("user", (TextBlock("Good morning."),))]
 
 Connect = Callable[..., AnthropicProvider]
 
@@ -101,33 +101,11 @@ async def connect(server: LoopbackServer, tmp_path: Path) -> AsyncIterator[Conne
             await provider._client.aclose()
 
 
-async def ask(provider: AnthropicProvider, history: list[Message] = HISTORY) -> list[StreamItem]:
-    with anyio.fail_after(DEADLINE_S):
-        async with aclosing(provider.stream(ModelRequest("Be brief.", history))) as stream:
-            return [item async for item in stream]
-
-
 async def fail(provider: AnthropicProvider) -> tuple[ProviderError, list[StreamItem]]:
     """Ask, expecting an error: it, and what came before it."""
     error, items = await run_out(provider)
     assert error is not None, "no error"
     return error, items
-
-
-async def run_out(provider: AnthropicProvider) -> tuple[ProviderError | None, list[StreamItem]]:
-    items: list[StreamItem] = []
-    with anyio.fail_after(DEADLINE_S):
-        try:
-            async with aclosing(provider.stream(ModelRequest("Be brief.", HISTORY))) as stream:
-                async for item in stream:
-                    items.append(item)  # noqa: PERF401  they are needed when it raises
-        except ProviderError as error:
-            return error, items
-    return None, items
-
-
-def said(items: list[StreamItem]) -> str:
-    return "".join(item.text for item in items if isinstance(item, TextPiece))
 
 
 def blocks(items: list[StreamItem]) -> list[object]:
@@ -227,10 +205,7 @@ async def test_stop_reason_reaches_the_end_of_the_reply(server, connect, on_the_
 
 @pytest.mark.parametrize(
     "pieces, tool_input",
-    [
-        (('{"comm', 'and": "ls ', '-l\\u00e9"}'), {"command": "ls -lé"}),
-        ((), {}),
-    ],
+    [(('{"comm', 'and": "ls ', '-l\\u00e9"}'), {"command": "ls -lé"}), ((), {})],
 )
 async def test_tool_input_is_joined_and_decoded(server, connect, pieces, tool_input):
     server.answer(
@@ -984,8 +959,7 @@ async def test_what_breaks_the_format_is_malformed(server, connect, data):
 
 
 @pytest.mark.parametrize(
-    "partial_json",
-    ['{"command":"ls', '{"command":"ls"}}}', "[1]", '"ls"', "null", '{"a":NaN}'],
+    "partial_json", ['{"command":"ls', '{"command":"ls"}}}', "[1]", '"ls"', "null", '{"a":NaN}']
 )
 async def test_tool_input_that_is_no_json_object_is_told_and_ends_nothing(
     server, connect, partial_json
@@ -1040,9 +1014,7 @@ STREAM_HEAD = (
 
 
 @pytest.mark.parametrize(
-    "said",
-    [STREAM_HEAD + b"zz\r\nhello\r\n", b"x" * 200_000],
-    ids=["chunk", "head without end"],
+    "said", [STREAM_HEAD + b"zz\r\nhello\r\n", b"x" * 200_000], ids=["chunk", "head without end"]
 )
 async def test_what_breaks_http_is_malformed_and_not_out_of_reach(server, connect, said):
     server.answer(Verbatim(said, HANG_UP))
@@ -1184,22 +1156,8 @@ async def test_pings_keep_a_silent_answer_alive(server, connect):
         keep=(0, 4, 9, 13, -1),
     ),
     ids=[
-        "401",
-        "403",
-        "404",
-        "400",
-        "400 too long",
-        "413",
-        "402",
-        "408 empty",
-        "409",
-        "429 in 7 s",
-        "429",
-        "500",
-        "503 overloaded",
-        "529",
-        "502 as HTML",
-        "503 empty",
+        *("401", "403", "404", "400", "400 too long", "413", "402", "408 empty", "409"),
+        *("429 in 7 s", "429", "500", "503 overloaded", "529", "502 as HTML", "503 empty"),
         "407 empty",
     ],
 )
@@ -1268,9 +1226,7 @@ async def test_name_that_nobody_knows_is_a_temporary_network_error(connect):
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"zzz\r\n", b"5\r\nabcdefgh\r\n", b"-1\r\n"],
-    ids=["size", "length", "negative size"],
+    "body", [b"zzz\r\n", b"5\r\nabcdefgh\r\n", b"-1\r\n"], ids=["size", "length", "negative size"]
 )
 async def test_chunks_that_are_none_are_temporary(server, connect, body):
     server.answer(Verbatim(STREAM_HEAD, b"%x\r\n%b\r\n" % (len(BEGINNING), BEGINNING), body))

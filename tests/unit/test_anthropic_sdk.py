@@ -253,10 +253,7 @@ def later_version(directory: Path, more: str) -> str:
 @prove
 @pytest.mark.parametrize(
     "more",
-    [
-        "\nclass Later(types.Message):\n    pass\n",
-        "\nassert type(types).__name__ == 'module'\n",
-    ],
+    ["\nclass Later(types.Message):\n    pass\n", "\nassert type(types).__name__ == 'module'\n"],
     ids=["a subclass of a type", "whatever looks closely"],
 )
 def test_a_version_that_needs_its_types_is_loaded_whole(tmp_path, more):

@@ -15,15 +15,14 @@ import anyio
 import msgspec
 import pytest
 from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running
+from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.output import MAX_SCREEN_CHARS
 from sanderling.commands.shell import MAX_COMMAND_BYTES, Shell, ShellState, first_line
 from sanderling.errors import ToolError
-from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.tools.base import Context
 from sanderling.tools.bash import BashInput, bash
 from sanderling.tools.jobs import JobsInput, jobs
@@ -39,27 +38,17 @@ class Desk:
     def __init__(self, base: Path, *, is_confined: bool = True, **changes: Any) -> None:
         self.base, self.project = base, base / "home" / "project"
         (self.project / ".git").mkdir(parents=True, exist_ok=True)
-        policy = SandboxPolicy(
-            project=str(self.project),
-            home=str(base / "home"),
-            state_dir=str(base / "state"),
-            **changes,
-        )
-        self.sandbox = SessionSandbox(policy, self._hear, lambda: None)
-        self.sandbox.switch(is_on=is_confined)
+        self.sandbox = sandbox_of(policy_below(base, **changes), self._hear, is_on=is_confined)
         self.changes = 0
         self.shown: list[str] = []
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator["Desk"]:
-        with anyio.fail_after(DEADLINE_S * 2):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.sandbox.keeper.serve)
-                self.workspace = workspace_of(
-                    self.project, self.sandbox, start=tasks.start_soon, on_change=self._change
-                )
-                yield self
-                tasks.cancel_scope.cancel()
+        async with kept(self.sandbox, DEADLINE_S * 2) as tasks:
+            self.workspace = workspace_of(
+                self.project, self.sandbox, start=tasks.start_soon, on_change=self._change
+            )
+            yield self
 
     @property
     def shell(self) -> Shell:
@@ -181,25 +170,9 @@ async def test_syntax_error_is_the_commands_own(desk):
 
 
 UNFINISHED = [
-    "true \\",
-    "echo a \\\n",
-    "echo 'abc",
-    'echo "abc',
-    "echo $(date",
-    "echo `date",
-    "echo ${x",
-    "[[ a",
-    "(",
-    "{ echo a",
-    "echo a |",
-    "echo a &&",
-    "cat <<E",
-    "cat <<E \\",
-    "cat <<E\nx",
-    "echo a # b \\",
-    "echo a\r\necho b\r\n",
-    "if true",
-    'export B=2; cd /; echo "abc',
+    *("true \\", "echo a \\\n", "echo 'abc", 'echo "abc', "echo $(date", "echo `date", "echo ${x"),
+    *("[[ a", "(", "{ echo a", "echo a |", "echo a &&", "cat <<E", "cat <<E \\", "cat <<E\nx"),
+    *("echo a # b \\", "echo a\r\necho b\r\n", "if true", 'export B=2; cd /; echo "abc'),
 ]
 
 
@@ -315,20 +288,12 @@ async def test_variable_that_the_environment_brought_can_be_changed_and_unset(de
     "end",
     prove_rest(
         [
-            "",
-            "exit 3",
-            "set -e; false",
-            "set -u; echo $no_such_variable",
-            "trap 'echo trapped' EXIT",
-            "if then",
-            "set -C; umask 777",
+            *("", "exit 3", "set -e; false", "set -u; echo $no_such_variable"),
+            *("trap 'echo trapped' EXIT", "if then", "set -C; umask 777"),
             "IFS=0123456789abcdefghijklmnopqrstuvwxyz",
-            "set -a; set -f; shopt -s failglob nullglob 2>/dev/null",
-            "exec >/dev/null 2>&1",
-            "printf() { :; }; pwd() { :; }; echo() { :; }",
-            "set -- -x; shift",
-            "sleep 0.2 & disown",
-            "cd sub && export LATER=1; kill -TERM $$",
+            *("set -a; set -f; shopt -s failglob nullglob 2>/dev/null", "exec >/dev/null 2>&1"),
+            *("printf() { :; }; pwd() { :; }; echo() { :; }", "set -- -x; shift"),
+            *("sleep 0.2 & disown", "cd sub && export LATER=1; kill -TERM $$"),
         ],
         keep=(0, -1),
     ),
@@ -346,10 +311,7 @@ async def test_trace_shows_the_command_alone(desk):
 
 
 @prove
-@pytest.mark.parametrize(
-    "command",
-    ["cd /; export A=1; exec true", "cd /; export A=1; kill -9 $$"],
-)
+@pytest.mark.parametrize("command", ["cd /; export A=1; exec true", "cd /; export A=1; kill -9 $$"])
 async def test_command_that_replaces_the_shell_changes_nothing_and_that_is_told(desk, command):
     told = await desk.say(command)
     assert "The shell was replaced or killed: its directory and variables are unchanged." in told

@@ -16,17 +16,17 @@ import pytest
 from tests.conftest import DEADLINE_S, ROOT, prove
 from tests.loopback import HANG_UP, HTML, RESET, STALL, Reply, Status, Verbatim, Wait
 from tests.wires import chat
+from tests.wires.asking import HISTORY, ask, fail, run_out, said
 from tests.wires.servers import ChatServer, told
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.protocol.messages import Message, TextBlock, ToolUse, Usage
+from sanderling.protocol.messages import TextBlock, ToolUse, Usage
 from sanderling.providers import (
     BlockDone,
     ModelLimits,
     ModelRequest,
     ReplyDone,
-    StreamItem,
     TextPiece,
     ToolUseBegun,
     UsageReport,
@@ -36,7 +36,6 @@ from sanderling.providers.credentials import Credentials
 from sanderling.providers.endpoint import load_endpoint
 
 KEY = "sk-this-is-very-secret"
-HISTORY = [Message("user", (TextBlock("Good morning."),))]
 
 Connect = Callable[..., ChatProvider]
 
@@ -71,34 +70,6 @@ async def connect(server: ChatServer, tmp_path: Path) -> AsyncIterator[Connect]:
     yield make
     for provider in providers:
         await provider.aclose()
-
-
-async def run_out(provider: ChatProvider) -> tuple[ProviderError | None, list[StreamItem]]:
-    items: list[StreamItem] = []
-    with anyio.fail_after(DEADLINE_S):
-        try:
-            async with aclosing(provider.stream(ModelRequest("Be brief.", HISTORY))) as stream:
-                async for item in stream:
-                    items.append(item)  # noqa: PERF401  they are needed when it raises
-        except ProviderError as error:
-            return error, items
-    return None, items
-
-
-async def ask(provider: ChatProvider) -> list[StreamItem]:
-    error, items = await run_out(provider)
-    assert error is None
-    return items
-
-
-async def fail(provider: ChatProvider) -> ProviderError:
-    error, _ = await run_out(provider)
-    assert error is not None
-    return error
-
-
-def said(items: list[StreamItem]) -> str:
-    return "".join(item.text for item in items if isinstance(item, TextPiece))
 
 
 # --- what is asked and answered ----------------------------------------------------------------------------------------

@@ -114,11 +114,7 @@ def test_history_is_told_in_the_formats_own_messages():
             ],
         },
         {"role": "tool", "tool_call_id": "call_1", "content": "one"},
-        {
-            "role": "tool",
-            "tool_call_id": "toolu_2",
-            "content": "two\n\n(An image, shown below.)",
-        },
+        {"role": "tool", "tool_call_id": "toolu_2", "content": "two\n\n(An image, shown below.)"},
         {
             "role": "user",
             "content": [

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples
+from tests.sandboxes import policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
 from sanderling.errors import ToolError
-from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.tools.base import Context
 from sanderling.tools.catalog import TOOLS
 from sanderling.tools.code.edits import applied, changed, offset_of, splices
@@ -25,10 +24,8 @@ from sanderling.tools.code.servers import Symbol
     ],
 )
 async def test_without_an_editor_the_tools_say_so_in_a_sentence(tmp_path, name, args):
-    policy = SandboxPolicy(
-        project=str(tmp_path), home=str(tmp_path), state_dir=str(tmp_path / "state")
-    )
-    workspace = workspace_of(tmp_path, SessionSandbox(policy, lambda _: None, lambda: None))
+    policy = policy_below(tmp_path, ".", home=str(tmp_path))
+    workspace = workspace_of(tmp_path, sandbox_of(policy))
     context = Context(workspace, "u", lambda _: None)
     with pytest.raises(ToolError, match=r"no editor with language servers .* use grep and read"):
         await TOOLS[name].run(TOOLS[name].parse(args), context)

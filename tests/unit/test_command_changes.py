@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from tests.conftest import DEADLINE_S, happens, little_work, prove, prove_rest
+from tests.sandboxes import kept, policy_below, sandbox_of
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
@@ -31,12 +32,7 @@ from sanderling.sandbox.unconfined import Unconfined
 pytestmark = pytest.mark.guard
 
 GIT = (
-    "git",
-    "-c",
-    "user.name=A",
-    "-c",
-    "user.email=a@example.com",
-    "-c",
+    *("git", "-c", "user.name=A", "-c", "user.email=a@example.com", "-c"),
     "init.defaultBranch=main",
 )
 
@@ -89,20 +85,11 @@ class Place:
 
     @asynccontextmanager
     async def bench(self, *, is_on: bool = False) -> AsyncIterator[Bench]:
-        policy = SandboxPolicy(
-            project=str(self.project),
-            home=str(self.root / "home"),
-            state_dir=str(self.root / "state"),
-        )
-        sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
-        sandbox.switch(is_on=is_on)
-        with anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(sandbox.keeper.serve)
-                bench = Bench(self, sandbox)
-                yield bench
-                bench.journal.close()
-                tasks.cancel_scope.cancel()
+        sandbox = sandbox_of(policy_below(self.root), is_on=is_on)
+        async with kept(sandbox):
+            bench = Bench(self, sandbox)
+            yield bench
+            bench.journal.close()
 
     def git(self, *arguments: str, cwd: Path | None = None) -> str:
         done = subprocess.run(

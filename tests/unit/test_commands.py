@@ -9,16 +9,15 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
-import msgspec
 import pytest
-from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running, settings_of
+from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running
+from tests.sandboxes import policy_below
+from tests.talk import BaseTalk, Steps, scripted
 
 from sanderling.commands.output import MAX_SCREEN_CHARS
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     AccessDenied,
@@ -28,7 +27,6 @@ from sanderling.protocol.events import (
     CommandOutput,
     CommandsRunning,
     CommandStarted,
-    Event,
     GuardActed,
     Notice,
     SandboxChanged,
@@ -37,9 +35,7 @@ from sanderling.protocol.events import (
     TurnStarted,
 )
 from sanderling.protocol.messages import Prompt
-from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.disk import DiskWatch
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.session.log import output_dir
 from sanderling.session.session import Session
@@ -50,29 +46,18 @@ UNTIL_CANCELLED = [{"text": "Well"}, {"delay_ms": 3_600_000}]
 ENDS_ON_FILE = "while [ ! -e end ]; do sleep 0.01; done"
 
 
-class Talk:
+class Talk(BaseTalk):
     """A conversation with a scripted model, a real sandbox, and all it emitted."""
 
-    def __init__(self, base: Path, *replies: list[dict[str, Any]], **changes: Any) -> None:
+    def __init__(self, base: Path, *replies: Steps, **changes: Any) -> None:
         self.base, self.project = base, base / "home/project"
         (self.project / ".git").mkdir(parents=True, exist_ok=True)
-        script = [{"step": steps} for steps in replies or [ANSWER]]
-        script[-1]["repeat"] = True  # type: ignore[assignment]
-        self.events: list[Event] = []
-        self.session = Session.open(base / "sessions", "s1", str(self.project))
-        provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
-        policy = SandboxPolicy(
-            project=str(self.project), home=str(base / "home"), state_dir=str(base / "state")
-        )
-        self.policy = policy._replace(**changes)
-        self.conversation = Conversation(
-            Parts(
-                self.session, provider, self.events.append, self.policy, settings_of(self.session)
-            )
-        )
+        session = Session.open(base / "sessions", "s1", str(self.project))
+        model = scripted(*(replies or [ANSWER]), is_repeating=True)
+        super().__init__(session, model, policy=policy_below(base, **changes))
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator["Talk"]:
+    async def served(self) -> AsyncIterator[Self]:
         try:
             with anyio.fail_after(DEADLINE_S):
                 async with anyio.create_task_group() as tasks:
@@ -84,12 +69,6 @@ class Talk:
 
     def start(self, command_id: str, command: str) -> None:
         self.conversation.parts.commands.start(command_id, command)
-
-    def of(self, *kinds: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kinds)]
-
-    async def until(self, kind: type, count: int = 1) -> None:
-        await happens(lambda: len(self.of(kind)) >= count)
 
     async def run(self, command_id: str, command: str) -> CommandEnded:
         """Run a command to its end."""
@@ -571,14 +550,8 @@ async def test_refused_path_is_told_when_the_command_has_failed(talk):
 
 
 @pytest.fixture
-def tools(talk, monkeypatch) -> Path:
-    """The directory of a program that is on the person's PATH, and that the sandbox hides."""
-    tools = talk.base / "tools"
-    tools.mkdir()
-    (tools / "mytool").write_text("#!/bin/sh\necho mine\n")
-    (tools / "mytool").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
-    return tools
+def tools(hidden_tool) -> Path:
+    return hidden_tool
 
 
 @pytest.mark.parametrize("command", prove_rest(["mytool", "mytool 2>/dev/null"], keep=(0,)))

@@ -5,10 +5,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+from argparse import ArgumentParser
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT
+
+from sanderling.cli import COMMANDS as TABLE
+from sanderling.print_mode.arguments import print_parser
 
 COMMANDS = (["--version"], ["sessions"], ["config", "check"], ["-p", "--model", "demo", "ping"])
 PATHS = {"a dot": ".", "an empty entry": ":/nowhere", "the project": "{project}", "nothing": ""}
@@ -103,3 +108,21 @@ def test_python_m_loads_nothing_of_the_project_but_what_python_itself_has_run(tr
     done = trap.run(sys.executable, "-m", "sanderling", "--version", python_path=path)
     assert done.stdout.startswith("sanderling ")
     assert not {"re", "msgspec"} & set(trap.loaded().split())
+
+
+# --- the commands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(name for name, (module, _) in TABLE.items() if module))
+def test_each_command_of_the_table_has_a_help(name, capsys):
+    parser = ArgumentParser(prog="sanderling")
+    import_module(f"sanderling.cli.{TABLE[name][0]}").add(parser.add_subparsers())
+    with pytest.raises(SystemExit):
+        parser.parse_args([name, "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: sanderling {name} ")
+
+
+def test_the_help_lists_each_command_with_what_it_does():
+    text = print_parser({name: what for name, (_, what) in TABLE.items()}).format_help()
+    for name, (_, what) in TABLE.items():
+        assert f"  {name:<10}{what}\n" in text

@@ -2,27 +2,18 @@
 
 import os
 import resource
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import anyio
 import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
-from tests.conftest import DEADLINE_S, happens, policy_of, prove, settings_of
+from tests.conftest import happens, prove, settings_of
 from tests.pictures import in_base64, png
+from tests.talk import BaseTalk, scripted
 
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.turn import GO_ON
-from sanderling.protocol.actions import (
-    AnswerApproval,
-    Compact,
-    ReleaseWaiting,
-    UndoCompaction,
-)
+from sanderling.protocol.actions import AnswerApproval, Compact, ReleaseWaiting, UndoCompaction
 from sanderling.protocol.events import (
     AnswerRestarted,
     ApprovalRequested,
@@ -62,7 +53,6 @@ from sanderling.protocol.messages import (
 from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers import ModelLimits
 from sanderling.providers.retries import Backoff
-from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.policy import Grant
 from sanderling.session.history import MAX_UNDOS
 from sanderling.session.records import LoggedSummary
@@ -92,7 +82,7 @@ UNFIT_NAMES = [
 Reply = list[dict[str, Any]] | dict[str, Any]
 
 
-class Talk:
+class Talk(BaseTalk):
     """A conversation with a scripted model. A question is answered as `answer` says; without one it waits."""
 
     def __init__(
@@ -100,17 +90,10 @@ class Talk:
     ) -> None:
         self.project = base / "project"
         self.project.mkdir(exist_ok=True)
-        script = [each if isinstance(each, dict) else {"step": each} for each in replies]
-        self.events: list[Event] = []
-        self.session = Session.open(base / "state/sessions", session_id, str(self.project))
-        self.provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
-        chosen = msgspec.structs.replace(settings_of(self.session), **settings)
+        session = Session.open(base / "state/sessions", session_id, str(self.project))
+        chosen = msgspec.structs.replace(settings_of(session), **settings)
+        super().__init__(session, scripted(*replies), settings=chosen, backoff=Backoff(first_s=0))
         self.answer = answer
-        self.on_event: Callable[[Event], None] = lambda _event: None
-        self.conversation = Conversation(
-            Parts(self.session, self.provider, self.emit, policy_of(self.session), chosen)
-        )
-        self.conversation.parts.calls.backoff = Backoff(first_s=0)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -118,23 +101,7 @@ class Talk:
             self.conversation.parts.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
         self.on_event(event)
 
-    def of(self, *kinds: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kinds)]
-
-    @asynccontextmanager
-    async def served(self) -> AsyncIterator["Talk"]:
-        with anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.conversation.serve)
-                yield self
-                tasks.cancel_scope.cancel()
-        self.session.close()
-
-    async def until(self, kind: type, count: int = 1) -> Any:
-        await happens(lambda: len(self.of(kind)) >= count)
-        return self.of(kind)[count - 1]
-
-    async def run(self, *prompts: Prompt) -> "Talk":
+    async def run(self, *prompts: Prompt) -> Self:
         async with self.served():
             for count, prompt in enumerate(prompts, 1):
                 self.conversation.submit(prompt)
@@ -143,8 +110,7 @@ class Talk:
 
     def texts(self) -> list[str]:
         """What was said, without the notes of ours."""
-        blocks = (block for message in self.session.history for block in message.content)
-        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+        texts = [block.text for block in self.blocks if isinstance(block, TextBlock)]
         return [text for text in texts if not text.startswith("[")]
 
 
@@ -184,11 +150,7 @@ async def test_answer_that_was_cut_is_replaced_once(tmp_path):
     assert talk.texts() == ["Good morning.", "Whole."]
     shown = talk.of(TextDelta, AnswerRestarted, RetryScheduled)
     assert [type(event).__name__ for event in shown] == [
-        "TextDelta",
-        "TextDelta",
-        "RetryScheduled",
-        "RetryScheduled",
-        "AnswerRestarted",
+        *("TextDelta", "TextDelta", "RetryScheduled", "RetryScheduled", "AnswerRestarted"),
         "TextDelta",
     ]
     [restarted] = talk.of(AnswerRestarted)
@@ -286,12 +248,7 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
         assert [each.id for each in shown.steering] == ["p3"]
         await talk.until(TurnEnded, 2)
     assert talk.texts() == [
-        "Good morning.",
-        "I look.",
-        "Only the top.",
-        "I see.",
-        "And then?",
-        "Later.",
+        *("Good morning.", "I look.", "Only the top.", "I see.", "And then?", "Later.")
     ]
     results = talk.session.history[2]
     assert isinstance(results.content[0], ToolResult)
@@ -411,12 +368,7 @@ async def test_turn_stops_at_the_limit_of_calls_unless_the_person_lets_it_go_on(
     assert "2 times" in talk.of(Notice)[0].text
     assert accepted(talk.session.history)
     goes_on = Talk(
-        tmp_path,
-        *[[LOOK]] * 5,
-        [{"text": "Done."}],
-        answer="once",
-        session_id="s2",
-        max_calls=2,
+        tmp_path, *[[LOOK]] * 5, [{"text": "Done."}], answer="once", session_id="s2", max_calls=2
     )
     await goes_on.run(HELLO)
     assert goes_on.of(TurnEnded) == [TurnEnded("end_turn")]

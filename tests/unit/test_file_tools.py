@@ -13,20 +13,20 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import DEADLINE_S, examples, happens, little_work, prove, prove_rest
+from tests.conftest import examples, happens, little_work, prove, prove_rest
 from tests.fuzz import part
 from tests.pictures import gif, jpeg, png, webp
 from tests.sandbox.test_sandbox import supervisors
+from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 from tests.workspaces import workspace_of
 
 from sanderling.editing.lines import Difference, Hunk, applied, buffer_hunks
 from sanderling.errors import ToolError
 from sanderling.protocol.messages import ImageBlock
-from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.sandbox.policy import NO_GRANT, Grant, SandboxPolicy
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.buffers import bytes_of, text_in
 from sanderling.tools.change import Change
@@ -86,19 +86,9 @@ class Place:
         self, editor: "MemoryEditor | None" = None, *, is_on: bool = False, **changes
     ) -> AsyncIterator[Desk]:
         """With the sandbox where `is_on`; it makes no difference to most of what a tool says, and takes its time to open."""
-        policy = SandboxPolicy(
-            project=str(self.project),
-            home=str(self.home),
-            state_dir=str(self.base / "state"),
-            **changes,
-        )
-        sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
-        sandbox.switch(is_on=is_on)
-        with anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(sandbox.keeper.serve)
-                yield Desk(workspace_of(self.project, sandbox, editor))
-                tasks.cancel_scope.cancel()
+        sandbox = sandbox_of(policy_below(self.base, **changes), is_on=is_on)
+        async with kept(sandbox):
+            yield Desk(workspace_of(self.project, sandbox, editor))
 
 
 @pytest.fixture
@@ -215,12 +205,7 @@ async def test_directory_with_many_names_is_listed_in_part(place, project):
 
 @pytest.mark.parametrize(
     "data, kind",
-    [
-        (png(), "image/png"),
-        (jpeg(), "image/jpeg"),
-        (gif(), "image/gif"),
-        (webp(), "image/webp"),
-    ],
+    [(png(), "image/png"), (jpeg(), "image/jpeg"), (gif(), "image/gif"), (webp(), "image/webp")],
 )
 async def test_image_is_shown_as_one(place, project, data, kind):
     (project / "image").write_bytes(data)

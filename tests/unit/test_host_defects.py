@@ -1,5 +1,6 @@
 """A defect in one session, or a session without descriptors, ends or fails alone: the host and the others go on."""
 
+import logging
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from tests.conftest import happens, prove
 from tests.unit.test_commands import Talk
 
 from sanderling.conversation.conversation import Conversation
-from sanderling.editor.host import EditorHost
+from sanderling.editor.host import MAX_LOG_BYTES, EditorHost, start_log
 
 SCRIPT = "version = 1\n[[reply]]\nrepeat = true\n[[reply.step]]\ntext = 'Hello.'\n"
 
@@ -162,3 +163,28 @@ async def test_a_defect_in_a_rewrite_fails_it_alone(tmp_path, monkeypatch):
         host.request(2, {"type": "show_usage", "session_id": "s1"})
         await happens(lambda: 2 in bridge.answers)
     assert bridge.answers[2]["title"] == "Usage"
+
+
+# --- the log ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def package_log():
+    log = logging.getLogger("sanderling")
+    before = list(log.handlers)
+    yield log
+    for handler in set(log.handlers) - set(before):
+        log.removeHandler(handler)
+        handler.close()
+
+
+def test_log_never_takes_more_than_two_files_of_its_size(tmp_path, package_log):
+    path = tmp_path / "new" / "sanderling.log"
+    start_log(str(path))
+    for number in range(2500):
+        package_log.info("%05d %s", number, "x" * 1000)
+    files = sorted(path.parent.iterdir())
+    assert [file.name for file in files] == ["sanderling.log", "sanderling.log.1"]
+    assert all(file.stat().st_size <= MAX_LOG_BYTES for file in files)
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
+    assert "02499" in path.read_text()

@@ -158,9 +158,7 @@ def test_import_within_a_line_follows_it(texts, put):
 def test_import_that_fails_stays_with_the_reason(texts, project, put, mention, why):
     (project / "link.md").symlink_to("/etc/passwd")
     put("AGENTS.md", f"a\n@{mention}\nb\nSee @{mention} here")
-    assert texts() == [
-        f"a\n@{mention} [not included: {why}]\nb\nSee @{mention} here",
-    ]
+    assert texts() == [f"a\n@{mention} [not included: {why}]\nb\nSee @{mention} here"]
 
 
 def test_untrusted_import_is_left_out_and_said(instructions, put):

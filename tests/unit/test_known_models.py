@@ -1,22 +1,19 @@
 """What is known of models: a snapshot with its source, over which the person's own file and prices go."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+from tests.conftest import little_work
 
 from sanderling.config import Settings
 from sanderling.errors import ConfigError
 from sanderling.models import known as known_models
-from sanderling.models.known import (
-    FREE,
-    UNKNOWN,
-    KnownModels,
-    Price,
-    load_models,
-    load_own,
-)
+from sanderling.models.known import FREE, UNKNOWN, KnownModels, Price, load_models, load_own
+from sanderling.providers.http.models import MAX_MODELS, decode_models
+from sanderling.providers.ollama.reply import decode_tags
 
 SNAPSHOT = sorted(Path(known_models.__file__).parent.glob("*.toml"))
 MAX_SNAPSHOT_BYTES = 64 << 10
@@ -155,3 +152,21 @@ def test_what_a_provider_tells_of_its_price_goes_before_the_snapshot_and_not_bef
         known.learn(name, told)
         assert known.of(name).price == price
     assert known.of("openai:gpt-5.5").window_tokens
+
+
+# --- lists of servers that nobody knows ---------------------------------------------------------------------------------
+
+
+WRONG = ["", "a\x1b]0;x\x07", "a\u202eb", "a\nb", "x" * 201, "\u200b"]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_name_that_nobody_can_see_or_write_is_left_out(wrong):
+    assert list(decode_models(json.dumps({"data": [{"id": wrong}, {"id": "b"}]}).encode())) == ["b"]
+    assert decode_tags(json.dumps({"models": [{"name": wrong}, {"name": "b"}]}).encode()) == ("b",)
+
+
+def test_list_without_an_end_is_cut():
+    listed = json.dumps([{"id": f"m{number}", "created": number} for number in range(100_000)])
+    with little_work():
+        assert len(decode_models(listed.encode())) == MAX_MODELS

@@ -23,33 +23,23 @@ from tests.loopback import (
     Verbatim,
 )
 from tests.wires import ollama as wire
+from tests.wires.asking import HISTORY, ask, fail, said
 from tests.wires.servers import OllamaServer, told
 
 from sanderling.config import Settings
-from sanderling.errors import ProviderError
 from sanderling.protocol.messages import (
     ImageBlock,
     ImageSource,
     Message,
-    TextBlock,
     ToolResult,
     ToolUse,
     Usage,
 )
-from sanderling.providers import (
-    BlockDone,
-    ModelLimits,
-    ModelRequest,
-    ReplyDone,
-    StreamItem,
-    TextPiece,
-    UsageReport,
-)
+from sanderling.providers import BlockDone, ModelLimits, ModelRequest, ReplyDone, UsageReport
 from sanderling.providers.endpoint import load_endpoint
 from sanderling.providers.ollama.provider import OllamaProvider
 from sanderling.providers.ollama.request import NO_IMAGE
 
-HISTORY = [Message("user", (TextBlock("Good morning."),))]
 MISSING = b'{"error":"model \'m\' not found"}'
 
 Connect = Callable[..., OllamaProvider]
@@ -108,22 +98,6 @@ async def connect(server: Server, tmp_path: Path) -> AsyncIterator[Connect]:
     yield make
     for provider in made:
         await provider.aclose()
-
-
-async def ask(provider: OllamaProvider, history: list[Message] = HISTORY) -> list[StreamItem]:
-    with anyio.fail_after(DEADLINE_S):
-        async with aclosing(provider.stream(ModelRequest("Be brief.", history))) as stream:
-            return [item async for item in stream]
-
-
-async def fail(provider: OllamaProvider) -> ProviderError:
-    with pytest.raises(ProviderError) as raised:
-        await ask(provider)
-    return raised.value
-
-
-def said(items: list[StreamItem]) -> str:
-    return "".join(item.text for item in items if isinstance(item, TextPiece))
 
 
 # --- answers -----------------------------------------------------------------------------------------------------------

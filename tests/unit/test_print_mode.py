@@ -18,14 +18,8 @@ from typing import Any
 import pytest
 from tests import loopback
 from tests.conftest import DEADLINE_S, ROOT, is_alive, prove, prove_rest, wait_until
-from tests.loopback import (
-    LoopbackServer,
-    Reply,
-    Status,
-    message_start,
-    text,
-    tool_use,
-)
+from tests.homes import Home
+from tests.loopback import LoopbackServer, Reply, Status, message_start, text, tool_use
 
 from sanderling.paths import state_directory
 from sanderling.print_mode.result import Denied, Result, ResultBuilder
@@ -52,29 +46,14 @@ WRITE = {"name": "write", "input": {"path": "new.txt", "content": "x\n"}, "id": 
 Steps = list[dict[str, Any]]
 
 
-class Shell:
+class Shell(Home):
     """Runs the program in a project of its own."""
 
     program = ("-m", "sanderling")
 
     def __init__(self, folder: Path) -> None:
-        self.project = folder / "project"
-        self.state = folder / "state" / "nvim" / "sanderling"
-        self.config = folder / "config" / "sanderling" / "config.toml"
+        super().__init__(folder)
         self.script = folder / "script.json"
-        (self.project / ".git").mkdir(parents=True)
-        self.config.parent.mkdir(parents=True)
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("ANTHROPIC_", "NVIM", "XDG_"))
-        }
-        places = {
-            "HOME": folder,
-            "XDG_STATE_HOME": folder / "state",
-            "XDG_CONFIG_HOME": folder / "config",
-        }
-        self.environment = inherited | {name: str(path) for name, path in places.items()}
 
     def write_script(self, *replies: Steps) -> str:
         script = {"version": 1, "reply": [{"step": steps} for steps in replies]}

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 from tests import loopback
-from tests.conftest import happens, prove, prove_rest
+from tests.conftest import DEADLINE_S, happens, prove, prove_rest
 from tests.fuzz.wires import WIRES
 from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Step, Verbatim, Wait
 from tests.wires import chat, ollama, responses
 from tests.wires.servers import SERVERS
-from tests.wires.talk import ATTEMPTS, DEADLINE_S, Talk
+from tests.wires.talk import ATTEMPTS, Talk
 
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
@@ -87,8 +87,7 @@ SPOKEN = {
     ),
     "responses": Words(
         _begun(
-            responses.events_of([responses.said("Good mor")]),
-            b"event: response.output_text.done",
+            responses.events_of([responses.said("Good mor")]), b"event: response.output_text.done"
         ),
         responses.failed(),
         b": hm\n\n",

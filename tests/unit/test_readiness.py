@@ -5,28 +5,25 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
-import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import DEADLINE_S, happens, policy_of, prove, settings_of
+from tests.conftest import DEADLINE_S, happens, prove
 from tests.loopback import LoopbackServer, Reply, Until
 from tests.sandbox.test_sandbox import supervisors
+from tests.talk import BaseTalk, scripted
 
 from sanderling.changes import commands
 from sanderling.changes.states import FileChange
 from sanderling.config import Settings
 from sanderling.conversation import turn
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.turn import EAGER_DELAY_S
-from sanderling.protocol.events import Event, ToolEnded, TurnEnded, TurnStarted
-from sanderling.protocol.messages import Prompt, ToolResult
+from sanderling.protocol.events import ToolEnded, TurnEnded, TurnStarted
+from sanderling.protocol.messages import Prompt
 from sanderling.providers import Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
-from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.ground import Ground
 from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.session.session import Session
@@ -42,50 +39,30 @@ REST = (
 )
 
 
-class Talk:
-    """A session in a project of its own, and all it emitted."""
+class Talk(BaseTalk):
+    """A session in a project of its own."""
 
-    def __init__(self, base: Path, make_provider: Callable[[], Provider], **options: Any) -> None:
-        self.project = base / "home/project"
-        self.project.mkdir(parents=True)
-        (self.project / "file").write_text("what it says\n")
-        self.events: list[Event] = []
-        self.session = Session.open(base / "state/sessions", "s1", str(self.project))
-        self.conversation = Conversation(
-            Parts(
-                self.session,
-                make_provider(),
-                self.events.append,
-                policy_of(self.session),
-                settings_of(self.session),
-            ),
-            **options,
+    def __init__(self, base: Path, provider: Provider, **options: Any) -> None:
+        project = base / "home/project"
+        project.mkdir(parents=True)
+        (project / "file").write_text("what it says\n")
+        super().__init__(
+            Session.open(base / "state/sessions", "s1", str(project)), provider, **options
         )
 
     @asynccontextmanager
-    async def asked(self) -> AsyncIterator["Talk"]:
+    async def asked(self) -> AsyncIterator[Self]:
         """While the session is served, with a prompt that has been sent."""
-        with anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.conversation.serve)
-                self.submit()
-                yield self
-                tasks.cancel_scope.cancel()
-            await self.conversation.parts.provider.aclose()
-        self.session.close()
+        async with self.served():
+            self.submit()
+            yield self
+        await self.provider.aclose()
 
     def submit(self) -> None:
         self.conversation.submit(Prompt(f"p{len(self.events)}", "Do it."))
 
     async def turns(self, count: int = 1) -> None:
         await happens(lambda: len(self.of(TurnEnded)) == count)
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    def results(self) -> list[Any]:
-        blocks = (block for message in self.session.history for block in message.content)
-        return [block.content for block in blocks if isinstance(block, ToolResult)]
 
 
 def is_open() -> bool:
@@ -95,8 +72,7 @@ def is_open() -> bool:
 @pytest.fixture
 def talk(tmp_path) -> Callable[..., Talk]:
     def make(*replies: list[dict[str, Any]], **options: Any) -> Talk:
-        script = {"version": 1, "reply": [{"step": steps} for steps in replies]}
-        return Talk(tmp_path, lambda: ScriptedProvider(msgspec.convert(script, Script)), **options)
+        return Talk(tmp_path, scripted(*replies), **options)
 
     return make
 
@@ -108,7 +84,7 @@ def talk_to(tmp_path, monkeypatch) -> Callable[..., Talk]:
 
     def make(server: LoopbackServer, **options: Any) -> Talk:
         settings = Settings(str(tmp_path), base_url=server.url)
-        return Talk(tmp_path, lambda: AnthropicProvider(settings), **options)
+        return Talk(tmp_path, AnthropicProvider(settings), **options)
 
     return make
 
@@ -181,7 +157,7 @@ async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to, 
             assert beginning.of(ToolEnded) == []
             may_go_on.set()
             await beginning.turns()
-    assert "what it says" in beginning.results()[0]
+    assert "what it says" in beginning.results[0].content
 
 
 @pytest.mark.parametrize("is_eager", [True, False])
@@ -216,4 +192,4 @@ async def test_shell_goes_on_after_a_rest_where_it_was(talk):
         sandbox.keeper.rest_after_s = REST_AFTER_S
         resting.submit()
         await resting.turns(2)
-    assert "sub hello there" in resting.results()[1]
+    assert "sub hello there" in resting.results[1].content

@@ -13,14 +13,8 @@ import msgspec
 import pytest
 from tests import loopback
 from tests.conftest import DEADLINE_S, ROOT, little_work, policy_of, prove
-from tests.loopback import (
-    LoopbackServer,
-    Reply,
-    message_start,
-    text,
-    thinking,
-    tool_use,
-)
+from tests.loopback import LoopbackServer, Reply, message_start, text, thinking, tool_use
+from tests.talk import scripted
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
@@ -51,11 +45,6 @@ def redactor(project: str = "/work/project", **more: Any) -> Redactor:
     return Redactor(project, **{"environment": {}, "home": "/home/alice", "user": "alice"} | more)
 
 
-def scripted(*steps: dict[str, Any]) -> ScriptedProvider:
-    script = {"version": 1, "reply": [{"step": steps}]}
-    return ScriptedProvider(msgspec.convert(script, Script))
-
-
 async def answer(provider: Provider) -> None:
     """Ask, and read the answer to its end."""
     with suppress(ProviderError):
@@ -79,13 +68,13 @@ async def record(provider: Provider, path: Path) -> dict[str, Any]:
 async def test_blocks_are_recorded_whole_and_in_order(tmp_path):
     use = {"name": "read", "input": {"path": "a.py"}, "id": "toolu_1"}
     steps = [{"thinking": "Hm."}, {"text": "I look.", "chunk_chars": 2}, {"tool_use": use}]
-    reply = await record(scripted(*steps), tmp_path / "r.json")
+    reply = await record(scripted(steps), tmp_path / "r.json")
     assert reply["step"] == [{"thinking": "Hm."}, {"text": "I look."}, {"tool_use": use}]
 
 
 async def test_an_input_that_cannot_be_read_stays_one(tmp_path):
     use = {"name": "read", "input": {}, "id": "toolu_1", "problem": "It was cut off."}
-    assert (await record(scripted({"tool_use": use}), tmp_path / "r.json"))["step"] == [
+    assert (await record(scripted([{"tool_use": use}]), tmp_path / "r.json"))["step"] == [
         {"tool_use": use}
     ]
 
@@ -93,7 +82,7 @@ async def test_an_input_that_cannot_be_read_stays_one(tmp_path):
 async def test_a_user_may_be_called_like_a_word_of_ours(tmp_path):
     use = {"name": "read", "input": {"path": "/home/server/a.py"}, "id": "toolu_1"}
     error = {"kind": "server", "message": "The server of server is down."}
-    provider = scripted({"tool_use": use}, {"error": error})
+    provider = scripted([{"tool_use": use}, {"error": error}])
     redact = redactor(home="/home/server", user="server")
     await answer(RecordingProvider(provider, Recording(tmp_path / "r.json", redact)))
     [reply] = replies_in(tmp_path / "r.json")
@@ -107,9 +96,9 @@ async def test_a_user_may_be_called_like_a_word_of_ours(tmp_path):
 async def test_errors_and_cuts_are_recorded_behind_what_came_before(tmp_path):
     error = {"kind": "overloaded", "message": "Too busy.", "remedy": "Wait."}
     steps = [{"text": "So far."}, {"error": error}]
-    assert (await record(scripted(*steps), tmp_path / "a.json"))["step"] == steps
+    assert (await record(scripted(steps), tmp_path / "a.json"))["step"] == steps
     steps = [{"text": "So far."}, {"cut": True}]
-    assert (await record(scripted(*steps), tmp_path / "b.json"))["step"] == steps
+    assert (await record(scripted(steps), tmp_path / "b.json"))["step"] == steps
 
 
 class Stopping(ScriptedProvider):
@@ -141,11 +130,7 @@ async def test_file_is_its_owners_and_whole_after_each_reply(tmp_path):
     path = tmp_path / "r.json"
     path.write_text("an earlier one")
     path.chmod(0o644)
-    provider = ScriptedProvider(
-        msgspec.convert(
-            {"version": 1, "reply": [{"step": [{"text": str(n)}]} for n in range(3)]}, Script
-        )
-    )
+    provider = scripted(*([{"text": str(n)}] for n in range(3)))
     recorded = RecordingProvider(provider, Recording(path, redactor()))
     for count in range(1, 4):
         await answer(recorded)
@@ -163,11 +148,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path):
 
 
 async def test_a_secret_that_is_known_later_is_taken_out_of_earlier_replies(tmp_path):
-    replies = [
-        {"step": [{"text": "It says xK9mQ2vL7pR4."}]},
-        {"step": [{"text": "DB_PASSWORD=xK9mQ2vL7pR4"}]},
-    ]
-    provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": replies}, Script))
+    provider = scripted([{"text": "It says xK9mQ2vL7pR4."}], [{"text": "DB_PASSWORD=xK9mQ2vL7pR4"}])
     recorded = RecordingProvider(provider, Recording(tmp_path / "r.json", redactor()))
     await answer(recorded)
     await answer(recorded)
@@ -336,25 +317,15 @@ def test_a_secret_goes_for_what_stands_before_it(before, secret, after):
 @pytest.mark.parametrize(
     "text",
     [
-        "token = get_token()",
-        'tokens = count("a b c")',
-        'type: "password", required: "required"',
-        "max_tokens=32000",
-        "api_key = os.environ['KEY']",
-        "the bearer of bad news, internationalization",
-        "git@github.com:someone/thing.git",
-        "password: str | None = None",
+        *("token = get_token()", 'tokens = count("a b c")'),
+        *('type: "password", required: "required"', "max_tokens=32000"),
+        *("api_key = os.environ['KEY']", "the bearer of bad news, internationalization"),
+        *("git@github.com:someone/thing.git", "password: str | None = None"),
         "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        "git log --author=me@example.com",
-        "secret_name = 'the-name'",
-        "https://host:8080/a@b",
-        "task-list-of-things-to-do-tomorrow",
-        'f"postgres://{user}:{password}@{host}"',
-        "git clone https://user:$TOKEN@host/x.git",
-        "token = self.token2",
-        "token = tokens[i1]",
-        "def handle(cookie: int, name: str) -> None:",
-        r"first\n@docs/style.md",
+        *("git log --author=me@example.com", "secret_name = 'the-name'", "https://host:8080/a@b"),
+        *("task-list-of-things-to-do-tomorrow", 'f"postgres://{user}:{password}@{host}"'),
+        *("git clone https://user:$TOKEN@host/x.git", "token = self.token2", "token = tokens[i1]"),
+        *("def handle(cookie: int, name: str) -> None:", r"first\n@docs/style.md"),
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -378,13 +349,7 @@ def test_a_short_secret_takes_no_other_word_along():
 @pytest.mark.parametrize(
     "piece",
     [
-        "QUJD",
-        "curl ",
-        '-----BEGIN PRIVATE KEY-----"',
-        "a.",
-        "eyJaaaaaaaa-",
-        "token",
-        "x@a.",
+        *("QUJD", "curl ", '-----BEGIN PRIVATE KEY-----"', "a.", "eyJaaaaaaaa-", "token", "x@a."),
         "a:",
     ],
 )

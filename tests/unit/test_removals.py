@@ -2,12 +2,10 @@
 
 import anyio
 import pytest
-from tests.conftest import DEADLINE_S
+from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
 from sanderling.permissions.removals import MAX_COUNTED, removals_note
-from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import alone
 from sanderling.tools.effects import Effect
 
@@ -30,17 +28,12 @@ def told(tmp_path, project):
     """The sentences on commands."""
 
     async def ask(commands: tuple[str, ...]) -> list[str]:
-        paths = {"project": project, "home": tmp_path / "home", "state_dir": tmp_path / "state"}
-        policy = SandboxPolicy(**{name: str(path) for name, path in paths.items()})
-        sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
+        sandbox = sandbox_of(policy_below(tmp_path))
         workspace = workspace_of(project, sandbox)
-        with anyio.fail_after(DEADLINE_S), alone():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(sandbox.keeper.serve)
-                effects = [Effect("bash", "run", command=each) for each in commands]
-                sentences = [await removals_note(effect, workspace) for effect in effects]
-                tasks.cancel_scope.cancel()
-        return sentences
+        effects = [Effect("bash", "run", command=each) for each in commands]
+        with alone():
+            async with kept(sandbox):
+                return [await removals_note(effect, workspace) for effect in effects]
 
     return lambda *commands: anyio.run(ask, commands)
 

@@ -4,20 +4,18 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from tests.api_rules import responses as rules
-from tests.conftest import DEADLINE_S, prove_rest
+from tests.conftest import prove_rest
 from tests.loopback import HANG_UP, HTML, RESET, STALL, Reply, Status, Step, Wait
 from tests.wires import responses as wire
+from tests.wires.asking import HISTORY, answer_to, fail
 from tests.wires.servers import ResponsesServer, told
 
 from sanderling.config import Settings
-from sanderling.errors import ProviderError
 from sanderling.protocol.messages import (
     Message,
     TextBlock,
@@ -41,7 +39,6 @@ from sanderling.providers.endpoint import load_endpoint
 from sanderling.providers.responses.provider import ResponsesProvider
 
 KEY = "sk-proj-this-is-secret"
-HISTORY = [Message("user", (TextBlock("Good morning."),))]
 TOOLS = (ToolSpec("read", "Reads a file.", {"type": "object", "properties": {}}),)
 THOUGHT = wire.thought("I look.", "gAAAAA")
 CALL = wire.call("call_1", "read", '{"path": "a"}')
@@ -79,16 +76,7 @@ async def connect(server: ResponsesServer, tmp_path: Path) -> AsyncIterator[Conn
 
 
 async def ask(provider: ResponsesProvider, history: list[Message] = HISTORY) -> list[StreamItem]:
-    with anyio.fail_after(DEADLINE_S):
-        request = ModelRequest("Be brief.", history, TOOLS, "s1")
-        async with aclosing(provider.stream(request)) as stream:
-            return [item async for item in stream]
-
-
-async def fail(provider: ResponsesProvider) -> ProviderError:
-    with pytest.raises(ProviderError) as raised:
-        await ask(provider)
-    return raised.value
+    return await answer_to(ModelRequest("Be brief.", history, TOOLS, "s1"), provider)
 
 
 def refusal(status: int, message: str, **fields: Any) -> Status:

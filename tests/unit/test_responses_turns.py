@@ -6,29 +6,26 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from tests.cached_api import text, thought, use
 from tests.cached_responses import CachedResponses
-from tests.conftest import DEADLINE_S, happens, policy_of, prove
+from tests.conftest import DEADLINE_S, happens, prove
 from tests.loopback import HANG_UP, Reply, Wait
+from tests.talk import BaseTalk
 from tests.wires import responses as wire
 from tests.wires.servers import ResponsesServer
 
 from sanderling.config import Settings
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
 from sanderling.protocol.events import (
     AnswerRestarted,
     ErrorOccurred,
-    Event,
     ToolEnded,
     TurnEnded,
     UsageUpdated,
 )
-from sanderling.protocol.messages import Message, Prompt, TextBlock, ThinkingBlock, ToolResult
+from sanderling.protocol.messages import Message, TextBlock, ThinkingBlock, ToolResult
 from sanderling.providers.choice import make_provider
 from sanderling.providers.retries import Backoff
 from sanderling.session.session import Session
@@ -44,31 +41,13 @@ def _environment(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
-class Talk:
-    """A session whose model is behind the server, and all it emitted."""
-
-    def __init__(self, url: str, folder: Path, model: str = "openai:gpt-6.1-sol") -> None:
-        self.events: list[Event] = []
-        own = {"openai": {"base_url": f"{url}/v1"}}
-        settings = Settings(str(folder), model=model, providers=own, idle_timeout_s=0.5)
-        self.session = Session.open(folder, "s1", str(folder))
-        self.provider = make_provider(settings)
-        policy = policy_of(self.session)
-        self.conversation = Conversation(
-            Parts(self.session, self.provider, self.events.append, policy, settings)
-        )
-        self.conversation.parts.calls.backoff = Backoff(3, first_s=0)
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    async def say(self, words: str) -> None:
-        with anyio.fail_after(DEADLINE_S):
-            await self.conversation.run_turn(Prompt(words, words))
-
-    async def close(self) -> None:
-        self.session.close()
-        await self.provider.aclose()
+def talk_with(url: str, folder: Path, model: str = "openai:gpt-6.1-sol") -> BaseTalk:
+    """A session whose model is behind the server."""
+    own = {"openai": {"base_url": f"{url}/v1"}}
+    settings = Settings(str(folder), model=model, providers=own, idle_timeout_s=0.5)
+    session = Session.open(folder, "s1", str(folder))
+    backoff = Backoff(3, first_s=0)
+    return BaseTalk(session, make_provider(settings), settings=settings, backoff=backoff)
 
 
 @pytest.fixture
@@ -78,10 +57,10 @@ async def server() -> AsyncIterator[ResponsesServer]:
 
 
 @pytest.fixture
-async def talk(server, tmp_path) -> AsyncIterator[Talk]:
-    talk = Talk(server.url, tmp_path)
+async def talk(server, tmp_path) -> AsyncIterator[BaseTalk]:
+    talk = talk_with(server.url, tmp_path)
     yield talk
-    await talk.close()
+    await talk.aclose()
 
 
 def cut_off(stream: bytes) -> bytes:
@@ -92,9 +71,9 @@ def cut_off(stream: bytes) -> bytes:
 async def test_tool_runs_and_the_model_goes_on_with_its_thoughts(tmp_path):
     answers = iter(ROUND)
     with CachedResponses(lambda _body: next(answers)) as api:
-        talk = Talk(api.url, tmp_path)
+        talk = talk_with(api.url, tmp_path)
         await talk.say("Plan it.")
-        await talk.close()
+        await talk.aclose()
     assert (api.refused, api.changes) == ([], [])
     assert talk.events[-1] == TurnEnded("end_turn")
     assert len(talk.of(ToolEnded)) == 1
@@ -111,9 +90,9 @@ async def test_session_that_is_taken_up_again_sends_what_it_has_sent(tmp_path):
     answers = iter([*ROUND, *ROUND[1:] * 2])
     with CachedResponses(lambda _body: next(answers)) as api:
         for words in ("Plan it.", "Go on."):
-            talk = Talk(api.url, tmp_path)
+            talk = talk_with(api.url, tmp_path)
             await talk.say(words)
-            await talk.close()
+            await talk.aclose()
     assert (api.refused, api.changes) == ([], [])
     before, after = api.asked[1:]
     assert after.counts["cached"] == before.counts["input_tokens"]
@@ -122,11 +101,11 @@ async def test_session_that_is_taken_up_again_sends_what_it_has_sent(tmp_path):
 async def test_another_model_is_not_shown_the_thoughts_of_the_one_before(tmp_path):
     answers = iter([*ROUND, *ROUND[1:]])
     with CachedResponses(lambda _body: next(answers)) as api:
-        talk = Talk(api.url, tmp_path)
+        talk = talk_with(api.url, tmp_path)
         await talk.say("Plan it.")
         talk.conversation.controls.set_model("openai:gpt-6-luna")
         await talk.say("Go on.")
-        await talk.close()
+        await talk.aclose()
     assert api.refused == []
     last = api.asked[-1].request
     assert last["model"] == "gpt-6-luna"

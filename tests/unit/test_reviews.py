@@ -140,10 +140,7 @@ ENCODINGS: dict[str, tuple[Encode, dict[str, Any]]] = {
         {"encoding": "utf-16le", "has_bom": True},
     ),
     "broken bytes": (lambda text: text.encode().replace(b"line 7", b"\xff\xfe 7"), {}),
-    "mixed line endings": (
-        lambda text: text.encode().replace(b"line 7\n", b"line 7\r\n"),
-        {},
-    ),
+    "mixed line endings": (lambda text: text.encode().replace(b"line 7\n", b"line 7\r\n"), {}),
 }
 
 
@@ -151,11 +148,7 @@ ENCODINGS: dict[str, tuple[Encode, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", prove_rest(ENCODINGS))
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_of_four_hunks_the_first_and_the_third_are_written_and_no_other_byte(
-    place,
-    editor,
-    name,
-    ends,
-    is_open,
+    place, editor, name, ends, is_open
 ):
     encode, options = ENCODINGS[name]
     path = place.project / "a"

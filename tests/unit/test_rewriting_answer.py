@@ -12,20 +12,11 @@ def lines(answer, original="x = 1", filetype="python"):
 @pytest.mark.parametrize(
     "answer",
     [
-        "y = 2",
-        "y = 2\n",
-        "\n\ny = 2\n\n\n",
-        "```\ny = 2\n```",
-        "```python\ny = 2\n```\n",
-        "````py\ny = 2\n````",
-        "~~~\ny = 2\n~~~",
-        "```python\r\ny = 2\r\n```",
-        "Here is the code:\n\n```python\ny = 2\n```",
-        "Here is the rewritten line:\n\ny = 2",
+        *("y = 2", "y = 2\n", "\n\ny = 2\n\n\n", "```\ny = 2\n```", "```python\ny = 2\n```\n"),
+        *("````py\ny = 2\n````", "~~~\ny = 2\n~~~", "```python\r\ny = 2\r\n```"),
+        *("Here is the code:\n\n```python\ny = 2\n```", "Here is the rewritten line:\n\ny = 2"),
         "I changed it.\n\nThe new line is:\n```python\ny = 2\n```\nIt has another name now.\n",
-        "Sure, as you wish:\n```\ny = 2\n```",
-        "```python\ny = 2",
-        "```python\ny = 2\n``",
+        *("Sure, as you wish:\n```\ny = 2\n```", "```python\ny = 2", "```python\ny = 2\n``"),
     ],
 )
 def test_what_stands_around_an_answer_goes(answer):

@@ -102,17 +102,14 @@ CHANGES: dict[str, Change] = {
     "must be a JSON Schema of": lambda r: function(r, parameters={"$ref": "#/$defs/A"}),
     "at the top level": lambda r: function(r, parameters=SCHEMA | {"anyOf": []}),
     "parameters.properties.a: 'additionalProperties'": lambda r: function(
-        r,
-        parameters=SCHEMA | {"properties": {"a": {"type": "object"}}, "required": ["a"]},
+        r, parameters=SCHEMA | {"properties": {"a": {"type": "object"}}, "required": ["a"]}
     ),
     "'required' is required": lambda r: function(r, parameters=SCHEMA | {"required": []}),
     "'default' is not permitted": lambda r: function(
-        r,
-        parameters=SCHEMA | {"properties": {"path": {"type": "string", "default": "."}}},
+        r, parameters=SCHEMA | {"properties": {"path": {"type": "string", "default": "."}}}
     ),
     "$ref cannot have keywords": lambda r: function(
-        r,
-        parameters=SCHEMA | {"properties": {"path": {"$ref": "#/$defs/P", "description": "A."}}},
+        r, parameters=SCHEMA | {"properties": {"path": {"$ref": "#/$defs/P", "description": "A."}}}
     ),
     "unknown role 'model'": lambda r: message(r, 4, role="model"),
     "messages[5].id: Unknown parameter": lambda r: message(r, 5, id="u1"),
@@ -186,10 +183,7 @@ OF_ENDPOINTS: dict[str, tuple[str, Change]] = {
         "openai",
         lambda r: message(r, 4, content=[{"type": "thinking", "thinking": []}]),
     ),
-    "missing a thought_signature": (
-        "gemini",
-        lambda r: r["messages"].__delitem__(slice(4, None)),
-    ),
+    "missing a thought_signature": ("gemini", lambda r: r["messages"].__delitem__(slice(4, None))),
     "reasoning_content: must be a string": ("xai", lambda r: message(r, 2, reasoning_content=None)),
     "must be an array": ("openrouter", lambda r: message(r, 2, reasoning_details="Hm.")),
 }

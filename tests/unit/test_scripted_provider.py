@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.talk import scripted
 
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.messages import (
@@ -26,10 +27,6 @@ from sanderling.providers import (
     UsageReport,
 )
 from sanderling.providers.scripted import Script, ScriptedProvider, load_demo, load_script
-
-
-def scripted(*replies: dict[str, Any]) -> ScriptedProvider:
-    return ScriptedProvider(msgspec.convert({"version": 1, "reply": list(replies)}, Script))
 
 
 def answer(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -16,14 +16,13 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import DEADLINE_S, happens, little_work, processes_with, prove, prove_rest
+from tests.conftest import happens, little_work, processes_with, prove, prove_rest
 from tests.sandbox.child import in_child
+from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
 from sanderling.errors import ToolError
-from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox, alone
 from sanderling.tools import ripgrep
 from sanderling.tools.base import Context, Tool
@@ -110,18 +109,10 @@ class Place:
     @asynccontextmanager
     async def tools(self, **changes: Any) -> AsyncIterator[Tools]:
         """`read_paths` shows the program, whether the sandbox's layout does or not: that is a test of its own."""
-        paths = {"project": self.project, "home": self.home, "state_dir": self.base / "state"}
-        policy = {
-            **{name: str(path) for name, path in paths.items()},
-            "read_paths": (RIPGREP,),
-            **changes,
-        }
-        sandbox = SessionSandbox(SandboxPolicy(**policy), lambda _: None, lambda: None)
-        with anyio.fail_after(DEADLINE_S), alone():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(sandbox.keeper.serve)
+        sandbox = sandbox_of(policy_below(self.base, **{"read_paths": (RIPGREP,), **changes}))
+        with alone():
+            async with kept(sandbox):
                 yield Tools(workspace_of(self.project, sandbox))
-                tasks.cancel_scope.cancel()
 
 
 @pytest.fixture
@@ -931,11 +922,7 @@ async def test_strange_names_stay_on_one_line_and_are_text(place):
     for name in names:
         (place.project / os.fsdecode(name)).write_text("needle\n")
     shown = [
-        "-dash.txt",
-        "\\u202ebidi.txt",
-        "caf\\xe9.txt",
-        "new\\x0aline.txt",
-        "sp ace.txt",
+        *("-dash.txt", "\\u202ebidi.txt", "caf\\xe9.txt", "new\\x0aline.txt", "sp ace.txt"),
         "tab\\x09.txt",
     ]
     async with place.tools() as tools:
@@ -1223,8 +1210,7 @@ async def test_uses_side_by_side_do_not_disturb_each_other(repository):
 
 
 def test_what_permissions_and_screen_are_told(tmp_path):
-    policy = SandboxPolicy(str(tmp_path), str(tmp_path / "home"), str(tmp_path / "state"))
-    workspace = workspace_of(tmp_path, SessionSandbox(policy, lambda _: None, lambda: None))
+    workspace = workspace_of(tmp_path, sandbox_of(policy_below(tmp_path, ".")))
     for tool, data, path, title in [
         (grep, {"pattern": "a\nb", "path": "src"}, f"{tmp_path}/src", r"'a\x0ab' in src"),
         (grep, {"pattern": "a", "glob": "../x/*.py"}, f"{tmp_path.parent}/x", "'a' (../x/*.py)"),

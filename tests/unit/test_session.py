@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from msgspec import UNSET
 from tests.api_rules.anthropic import refusals
 from tests.conftest import prove, prove_rest
 from tests.fuzz import part
@@ -37,6 +38,7 @@ from sanderling.protocol.messages import (
 from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.codec import Codec
 from sanderling.session.history import NOT_RUN, UNKNOWN_OUTCOME, with_results
+from sanderling.session.kept_agent import KeptAgent, KeptPosition, keep_agent, kept_agent
 from sanderling.session.log import SessionInUseError
 from sanderling.session.records import (
     LoggedClearing,
@@ -805,3 +807,59 @@ def test_results_that_a_prompt_came_with_stay(tmp_path):
     session.append(LoggedRewind("b", "b", 10))
     session.close()
     assert session.history[-1].content == (ToolResult("t1", NOT_RUN, is_error=True),)
+
+
+# --- the agent of a session ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(tmp_path):
+    session = Session.open(tmp_path, "s1", "/p")
+    session.append_prompt(Message("user", (TextBlock("Hi"),)), Prompt("p1", "Hi"))
+    yield session
+    session.close()
+
+
+def last_value(path: Path) -> str:
+    """The value of the last record, as the bytes are."""
+    return path.read_text().splitlines()[-1].partition('"value":')[2].partition(',"at"')[0]
+
+
+@pytest.mark.parametrize(
+    "kept, line",
+    [
+        (KeptAgent("claude", "g1", "s1"), '{"name":"claude","session":"g1","of":"s1"}'),
+        (
+            KeptAgent("ssh://there", "g1", "s1", "", UNSET, KeptPosition("")),
+            '{"name":"ssh://there","session":"g1","of":"s1","turn":"","seen":{"life":""}}',
+        ),
+        (
+            KeptAgent("ssh://there", "g1", "s1", "p1", True, KeptPosition("l1", 7)),
+            '{"name":"ssh://there","session":"g1","of":"s1","turn":"p1","whole":true,"seen":{"life":"l1","seq":7}}',
+        ),
+        (
+            KeptAgent("a", "g1", "s1", "p1", UNSET, KeptPosition("l1", 7, True, "p1")),
+            '{"name":"a","session":"g1","of":"s1","turn":"p1","seen":{"life":"l1","seq":7,"is_continued":true,"running":"p1"}}',
+        ),
+    ],
+)
+def test_the_log_has_of_it_what_is_set(session, kept, line):
+    keep_agent(session, kept)
+    assert last_value(session.log.path) == line
+    assert kept_agent(session) == kept
+
+
+@pytest.mark.parametrize(
+    "value, kept",
+    [
+        (None, KeptAgent()),
+        ("claude", KeptAgent()),
+        ({"name": 1}, KeptAgent()),
+        ({"name": "claude", "session": "g1"}, KeptAgent("claude")),
+        ({"name": "claude", "session": "g0", "of": "s0", "turn": "p0"}, KeptAgent("claude")),
+        ({"of": "s1", "new": 1, "seen": {}}, KeptAgent(of="s1", seen=KeptPosition())),
+    ],
+)
+def test_an_old_or_a_damaged_one_is_read_as_far_as_it_holds(session, value: Any, kept):
+    session.keep_state("agent", json.loads(json.dumps(value)))
+    assert kept_agent(session) == kept

@@ -221,12 +221,7 @@ def talks(tmp_path, make):
 @pytest.mark.parametrize(
     "text",
     [
-        "parser",
-        "PARSER,  and why",
-        "ärger",
-        "not like THIS!",
-        "it says: “done”.",
-        "I run it",
+        *("parser", "PARSER,  and why", "ärger", "not like THIS!", "it says: “done”.", "I run it"),
         "occur?",
     ],
 )

@@ -133,3 +133,14 @@ def test_no_pattern_is_compiled_while_modules_load_but_those_that_each_start_nee
         [sys.executable, "-c", PATTERNS], check=True, capture_output=True, text=True
     )
     assert set(run.stdout.split()) <= {"sanderling.config", "sanderling.text"}
+
+
+# --- the supervisor -----------------------------------------------------------------------------------------------------
+
+
+def test_the_supervisor_loads_neither_openssl_nor_what_it_can_load_while_it_waits():
+    code = f"import sys; sys.path = {sys.path}; import sanderling.sandbox.inside.supervisor; print(*sys.modules)"
+    isolated = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(isolated, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded & {"_hashlib", "pathlib", "urllib", "landlock", "dataclasses", "inspect"} == set()

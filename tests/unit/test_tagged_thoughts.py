@@ -62,9 +62,6 @@ async def test_lines_of_errors_are_events_wherever_they_are_cut():
     for pieces in cuts:
         request = httpx2.Request("POST", "http://api.test")
         response = httpx2.Response(
-            200,
-            headers={"content-type": "text/event-stream"},
-            stream=Cut(*pieces),
-            request=request,
+            200, headers={"content-type": "text/event-stream"}, stream=Cut(*pieces), request=request
         )
         assert [(each.event, each.data) async for each in events_of(response)] == expected

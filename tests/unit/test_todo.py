@@ -5,12 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.sandboxes import policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
 from sanderling.errors import ToolError
 from sanderling.protocol.events import TodoItem
-from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.tools.base import Context
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.todo import TodoInput, todo
@@ -41,10 +40,8 @@ def heard() -> Heard:
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
-    policy = SandboxPolicy(
-        project=str(tmp_path), home=str(tmp_path), state_dir=str(tmp_path / "state")
-    )
-    sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
+    policy = policy_below(tmp_path, ".", home=str(tmp_path))
+    sandbox = sandbox_of(policy)
     return Context(workspace_of(tmp_path, sandbox), "t1", lambda _: None)
 
 

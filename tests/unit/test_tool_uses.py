@@ -1,28 +1,25 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
-import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
-from tests.conftest import DEADLINE_S, policy_of, prove, settings_of
+from tests.conftest import happens, prove
+from tests.talk import BaseTalk, Steps, scripted
 
 from sanderling.commands.shell import ShellState
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
-from sanderling.permissions.rules import Rule, rule_from_text
+from sanderling.permissions.rules import rule_from_text
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
-    Event,
     ModeChanged,
     Notice,
     PromptSteered,
@@ -37,7 +34,7 @@ from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers import ModelRequest
-from sanderling.providers.scripted import Script, ScriptedProvider
+from sanderling.providers.scripted import ScriptedProvider
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.pages import Pages
 from sanderling.session.session import Session
@@ -65,75 +62,35 @@ def edit(path: str, old: str, new: str) -> tuple[str, dict[str, Any]]:
     return "edit", {"path": path, "edits": [{"old": old, "new": new}]}
 
 
-class Talk:
+class Talk(BaseTalk):
     """A session with a scripted model, in a project of its own."""
 
-    def __init__(
-        self,
-        base: Path,
-        *replies: list[dict[str, Any]],
-        mode: Mode = "ask",
-        rules: tuple[Rule, ...] = (),
-        **options: Any,
-    ) -> None:
+    def __init__(self, base: Path, *replies: Steps, mode: Mode = "ask", **options: Any) -> None:
         self.project = base / "home/project"
         self.project.mkdir(parents=True, exist_ok=True)
         (self.project / "app.py").write_text("def f():\n    return 1\n")
-        self.events: list[Event] = []
-        self.session = Session.open(base / "state/sessions", "s1", str(self.project))
-        script = [{"step": steps} for steps in (*replies, DONE)]
-        provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
-        policy = policy_of(self.session)
-        settings = settings_of(self.session)
-        self.conversation = Conversation(
-            Parts(
-                self.session, provider, self.events.append, policy, settings, rules=rules, **options
-            )
-        )
+        session = Session.open(base / "state/sessions", "s1", str(self.project))
+        super().__init__(session, scripted(*replies, DONE), **options)
         if mode != "ask":
             self.conversation.controls.set_mode(mode)
 
     @asynccontextmanager
-    async def asked(self, text: str = "Do it.") -> AsyncIterator["Talk"]:
+    async def asked(self, text: str = "Do it.") -> AsyncIterator[Self]:
         """A turn that has begun; when the context ends, it has ended, too."""
-        with anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.conversation.serve)
-                self.conversation.submit(Prompt("p1", text))
-                yield self
-                await self.until(TurnEnded)
-                tasks.cancel_scope.cancel()
-        self.session.close()
-        assert (
-            refusals(
-                msgspec.to_builtins([*self.session.history, Message("user", (TextBlock("."),))])
-            )
-            == []
-        )
+        async with self.served():
+            self.conversation.submit(Prompt("p1", text))
+            yield self
+            await self.until(TurnEnded)
+        asked = [*self.session.history, Message("user", (TextBlock("."),))]
+        assert refusals(msgspec.to_builtins(asked)) == []
 
-    async def run(self) -> "Talk":
+    async def run(self) -> Self:
         async with self.asked():
             pass
         return self
 
-    async def happens(self, condition: Callable[[], object]) -> None:
-        while not condition():
-            await anyio.sleep(0.002)
-
-    async def until(self, kind: type, count: int = 1) -> Any:
-        await self.happens(lambda: len(self.of(kind)) >= count)
-        return self.of(kind)[count - 1]
-
-    def of(self, *kinds: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kinds)]
-
     def answer(self, question: ApprovalRequested, answer: str, **more: str) -> None:
         self.conversation.parts.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
-
-    @property
-    def results(self) -> list[ToolResult]:
-        blocks = (block for message in self.session.history for block in message.content)
-        return [block for block in blocks if isinstance(block, ToolResult)]
 
     def told(self, number: int = 0) -> str:
         content = self.results[number].content
@@ -532,17 +489,6 @@ async def test_hidden_file_that_a_command_misses_is_offered_and_the_command_runs
         talk.answer(again, "deny")
     assert talk.told(0).startswith("my notes\n")
     assert "No such file" in talk.told(1)
-
-
-@pytest.fixture
-def hidden_tool(tmp_path, monkeypatch) -> Path:
-    """The directory of a program that is on the person's PATH, and that the sandbox hides."""
-    directory = tmp_path / "tools"
-    directory.mkdir()
-    (directory / "mytool").write_text("#!/bin/sh\necho mine\n")
-    (directory / "mytool").chmod(0o755)
-    monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
-    return directory
 
 
 @prove
@@ -1154,7 +1100,7 @@ async def test_hosts_that_were_taken_back_do_not_come_back_when_the_session_is_r
         await before.until(TurnEnded)
         assert before.conversation.parts.sandbox.facts.network == "proxy"
         before.conversation.act(SetNetwork("off"))
-        await before.happens(lambda: before.conversation.parts.sandbox.facts.network == "off")
+        await happens(lambda: before.conversation.parts.sandbox.facts.network == "off")
     talk = await Talk(tmp_path).run()
     assert talk.conversation.parts.gate.state()["granted"] == NO_GRANT
     assert talk.conversation.parts.sandbox.facts.network == "off"

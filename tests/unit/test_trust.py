@@ -270,14 +270,8 @@ def test_changes_within_a_moment_and_of_the_same_size_are_seen(project):
 
 def test_all_kinds_of_files_are_shown_and_no_others(trust, project):
     expected = [
-        "AGENTS.override.md",
-        "AGENTS.md",
-        "CLAUDE.md",
-        ".sanderling.toml",
-        ".mcp.json",
-        ".sanderling/commands/fix.md",
-        ".sanderling/commands/git/pr.md",
-        "src/api/AGENTS.md",
+        *("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".sanderling.toml", ".mcp.json"),
+        *(".sanderling/commands/fix.md", ".sanderling/commands/git/pr.md", "src/api/AGENTS.md"),
     ]
     for name in expected:
         write(project, name)

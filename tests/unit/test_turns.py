@@ -4,10 +4,10 @@ import errno
 import os
 import resource
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import anyio
 import msgspec
@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.api_rules.anthropic import refusals
-from tests.conftest import DEADLINE_S, examples, happens, policy_of, settings_of
+from tests.conftest import DEADLINE_S, examples, happens
+from tests.talk import BaseTalk, Steps, scripted
 
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
 from sanderling.protocol.events import (
     BlockEnded,
     ErrorOccurred,
@@ -42,7 +41,6 @@ from sanderling.protocol.messages import (
     Usage,
 )
 from sanderling.providers.retries import Backoff
-from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.session.session import Session
 
 ATTEMPTS = 3
@@ -50,61 +48,18 @@ NO_SUCH_TOOL = "There is no tool 'teleport'. Available: bash, code_nav, code_ref
 FOREVER = {"delay_ms": 3_600_000}
 HELLO = Prompt("p1", "Good morning.")
 
-Steps = list[dict[str, Any]]
 
-
-class Talk:
-    """A conversation with a scripted model, and all it emitted."""
+class Talk(BaseTalk):
+    """A conversation with a scripted model."""
 
     def __init__(self, session_dir: Path, *replies: Steps, is_repeating: bool = False) -> None:
-        script = [{"step": steps} for steps in replies]
-        if is_repeating:
-            script[-1]["repeat"] = True  # type: ignore[assignment]
-        self.events: list[Event] = []
-        self.session = Session.open(session_dir, "s1", "/project")
-        provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
-        self.conversation = Conversation(
-            Parts(
-                self.session,
-                provider,
-                self.emit,
-                policy_of(self.session),
-                settings_of(self.session),
-            )
-        )
-        self.conversation.parts.calls.backoff = Backoff(ATTEMPTS, first_s=0)
-        self.on_event: Callable[[Event], None] = lambda _event: None
+        session = Session.open(session_dir, "s1", "/project")
+        model = scripted(*replies, is_repeating=is_repeating)
+        super().__init__(session, model, backoff=Backoff(ATTEMPTS, first_s=0))
 
-    def emit(self, event: Event) -> None:
-        self.events.append(event)
-        self.on_event(event)
-
-    @property
-    def history(self) -> list[Message]:
-        return self.session.history
-
-    def of(self, *kinds: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kinds)]
-
-    @contextmanager
-    def open(self) -> Iterator["Talk"]:
-        yield self
-        self.session.close()
-
-    @asynccontextmanager
-    async def served(self) -> AsyncIterator["Talk"]:
-        with self.open(), anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.conversation.serve)
-                yield self
-                tasks.cancel_scope.cancel()
-
-    async def until(self, kind: type, count: int = 1) -> None:
-        await happens(lambda: len(self.of(kind)) >= count)
-
-    async def run(self, *prompts: Prompt) -> "Talk":
+    async def run(self, *prompts: Prompt) -> Self:
         """Run the turns of `prompts` to their ends."""
-        with self.open(), anyio.fail_after(DEADLINE_S):
+        with closing(self.session), anyio.fail_after(DEADLINE_S):
             for prompt in prompts:
                 await self.conversation.run_turn(prompt)
         return self
@@ -433,7 +388,7 @@ def disk_that_is_full_at(size_bytes: int) -> Iterator[None]:
 
 async def test_full_disk_is_told_once_and_nothing_is_lost_when_there_is_room_again(tmp_path):
     talk = Talk(tmp_path, *([{"text": "x" * 300}] for _ in range(4)))
-    with talk.open(), anyio.fail_after(DEADLINE_S):
+    with closing(talk.session), anyio.fail_after(DEADLINE_S):
         await talk.conversation.run_turn(HELLO)
         assert talk.of(Notice) == []
         with disk_that_is_full_at(talk.session.path.stat().st_size + 100):
@@ -455,7 +410,7 @@ async def test_session_directory_that_cannot_be_made_is_told_once(tmp_path):
     blocker = tmp_path / "sessions"
     blocker.write_text("a file where the directory should be")
     talk = Talk(blocker, [{"text": "a"}], is_repeating=True)
-    with talk.open(), anyio.fail_after(DEADLINE_S):
+    with closing(talk.session), anyio.fail_after(DEADLINE_S):
         await talk.conversation.run_turn(HELLO)
         await talk.conversation.run_turn(HELLO)
         assert len(talk.of(Notice)) == 1

@@ -10,13 +10,7 @@ from tests.unit.test_conversation import Talk
 
 from sanderling.changes.records import CommandBegun, Restoring
 from sanderling.changes.states import FileChange
-from sanderling.protocol.actions import (
-    RedoTurn,
-    RejectChanges,
-    RejectedHunk,
-    Rewind,
-    UndoTurn,
-)
+from sanderling.protocol.actions import RedoTurn, RejectChanges, RejectedHunk, Rewind, UndoTurn
 from sanderling.protocol.events import Notice, PromptsReturned, TurnEnded
 from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, PreviewRewind
@@ -289,10 +283,7 @@ async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted
             await talk.until(TurnEnded, count)
         changes = await talk.conversation.answer(ListChanges("s1", "p2"))
         assert isinstance(changes, Changes)
-        assert changes.turns[0].files == (
-            ChangedFile("a", "changed"),
-            ChangedFile("b", "created"),
-        )
+        assert changes.turns[0].files == (ChangedFile("a", "changed"), ChangedFile("b", "created"))
         talk.conversation.act(UndoTurn())
         assert {file.path for file in (await talk.until(FilesRestored)).files} == {"a", "b"}
 

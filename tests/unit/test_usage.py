@@ -179,12 +179,7 @@ def test_report_shows_context_budget_models_and_turns():
     ledger.add("claude-sonnet-5-5", Usage(500, 1_500, 520, 9_000))
     ledger.add("claude-opus-5-5", Usage(10_000, 2_000))
     text = usage_report(
-        ledger,
-        SHIPPED,
-        model="claude-opus-5-5",
-        context_used=12_000,
-        window=200_000,
-        budget_usd=5,
+        ledger, SHIPPED, model="claude-opus-5-5", context_used=12_000, window=200_000, budget_usd=5
     )
     assert text == (
         "* Model: claude-opus-5-5\n"

@@ -18,23 +18,16 @@ import anyio
 import msgspec
 import pytest
 from tests.conftest import DEADLINE_S, little_work, prove, prove_rest
+from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
 from sanderling import __version__
 from sanderling.errors import ToolError
-from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.tools import web_fetch as web_fetch_module
 from sanderling.tools.base import Context
 from sanderling.tools.inside import fetcher
-from sanderling.tools.inside.fetcher import (
-    MAX_BODY_BYTES,
-    NETWORKS,
-    Network,
-    fetch,
-    is_public,
-)
+from sanderling.tools.inside.fetcher import MAX_BODY_BYTES, NETWORKS, Network, fetch, is_public
 from sanderling.tools.inside.page import MAX_PAGE_BYTES, page_at
 from sanderling.tools.inside.web import Fetch, Moved, WebPage, parse_url
 from sanderling.tools.outcome import Outcome
@@ -769,19 +762,13 @@ class Place:
     def __init__(self, base: Path, **changes: Any) -> None:
         project = base / "home/project"
         project.mkdir(parents=True, exist_ok=True)
-        policy = SandboxPolicy(
-            project=str(project), home=str(base / "home"), state_dir=str(base / "state"), **changes
-        )
-        self.sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
+        self.sandbox = sandbox_of(policy_below(base, **changes))
         self.workspace = workspace_of(project, self.sandbox)
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator["Place"]:
-        with anyio.fail_after(DEADLINE_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.sandbox.keeper.serve)
-                yield self
-                tasks.cancel_scope.cancel()
+        async with kept(self.sandbox):
+            yield self
 
     async def fetch(self, url: str, offset: int = 0) -> Outcome:
         context = Context(self.workspace, "t1", lambda _: None)

@@ -124,14 +124,7 @@ def ro_remount(world: World) -> str:
 )
 def ro_git_commit(world: World) -> str:
     command = [
-        "git",
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b",
-        "commit",
-        "--allow-empty",
-        "-qm",
+        *("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-qm"),
         "x",
     ]
     subprocess.run(command, cwd=world.project, check=True, capture_output=True)

@@ -4,12 +4,7 @@ import ctypes
 import os
 import struct
 
-from .kernel import (
-    MACHINE,
-    NEWUSER,
-    run_machine_code,
-    syscall,
-)
+from .kernel import MACHINE, NEWUSER, run_machine_code, syscall
 from .registry import Stopped, World, attack, fact, implemented, path, root
 
 
