@@ -94,7 +94,7 @@ async def test_plan_mode_asks_whatever_a_rule_allows_and_nothing_is_written(tmp_
     async with talk.asked():
         for number in (1, 2):
             question = await talk.until(ApprovalRequested, number)
-            assert "plan mode" in question.reason
+            assert "Plan mode" in question.reason
             talk.answer(question, "once")
     assert "Read-only" in talk.told() or "Permission denied" in talk.told()
     assert talk.results[0].is_error

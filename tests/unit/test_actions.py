@@ -26,17 +26,17 @@ PASSED_ON = {
     GuestConversation: {
         *("RetryNow", "UndoTurn", "RedoTurn", "TrustFiles", "RunCommand", "WatchJob", "StopJob"),
         *("SetNetwork", "SetSandbox", "SetMode", "RejectChanges", "NoteReviewed", "NoteSaved"),
-        "ControlToolServer",
+        *("ControlToolServer", "Rest"),
     },
     # The first are done or refused as with any guest. Jobs, tool servers and changes of here there are none.
     RemoteConversation: {
         *("SetModel", "SetGuestOption", "Compact", "UndoCompaction", "NoteUsage"),
-        *("WatchJob", "StopJob", "ControlToolServer", "NoteReviewed"),
+        *("WatchJob", "StopJob", "ControlToolServer", "NoteReviewed", "Rest"),
     },
     # The model is asked here. Jobs, tool servers and changes of here there are none.
     ClientsConversation: {
         *("RetryNow", "SetModel", "Compact", "UndoCompaction", "NoteUsage"),
-        *("WatchJob", "StopJob", "ControlToolServer"),
+        *("WatchJob", "StopJob", "ControlToolServer", "Rest"),
         *("RejectChanges", "NoteReviewed", "NoteSaved", "SetGuestOption"),
     },
 }

@@ -243,7 +243,7 @@ async def test_a_proposal_that_is_rejected_whole_is_denied(tmp_path, editor, rea
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
     assert talk.of(ToolEnded)[0].is_denied
     told_model = talk.results[0].content
-    assert (reason or "gave no reason") in told_model
+    assert (reason or "without a reason") in told_model
     assert ("+    return 2" in told_model) == bool(reason)
 
 

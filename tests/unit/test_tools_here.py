@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import policy_of
 
+from sanderling.acp_client.local_turn import LocalTurn
 from sanderling.config import Settings
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.tools_here import ToolsHere
@@ -32,7 +33,7 @@ async def never(*_: object) -> None:
 
 async def test_what_the_model_is_yet_to_be_told_is_kept_once_tools_run_here(parts):
     parts.restore(None)
-    ToolsHere(parts, lambda *_: None, never).begin()
+    ToolsHere(parts, lambda *_: None, never, LocalTurn()).begin()
     hunk = RejectedHunk(1, ("theirs",), ("mine",))
     parts.notes.add_rejected(RejectChanges(f"{parts.session.project}/a.py", (hunk,)))
     parts.memory.keep()

@@ -26,7 +26,7 @@ NOTHING = msgspec.Raw(b"{}")
 
 Id = int | float | str | None
 T = TypeVar("T")
-_BEGINNING = re.compile(rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:')
+_BEGINNING = rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:'
 
 
 class Request(NamedTuple):
@@ -99,7 +99,8 @@ def readable(line: bytes) -> bytes:
         with suppress(ValueError, RecursionError):
             if not has_more_values(line, MAX_VALUES):
                 return repaired(line)
-        if (begins := _BEGINNING.search(line, 1)) and line.lstrip()[:1] != b"{":
+        begins = re.search(_BEGINNING, line) if b'"jsonrpc"' in line else None
+        if begins and begins.start() and line.lstrip()[:1] != b"{":
             return readable(line[begins.start() :])
     except RecursionError:
         pass
