@@ -2,18 +2,18 @@ ROOT := $(shell dirname "$$(realpath "$(strip $(MAKEFILE_LIST))")")
 VENV := $(ROOT)/.venv
 BIN := $(VENV)/bin
 
-# Chooses the interpreter of a new environment; one that stands keeps its own unless PYTHON is given.
+# The interpreter of a new environment; an existing one keeps its own unless PYTHON is given.
 PYTHON ?= $(shell "$(BIN)/python" -c 'import sys; print(sys._base_executable)' 2>/dev/null || echo python3)
 INSTALL = "$(PYTHON)" "$(ROOT)/scripts/install.py" --environment "$(VENV)"
 HAS_NODE = command -v node >/dev/null && command -v npm >/dev/null
 HAS_NEW_NEOVIM = nvim --clean --headless -c "execute has('nvim-0.11') ? 'quit' : 'cquit'" >/dev/null 2>&1
 
-# Only when it is given to make: Neovim sets NVIM to its own address for all that runs in its terminals.
+# Only if it is given to make: Neovim sets NVIM to its own address in its terminals.
 CHOSEN_NVIM := $(if $(filter command,$(origin NVIM)),$(NVIM))
-# Bytecode is kept: pytest takes longer to compile the tests than to collect them, and each of its processes would.
+# Bytecode is kept: pytest takes longer to compile the tests than to collect them, in each of its processes.
 PYTEST = export SANDERLING_NVIM="$(if $(filter /%,$(CHOSEN_NVIM)),,$(if $(findstring /,$(CHOSEN_NVIM)),$$PWD/))$(CHOSEN_NVIM)"; \
 	cd "$(ROOT)" && PYTHONDONTWRITEBYTECODE= "$(BIN)/python" -m pytest
-# Tests wait for a third of their time, those that only `make prove` runs for longer.
+# Tests spend a third of their time waiting, those that only `make prove` runs even more.
 PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 PARALLEL_PROVE = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 2)) --dist worksteal
 ATTACKS := tests/sandbox/test_escapes.py
@@ -35,25 +35,26 @@ chat: ## open Neovim here, with the chat
 	@if $(HAS_NEW_NEOVIM); then nvim=nvim; else nvim="$(BIN)/nvim"; fi; \
 	exec "$$nvim" --cmd "let &rtp = '$(ROOT),' .. &rtp" --cmd "silent! execute 'helptags' fnameescape('$(ROOT)/doc')" -c AgentChat
 
-test: development peers ## run the tests that find the usual mistakes; ARGS='-k cancel' chooses, NVIM=PATH the Neovim
+test: development peers ## run the tests that find most mistakes; ARGS='-k cancel' chooses, NVIM=PATH the Neovim
 	$(PYTEST) -m 'not prove' $(or $(ARGS),$(PARALLEL))
 
 prove: development peers ## run every test; ARGS='-k cancel' chooses, NVIM=PATH the Neovim
 ifdef ARGS
 	$(PYTEST) $(ARGS)
-else # the attacks alone: a fork bomb counts whatever else the same user runs
+else # the attacks run alone: the limit on a fork bomb counts all processes of the user
 	$(PYTEST) $(PARALLEL_PROVE) --ignore $(ATTACKS); failed=$$?; \
 	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS) && exit $$failed
 endif
 
-fuzz: development ## cut, stall, stop and kill everywhere, and all of what prove takes a part of; takes more than half an hour
+fuzz: development ## cut, stall, stop and kill everywhere, and run in full what prove samples; takes more than half an hour
 	export SANDERLING_FUZZ=full; $(PYTEST) $(PARALLEL) tests/fuzz tests/chaos $(PARTED) $(ARGS) && \
 	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS)
 
-check: development peers ## formatting, lint, types; changes nothing
+check: development peers ## formatting, lint, types, English; changes nothing
 	cd "$(ROOT)" && "$(BIN)/ruff" format --check
 	cd "$(ROOT)" && "$(BIN)/ruff" check
 	cd "$(ROOT)" && "$(BIN)/basedpyright"
+	cd "$(ROOT)" && "$(BIN)/python" scripts/check_prose.py
 	cd "$(ROOT)" && "$(BIN)/python" scripts/generate_types.py --check
 	cd "$(ROOT)" && "$(BIN)/nvim" --clean -l scripts/generate_plugin.lua --check
 	@command -v luacheck >/dev/null || { echo 'luacheck is missing: apt install lua-check, or luarocks install luacheck'; exit 1; }
@@ -78,13 +79,13 @@ adapters: ## install Claude Code and Codex as agents (840 MB) for the tests that
 bench: development ## measure speed
 	cd "$(ROOT)" && "$(BIN)/python" -m tests.bench $(ARGS)
 
-screens: development ## picture the states of the screen in doc/screens; ARGS='answer edit' chooses
+screens: development ## draw the states of the screen into doc/screens; ARGS='answer edit' chooses
 	cd "$(ROOT)" && "$(BIN)/python" -m tests.screens $(ARGS)
 
-lock: ## pin what resolves now, with hashes, in constraints.txt; needs uv
+lock: ## pin the current versions, with hashes, in constraints.txt; needs uv
 	@"$(PYTHON)" "$(ROOT)/scripts/lock.py"
 
-clean: ## remove what the other targets made
+clean: ## remove what the other targets created
 	rm -rf "$(VENV)" "$(ROOT)/tests/peers/node_modules" "$(ROOT)/tests/peers/litellm" "$(ROOT)/tests/peers/adapters" "$(ROOT)/.pytest_cache" "$(ROOT)/.ruff_cache"
 	find "$(ROOT)" -name __pycache__ -prune -exec rm -rf {} +
 

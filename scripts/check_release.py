@@ -44,7 +44,7 @@ def faults_of(version: str, notes: str) -> list[str]:
 
 
 def notes_of(version: str, changelog: str) -> str:
-    """Return the text of the version's section, or an empty string if there is none."""
+    """Return the text of the version's section, or "" if it is missing."""
     heading = rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$"
     found = re.search(rf"{heading}\n(.*?)(?=^## \[|\Z)", changelog, re.MULTILINE | re.DOTALL)
     return found[1].strip() if found else ""

@@ -1,7 +1,7 @@
 """
-Writes lua/sanderling/types.lua from the structs that travel between Python and Lua.
+Writes lua/sanderling/types.lua from the structs that Python and Lua exchange.
 
-`python scripts/generate_types.py` writes it; with `--check` it only says, by its exit code, whether the file is up to date.
+`python scripts/generate_types.py` writes it; with `--check` it only reports, by its exit code, whether the file is up to date.
 """
 
 import sys
@@ -61,7 +61,7 @@ def lua_class(struct: type[msgspec.Struct]) -> str:
 
 
 def reachable(roots: list[Any]) -> list[type[msgspec.Struct]]:
-    """The structs that `roots` consist of, each before the one that holds it."""
+    """Return the structs that `roots` consist of, each after the structs that it contains."""
     found: list[type[msgspec.Struct]] = []
 
     def visit(kind: inspect.Type) -> None:

@@ -1,4 +1,4 @@
--- The lists of doc/sanderling.txt, from the tables of verbs, options, keys and highlight groups: for generate_plugin.lua.
+-- Generates the lists of doc/sanderling.txt from the tables of verbs, options, keys and highlight groups, for generate_plugin.lua.
 local highlights = require('sanderling.ui.highlights')
 local keys = require('sanderling.ui.keys')
 local schema = require('sanderling.config.schema')
@@ -48,7 +48,7 @@ local function described(left, col, text)
   return table.concat(lines, '\n')
 end
 
---- A sentence about what the verb does, with the equivalent command.
+--- Return a sentence about what the verb does, with the equivalent command.
 ---@param verb sanderling.verbs.Verb
 ---@return string
 local function sentence(verb)
@@ -122,12 +122,12 @@ end
 ---@return string
 local function replaced(text, head, list, tail)
   local _, before = text:find(head, 1, true)
-  assert(before, 'the help has no more: ' .. head)
+  assert(before, 'the help no longer has: ' .. head)
   local behind = assert(text:find(tail or '\n\n', before, true))
   return text:sub(1, before) .. list .. text:sub(behind)
 end
 
---- The help with the heads of command entries updated from the table.
+--- Return the help with the heads of command entries updated from the table.
 ---@param text string
 ---@return string
 local function with_heads(text)
@@ -198,7 +198,7 @@ local function literal(value)
   return #items == 0 and '{}' or ('{ %s }'):format(table.concat(items, ', '))
 end
 
---- All options with their defaults, as setup() takes them. The lists of keys have the defaults of `keys`.
+--- Return all options with their defaults, as setup() takes them. The lists of keys have the defaults of `keys`.
 ---@return string
 local function setup_list()
   local lines, group = {}, nil
@@ -219,7 +219,7 @@ local function setup_list()
   return table.concat(lines, '\n') .. (group and '\n      },' or '')
 end
 
---- The help with types and defaults of options updated from the table.
+--- Return the help with types and defaults of options updated from the table.
 ---@param text string
 ---@return string
 local function with_defaults(text)
@@ -244,7 +244,7 @@ local function with_defaults(text)
   return text
 end
 
---- The help with all lists and heads updated from the tables.
+--- Return the help with all lists and heads updated from the tables.
 ---@param text string
 ---@return string
 return function(text)

@@ -1,13 +1,13 @@
 """
-Build the Python environment that Sanderling's host runs in: `make install` and :AgentInstall.
+Build the Python environment of Sanderling's host, for `make install` and :AgentInstall.
 
-The standard library is all there is at this point. A stamp, written last, tells a finished environment from an
-interrupted or outdated one: without a stamp everything is built again, with an old one the packages are brought up to date.
+Only the standard library is available at this point. A stamp, written last, tells a finished environment from an interrupted or outdated
+one: without a stamp everything is built again, with an old one the packages are updated.
 
-Packages come as the very files that the tests ran with: constraints.txt has their hashes, and pip and uv refuse any others. Only
-wheels, because to build a package from its source they would fetch whatever tools its maker names, of which no hash is known. An
-editable project has none either, and in the same call would be refused: so packages come first, hatchling among them, and then
-the project alone, built by that and with no index to fetch from.
+Packages are exactly the files that the tests ran with: constraints.txt has their hashes, and pip and uv refuse any others. Only wheels
+are allowed, because building a package from source would fetch whatever build tools it names, without known hashes. An editable project
+has no hash either, and would be refused in the same call. So packages come first, hatchling among them, and then the project alone, built
+by that and without an index.
 """
 
 import argparse
@@ -37,19 +37,19 @@ if sys.version_info < (3, 11):  # noqa: UP036 - old Pythons do get here
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = "sanderling-stamp"
 INPUTS = ("pyproject.toml", "constraints.txt", "scripts/sanderling.sh")
-"""The files that an environment is made of; lua/sanderling/health.lua compares them, too."""
+"""The files that determine an environment; lua/sanderling/health.lua compares them, too."""
 NO_CONNECTION = re.compile(
     r"NewConnectionError|ConnectTimeout|NameResolutionError|ProxyError|dns error|Connection refused"
 )
 NO_WHEEL = re.compile(r"[Nn]o matching distribution|no usable wheels|no wheels? with a matching")
 WRONG_HASH = re.compile(r"DO NOT MATCH THE HASHES|[Hh]ash mismatch")
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-# PYTHONPATH would hide packages from the installer, PYTHONDONTWRITEBYTECODE make every import 3-4 times slower.
 LOCK = "constraints.txt"
-# The user's own would be added to ours, and have no hashes.
+# The user's constraints would be added to these, and have no hashes.
 NO_CONSTRAINTS = dict.fromkeys(
     ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT", "UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"), os.devnull
 ) | {"PIP_USER": "0"}
+# PYTHONPATH would hide packages from the installer, PYTHONDONTWRITEBYTECODE make every import 3-4 times slower.
 ENVIRON = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 
@@ -60,14 +60,18 @@ class InstallError(Exception):
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the Python environment of Sanderling.")
     parser.add_argument("--environment", type=Path, default=ROOT / ".venv", metavar="DIR")
-    parser.add_argument("--extras", default="", help="of pyproject.toml, separated by commas")
+    parser.add_argument(
+        "--extras",
+        default="",
+        help="extras and dependency groups of pyproject.toml, separated by commas",
+    )
     parser.add_argument(
         "--allow-source",
         action="store_true",
-        help="build packages from source of which there is no wheel here, with tools that are not pinned",
+        help="build packages without a wheel for this machine from source, with unpinned tools",
     )
     parser.add_argument(
-        "--neovim-if-missing", action="store_true", help="install one if PATH has no Neovim 0.11"
+        "--neovim-if-missing", action="store_true", help="install Neovim if PATH has no Neovim 0.11"
     )
     args = parser.parse_args()
     extras = {extra for extra in args.extras.split(",") if extra}
@@ -79,7 +83,7 @@ def main() -> None:
         sys.exit(f"Not installed: {error}")
     except OSError as error:
         sys.exit(
-            f"Not installed: {error}. Put that right, or choose another place with --environment DIR."
+            f"Not installed: {error}. Fix that, or choose another directory with --environment DIR."
         )
     except KeyboardInterrupt:
         sys.exit("Not installed: interrupted. The next run starts over.")
@@ -89,7 +93,7 @@ def install(environment: Path, extras: set[str], *, allows_source: bool = False)
     environment.parent.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(environment.parent):
         stamp = read_stamp(environment)
-        extras |= set(stamp.get("extras", []))  # what `make test` added, `make chat` leaves
+        extras |= set(stamp.get("extras", []))  # `make chat` keeps what `make test` added
         wanted = {
             "inputs": hash_of_inputs(),
             "root": str(ROOT),
@@ -101,7 +105,7 @@ def install(environment: Path, extras: set[str], *, allows_source: bool = False)
             return
         uv = shutil.which("uv")
         if is_reusable(environment, stamp, uv):
-            print(f"1/3 environment: {environment} stays (Python {PYTHON_VERSION})", flush=True)
+            print(f"1/3 environment: {environment} is kept (Python {PYTHON_VERSION})", flush=True)
             (environment / STAMP).unlink()
         else:
             print(f"1/3 environment: {environment} (Python {PYTHON_VERSION})", flush=True)
@@ -116,7 +120,7 @@ def install(environment: Path, extras: set[str], *, allows_source: bool = False)
 
 @contextlib.contextmanager
 def one_at_a_time(directory: Path) -> Generator[None, None, None]:
-    """Let a second installer wait, then find the work done."""
+    """Make a second installer wait, so that it finds the work done."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # some network file systems cannot lock a directory
@@ -132,7 +136,7 @@ def hash_of_inputs() -> str:
 
 
 def read_stamp(environment: Path) -> dict[str, Any]:
-    """Return what the environment was finished with; nothing if it was not, or its interpreter is gone."""
+    """Return the stamp of a finished environment; {} if it is unfinished or its interpreter is gone."""
     if not os.access(environment / "bin" / "python", os.X_OK):
         return {}
     try:
@@ -142,7 +146,7 @@ def read_stamp(environment: Path) -> dict[str, Any]:
 
 
 def is_reusable(environment: Path, stamp: dict[str, Any], uv: str | None) -> bool:
-    """Whether the packages can be changed in place: same checkout, same Python, and something to change them with."""
+    """Return True if the packages can be changed in place: same checkout, same Python, and an installer."""
     is_same = stamp.get("root") == str(ROOT) and stamp.get("python") == PYTHON_VERSION
     return is_same and (uv is not None or (environment / "bin" / "pip").exists())
 
@@ -151,10 +155,10 @@ def create(environment: Path, uv: str | None) -> None:
     if environment.is_dir() and any(environment.iterdir()):
         if not (environment / "pyvenv.cfg").exists():
             raise InstallError(
-                f"{environment} holds something else: move it away, or choose another --environment."
+                f"{environment} contains something else: move it away, or choose another --environment."
             )
         shutil.rmtree(environment)
-    # Run by a virtual environment's Python, perhaps the very one just removed: its base is what is needed.
+    # A virtual environment's Python may run this, perhaps that of the one just removed, so its base is used.
     python = getattr(sys, "_base_executable", sys.executable)
     if uv:
         run(
@@ -164,7 +168,7 @@ def create(environment: Path, uv: str | None) -> None:
         return
     if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
         raise InstallError(
-            f"{python} comes without the module venv: `apt install python{PYTHON_VERSION}-venv` on Debian and Ubuntu,"
+            f"{python} lacks the module venv: `apt install python{PYTHON_VERSION}-venv` on Debian and Ubuntu,"
             " or install uv, then run this again."
         )
     run([python, "-I", "-m", "venv", str(environment)], "the environment could not be created")
@@ -173,7 +177,7 @@ def create(environment: Path, uv: str | None) -> None:
 def install_packages(
     environment: Path, sections: list[str], uv: str | None, allows_source: bool = False
 ) -> None:
-    """Install what these sections of constraints.txt pin, and nothing else, after a look at its hash."""
+    """Install exactly what these sections of constraints.txt pin, with checked hashes."""
     source = [] if allows_source else ["--only-binary", ":all:"]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
         pins.write("".join(map(sections_of((ROOT / LOCK).read_text()).__getitem__, sections)))
@@ -189,7 +193,7 @@ def install_project(environment: Path, uv: str | None) -> None:
 
 
 def sections_of(lock: str) -> dict[str, str]:
-    """The pins by the names of the sections, which stand above them as `# NAME`."""
+    """Return the pins by section; a section begins with `# NAME`."""
     parts = re.split(r"^# (.+)\n", lock, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -202,7 +206,7 @@ def installer(environment: Path, uv: str | None, *options: str) -> list[str]:
 
 
 def compile_sources(environment: Path) -> None:
-    """Compile the plugin's own modules; a checkout that cannot be written to does without."""
+    """Compile the plugin's own modules; a read-only checkout works without that."""
     command = [environment / "bin" / "python", "-I", "-m", "compileall", "-qq", "src", "rplugin"]
     subprocess.run(
         command, cwd=ROOT, env=ENVIRON, stdin=subprocess.DEVNULL, capture_output=True, check=False
@@ -211,7 +215,7 @@ def compile_sources(environment: Path) -> None:
 
 def run(command: list[str], failure: str, environ: dict[str, str] | None = None) -> None:
     """
-    Run a step in silence.
+    Run a step silently.
 
     Raises:
         InstallError: `failure`, the first error in the output, and where to find all of it.
@@ -233,11 +237,13 @@ def run(command: list[str], failure: str, environ: dict[str, str] | None = None)
     error = re.search(r"^\W*error: (?!subprocess)(.+)", result.stdout, re.IGNORECASE | re.MULTILINE)
     reason = error[1].rstrip(".") if error else result.stdout.strip().rpartition("\n")[2]
     remedy = "Check network and disk, then run this again"
-    if NO_CONNECTION.search(result.stdout):  # pip itself ends with a talk of conflicting versions
+    if NO_CONNECTION.search(
+        result.stdout
+    ):  # pip itself ends with a message about conflicting versions
         reason = "the package index cannot be reached"
     elif WRONG_HASH.search(result.stdout):
-        reason = "a package is not the file that was tested"
-        remedy = "Your package index, or something on the way to it, has another: find out which is right"
+        reason = "a package differs from the tested file"
+        remedy = "Your package index, or a proxy, has another file: find out which one is right"
     elif NO_WHEEL.search(result.stdout):
         remedy = (
             "Use another Python, or build it from source: python3 scripts/install.py --allow-source"

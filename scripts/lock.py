@@ -1,9 +1,9 @@
 """
 Pin everything: write constraints.txt from what resolves now. `make lock` runs it, and needs uv.
 
-uv resolves for every platform and for each Python from the oldest supported one on, and knows the hash of every file of a
-release. So whoever installs gets the bytes that were tested, on a platform that was never resolved on as well. A section for each
-extra, and one for what builds the project, has what the sections before it lack; `install.py` takes those that it needs.
+uv resolves for every platform and for each Python from the oldest supported one on, and knows the hash of every file of a release. So
+users install the bytes that were tested, even on a platform on which nothing was resolved. The build of the project, each extra and each
+dependency group have a section with what earlier sections lack; `install.py` uses the sections that it needs.
 """
 
 import re
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "constraints.txt"
 OLDEST_PYTHON = "3.11"
 PIN = re.compile(r"^([\w.-]+)==.*(?:\n    .*)*", re.MULTILINE)
-"""A release, its marker, and below it the hashes of its files."""
+"""A release, its marker, and the hashes of its files below it."""
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         sys.exit("make lock needs uv, which resolves for all platforms: pip install uv")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     runtime = project["project"]["dependencies"]
-    extras = project["project"]["optional-dependencies"]
+    extras = project["project"]["optional-dependencies"] | project["dependency-groups"]
     sections = {
         "base": runtime,
         "build": project["build-system"]["requires"],
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def resolve(uv: str, requirements: list[str], pins: dict[str, str] | None = None) -> dict[str, str]:
-    """The pins that meet `requirements`, by name; among `pins`, if there are any."""
+    """Return the pins that meet `requirements`, by name, chosen from `pins` if there are any."""
     options = ["--universal", "--python-version", OLDEST_PYTHON, "--generate-hashes"]
     options += ["--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
@@ -61,7 +61,7 @@ def resolve(uv: str, requirements: list[str], pins: dict[str, str] | None = None
             check=False,
         )
     if result.returncode != 0:
-        sys.exit(f"{LOCK.name} stays as it is: uv could not resolve the requirements, see above.")
+        sys.exit(f"{LOCK.name} is unchanged: uv could not resolve the requirements, see above.")
     return {match[1]: match[0] for match in PIN.finditer(result.stdout)}
 
 

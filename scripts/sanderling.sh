@@ -1,10 +1,10 @@
 #!/bin/sh
-# Start Sanderling where neither PYTHONPATH nor the current directory says what Python loads.
+# Start Sanderling so that neither PYTHONPATH nor the current directory decides what Python loads.
 #
-# A script of Python's own cannot do that: before its first line Python has run the sitecustomize.py of whatever PYTHONPATH names,
-# `.` or an empty entry included, and then a `re.py` of the project stands in the place of Python's. The line `#!python -I` would
-# do, but pip drops what stands behind the interpreter when it installs a script. So a shell finds the Python of the environment in
-# which this file lies, and starts it in isolation.
+# A Python script cannot do that: before its first line, Python has run the sitecustomize.py of every directory in PYTHONPATH, `.` or
+# an empty entry included, and a `re.py` of the project then replaces Python's. The line `#!python -I` would help, but pip drops the
+# options of the interpreter when it installs a script. So a shell finds the Python of the environment that contains this file, and
+# starts it in isolation.
 here=$0
 while [ -L "$here" ]; do # ~/.local/bin/sanderling
   target=$(readlink "$here") || break
@@ -20,5 +20,5 @@ esac
 if [ -x "$bin/python3" ]; then
   exec "$bin/python3" -I -m sanderling "$@"
 fi
-# `pip install --user` puts it where no Python lies. -I would leave out the directory of the user's own packages as well.
+# `pip install --user` puts this file where there is no Python. -I would exclude the user's own packages as well.
 exec python3 -E -P -m sanderling "$@"

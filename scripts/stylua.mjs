@@ -1,5 +1,5 @@
-// Format the Lua files with StyLua's library, or with --check only say which ones differ. The library does not read
-// stylua.toml itself, so this does: the same file serves the editors of those who have StyLua's command.
+// Format the Lua files with StyLua's library, or with --check only report which ones differ. The library does not read
+// stylua.toml, so this script does: the same file serves editors that run StyLua's command.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # unpack_neovim.sh DIRECTORY: unpack Debian testing's Neovim into DIRECTORY and print the path of the program.
 #
-# Neither the system's packages nor its libraries change: apt works on a state of its own below DIRECTORY, and the program gets
-# the loader and the libraries of its release by their paths there. A DIRECTORY that already has a working Neovim stays as it is.
-# Needs apt-get, dpkg and patchelf, and no root.
+# The system's packages and libraries do not change: apt works on its own state below DIRECTORY, and the program uses the loader and
+# the libraries of its release from there. A DIRECTORY with a working Neovim is left alone. Needs apt-get, dpkg and patchelf, but not
+# root.
 set -euo pipefail
 
 directory=$(realpath -m "${1:?usage: unpack_neovim.sh DIRECTORY}")
@@ -25,7 +25,7 @@ mkdir -p "$part"/apt/{etc/apt/{preferences.d,apt.conf.d,trusted.gpg.d},var/lib/a
 
 # The mirror that the system uses; only Debian's own has a release called testing.
 mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -oE 'https?://[^ ]+/debian/?( |$)' | head -n 1 || true)
-[[ $mirror ]] || { echo 'unpack_neovim.sh: no mirror of Debian in the sources of apt' >&2; exit 1; }
+[[ $mirror ]] || { echo 'unpack_neovim.sh: no Debian mirror in the sources of apt' >&2; exit 1; }
 echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror% } testing main" >"$part/apt/etc/apt/sources.list"
 
 options=(-qq -o "Dir=$part/apt" -o "Dir::State::status=$part/apt/var/lib/dpkg/status" -o "APT::Architecture=$(dpkg --print-architecture)"

@@ -16,12 +16,12 @@ local STDERR_SHOWN = 10
 local MAX_ESCAPE_MS = 50
 
 local KEY_ADVICE =
-  'Keep one in the keychain with :AgentLogin, or set ANTHROPIC_API_KEY in the environment that starts Neovim'
-local KEYCHAIN_MARKER = 'keychain' -- src/sanderling/providers/credentials.py writes it when a key is kept
+  'Store one with :AgentLogin, or set ANTHROPIC_API_KEY in the environment that starts Neovim'
+local KEYCHAIN_MARKER = 'keychain' -- src/sanderling/providers/credentials.py writes it when it stores a key
 
 local asks_api = false
 
---- The answer of `python -m sanderling` with these arguments, as JSON.
+--- Run `python -m sanderling` with these arguments and decode its JSON output.
 ---@param python string
 ---@param arguments string[]
 ---@param timeout integer milliseconds
@@ -43,7 +43,7 @@ local function ask_python(python, arguments, timeout, stdin)
   return report
 end
 
---- The options in force, those of the files of settings included, and what is wrong in them.
+--- Return the settings in effect, including those from files, and the mistakes in them.
 ---@param python string
 ---@return table? report
 ---@return string? error
@@ -66,7 +66,7 @@ local function ask_installation(python, options)
   return ask_python(python, arguments, asks_api and API_TIMEOUT_MS or CHECK_TIMEOUT_MS)
 end
 
---- Warn where <Esc> and the key after it become one with Alt, though a user types them one after the other.
+--- Warn if <Esc> and the next key are read as Alt and that key, even if the user types them one after the other.
 local function check_escape()
   local names = {}
   local ok, result = pcall(function()
@@ -84,13 +84,13 @@ local function check_escape()
   end
   if #names > 0 then
     vim.health.warn(
-      ('<Esc> and a key soon after it count as that key with Alt: %s'):format(
+      ('<Esc> followed quickly by a key is read as Alt and that key: %s'):format(
         table.concat(names, ', ')
       ),
-      'Run `tmux set -s escape-time 10`, `:set ttimeout ttimeoutlen=50`: else `<Esc>d` denies a question'
+      'Run `tmux set -s escape-time 10`, `:set ttimeout ttimeoutlen=50`. Otherwise `<Esc>d` can deny a question'
     )
   else
-    vim.health.ok('<Esc> and the key after it stay two keys')
+    vim.health.ok('<Esc> followed by a key is not read as Alt')
   end
 end
 
@@ -105,7 +105,7 @@ local function check_neovim()
   check_escape()
 end
 
---- The problem of the environment as a whole, if it has one: scripts/install.py writes a stamp into it when it is finished.
+--- Return what is wrong with the environment as a whole. scripts/install.py writes a stamp file as its last step.
 ---@param python string
 ---@return string?
 local function environment_problem(python)
@@ -119,9 +119,9 @@ local function environment_problem(python)
     inputs = inputs .. vim.fn.readblob(vim.fs.joinpath(host.root(), name))
   end
   if not ok then
-    return 'the environment was not finished'
+    return 'the environment is incomplete'
   elseif stamp.inputs ~= vim.fn.sha256(inputs) then
-    return 'the environment is of another version of the plugin'
+    return 'the environment belongs to another version of the plugin'
   end
 end
 
@@ -130,7 +130,7 @@ local function check_packages(report)
   vim.health.ok(('Python %s, Sanderling %s'):format(report.python, report.sanderling))
   for name, version in vim.spairs(report.packages) do
     if version == '' then
-      vim.health.error(name .. ' is missing', 'Build the environment again: :AgentInstall')
+      vim.health.error(name .. ' is missing', 'Run :AgentInstall')
     else
       vim.health.ok(('%s %s'):format(name, version))
     end
@@ -143,7 +143,7 @@ local function in_state_dir(name)
   return vim.fs.joinpath(config.host_settings().state_dir, name)
 end
 
---- Ask the host which keychain an API key would go to. It may ask the person to unlock it.
+--- Ask the host where API keys are stored. The keychain may ask the user to unlock it.
 local function check_keychain()
   local answer
   host.request({ type = 'login' }, function(result)
@@ -157,7 +157,7 @@ local function check_keychain()
   elseif answer.error then
     vim.health.info(answer.error)
   else
-    vim.health.ok('an API key can be kept in ' .. answer.backend)
+    vim.health.ok('API keys can be stored in ' .. answer.backend)
   end
 end
 
@@ -169,7 +169,7 @@ local function check_configuration(report, err)
     vim.health.error(mistake.text)
   end
   if not report then
-    vim.health.error('it cannot be checked: ' .. err)
+    vim.health.error('cannot be checked: ' .. err)
     return
   end
   for name, state in vim.spairs(report.files) do
@@ -191,7 +191,7 @@ local function check_model(report, options)
   elseif vim.uv.fs_stat(in_state_dir(KEYCHAIN_MARKER)) then
     vim.health.ok('an API key is in the keychain')
   elseif report.has_profile then
-    vim.health.ok('the environment names a profile in the place of an API key')
+    vim.health.ok('the environment names a profile instead of an API key')
   elseif provider == 'auto' then
     vim.health.warn('there is no API key, so the demo model answers', KEY_ADVICE)
   elseif provider == 'anthropic' then
@@ -201,7 +201,7 @@ local function check_model(report, options)
     check_keychain()
   end
   if not report.api then
-    vim.health.info('neither the API nor the keychain was asked; :AgentHealth! asks them')
+    vim.health.info('the API and the keychain were not checked; :AgentHealth! checks them')
   elseif report.api.is_reachable then
     vim.health.ok('the API answers and knows ' .. report.api.model)
   else
@@ -210,18 +210,18 @@ local function check_model(report, options)
 end
 
 local RUN_WITHOUT =
-  ':AgentSandbox off runs commands without a sandbox, in one session, when you say so'
+  ':AgentSandbox off runs commands without a sandbox in one session, after you confirm'
 
---- A remedy against a layer that does not work.
+--- Advice for a layer that does not work.
 ---@type table<string, string>
 local layer_advice = {
-  namespaces = 'Let users make namespaces: `sysctl kernel.unprivileged_userns_clone=1` (Debian), `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or an AppArmor profile with `userns,` for the Python of the plugin (Ubuntu); in Docker `--security-opt` with each of `seccomp=unconfined`, `apparmor=unconfined` and `systempaths=unconfined`',
-  bubblewrap = 'Install bubblewrap: distributions let it make namespaces where users may not',
+  namespaces = 'Allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` (Debian), `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or an AppArmor profile with `userns,` for the Python of the plugin (Ubuntu); in Docker `--security-opt` with each of `seccomp=unconfined`, `apparmor=unconfined` and `systempaths=unconfined`',
+  bubblewrap = 'Install bubblewrap, which may create namespaces where users may not',
   landlock = 'Landlock needs Linux 5.13 or newer with `landlock` among the security modules in /sys/kernel/security/lsm (boot parameter `lsm=`)',
   seccomp = 'seccomp needs x86_64 or aarch64 and a kernel with CONFIG_SECCOMP_FILTER',
 }
 
---- A remedy where `layers` are as they are. Bubblewrap and own namespaces stand in for each other.
+--- Return the advice for the state of the layers. Bubblewrap and our own namespaces are alternatives.
 ---@param layers table<string, { works: boolean, reason: string }>
 ---@return string[]
 local function sandbox_advice(layers)
@@ -240,7 +240,7 @@ local function sandbox_advice(layers)
   return advice
 end
 
---- The levels, the strongest first.
+--- Levels, strongest first.
 local LEVELS = vim.list_extend(vim.list_slice(schema.choices('sandbox.min_level')), { 'none' })
 
 ---@param level string
@@ -259,9 +259,9 @@ local function describe_sandbox(report, min_level)
   local advice = sandbox_advice(report.layers)
   if level == 'none' then
     table.insert(advice, RUN_WITHOUT)
-    vim.health.error('level none: commands are refused here', advice)
+    vim.health.error('level none: commands are blocked here', advice)
   elseif rank(level) > rank(min_level) then
-    local text = "level %s, and the option sandbox.min_level is '%s': commands are refused here"
+    local text = "level %s, but the option sandbox.min_level is '%s': commands are blocked here"
     vim.health.error(text:format(level, min_level), advice)
   elseif rank(level) > rank('full-bwrap') then
     vim.health.warn(('level %s, weaker than full'):format(level), advice)
@@ -286,17 +286,17 @@ end
 local function check_sandbox(python, min_level)
   vim.health.start('Sandbox')
   if vim.uv.os_uname().sysname ~= 'Linux' then
-    local text = 'the sandbox is made of what the Linux kernel has: commands are refused here'
+    local text = 'the sandbox needs Linux: commands are blocked here'
     vim.health.error(text, RUN_WITHOUT)
   elseif python then
     local report, err = ask_python(python, { 'sandbox', 'status', '--json' }, CHECK_TIMEOUT_MS)
     if report then
       describe_sandbox(report, min_level)
     else
-      vim.health.error('its state is not known: ' .. err)
+      vim.health.error('state unknown: ' .. err)
     end
   else
-    vim.health.info('not looked at, without the Python environment')
+    vim.health.info('not checked: the Python environment is missing')
   end
 end
 
@@ -306,7 +306,7 @@ local function size_of(bytes)
   return ('%.1f MB'):format(bytes / 1e6)
 end
 
---- Say how much is kept in a directory of the state directory's, and whether more can be.
+--- Report the number and size of files in a subdirectory of the state directory, and whether it is writable.
 ---@param what string
 ---@param noun string
 ---@param name string
@@ -321,7 +321,7 @@ local function describe_store(what, noun, name)
   local amount = ('%s, %s'):format(words.counted(count, noun), size_of(bytes))
   vim.health.info(('%s: %s (%s)'):format(what, path, amount))
   if vim.uv.fs_stat(path) and not vim.uv.fs_access(path, 'W') then
-    vim.health.error(path .. ' cannot be written', 'Give it back to the user who runs Neovim')
+    vim.health.error(path .. ' cannot be written', 'Make it writable for the user who runs Neovim')
   end
 end
 
@@ -333,20 +333,20 @@ local function check_host()
     if ok then
       vim.health.ok(('process %d answers in %.1f ms'):format(pid, (vim.uv.hrtime() - began) / 1e6))
     else
-      vim.health.error('it runs but does not answer: ' .. tostring(pid), 'See the log: :AgentLog')
+      vim.health.error('running, but does not answer: ' .. tostring(pid), 'See the log: :AgentLog')
     end
   else
     vim.health.info('not running; the first use starts it')
   end
   if #log.lines > 0 then
     local last = vim.list_slice(log.lines, math.max(1, #log.lines - STDERR_SHOWN + 1))
-    vim.health.warn('its last lines on stderr:\n' .. table.concat(last, '\n'))
+    vim.health.warn('last lines on stderr:\n' .. table.concat(last, '\n'))
   end
   vim.health.start('Files')
   vim.health.info('log: ' .. config.log_file())
   describe_store('sessions', 'file', 'sessions')
-  describe_store('rules that "always" has kept', 'project', 'rules')
-  describe_store('files that you trust', 'project', 'trust')
+  describe_store('rules stored by "always"', 'project', 'rules')
+  describe_store('trusted files', 'project', 'trust')
 end
 
 function M.check()
@@ -361,7 +361,7 @@ function M.check()
     vim.health.info(python)
     local problem = config.options.python == '' and environment_problem(python)
     if problem then
-      vim.health.warn(problem, ':AgentInstall brings it up to date')
+      vim.health.warn(problem, 'Run :AgentInstall to update it')
     end
     report, err = ask_installation(python, options)
   end

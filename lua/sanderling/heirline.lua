@@ -1,4 +1,4 @@
---- A component of heirline: `require('sanderling.heirline')`, to be put among one's own. Nothing is shown before there is a chat.
+--- A heirline component: add `require('sanderling.heirline')` to your statusline. It is hidden until there is a chat.
 
 ---@return string? text
 ---@return string? hl

@@ -1,8 +1,8 @@
 """
-The door from Neovim: decode, hand over, return.
+The entry point for Neovim: decode, hand over, return.
 
-Sanderling's own host loads this file (lua/sanderling/host/init.lua starts it). Under `:UpdateRemotePlugins` the shared python3 host
-loads it too and finds no command to register; so nothing beyond pynvim is imported before the first call.
+Sanderling's own host loads this file (lua/sanderling/host/init.lua starts it). Under `:UpdateRemotePlugins` the shared python3 host loads
+it too, and finds no command to register. So only pynvim is imported before the first call.
 """
 
 import functools
@@ -15,7 +15,7 @@ import pynvim
 
 
 def _logged(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """An exception that reached pynvim would become a hit-enter prompt, which blocks every client: log it instead."""
+    """Log an exception: one that reached pynvim would become a hit-enter prompt, which blocks every client."""
 
     @functools.wraps(handler)
     def handle(*args: Any) -> Any:

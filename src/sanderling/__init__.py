@@ -7,30 +7,34 @@ __version__ = "0.1.0"
 
 
 def forget_empty_home() -> None:
-    """An empty HOME is none: that of the user's account counts."""
+    """Treat an empty HOME as unset, so that the home of the user's account counts."""
     if not os.environ.get("HOME"):
         os.environ.pop("HOME", None)
 
 
 def open_missing_streams() -> None:
-    """Have a standard stream that was closed from the start lead nowhere, or the next file that is opened takes its place."""
+    """Open standard streams that were closed at the start on /dev/null, or the next opened file would take their numbers."""
     for fd, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the first number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
             os.set_inheritable(fd, True)
             setattr(sys, name, os.fdopen(fd, mode, errors="backslashreplace"))
 
 
 def _load_nothing_from_here() -> None:
     """
-    Import nothing from the current directory, nor from what PYTHONPATH names relative to it: a project may have a `re.py`.
+    Import nothing from the current directory, nor from relative entries of PYTHONPATH: a project may have a `re.py`.
 
-    It is too late for a sitecustomize.py, which Python has run before this: `scripts/sanderling.sh`, the installed command, starts
-    Python in a way that runs none.
+    This is too late for a sitecustomize.py, which Python has run already. The installed command, `scripts/sanderling.sh`, starts Python
+    in a way that runs none.
     """
-    ours, here = os.path.dirname(os.path.dirname(__file__)), os.path.realpath(os.curdir)
+    ours = os.path.dirname(os.path.dirname(__file__))
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = ""  # the directory was deleted, and holds no modules
     sys.path[:] = [
         path
         for path in sys.path
@@ -38,5 +42,5 @@ def _load_nothing_from_here() -> None:
     ]
 
 
-if sys.argv[:1] == ["-m"]:  # which stands there until the module that `python -m` runs is found
+if sys.argv[:1] == ["-m"]:  # argv[0] until `python -m` has found the module
     _load_nothing_from_here()

@@ -1,7 +1,7 @@
 """
 The command line.
 
-`sanderling -p PROMPT` asks once and prints the answer (`print_mode`); the other commands are a table in `cli`.
+`sanderling -p PROMPT` sends one prompt and prints the answer (`print_mode`). The other commands are a table in `cli`.
 """
 
 import errno
@@ -21,14 +21,14 @@ EXIT_UNWRITTEN, EXIT_INTERRUPTED, EXIT_UNREAD = 1, 130, 141
 
 
 def main() -> NoReturn:
-    """Run the command and leave at once: the interpreter would take 0.1 s to take down what is loaded."""
+    """Run the command and exit at once: a normal shutdown of the interpreter takes 0.1 s."""
     sanderling.forget_empty_home()
     sanderling.open_missing_streams()
-    gc.disable()  # until what lives as long as the process is loaded
+    gc.disable()  # until everything that lives as long as the process is loaded
     try:
         exit_status = run(sys.argv[1:])
         sys.stdout.flush()
-    except KeyboardInterrupt:  # before there is something to stop
+    except KeyboardInterrupt:  # before there is a turn to stop
         exit_status = EXIT_INTERRUPTED
     except BrokenPipeError:
         exit_status = EXIT_UNREAD
@@ -37,14 +37,14 @@ def main() -> NoReturn:
             raise
         sys.stderr.write(f"sanderling: standard output cannot be written: {error.strerror}\n")
         exit_status = EXIT_UNWRITTEN
-    with suppress(OSError):  # its reader has gone
+    with suppress(OSError):  # the reader has closed it
         sys.stderr.flush()
     os._exit(exit_status)
 
 
 def run(argv: list[str]) -> int:
     if argv[:1] == ["acp"] and argv[1:2] != ["login"]:
-        from sanderling.acp_agent.run import serve  # an editor waits for it
+        from sanderling.acp_agent.run import serve  # an editor is waiting
 
         return serve(argv[1:])
     if argv[:1] == ["serve"]:
@@ -52,7 +52,7 @@ def run(argv: list[str]) -> int:
 
         return serve_clients(argv[1:])
     if argv[:2] == ["acp", "login"]:
-        argv = argv[1:]  # the way of the protocol: the agent's own command, and something more
+        argv = argv[1:]  # the protocol's convention: the agent's own command, and arguments
     return run_command(argv) if argv and argv[0] in COMMANDS else ask(argv)
 
 
@@ -67,7 +67,7 @@ def ask(argv: list[str]) -> int:
     if not arguments.print and not is_piped:
         parser.error("-p PROMPT, or a command")
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Until the turn can be stopped. An exception can get lost while modules load: in a callback of the import system.
+        # Until the turn can be stopped. While modules load, an exception can get lost in a callback of the import system.
         signal.signal(signal.SIGINT, _leave)
     from sanderling.print_mode.run import print_answer
 

@@ -1,12 +1,12 @@
 """
-The errors that have a reader, by who acts on each.
+Errors with a message for their reader, by who acts on each.
 
 SanderlingError
-├── UsageError       the command line asks for what cannot be; nothing starts
+├── UsageError       the command line is wrong; nothing starts
 ├── ConfigError      the user's settings are wrong; nothing starts
 ├── SessionError     a session's log cannot be read; that session does not open
 ├── SandboxError     the kernel cannot enforce what was asked; nothing runs
-├── ToolError        a tool use cannot be done as it was asked for; the model is told, the turn goes on
+├── ToolError        a tool use cannot be done as asked; the model sees why, the turn continues
 └── ProviderError    the model API failed; the turn ends, the session lives
 """
 
@@ -35,19 +35,18 @@ TEMPORARY = frozenset(
 
 
 class SanderlingError(Exception):
-    """Anything that Sanderling itself reports. `str(error)` is one sentence for a person."""
+    """Anything that Sanderling itself reports. `str(error)` is one sentence for the user."""
 
 
 class UsageError(SanderlingError):
-    """The command line asks for something that cannot be."""
+    """The command line asks for something impossible."""
 
 
 class ConfigError(SanderlingError):
     """
     A setting has an unknown name, a wrong type or an impossible value.
 
-    `path`: the keys that lead to it, as a file of settings has them, items of a list by their number from 0. Whoever has the file
-    says then on which line that stands.
+    `path`: the keys that lead to it in a settings file; items of a list by their index. A caller that has the file adds the line.
     """
 
     def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
@@ -60,7 +59,7 @@ class SessionError(SanderlingError):
 
 
 class SandboxError(SanderlingError):
-    """The sandbox cannot be had as it was asked for. Whoever gets this runs nothing."""
+    """The sandbox cannot be set up as asked. Nothing may run then."""
 
 
 class ToolError(SanderlingError):
@@ -69,10 +68,10 @@ class ToolError(SanderlingError):
 
 class ProviderError(SanderlingError):
     """
-    The model did not answer: what happened, and what a person can do about it.
+    The model did not answer: what happened, and what the user can do.
 
-    `is_temporary`: the same request may succeed a little later, but not before `retry_after_s` if that is known.
-    `is_paid`: the answer came to its end, so it is paid for, but it cannot be used. Most of the time the next one is the same.
+    `is_temporary`: the same request may succeed later, but not before `retry_after_s` if that is known. `is_paid`: the answer is complete
+    and paid for, but unusable. Usually the next one is the same.
     """
 
     def __init__(

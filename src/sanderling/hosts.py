@@ -7,7 +7,7 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 
 _NAME = rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*"
 
-# A name that getaddrinfo may take for an address: 2130706433, 127.1, 0x7f.0.0.1.
+# A name that getaddrinfo may read as an address: 2130706433, 127.1, 0x7f.0.0.1.
 _NUMERIC = r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)"
 
 _AUTHORITY = r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?"
@@ -16,7 +16,7 @@ _IPV6_UNICAST = IPv6Network("2000::/3")
 
 _NOT_GLOBAL = (
     IPv6Network("2002::/16"),  # 6to4
-    # Networks that older Pythons take for global; a cloud's metadata service lives in the first.
+    # Older Pythons take these for global; a cloud's metadata service is in the first.
     IPv4Network("192.0.0.0/24"),
     IPv4Network("192.88.99.0/24"),
     IPv6Network("3fff::/20"),
@@ -27,10 +27,10 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 def canonical_host(host: str) -> str:
     """
-    The one spelling of a name or an address: lower case, ASCII, no final dot, no brackets.
+    Return the canonical spelling of a name or an address: lower case, ASCII, no final dot, no brackets.
 
     Raises:
-        ValueError: it is neither; so are addresses in any but the usual notation.
+        ValueError: it is neither, or an address in an unusual notation.
     """
     if "%" in host:  # a zone: link-local anyway
         raise ValueError(host)
@@ -39,7 +39,7 @@ def canonical_host(host: str) -> str:
     name = host.lower().removesuffix(".")
     if not name.isascii():
         encoded = name.encode("idna")
-        if encoded.decode("idna") != name:  # IDNA 2003 and 2008 do not agree on it: "ß", joiners
+        if encoded.decode("idna") != name:  # IDNA 2003 and 2008 differ: "ß", joiners
             raise ValueError(host)
         name = encoded.decode()
     if is_address(name):
@@ -51,9 +51,9 @@ def canonical_host(host: str) -> str:
 
 def is_public(address: str) -> bool:
     """
-    Say whether the address is somewhere on the internet, not on this machine nor in a network around it.
+    Return True if the address is on the internet, not on this machine or in a network around it.
 
-    IPv6 counts where addresses are handed out (2000::/3), without 6to4; NAT64 counts as the IPv4 address that it leads to.
+    IPv6 counts within the assigned range (2000::/3), without 6to4. A NAT64 address counts as its IPv4 address.
     """
     ip = ip_address(address)
     if ip in _NAT64:
@@ -66,7 +66,7 @@ def is_public(address: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether the name or address, in its one spelling, is the loopback of whichever network it is asked in."""
+    """Recognize the loopback of any network; `host` must be in canonical spelling."""
     if is_address(host):
         return ip_address(host).is_loopback
     return host == "localhost" or host.endswith(".localhost")
@@ -78,10 +78,10 @@ def is_address(host: str) -> bool:
 
 def split_authority(text: str) -> tuple[str, int | None]:
     """
-    Host, in its one spelling, and port of `text`.
+    Return the host, in canonical spelling, and the port of `text`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: `text` is not a host with an optional port.
     """
     match = re.fullmatch(_AUTHORITY, text)
     if not match:

@@ -1,9 +1,9 @@
 """
-Images that a model can be shown: their kind and size, read from their first bytes, and the limits of APIs.
+Images for models: their kind and size, read from the file's structure, and the limits of APIs.
 
-An image that an API refuses is in each request from then on, so that every one of them is refused: the session is lost. So an image is
-looked at before it enters a history. It is never decoded: a PNG of 25 kB can hold a picture of 10 GB. Its structure is read to its end,
-for a file that was cut off has a good beginning.
+An image that an API rejects would be in every later request, and each would be rejected: the session is lost. So an image is checked
+before it enters a history. It is never decoded: a PNG of 25 kB can hold a picture of 10 GB. Its structure is read to the end, because a
+file that was cut off has a valid beginning.
 
 Formats: https://www.w3.org/TR/png-3, https://www.w3.org/Graphics/GIF/spec-gif89a.txt, ITU-T T.81 (JPEG), and
 https://developers.google.com/speed/webp/docs/riff_container
@@ -36,7 +36,7 @@ _SOS, _EOI = 0xDA, 0xD9
 
 
 class ImageError(ValueError):
-    """An image cannot be shown; `str(error)` says why, as a part of a sentence."""
+    """An image cannot be used; `str(error)` says why, as a part of a sentence."""
 
 
 class Picture(NamedTuple):
@@ -50,7 +50,7 @@ class Picture(NamedTuple):
 
 
 def kind_of(data: bytes) -> str:
-    """The media type of the image that `data` begins; empty: it is none that a model can be shown."""
+    """Return the media type of the image that begins with `data`; empty if models do not accept it."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _SIGNATURES.items() if data.startswith(magic)), "")
@@ -58,7 +58,7 @@ def kind_of(data: bytes) -> str:
 
 def measured(data: bytes) -> Picture:
     """
-    Read what an image is, whatever its size.
+    Read an image's kind and size, without limits.
 
     Raises:
         ImageError: no API could read it.
@@ -77,10 +77,10 @@ def measured(data: bytes) -> Picture:
 
 def checked(data: bytes) -> Picture:
     """
-    Read what an image is, which every API takes.
+    Read an image's kind and size, and check the limits of all APIs.
 
     Raises:
-        ImageError: one may refuse it.
+        ImageError: an API may reject it.
     """
     if len(data) > MAX_IMAGE_BYTES:
         raise ImageError(f"it has {len(data):,} bytes; {_AT_MOST}")
@@ -92,10 +92,10 @@ def checked(data: bytes) -> Picture:
 
 def checked_base64(data: str, media_type: str) -> Picture:
     """
-    Read what an image in base64 is, which every API takes as a `media_type`.
+    Read the kind and size of an image in base64, and check that every API accepts it as a `media_type`.
 
     Raises:
-        ImageError: one may refuse it, or it is not base64.
+        ImageError: an API may reject it, or it is not base64.
     """
     if len(data) > MAX_BASE64_CHARS:
         raise ImageError(f"it has about {len(data) * 3 // 4:,} bytes; {_AT_MOST}")
@@ -107,7 +107,7 @@ def checked_base64(data: str, media_type: str) -> Picture:
 
 def measured_base64(data: str) -> Picture:
     """
-    Read what an image in base64 is, whatever its size.
+    Read the kind and size of an image in base64, without limits.
 
     Raises:
         ImageError: no API could read it.
@@ -123,7 +123,7 @@ def _decoded(data: str) -> bytes:
 
 
 def too_many_pixels(picture: Picture, limit: int) -> str:
-    """Return by how much it is too large; empty: it is not."""
+    """Describe how far a picture exceeds `limit`; empty if it does not."""
     wide, high = picture.width > limit, picture.height > limit
     if wide and high:
         return f"{picture.width}x{picture.height} pixels; at most {limit} each"
@@ -136,7 +136,7 @@ def too_many_pixels(picture: Picture, limit: int) -> str:
 
 
 def _png(data: bytes) -> tuple[int, int]:
-    """IHDR comes first, at least one IDAT follows, and IEND is the last chunk."""
+    """Read a PNG: IHDR comes first, at least one IDAT follows, and IEND is the last chunk."""
     length, name, width, height = struct.unpack_from(">I4sII", data, 8)
     if name != b"IHDR" or length != 13:  # noqa: PLR2004 - bytes of this chunk
         raise ImageError("it is not a valid PNG")
@@ -153,7 +153,7 @@ def _png(data: bytes) -> tuple[int, int]:
 
 
 def _gif(data: bytes) -> tuple[int, int]:
-    """The screen, and blocks until the trailer; of an animation the first picture is enough."""
+    """Read a GIF: the screen, and blocks until the trailer. Of an animation the first picture is enough."""
     width, height, flags = struct.unpack_from("<HHB", data, 6)
     at, pictures = 13 + _gif_colors(flags), 0
     while at < len(data):
@@ -175,7 +175,7 @@ def _gif(data: bytes) -> tuple[int, int]:
 
 
 def _gif_colors(flags: int) -> int:
-    """The bytes of a table of colors."""
+    """Return the size of a color table in bytes."""
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 
@@ -186,7 +186,7 @@ def _after_gif_blocks(data: bytes, at: int) -> int:
 
 
 def _jpeg(data: bytes) -> tuple[int, int]:
-    """Segments up to the scan, one of which is a frame; then the picture, and the mark of the end."""
+    """Read a JPEG: segments up to the scan, one of which is a frame, then the pixels and the end marker."""
     at, size = 2, (0, 0)
     while True:
         while data[at] == 0xFF and data[at + 1] == 0xFF:  # noqa: PLR2004 - filling
@@ -210,7 +210,7 @@ def _jpeg(data: bytes) -> tuple[int, int]:
 
 
 def _webp(data: bytes) -> tuple[int, int]:
-    """A container of chunks: a picture (VP8, VP8L), or VP8X with the size of the canvas and pictures behind it."""
+    """Read a WebP: a picture (VP8, VP8L), or VP8X with the size of the canvas, followed by pictures."""
     (size,) = struct.unpack_from("<I", data, 4)
     if size + 8 > len(data):
         raise ImageError(_CUT)
@@ -246,7 +246,7 @@ _READERS: dict[str, Callable[[bytes], tuple[int, int]]] = {
     "image/webp": _webp,
 }
 
-# --- what APIs say of them -----------------------------------------------------------------------------------------------
+# --- errors about images -----------------------------------------------------------------------------------------------
 
 _NAMED = r"(?i)\b(images?|image_url|input_image|pictures?|vision)\b"
 _PLACE = r"(?:messages|input)[.\[](\d+)\]?(?:[.\[]*(?:content|output)\]?[.\[]*(\d+))?"
@@ -257,6 +257,6 @@ def is_about_images(words: str) -> bool:
 
 
 def place_in(words: str) -> tuple[int, int | None] | None:
-    """The number of the message, and of the content in it, that an API's `words` name; None: they name none."""
+    """Return the indices of the message and of its content that an API's `words` name; None if they name none."""
     found = re.search(_PLACE, words)
     return (int(found[1]), int(found[2]) if found[2] else None) if found else None

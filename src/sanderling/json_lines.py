@@ -1,4 +1,4 @@
-"""JSON: what is written of it, and lines that others have written, cut out of a stream and looked at before they become objects."""
+"""JSON that is always encodable, and lines of JSON from others: split, repaired and checked before they are decoded."""
 
 import json
 import re
@@ -10,31 +10,31 @@ import msgspec
 from sanderling.text import CONTROL, printable
 
 lenient = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
-"""Reads what writers of JSON get nearly right: halves of surrogate pairs, control characters in a text, and NaN, which is null."""
+"""Reads what writers of JSON get nearly right: halves of surrogate pairs, control characters in a string, and NaN, which is null."""
 
 _ID = rb'"id"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?\d+)(?:\.0+)?)\s*[,}]'
 
 
 def repaired(line: bytes) -> bytes:
     """
-    A line that is nearly JSON, as JSON. A BOM goes, and what is no text in any encoding becomes U+FFFD.
+    Return a line that is nearly JSON as JSON, without a BOM, and with U+FFFD for what no encoding can represent.
 
-    RFC 8259 (8.2) lets halves of surrogate pairs stand in JSON, and whoever cuts a text in the middle of an emoji sends one; no reader
-    of ours takes them.
+    RFC 8259 (8.2) allows halves of surrogate pairs in JSON, and a program that cuts a string in the middle of an emoji sends one. Our
+    decoders reject them.
 
     Raises:
-        ValueError, RecursionError: it is something else.
+        ValueError, RecursionError: it cannot be repaired.
     """
     return encoded(lenient.decode(line.decode("utf-8-sig", "replace")))
 
 
 def ids_in(line: bytes) -> set[str]:
-    """The ids in a message of JSON-RPC that cannot be read, those of what it holds among them."""
+    """Return the ids in an unreadable JSON-RPC message, including ids within its values."""
     return {(text or digits).decode(errors="replace") for text, digits in re.findall(_ID, line)}
 
 
 def encoded(value: Any) -> bytes:
-    """`value` as JSON. Halves of surrogate pairs, which are no text in any encoding, become U+FFFD."""
+    """Encode `value` as JSON. Halves of surrogate pairs, which no encoding can represent, become U+FFFD."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -44,49 +44,49 @@ def encoded(value: Any) -> bytes:
 
 def for_terminal(value: Any, *, has_lines: bool = False) -> str:
     """
-    `value` as JSON with nothing that a terminal takes for a command: JSON itself lets U+007F to U+009F stand.
+    Encode `value` as JSON without control characters that a terminal obeys: JSON itself allows U+007F to U+009F.
 
-    It is one line, or `has_lines`, to be read by people.
+    The result is one line or, with `has_lines`, indented for people.
     """
     data = msgspec.json.format(encoded(value)) if has_lines else encoded(value)
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode())
 
 
 class LineTooLongError(ValueError):
-    """A line is longer than is taken; what is still to come of it is passed over."""
+    """A line is longer than the limit; the rest of it is skipped."""
 
 
 class Lines:
-    """Cuts a stream of bytes into lines, of at most `max_bytes` each. A half line at the end is none."""
+    """Splits a stream of bytes into lines of at most `max_bytes`. An unfinished line at the end is dropped."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._parts: list[bytes] = []
         self._size = 0
-        self._is_passing_over = False
+        self._is_skipping = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LineTooLongError]:
-        """Give the lines that end in `chunk`, and for each one that is too long an error, once."""
+        """Yield the lines that end in `chunk`, and one error for each line that is too long."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             yield from self._add(end)
-            if not self._is_passing_over:
+            if not self._is_skipping:
                 yield b"".join(self._parts)
-            self._parts, self._size, self._is_passing_over = [], 0, False
+            self._parts, self._size, self._is_skipping = [], 0, False
         yield from self._add(rest)
 
     def _add(self, part: bytes) -> Iterator[LineTooLongError]:
-        if self._is_passing_over or not part:
+        if self._is_skipping or not part:
             return
         self._parts.append(part)
         self._size += len(part)
         if self._size > self._max_bytes:
-            self._parts, self._is_passing_over = [], True
+            self._parts, self._is_skipping = [], True
             yield LineTooLongError(f"a line of more than {self._max_bytes >> 20} MB")
 
 
 def has_more_values(data: bytes, most: int) -> bool:
-    """Say whether more values than `most` stand in the JSON; told by what divides them outside of strings, without an object for each."""
+    """Return True if the JSON has more than `most` values, judged by its separators outside strings, without decoding it."""
     if len(data) <= most:
         return False
     bare = data.replace(rb"\\", b"").replace(rb"\"", b"")

@@ -1,4 +1,4 @@
-"""Our own files: read without waiting for what else may stand in their place, and written whole; and where paths lead."""
+"""Sanderling's own files: read without blocking on special files, written atomically; and the resolution of paths."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
-if TYPE_CHECKING:  # who opens a sandbox waits for it otherwise
+if TYPE_CHECKING:  # importing it would delay the start of a sandbox
     from pathlib import Path
 
 
@@ -17,17 +17,17 @@ RANDOM_BYTES = 8
 
 def open_plain(path: "Path") -> BinaryIO:
     """
-    Open `path` to read it. /dev/null stands for an empty file, as ever.
+    Open a regular file to read it. /dev/null counts as an empty one, as usual.
 
     Raises:
-        OSError: it cannot be opened, or it is none: a pipe may never answer, and a device never end.
+        OSError: it cannot be opened, or is not a regular file: a pipe may never answer, and a device never end.
     """
     file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - Path.open takes no opener
     found = os.fstat(file.fileno())
     if stat.S_ISREG(found.st_mode) or os.path.samestat(found, os.stat(os.devnull)):
         return file
     file.close()
-    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
@@ -37,10 +37,10 @@ def _open_without_waiting(path: str, flags: int) -> int:
 @contextmanager
 def replacing(path: "Path", *, is_durable: bool = True) -> Generator[BinaryIO]:
     """
-    Open a file for its owner alone, which takes the place of `path` at the end of this context: all of it, or what was there stays.
+    Open a file that replaces `path` at the end of this context: completely, or after an error not at all. Only its owner can read it.
 
-    If it `is_durable`, the disk has it then. Of several writers the last one to end wins, with all of its file: the temporary names
-    are random, because a process id does not tell apart the threads of a process, nor processes in two containers.
+    With `is_durable` the disk has it then. Of several writers the last one to finish wins, with its complete file. The temporary names
+    are random, because a process id does not distinguish the threads of a process, nor processes in two containers.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(RANDOM_BYTES).hex()}")
     try:
@@ -62,7 +62,7 @@ def replacing(path: "Path", *, is_durable: bool = True) -> Generator[BinaryIO]:
 
 
 def temporaries_of(path: "Path") -> "list[Path]":
-    """The files that `replacing` has begun to write for `path`, also in a process that was killed."""
+    """Return the files that `replacing` has begun to write for `path`, even in a process that was killed."""
     begin = f".{path.name}."
     return [
         path.with_name(name)
@@ -80,14 +80,14 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write `data`: one call may write a part of it, on a disk that is about to be full, for instance."""
+    """Write all of `data`: one call may write only a part of it, on a disk that is nearly full, for example."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
 def stamp_of(path: "Path") -> tuple[int, ...] | None:
-    """A stamp, another one when the file has changed; () where there is none, None where nothing is known of it."""
+    """Return a stamp that changes with the file; () if there is no file, None if it cannot be examined."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -99,27 +99,27 @@ def stamp_of(path: "Path") -> tuple[int, ...] | None:
 
 def real_path(path: str) -> str:
     """
-    `path` with links followed, as far as they can be read: /proc/1/root cannot, and realpath would raise.
+    Return `path` with its links resolved, except unreadable ones: at /proc/1/root, for example, realpath would raise.
 
-    What can be no path (a NUL in it) leads nowhere.
+    An impossible path, with a NUL in it, is only normalized.
     """
     try:
         return os.path.realpath(path)
-    except OSError as error:  # the link that cannot be read: it must not count as where it lies
+    except OSError as error:  # the unreadable link: a path through it must not count as lying where its name says
         return os.path.normpath(error.filename or path)
     except ValueError:
         return os.path.normpath(path)
 
 
 def normal_path(path: str) -> str:
-    """`path` normalised as text. Two slashes at its beginning, which `normpath` keeps, are one here."""
+    """Normalize `path` as text. Two slashes at its beginning, which `normpath` keeps, become one."""
     normal = os.path.normpath(path)
     return normal[1:] if normal.startswith("//") else normal
 
 
 def state_directory(root: str, project: str) -> str:
-    """The directory below `root` that belongs to `project`: a part to recognise, and a part that is its own."""
-    import hashlib  # OpenSSL, of which the supervisor needs nothing
+    """Return the directory of `project` below `root`, whose name has a readable part and a unique part."""
+    import hashlib  # loads OpenSSL, which the supervisor does not need
 
     real = os.path.realpath(project)
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
@@ -128,10 +128,10 @@ def state_directory(root: str, project: str) -> str:
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Say whether `path` is `directory` or lies below it; both are absolute and normal."""
+    """Both paths are absolute and normalized."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def is_in_any(path: str, directories: Iterable[str]) -> bool:
-    """Say whether `path` is one of `directories` or lies below one; all are absolute and normal."""
+    """All paths are absolute and normalized."""
     return any(is_within(path, directory) for directory in directories)

@@ -1,9 +1,9 @@
 """
-Files of the state directory that any number of processes read and change: stored rules, trusted files, allowed servers, a token.
+Files of the state directory that many processes read and change: stored rules, trusted files, allowed servers, a token.
 
-Who changes one holds its lock, reads it again, and puts a complete new file in its place, so no change of another process is lost,
-and whoever reads sees all of it or what was there before. Readers take no lock: a rename is atomic, and a reader that waits for a
-stopped writer would stop the editor.
+A writer takes the file's lock, reads the file again, and replaces it by a complete new one. So no change of another process is lost, and
+readers see either the old or the new content. Readers take no lock: a rename is atomic, and a reader that waits for a stopped writer
+would block the editor.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ MAX_LOCK_WAIT_S = 2.0
 
 
 class Versioned(msgspec.Struct):
-    """The content of a state file, or as much of it as every version understands."""
+    """The part of a state file that all versions share."""
 
     version: int
 
@@ -32,15 +32,15 @@ T = TypeVar("T", bound=Versioned)
 
 
 class UnreadableError(Exception):
-    """A state file cannot be used: `str(error)` goes on after its name."""
+    """A state file is unusable: `str(error)` continues a sentence that begins with its name."""
 
 
 class TooLargeError(ConfigError):
-    """The new content would be too large to be read again."""
+    """The new content is too large to be read again."""
 
 
 class StateFile(Generic[T]):
-    """The JSON file at `path`: a `content`, at most `max_bytes` long, of this `version`."""
+    """The JSON file at `path`, with a `content` of this `version`, at most `max_bytes` long."""
 
     def __init__(self, path: Path, content: type[T], *, version: int, max_bytes: int) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class StateFile(Generic[T]):
 
     def read(self) -> T | None:
         """
-        Return the content as it is now; None if there is no file.
+        Return the current content; None if there is no file.
 
         Raises:
             UnreadableError: it cannot be read, is damaged, or was written by another version.
@@ -73,13 +73,13 @@ class StateFile(Generic[T]):
 
     def change(self, changed: Callable[[], T]) -> None:
         """
-        Replace the content by what `changed` returns, which runs under the lock: it reads what it starts from.
+        Replace the content by the result of `changed`, which runs under the lock and reads the old content there.
 
         Raises:
-            ConfigError: another process holds the lock and does not let go.
-            TooLargeError: it could not be read again.
-            OSError: it cannot be written.
-            UnicodeEncodeError: it has half a character.
+            ConfigError: another process keeps the lock.
+            TooLargeError: the new content is too large to be read again.
+            OSError: the file cannot be written.
+            UnicodeEncodeError: the content has half of a surrogate pair.
         """
         with locked(self.path):
             data = msgspec.json.format(msgspec.json.encode(changed()), indent=2) + b"\n"
@@ -92,19 +92,17 @@ class StateFile(Generic[T]):
 @contextmanager
 def locked(path: Path) -> Generator[None]:
     """
-    Hold the lock of the state file `path` in this context; its directory is made.
+    Hold the lock of the state file `path` in this context; create its directory.
 
     Raises:
-        ConfigError: another process holds it and does not let go.
-        OSError: there is no place for it.
+        ConfigError: another process keeps the lock.
+        OSError: the lock file cannot be created.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _lock(fd, path)
-        for leftover in temporaries_of(
-            path
-        ):  # of writers that were killed: no other one is at work
+        for leftover in temporaries_of(path):  # left by killed writers
             leftover.unlink(missing_ok=True)
         yield
     finally:
@@ -112,7 +110,7 @@ def locked(path: Path) -> Generator[None]:
 
 
 def _lock(fd: int, path: Path) -> None:
-    """Wait for the lock, but not for a process that was stopped while it holds it: the editor's host waits meanwhile."""
+    """Wait for the lock, but not long: a stopped process may hold it, and the editor's host is waiting."""
     deadline = time.monotonic() + MAX_LOCK_WAIT_S
     while True:
         try:
@@ -120,6 +118,6 @@ def _lock(fd: int, path: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise ConfigError(
-                    f"another process is changing {path}, and does not end; try again"
+                    f"another process is changing {path} and has not finished; try again"
                 ) from None
             time.sleep(0.005)

@@ -1,18 +1,18 @@
-"""Text for a person, who approves or trusts what they read: what an editor shows as nothing stands there as its number."""
+"""Text for users who approve or trust what they read: invisible characters are shown as their numbers."""
 
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# Control characters, marks of direction, letters without width or shape, tags and selectors, in which whole sentences have been
-# smuggled past the person who looked.
+# Control characters, direction marks, letters without width or shape, tags and selectors. Whole sentences have been smuggled in them past
+# readers.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013440\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]+"
 )
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # but for tabs and ends of lines
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # except tabs and line ends
 _WITHIN_SCRIPTS = ("\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d")  # Persian, Hindi, emoji
 
 
@@ -25,7 +25,7 @@ def number(character: str) -> str:
 
 
 class _Spellings(dict[int, str]):
-    """Characters by how each is shown; found out once, for there are many in a large change."""
+    """Characters and how each is shown; a cache, because a large change has many."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -38,12 +38,12 @@ _SPELLINGS = _Spellings()
 
 
 def visible(text: str) -> str:
-    """`text`, a command or a change: what shows as nothing, as a blank that is none, or turns what follows around is `<U+202E>`."""
+    """Replace invisible, blank-looking and bidi characters by `<U+XXXX>`, in a command or a change."""
     return text.translate(_SPELLINGS)
 
 
 def visible_prose(text: str) -> str:
-    """`text` of any language made `visible`, but for blanks and joined letters: where those stand alone, they say nothing."""
+    """Make prose of any language `visible`, but keep unusual spaces and single joiners: alone they hide nothing."""
     return _HIDDEN.sub(_numbers, text)
 
 
@@ -52,12 +52,12 @@ def _numbers(found: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with U+FFFD for halves of surrogate pairs: those are no text in any encoding, and cannot be sent or written."""
+    """Replace halves of surrogate pairs by U+FFFD: no encoding can represent them, so they cannot be sent or written."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def with_printable(value: Any) -> Any:
-    """`value`, plain data, with its strings made `printable`, but for the keys."""
+    """Make all strings in plain data `printable`, except keys."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, Mapping):
@@ -68,13 +68,13 @@ def with_printable(value: Any) -> Any:
 
 
 def fence_around(text: str) -> str:
-    """A Markdown fence that nothing inside `text` can close."""
+    """Return a Markdown fence that nothing inside `text` can close."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     return "`" * (longest + 1)
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table that can be read as it stands; the first row is its head. All columns but the first are flush right."""
+    """Return a Markdown table that is readable as it is; the first row is its head. All columns but the first are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         " | ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows
@@ -84,12 +84,11 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def name_set(text: str) -> frozenset[str]:
-    """The names in `text`, which are divided by spaces."""
     return frozenset(text.split())
 
 
 def shortened(text: str, most: int) -> str:
-    """`text`, of at most `most` characters: a longer one ends in an ellipsis."""
+    """Return `text` cut to `most` characters; a longer one ends in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -101,9 +100,9 @@ def signal_name(number: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`seconds` as a person says them: `90 s`, `10 min`, `2.5 h`."""
+    """Format `seconds` for people: `90 s`, `10 min`, `2.5 h`."""
     minutes, hours = seconds / 60, seconds / 3600
-    if seconds < 120:  # noqa: PLR2004 - what is more is another unit's
+    if seconds < 120:  # noqa: PLR2004 - more is shown in a larger unit
         return f"{seconds:.1f} s".replace(".0 ", " ")
     if minutes < 120:  # noqa: PLR2004
         return f"{minutes:.0f} min"
@@ -111,13 +110,13 @@ def duration(seconds: float) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The question that follows a `word` that is unknown, if there is one like it; else nothing."""
+    """Return the question to append to an error about an unknown `word`; empty if no known word is like it."""
     near = nearest(word, known)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """The word that is known and most like `word`, if there is one like it."""
-    from difflib import get_close_matches  # only for whoever has mistyped
+    """Return the known word most like `word`, if one is like it."""
+    from difflib import get_close_matches  # needed after a typing error only
 
     return get_close_matches(word, known, n=1, cutoff=0.65)  # "nope" is not "openai"

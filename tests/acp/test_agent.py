@@ -73,7 +73,7 @@ def test_without_a_key_the_demo_model_answers_and_a_notice_says_so(start):
     agent.initialize(session={"notices": {}})
     assert agent.prompt(agent.new(), "ping") == "end_turn"
     [notice] = agent.of("notice")
-    assert "no API key" in notice["title"]
+    assert "No API key" in notice["title"]
     assert "sanderling login" in notice["description"]
 
 
@@ -842,10 +842,10 @@ def test_a_log_is_shown_in_a_readable_way(start, home):
     assert " → #1 initialize " in lines[0]
     assert any("← session/update agent_message_chunk " in line and "pong" in line for line in lines)
     assert any("#3 session/prompt → " in line and "end_turn" in line for line in lines)
-    assert any("no message: no <U+001B> message" in line for line in lines)
+    assert any("not a message: no <U+001B> message" in line for line in lines)
     assert "\x1b" not in shown.stdout
     assert any("#<U+001B>[2J a<U+001B>]0;x<U+0007><U+000A>b" in line for line in lines)
-    assert lines[-1].endswith("is torn)")
+    assert lines[-1].endswith("is incomplete)")
     assert home.run("acp-log", str(directory / "none")).returncode == 2
 
 

@@ -145,7 +145,7 @@ def test_cancel_and_an_interrupt_stop_the_turn(client):
         assert process.stdout.readline() == "on\n"
         stop()
         process.stdin.flush()
-        while "the turn has ended: cancelled" not in process.stderr.readline():
+        while "the turn ended: cancelled" not in process.stderr.readline():
             pass
     process.stdin.write(":quit\n")
     process.stdin.close()

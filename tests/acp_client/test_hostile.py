@@ -135,8 +135,8 @@ async def test_garbage_unknown_updates_and_wrong_types_are_survived(guests):
         assert await talk.ask("go") == "end_turn"
         assert talk.text == "[hologram]still here"
         assert set(talk.notices) == {
-            "Mine has sent something malformed, which is passed over.",
-            "Mine tells of 'of_tomorrow', which this version of Sanderling cannot show.",
+            "Ignored a malformed update from Mine.",
+            "Mine sent 'of_tomorrow', which this version of Sanderling cannot show.",
         }
         assert await talk.ask("again") == "end_turn"
 

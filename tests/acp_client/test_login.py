@@ -27,7 +27,7 @@ async def test_a_prompt_after_that_is_answered_by_one_that_has_the_new_login(
     async with guests.talk(script, home=["~/.mine/login.json"]) as talk:
         await talk.ask("one")
         await talk.ask("two")
-        again = "begins anew"
+        again = "started a new session"
         assert not any(again in notice for notice in talk.notices)
         renew(login)
         await talk.ask("three")

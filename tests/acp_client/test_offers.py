@@ -239,6 +239,6 @@ async def test_a_compaction_of_its_own_is_told(guests):
         await talk.ask("go")
         assert len(talk.of(CompactionStarted)) == 1
         assert talk.notices == [
-            "Mine has summarized the conversation.",
-            "Mine has not summarized the conversation: too long",
+            "Mine summarized the conversation.",
+            "Mine did not summarize the conversation: too long",
         ]

@@ -99,7 +99,7 @@ async def test_an_agent_that_cannot_resume_begins_anew_and_that_is_said(guests):
         await talk.ask("one")
     async with guests.talk({"prompts": {}}, agent="") as talk:
         await talk.ask("two")
-        assert "does not know what was said before" in talk.notices[0]
+        assert "does not remember this conversation" in talk.notices[0]
 
 
 async def test_calls_are_blocks_with_our_names_and_their_diffs(guests):
@@ -319,7 +319,7 @@ async def test_modes_models_and_options_can_be_chosen_and_only_those(guests):
         assert talk.of(GuestOptionsChanged)[-1].options == ()
         talk.act(Compact())
         await talk.wait_for(lambda: talk.notices)
-        assert "cannot be asked to summarize" in talk.notices[-1]
+        assert "does not support compaction" in talk.notices[-1]
 
 
 async def test_what_it_has_changed_by_itself_is_undone(guests):
@@ -342,10 +342,10 @@ async def test_what_it_has_changed_by_itself_is_undone(guests):
         assert (guests.project / "a.txt").read_text() == "old\n"
         assert not (guests.project / "b.txt").exists()
         await talk.ask("tell")
-        assert "undone what you had changed" in talk.text
+        assert "undid your file changes" in talk.text
         talk.act(Rewind("p1", "conversation"))
         await talk.wait_for(lambda: talk.notices)
-        assert "cannot forget" in talk.notices[-1]
+        assert "cannot rewind the conversation" in talk.notices[-1]
 
 
 async def test_it_reads_and_writes_files_and_runs_commands_through_us(guests):
@@ -526,5 +526,5 @@ async def test_a_fork_begins_anew_with_the_agent_and_that_is_said(guests):
     async with guests.talk(script, session_id="s2", agent="") as talk:
         assert await talk.ask("two") == "end_turn"
         assert talk.notices == [
-            "Mine begins anew, and does not know what was said before.",
+            "Mine started a new session and does not remember this conversation.",
         ]

@@ -264,7 +264,7 @@ async def test_a_directory_that_was_added_is_written_when_the_person_lets_it(tmp
         tasks.start_soon(it.answered, "once")
         await it.files.write(f"{other}/a", "x\n")
         assert (other / "a").read_text() == "x\n"
-        assert "outside of the project" in it.questions[0].reason
+        assert "outside the project" in it.questions[0].reason
 
 
 # --- permission --------------------------------------------------------------------------------------------------------

@@ -43,8 +43,7 @@ async def test_tool_of_a_server_asks_shows_what_it_is_given_and_what_is_said_of_
         assert json.loads(question.subject) == {"words": "app.py"}
         assert question.filetype == "json"
         assert (
-            "bad says of it: only reads, destroys nothing. Nobody has checked that."
-            in question.reason
+            "bad says of it: only reads, destroys nothing. This is not verified." in question.reason
         )
         assert question.rule == "allow mcp__bad__read"
         talk.answer(question, "session")
@@ -118,10 +117,10 @@ async def test_failures_are_told_and_the_turn_goes_on(tmp_path):
     ).run()
     assert [result.is_error for result in talk.results] == [True, True, True, False]
     assert talk.told(0) == "it did not work"
-    assert talk.told(1) == "The tool server 'bad': ValueError: this cannot be asked for."
+    assert talk.told(1) == "MCP server bad: ValueError: this cannot be asked for."
     assert "ended meanwhile (it was ended by SIGKILL)" in talk.told(2)
     assert [event.text for event in talk.of(Notice)] == [
-        "The tool server 'bad' does not work: it was ended by SIGKILL. It is started again."
+        "MCP server bad: it was ended by SIGKILL, restarting."
     ]
 
 

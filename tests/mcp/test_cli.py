@@ -60,7 +60,7 @@ def test_what_is_declared_is_listed(shell):
     )
     (shell.project / ".mcp.json").write_text('{"mcpServers": {"docs": {"command": "docs"}}}')
     listed = shell.run("list")
-    assert "ignored until :AgentTrust in Neovim trusts it: .mcp.json" in listed.stderr
+    assert "ignored until trusted with :AgentTrust in Neovim: .mcp.json" in listed.stderr
     assert listed.stdout.splitlines() == [
         "git      mcp-server-git --repository .",
         "tracker  https://mcp.example/mcp",
@@ -90,13 +90,11 @@ def test_each_is_started_and_its_row_says_what_came_of_it(shell, unused_port):
         assert rows[name]["tools"] >= 3
         assert rows[name]["ms"] > 0
         assert "error" not in rows[name]
-    assert rows["closed"]["error"].startswith(
-        "the network does not lead to mcp.example:443: `--net on`"
-    )
+    assert rows["closed"]["error"].startswith("mcp.example:443 is blocked: `--net on`")
     assert rows["ends"]["error"].startswith("it ended with exit status 3")
     assert rows["off"]["state"] == "stopped"
-    assert rows["docs"]["error"].startswith("not allowed to start")
-    assert "given up the type sse" in rows["old"]["error"]
+    assert rows["docs"]["error"].startswith("not allowed permanently")
+    assert "no longer has the type sse" in rows["old"]["error"]
 
 
 @prove
@@ -113,7 +111,7 @@ def test_the_exit_status_tells_of_mistakes(shell):
     shell.declare(good=NOTES_SERVER, bad={"command": [PYTHON, "-c", "pass"]})
     unknown = shell.run("check", "god")
     assert unknown.returncode == 2
-    assert unknown.stderr == "sanderling: there is no tool server 'god'; there are: good, bad\n"
+    assert unknown.stderr == "sanderling: there is no tool server 'god'; known: good, bad\n"
     shell.config.write_text("[mcp.servers.x]\nurl = 5\n")
     assert shell.run("list").returncode == 2
 
@@ -122,20 +120,20 @@ def test_the_exit_status_tells_of_mistakes(shell):
 def test_login_shows_a_page_and_logout_forgets(shell, unused_port):
     with notes_over_http(unused_port, "login") as url:
         shell.declare(it={"url": url}, program={"command": ["x"]})
-        assert "it wants a login: `sanderling mcp login it`" in shell.run("check", "it").stdout
+        assert "it requires a login: `sanderling mcp login it`" in shell.run("check", "it").stdout
         argv = [sys.executable, "-m", "sanderling", "mcp", "login", "it"]
         with subprocess.Popen(
             argv, cwd=shell.project, stderr=subprocess.PIPE, text=True, env=os.environ
         ) as login:
             assert login.stderr
-            assert login.stderr.readline() == "Log in at it, in your browser:\n"
+            assert login.stderr.readline() == "Log in to it in your browser:\n"
             page = login.stderr.readline().strip()
             visit = "import httpx2, sys; httpx2.get(sys.argv[1], follow_redirects=True)"
             subprocess.run([sys.executable, "-c", visit, page], check=True, timeout=DEADLINE_S)
-            assert login.stderr.read() == "You are logged in at it.\n"
+            assert login.stderr.read() == "Logged in to it.\n"
         assert login.returncode == 0
         assert shell.run("check", "it").returncode == 0
         assert shell.run("logout", "it").returncode == 0
         assert shell.run("check", "it").returncode == 1
         refused = shell.run("login", "program")
-        assert "'program' is a program of this machine: there is no login" in refused.stderr
+        assert "'program' is a local program and has no login" in refused.stderr

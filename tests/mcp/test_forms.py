@@ -42,7 +42,7 @@ def test_fields_have_what_the_schema_says_in_words():
     assert fields["name"].is_required
     assert (fields["name"].label, fields["name"].help) == ("Name", "As in your passport.")
     assert fields["email"].help == "an email address"
-    assert fields["day"].help == "Of birth (a date as 2026-11-23)"
+    assert fields["day"].help == "Of birth (a date such as 2026-11-23)"
     assert fields["short"].help == "text, 2 to 4 characters"
     assert (fields["age"].help, fields["age"].value) == ("a whole number, 1 to 1,000,000", "42")
     assert fields["share"].help == "a number, at least 0"
@@ -81,7 +81,7 @@ def test_what_fits_is_a_value_of_the_schemas_type(name, text, value):
     [
         ("email", "nobody", "email must be an email address."),
         ("site", "nowhere", "site must be a URI."),
-        ("day", "today", "day must be a date as 2026-11-23."),
+        ("day", "today", "day must be a date such as 2026-11-23."),
         ("short", "x", "short must be text, 2 to 4 characters."),
         ("age", "7.5", "age must be a whole number, 1 to 1,000,000."),
         ("age", "0", "age must be a whole number, 1 to 1,000,000."),

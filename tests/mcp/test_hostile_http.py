@@ -189,18 +189,18 @@ async def test_a_document_is_small_and_comes_soon(wanting_server, path, size, mo
         monkeypatch.setattr("sanderling.mcp.http.DOCUMENT_S", 0.2)
         slow, giant = Reply(b"x" * 1000, pause_s=0.05), Reply(b"[" * (1 << 20))
         wanting.server.routes[path] = slow if size == "slow" else giant
-        told = {"giant": "more than 262,144 bytes", "slow": "does not come"}
+        told = {"giant": "more than 262,144 bytes", "slow": "did not arrive"}
         assert told[size] in await refused(wanting)
 
 
 @pytest.mark.parametrize(
     "key, place, told",
     [
-        ("authorization_endpoint", "http://192.168.1.1/reboot", "no browser is sent to"),
-        ("authorization_endpoint", "https://other.example/authorize", "would send what that gives"),
+        ("authorization_endpoint", "http://192.168.1.1/reboot", "is not allowed"),
+        ("authorization_endpoint", "https://other.example/authorize", "the result would go to"),
         ("issuer", "https://other.example/", "issuer mismatch"),
-        ("token_endpoint", "http://other.example/token", "could read its login"),
-        ("registration_endpoint", "http://other.example/", "could read its login"),
+        ("token_endpoint", "http://other.example/token", "its login would be sent"),
+        ("registration_endpoint", "http://other.example/", "its login would be sent"),
     ],
 )
 async def test_a_login_leads_to_where_it_began(wanting_server, key, place, told):
@@ -249,7 +249,7 @@ async def test_what_a_token_endpoint_answers_is_not_told(wanting_server, reply, 
         caplog.set_level(logging.DEBUG)
         wanting.tokens = reply
         told = await refused(wanting)
-        assert told == f"no token was given (HTTP {reply.status})"
+        assert told == f"it gave no token (HTTP {reply.status})"
         assert "secret-" not in caplog.text
 
 

@@ -115,7 +115,7 @@ async def test_a_header_that_none_can_be_is_told_without_it(tmp_path, monkeypatc
     servers = {"it": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "$NOTES_KEY"}}}
     async with talking(tmp_path, mcp_servers=servers) as talk:
         failed = await talk.state("it", "failed")
-        assert failed.why == "the header X-Key has a character that none can have"
+        assert failed.why == "the header X-Key contains an invalid character"
         assert "secret" not in repr(talk.events)
 
 
@@ -157,7 +157,7 @@ async def test_without_the_network_it_says_what_opens_it(tmp_path):
     async with talking(tmp_path, mcp_servers=servers) as talk:
         failed = await talk.state("it", "failed")
         assert failed.why == (
-            "the network does not lead to mcp.example:443: `:AgentNet on` opens it, or let the server's `hosts` name it"
+            "mcp.example:443 is blocked: `:AgentNet on` opens the network, or add it to the server's `hosts`"
         )
         notices = [notice.text for notice in talk.of(Notice) if "mcp.example" in notice.text]
         assert len(notices) == 1
@@ -175,7 +175,7 @@ async def test_a_name_that_leads_to_this_machine_is_refused(tmp_path, monkeypatc
 
 
 def test_hosts_of_a_server_that_are_none_are_told():
-    with pytest.raises(ConfigError, match="in its hosts, 'no host' is no host"):
+    with pytest.raises(ConfigError, match="in its hosts, 'no host' is not a host"):
         Place("https://a.example", ("no host",))
 
 
@@ -183,8 +183,8 @@ def test_hosts_of_a_server_that_are_none_are_told():
     "status, headers, told",
     [
         (307, {"Location": "http://127.0.0.1:1/elsewhere"}, "not followed"),
-        (401, {}, "it wants a login"),
-        (200, {"Content-Encoding": "gzip"}, "it answers packed"),
+        (401, {}, "it requires a login"),
+        (200, {"Content-Encoding": "gzip"}, "it compresses its answers"),
         (200, {"Content-Type": "text/html"}, "Unexpected content type"),
     ],
 )

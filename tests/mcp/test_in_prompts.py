@@ -73,7 +73,7 @@ async def test_resources_stand_below_the_prompt_that_mentions_them(notes):
             "What is to be bought (@it:note://today)? Not @nobody:x, nor me@it:note://today."
         )
         told = talk.told()
-        assert "@it:note://today, from the tool server it:\n```\nBuy bread.\n```" in told
+        assert "@it:note://today, from the MCP server it:\n```\nBuy bread.\n```" in told
         assert told.count("Buy bread.") == 1
         await talk.say("And @it:note://day/99, please.")
         assert "[… cut: 65,536 of 100,0" in talk.told()

@@ -69,12 +69,12 @@ async def test_a_person_logs_in_from_the_list_and_goes_on(tmp_path, unused_port,
         servers = {"it": {"url": url}}
         async with talking(tmp_path, *script, mcp_servers=servers, permissions=ALLOWED) as talk:
             failed = await talk.state("it", "failed")
-            assert failed.why == "it wants a login: `L` in :AgentMcp opens its page"
+            assert failed.why == "it requires a login: `L` in :AgentMcp opens its page"
             assert failed.needs_login
             assert not log.exists(), "nothing was begun"
             talk.agent.act(ControlToolServer("it", "login"))
             (link,) = await talk.until(lambda: talk.of(LinkOffered))
-            assert (await talk.state("it", "stopped")).why.startswith("a page in your browser")
+            assert (await talk.state("it", "stopped")).why.startswith("waiting for your login")
             page = await browse(link.url)
             assert "Sanderling has logged in" in page.text
             await talk.state("it", "ready")
@@ -161,7 +161,7 @@ async def test_a_login_under_a_name_that_the_server_knows_introduces_nobody(
 async def test_what_wants_no_login_says_so(tmp_path, unused_port):
     with (
         notes_over_http(unused_port) as url,
-        pytest.raises(ServerError, match="it wants no login"),
+        pytest.raises(ServerError, match="it requires no login"),
     ):
         await log_in(url, tmp_path / "state")
 
@@ -206,7 +206,7 @@ async def test_a_login_that_nobody_makes_ends(monkeypatch):
     monkeypatch.setattr("sanderling.mcp.callback.LOGIN_S", 0.05)
     async with waiting_for_browser() as callback:
         callback.expect(PAGE)
-        with pytest.raises(ServerError, match="nobody has logged in within"):
+        with pytest.raises(ServerError, match="there was no login within"):
             await callback.wait()
 
 

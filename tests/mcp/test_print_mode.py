@@ -67,9 +67,8 @@ def test_server_that_fails_is_told_and_the_answer_comes(shell):
     done = shell.play(ANSWER, args=("--allow", "mcp__*"))
     assert done.returncode == 0
     assert done.stdout == "Done.\n"
-    assert (
-        "The tool server 'bad' does not work: it ended with exit status 7: nothing to do here"
-        in (done.stderr)
+    assert "MCP server bad: it ended with exit status 7: nothing to do here, restarting." in (
+        done.stderr
     )
 
 
@@ -86,8 +85,8 @@ def test_server_that_fails_is_told_and_the_answer_comes(shell):
                 'list:{"jsonrpc":"2.0","id":ID,"result":[]}',
                 "its result is an array, not an object",
             ),
-            ("unlisted", "it was not ready within 10 s: it has not answered tools/list"),
-            ("mute", "it was not ready within 10 s: it has not answered initialize"),
+            ("unlisted", "not ready after 10 s: no answer to tools/list"),
+            ("mute", "not ready after 10 s: no answer to initialize"),
         ],
         keep=(0,),
     ),
@@ -96,7 +95,7 @@ def test_what_of_a_server_cannot_be_used_is_told_before_the_answer(shell, how, w
     declare(shell, bad=hostile(how, timeout_s=10))
     done = shell.play(ANSWER, args=("--allow", "mcp__*"))
     assert (done.returncode, done.stdout) == (0, "Done.\n")
-    assert "The tool server 'bad'" in done.stderr
+    assert "MCP server bad" in done.stderr
     assert words in done.stderr
 
 
@@ -104,9 +103,7 @@ def test_what_of_a_server_cannot_be_used_is_told_before_the_answer(shell, how, w
 def test_server_whose_variable_is_not_set_is_told(shell):
     declare(shell, bad=hostile(env={"TOKEN": "$NOT_SET_ANYWHERE"}))
     done = shell.play(ANSWER, args=("--allow", "mcp__bad__*"))
-    assert (
-        "The tool server 'bad' has failed: the variable NOT_SET_ANYWHERE is not set." in done.stderr
-    )
+    assert "MCP server bad failed: the variable NOT_SET_ANYWHERE is not set." in done.stderr
 
 
 def test_wrong_declaration_is_told_before_anything_starts(shell):
@@ -151,7 +148,7 @@ def test_server_of_the_project_that_nobody_has_let_start_is_told_and_the_answer_
     propose(shell, it={"command": "it"})
     done = shell.play(ANSWER, args=("--output-format", "json"))
     assert done.returncode == 0, done.stderr
-    assert "not started: the project's tool server 'it', until Neovim has asked" in done.stderr
+    assert "not started: the project's tool server 'it': allow it in Neovim first" in done.stderr
     assert json.loads(done.stdout)["denials"] == []
 
 

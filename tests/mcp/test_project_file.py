@@ -76,7 +76,7 @@ def test_no_server_of_a_project_is_given_the_key_of_a_models_provider(server):
 @pytest.mark.parametrize(
     "server, problem",
     [
-        ({"type": "sse", "url": "https://a.b"}, "the protocol has given up the type sse"),
+        ({"type": "sse", "url": "https://a.b"}, "the protocol no longer has the type sse"),
         ({"command": "${NOWHERE}/it"}, "it needs the variable NOWHERE, which is not set"),
         ({"args": ["x"]}, "it needs a command, or a url and the type http"),
         ({"type": "stdio", "url": "https://a.b"}, "it needs a command"),
@@ -147,7 +147,9 @@ async def test_a_server_starts_when_the_person_lets_it_and_not_before(tmp_path, 
         assert talk.parts.servers.shown()[0].state == "stopped"
         talk.answer(question, "deny")
         await talk.say("go")
-        assert (await talk.state("it", "stopped")).why.startswith("you have not let it start")
+        assert (await talk.state("it", "stopped")).why.startswith(
+            "you have not allowed it to start"
+        )
         talk.agent.act(ControlToolServer("it", "start"))
         talk.answer(await talk.question("server", 2), "once")
         await talk.state("it", "restarting")  # it ends at once
@@ -221,7 +223,7 @@ async def test_a_server_of_its_settings_that_cannot_be_costs_itself_only(tmp_pat
         await talk.say("go")
         off, bad = talk.parts.servers.shown()
         assert (bad.name, bad.state, off.state) == ("bad", "failed", "stopped")
-        assert "it has either a command or a url" in bad.why
+        assert "it needs either a command or a url" in bad.why
         assert talk.of(ApprovalRequested) == []
 
 
@@ -232,7 +234,7 @@ async def test_a_server_whose_name_is_too_much_like_the_persons_is_left_out(tmp_
     async with talking(tmp_path, mcp_servers=own) as talk:
         await talk.say("go")
         assert [each.text for each in talk.of(Notice)] == [
-            f"The project's tool server '{name}' is left out: its name is too much like another one's."
+            f"The project's tool server '{name}' is left out: its name is too similar to another server's."
             for name in ("it-", "it.")
         ]
         assert talk.of(ApprovalRequested) == []

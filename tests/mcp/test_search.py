@@ -2,7 +2,7 @@
 
 import pytest
 
-from sanderling.mcp.search import MAX_FOUND, MAX_TOLD, Shelf
+from sanderling.mcp.search import MAX_FOUND, MAX_SENT, Shelf
 from sanderling.tools.base import Arguments, OutsideTool, Tool
 from sanderling.tools.catalog import Catalog, OwnTools
 from sanderling.tools.effects import Effect
@@ -43,10 +43,10 @@ def test_a_few_tools_are_told_as_they_come():
 def test_what_would_be_too_many_waits_and_what_was_told_stays():
     shelf = Shelf()
     shelf.put(made(f"early{number}") for number in range(5))
-    shelf.put(made(f"late{number}") for number in range(MAX_TOLD))
+    shelf.put(made(f"late{number}") for number in range(MAX_SENT))
     shelf.put([made("last")])
     assert names(shelf.tools()) == [*(f"early{n}" for n in range(5)), "mcp_search"]
-    assert len(names(shelf.tools(), is_waiting=True)) == MAX_TOLD + 1
+    assert len(names(shelf.tools(), is_waiting=True)) == MAX_SENT + 1
 
 
 @pytest.mark.parametrize("window_tokens, is_told", [(0, True), (200_000, True), (8_000, False)])
@@ -114,7 +114,7 @@ async def test_the_catalog_tells_of_a_tool_when_it_is_found_and_knows_it_before(
 async def test_a_model_searches_and_uses_what_it_finds(tmp_path, monkeypatch, plain_environment):  # noqa: ARG001
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
-    monkeypatch.setattr("sanderling.mcp.search.MAX_TOLD", 2)
+    monkeypatch.setattr("sanderling.mcp.search.MAX_SENT", 2)
     script = (
         uses("mcp__it__echo", text="unseen"),
         uses("mcp_search", query="say again"),

@@ -71,9 +71,9 @@ def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(star
     text = agent.wait_for_question()
     assert "read src/app.py  5 lines" in text
     assert "╭ Allow edit src/app.py? ─" in text
-    assert "It changes a file, and no rule allows it." in text
+    assert "No rule allows this change." in text
     assert re.search(r"│in /", text)
-    assert re.search(r"│sbx:\S+( weaker)? net:off ", text)
+    assert re.search(r"│sbx:\S+( partial)? net:off ", text)
     assert "│-    return a - b " in text
     assert "│+    return a + b " in text
     assert "ask waiting for you: 1 to approve" in text
@@ -202,9 +202,9 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     assert (project / "new").read_text() == "made\n"
     assert (old / "src/app.py").read_text() == APP
     assert sorted(path.name for path in old.iterdir()) == [".git", "src"]
-    agent.wait_for_screen("than before", "Done.")
+    agent.wait_for_screen("replaced by another directory", "Done.")
     told = "".join(map(str, agent.logged_messages()))
-    assert told.count("The project's directory was replaced") == 1
+    assert told.count("The project directory was replaced") == 1
     assert "2: def add" in agent.results()[-1]
     if has_buffer:
         lines = agent.lua("return vim.api.nvim_buf_get_lines(vim.fn.bufnr('app.py'), 0, -1, true)")
@@ -281,7 +281,7 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     agent.feed("2GA  # why?<Esc>")
     (project / "go").touch()
     screen = agent.wait_for_question()
-    assert "You have unsaved changes in the same text" in screen
+    assert "You have unsaved changes in these lines" in screen
     assert "│-    return a - b  # why?" in screen
     assert "│+    return a + b" in screen
     agent.command(answer)
@@ -291,7 +291,7 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
         assert agent.lua("return vim.fn.getline(2)") == "    return a + b"
         agent.command("silent undo")
     else:
-        assert "The person keeps their own unsaved text." in agent.results()[-1]
+        assert "The user keeps their own unsaved text." in agent.results()[-1]
         assert "    return a - b  # why?" in agent.results()[-1]
     assert agent.lua("return vim.fn.getline(2)") == "    return a - b  # why?"
     assert len(agent.events("AgentApprovalRequested")) == 1
@@ -398,7 +398,7 @@ def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project,
     agent.feed(keys)
     agent.wait_for_turns()
     assert not (project / "made").exists()
-    assert agent.results()[0].startswith("The person denied this, and gave no reason.")
+    assert agent.results()[0].startswith("The user denied this without a reason.")
     assert "bash touch made  ✗ denied" in agent.screen_text()
     assert agent.transcript()[-1] == "Done."
 
@@ -412,7 +412,7 @@ def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
     agent.enter_question()
     agent.feed(keys)
     agent.wait_for_turns()
-    assert agent.results() == ["The person denied this: not | now"]
+    assert agent.results() == ["The user denied this: not | now"]
     assert not (project / "made").exists()
 
 
@@ -444,8 +444,8 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
     agent.wait_for_turns()
     results = agent.results()
     assert len(results) == 3
-    assert results[0].startswith("The person denied this")
-    assert results[1:] == ["Not run: the person denied another tool use of the same message."] * 2
+    assert results[0].startswith("The user denied this")
+    assert results[1:] == ["Not run: the user denied another tool call of the same message."] * 2
     assert sorted(path.name for path in project.iterdir()) == [".git"]
     wait_until(lambda: not agent.float())
     assert agent.transcript_text().count("✗ denied") == 1
@@ -457,7 +457,7 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
 def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
     agent = start_agent(reply(use("read", path="src/app.py"), repeat=True))
     agent.ask()
-    assert "╭ Let it go on? ─" in agent.wait_for_question()
+    assert "╭ Let it continue? ─" in agent.wait_for_question()
     assert len(agent.results()) == 5
     agent.command("AgentApprove")
     agent.wait_for_question(2)
@@ -819,7 +819,7 @@ def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, 
     assert "Allow" not in agent.screen_text()
     assert "to approve" not in agent.screen_text()
     assert "edit src/app.py  ✗ stopped" in agent.screen_text()
-    assert agent.results() == ["Interrupted by the person."]
+    assert agent.results() == ["Interrupted by the user."]
     assert app.read_text() == APP
 
 
@@ -831,7 +831,7 @@ def test_a_host_that_is_killed_while_it_asks_takes_the_question_along_and_the_ne
     agent.ask()
     agent.wait_for_question()
     os.kill(agent.host_pid(), signal.SIGKILL)
-    agent.wait_for_screen("The agent process has ended (signal 9)")
+    agent.wait_for_screen("The agent process exited (signal 9)")
     assert "Allow" not in agent.screen_text()
     agent.ask("go on")
     agent.wait_for_screen("edit src/app.py …")
@@ -859,7 +859,7 @@ def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confi
     agent.ask()
     text = agent.wait_for_question()
     assert "resolve example.org" in text
-    assert "The sandbox refused this" in text
+    assert "The sandbox blocked this" in text
     assert "net:off" in text
     agent.enter_question()
     agent.feed("a")
@@ -875,7 +875,7 @@ def test_a_question_says_what_the_sandbox_is_now(start_agent):
     agent.ask()
     assert "net:off" in agent.wait_for_question()
     agent.command("AgentNet on")
-    wait_until(lambda: re.search(r"│.*sbx:\S+( weaker)? net:on ", agent.screen_text()), "redrawn")
+    wait_until(lambda: re.search(r"│.*sbx:\S+( partial)? net:on ", agent.screen_text()), "redrawn")
 
 
 @prove
@@ -897,7 +897,7 @@ def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(st
     text = agent.wait_for_question()
     assert "Allow web_fetch http://example.org/page?" in text
     rows = re.findall(r"││(.*?) *│\n", text)
-    assert "to allow this lets example.org through" in " ".join(rows)
+    assert "example.org is blocked. Allowing opens it" in " ".join(rows)
     agent.command("AgentDeny")
     agent.wait_for_turns()
     assert "✗ denied" in agent.screen_text()

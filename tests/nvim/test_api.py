@@ -93,27 +93,27 @@ FAILURES = {
     "a wrong key": (Status(401), "refused the key", "ANTHROPIC_API_KEY"),
     "an impossible request": (Status(400), "refused the request", "Change the prompt"),
     "a rate limit": (Status(429, retry_after=7), "rate limit is reached", "to wait for 7 s"),
-    "an overload": (Status(529), "overloaded", "A new prompt goes on from there"),
-    "a failing server": (Status(500), "The API failed", "A new prompt goes on from there"),
+    "an overload": (Status(529), "overloaded", "Send a new prompt to continue"),
+    "a failing server": (Status(500), "The API failed", "Send a new prompt to continue"),
     "an error in mid-stream": (
         Reply(message_start(), text("Half an answ"), error("overloaded_error")),
         "overloaded",
-        "A new prompt goes on from there",
+        "Send a new prompt to continue",
     ),
     "a broken connection": (
         Reply(message_start(), text("Half an answ"), Wait(0.1), RESET),
         "broke",
-        "A new prompt goes on from there",
+        "Send a new prompt to continue",
     ),
     "a stream cut short": (
         Reply(message_start(), text("Half an answ"), HANG_UP),
         "broke",
-        "A new prompt goes on from there",
+        "Send a new prompt to continue",
     ),
     "a stream without its end": (
         Reply(message_start(), text("Half an answ")),
         "cut off",
-        "A new prompt goes on from there",
+        "Send a new prompt to continue",
     ),
 }
 LASTING = ("a wrong key", "an impossible request")
@@ -144,7 +144,7 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     claude.submit("again")
     claude.wait_for_turns(2)
     assert claude.transcript()[-1] == "Better now."
-    assert set(claude.messages().splitlines()) <= {"", "No request is waiting to be retried."}
+    assert set(claude.messages().splitlines()) <= {"", "Nothing to retry."}
     assert "Traceback" not in claude.transcript_text()
 
 
@@ -169,12 +169,12 @@ def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_ther
 def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, server):
     server.answer(Status(529, retry_after=20), Reply(message_start(), text("Whole."), done()))
     claude.submit("hi")
-    wait_until(lambda: "try 2 of 10" in claude.screen_text(), "the countdown")
+    wait_until(lambda: "Retry 2/10" in claude.screen_text(), "the countdown")
     screen = " ".join(claude.screen_text().split())
     assert "The API is overloaded just now" in screen
-    assert re.search(r"Again in (19|20|21) s", screen)
+    assert re.search(r"Retry 2/10 in (19|20|21) s", screen)
     assert "overloaded" not in claude.transcript_text()
-    wait_until(lambda: re.search(r"Again in 1[78] s", claude.screen_text()), "it counts")
+    wait_until(lambda: re.search(r"Retry 2/10 in 1[78] s", claude.screen_text()), "it counts")
     claude.command("AgentRetry")
     claude.wait_for_turns()
     assert claude.transcript()[-1] == "Whole."
@@ -185,7 +185,7 @@ def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, s
 def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_so(claude, server):
     server.answer(Status(429, retry_after=61))
     claude.submit("hi")
-    wait_until(lambda: "Let it go on?" in claude.screen_text(), "the question")
+    wait_until(lambda: "Let it continue?" in claude.screen_text(), "the question")
     repeat_until_the_turn_ends(claude, "AgentDeny")
     assert len(server.prompts) == 1
     assert "to wait for 61 s" in claude.transcript_text()
@@ -232,7 +232,7 @@ def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim)
     child.submit("hi")
     child.wait_for_turns()
     assert "The certificates cannot be read (SSL_CERT_FILE=/no/such.pem" in child.transcript_text()
-    assert "has ended" not in child.transcript_text()
+    assert "process exited" not in child.transcript_text()
 
 
 @prove

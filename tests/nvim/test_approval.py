@@ -137,7 +137,7 @@ def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, si
     text = drawn(screen)
     assert "Allow bash make all?" in text
     assert "Commands ask in mode ask." in text
-    assert "in /srv/project sbx:landlock weaker net:proxy" in text
+    assert "in /srv/project sbx:landlock partial net:proxy" in text
     assert "make all && rm -rf 'build dir'" in text
     assert ":AgentApprovals to answer" in text
     enter(screen)
@@ -184,7 +184,7 @@ def test_a_long_subject_shows_its_head_and_whole_where_it_is_entered(editor, siz
 def test_the_rule_that_holds_for_the_session_or_always_is_shown_where_there_is_one(editor, size):
     screen = editor(size)
     ask(screen, asked(tool="edit", title="src/app.py", rule="allow edit ./src/**"))
-    assert "│s/A would allow: edit ./src/**  " in drawn(screen)
+    assert "│s/A allows: edit ./src/**  " in drawn(screen)
     screen.send(settled())
     ask(screen, asked(choices=["once", "session"], rule=""))
     assert "would allow" not in drawn(screen)
@@ -203,7 +203,7 @@ def test_a_title_that_is_cut_is_shown_whole_where_the_subject_does_not_say_it(ed
 def test_a_question_about_a_limit_of_the_turn_names_no_tool(editor, limit):
     screen = editor()
     screen.send(asked(tool=limit, title="Go on?", subject="3 more", kind="limit", rule=""))
-    wait_until(lambda: "╭ Let it go on? ─" in drawn(screen), "the question")
+    wait_until(lambda: "╭ Let it continue? ─" in drawn(screen), "the question")
 
 
 def test_a_title_that_is_cut_is_not_said_twice(editor):
@@ -282,8 +282,8 @@ def test_only_the_choices_that_there_are_are_offered_and_taken(editor):
     footer = screen.screen_text().splitlines()[-3]
     assert footer.endswith("─ a allow once d deny D deny + reason p full view q later ╯")
     screen.feed("sA")
-    wait_until(lambda: "This cannot be allowed for good." in screen.messages())
-    assert "This cannot be allowed for the whole session." in screen.messages()
+    wait_until(lambda: '"Always" is not available for this.' in screen.messages())
+    assert '"For the session" is not available for this.' in screen.messages()
     assert screen.actions() == []
 
 
@@ -561,7 +561,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(editor):
     screen.send(settled())
     screen.lua("_G.done('no')")
     assert screen.actions() == []
-    assert "That question is no longer open." in screen.messages()
+    assert "This question is no longer open." in screen.messages()
 
 
 # --- the queue ---------------------------------------------------------------------------------------------------------
@@ -602,7 +602,7 @@ def test_the_keys_say_what_is_denied_and_one_denies_only_the_question_that_is_sh
     alone = answer("deny", "q3", reason="not now") | {"is_alone": True}
     wait_until(lambda: screen.actions()[2:] == [alone])
     wait_until(lambda: re.search(" d deny +D ", screen.screen_text()))
-    assert "only this" not in screen.screen_text()
+    assert "deny only this" not in screen.screen_text()
 
 
 def test_what_comes_later_does_not_replace_what_is_being_read(editor):
@@ -626,7 +626,7 @@ def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
     assert screen.actions() == []
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
     assert "1 to approve" in screen.lua("return require('sanderling').statusline()")
-    how = "The question waits: :AgentApprovals brings it back, \\a in the chat."
+    how = "Question pending: :AgentApprovals brings it back, \\a in the chat."
     wait_until(lambda: how in screen.screen_text())
     enter(screen)
     screen.feed("q")
@@ -831,11 +831,11 @@ def test_a_question_that_is_settled_while_text_is_locked_leaves_no_float(editor)
 def test_a_rule_for_a_part_of_the_line_is_not_taken_for_all_of_it(editor):
     screen = editor()
     ask(screen, asked(subject="mytool a ; id", rule="allow bash mytool a $"))
-    row = "s/A would allow: bash mytool a $  (no other part of the line)"
+    row = "s/A allows: bash mytool a $  (only this command of the line)"
     wait_until(lambda: row in screen.screen_text())
     screen.send(settled())
     ask(screen, asked("q2", subject="mytool a", rule="allow bash mytool a $"))
-    wait_until(lambda: "s/A would allow: bash mytool a $ " in screen.screen_text())
+    wait_until(lambda: "s/A allows: bash mytool a $ " in screen.screen_text())
     assert "no other part" not in screen.screen_text()
 
 

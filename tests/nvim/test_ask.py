@@ -107,7 +107,7 @@ def test_lines_that_are_no_text_are_refused_whole(claude, server, project, bytes
     (project / "blob").write_bytes(bytes_)
     claude.command("edit ++enc=utf-8 ++bad=keep blob")
     claude.command("%AgentAsk what?")
-    wait_until(lambda: f"blob holds {what}: nothing was sent" in claude.transcript_text())
+    wait_until(lambda: f"blob contains {what}" in claude.transcript_text())
     assert server.prompts == []
 
 
@@ -117,7 +117,7 @@ def test_a_prompt_that_is_no_text_is_refused_and_kept(claude, server):
     claude.feed("<CR>")
     wait_until(
         lambda: (
-            "The prompt holds bytes that are not UTF-8 in line 1: nothing was sent"
+            "The prompt contains bytes that are not UTF-8 in line 1. Nothing was sent."
             in claude.transcript_text()
         )
     )
@@ -152,7 +152,7 @@ def test_a_refusal_during_a_turn_disturbs_neither_the_answer_nor_its_end(claude,
 def test_an_empty_prompt_from_lua_is_refused(claude, server):
     claude.open_chat()
     claude.submit(" \n ")
-    wait_until(lambda: "The prompt is empty: nothing was sent" in claude.transcript_text())
+    wait_until(lambda: "The prompt is empty. Nothing was sent." in claude.transcript_text())
     assert server.prompts == []
 
 
@@ -166,7 +166,7 @@ def test_an_enormous_prompt_is_sent_whole_or_refused_whole(claude, server):
     claude.wait_for_turns()
     assert content(server)[-1] == f"{line}\n" * 2048
     claude.lua("require('sanderling').submit(table.concat(_G.big(17 * 1024), '\\n'))")
-    wait_until(lambda: "at most 16 MB can be sent: nothing was sent" in claude.transcript_text())
+    wait_until(lambda: "at most 16 MB. Nothing was sent." in claude.transcript_text())
     assert len(server.prompts) == 1
 
 

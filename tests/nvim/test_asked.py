@@ -97,7 +97,7 @@ def test_what_is_kept_is_written_and_no_other_byte(proposed):
     assert lines(child, path) == upper(2, 8).splitlines()
     assert not is_modified(child, path)
     (result,) = child.results()
-    assert result.count("The person rejected this part") == 2
+    assert result.count("The user rejected this part") == 2
 
 
 @prove
@@ -120,7 +120,7 @@ def test_all_rejected_is_denied_with_the_reasons(proposed):
     assert lines(child, path) == TWELVE.splitlines()
     assert not is_modified(child, path)
     (result,) = child.results()
-    assert "because: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
+    assert "Reason: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
 
 
 @prove
@@ -132,7 +132,7 @@ def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
     decide(child, path, *[(1, True)] * 4)
     wait_for_turn(child)
     assert path.read_text() == upper(2, 5, 8, 11).replace("LINE 5\n", "mine\ntoo\n")
-    assert "The person changed what you proposed here" in child.results()[0]
+    assert "The user edited your proposal here" in child.results()[0]
 
 
 @prove

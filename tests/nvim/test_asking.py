@@ -81,7 +81,7 @@ def test_an_answer_stands_in_lines_below_what_was_asked_about(start, server):
         "  It sleeps for nine seconds.",
         lines_below(child, "▍why?")[-1],
     ]
-    assert "q closes · \\ec to the chat · \\ef asks further" in child.screen_text()
+    assert "q closes · \\ec to the chat · \\ef follow-up" in child.screen_text()
     assert told(server)[-2:] == [
         "code.py:5-6, as it stands in the editor:\n```python\n    time.sleep(9)\n    return 1\n```",
         "why?",
@@ -213,7 +213,7 @@ def test_a_float_with_an_answer_does_not_cover_the_lines_that_it_is_about(start,
 def test_a_float_with_an_answer_says_how_to_ask_further(start):
     child = start("float")
     child.feed(":5,6AgentAsk why?<CR>")
-    see(child, "nine", "<C-c> stops  \\ec to the chat  \\ef asks further  q closes")
+    see(child, "nine", "<C-c> stops  \\ec to the chat  \\ef follow-up  q closes")
 
 
 @pytest.mark.parametrize("answer", ["lines", pytest.param("float", marks=prove)])
@@ -255,7 +255,7 @@ def test_one_asks_further_in_the_same_session(start, server, answer):
     see(child, "nine", "closes")
     server.answer(Reply(message_start(), text("Because of line 5."), done()))
     child.feed("\\ef")
-    see(child, "Ask further")
+    see(child, "Follow-up")
     child.feed("how so?<C-s>")
     see(child, "Because of line 5.")
     assert len(server.prompts[-1].json()["messages"]) == 3
@@ -455,7 +455,7 @@ def test_fix_sends_what_is_reported_in_the_line(start, server):
     lines, reports, words = told(server)
     assert lines.startswith("code.py:5-5, ")
     assert reports.endswith("```\ncode.py:5: error: too slow\n```")
-    assert words.startswith("Fix what is reported. What else to heed: at once")
+    assert words.startswith("Fix the reported problems. Also: at once")
     assert child.transcript_win()
 
 
@@ -467,7 +467,7 @@ def test_fix_takes_a_range_or_all_and_says_when_there_is_nothing(start, server):
     wait_until(lambda: "No diagnostics here." in child.messages())
     report(child, (5, "too slow"), (6, "one"), (10, "too little"))
     child.feed(":1AgentFix<CR>")
-    wait_until(lambda: ":AgentFix! is about the whole buffer" in child.messages())
+    wait_until(lambda: ":AgentFix! takes the whole buffer" in child.messages())
     child.feed(":5,6AgentFix<CR>")
     child.wait_for_turns(1)
     assert told(server)[1].count("error:") == 2
@@ -551,8 +551,8 @@ def test_commit_writes_the_message_of_what_is_staged(committing, server):
     assert "tools" not in request
     context, words = [block["text"] for block in request["messages"][0]["content"]]
     assert "+    time.sleep(9)" in context
-    assert "@staged, as git tells it" in context
-    assert "What to heed: in few words" in words
+    assert "@staged, from git" in context
+    assert "Also: in few words" in words
     child.feed("\\ea")
     wait_until(lambda: child.lua("return vim.fn.getline(1)") == "feat: sleep")
     assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, 5, true)") == [
@@ -584,5 +584,5 @@ def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, serve
         permissions=[{"action": "deny", "tool": "read", "path": "code.py"}],
     )
     child.feed(":AgentCommit<CR>")
-    wait_until(lambda: "@staged holds code.py, which a rule keeps" in child.messages())
+    wait_until(lambda: "@staged contains code.py, which a rule keeps" in child.messages())
     assert server.prompts == []

@@ -287,7 +287,7 @@ def test_02_dirty_elsewhere_both_changes_are_in_the_buffer_and_neither_in_the_fi
     desk.told("read", path)
     type_keys(child, "Amine<Esc>")
     told = change_fifty(desk, path)
-    assert "The person has unsaved changes in it" in told
+    assert "The user has unsaved changes here" in told
     mine = TEXT.replace("line 1\n", "line 1mine\n", 1)
     both = CHANGED.replace("line 1\n", "line 1mine\n", 1)
     assert text_of(child) == both
@@ -399,7 +399,7 @@ def test_07_format_on_save_is_written_told_and_taken_back_with_the_change(child,
     wanted = CHANGED.replace("fifty\n", "FIFTY\n").removeprefix("line 1\n")
     settled(child)
     assert text_of(child) == path.read_text() == wanted
-    assert "The editor's own hooks (format on save) have then changed it" in told
+    assert "Then the editor's own hooks (format on save) changed it" in told
     assert "+FIFTY" in told
     type_keys(child, "u")
     assert text_of(child) == TEXT
@@ -415,7 +415,7 @@ def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written
     desk.told("read", path)
     path.unlink()
     told = change_fifty(desk, path)
-    assert "not on the disk: the change stands in the editor's buffer only" in told
+    assert "not on disk: the change is only in the editor's buffer" in told
     assert text_of(child) == CHANGED
     assert is_modified(child)
     assert not path.exists()
@@ -684,7 +684,7 @@ def test_a_huge_file_is_edited_on_the_disk_but_not_under_a_huge_buffer(
     assert path.read_text() == CHANGED + huge.removeprefix(TEXT)
     path = opened("open.txt", huge)
     said = desk.refusal("edit", path, edits=[{"old": FIFTY, "new": "fifty\n"}])
-    assert "which is more than can be asked for" in said
+    assert "too much to fetch" in said
     assert path.read_text() == huge
     assert not is_modified(child)
 
@@ -862,7 +862,7 @@ def test_a_file_that_others_change_each_time_is_shown_as_they_left_it(child, ope
     child.command("autocmd BufWritePost * let g:wrote = 1")
     child.command(APPEND_BEFORE_WRITE)
     said = desk.refusal("edit", path, edits=[{"old": "line 50\n", "new": "fifty\n"}])
-    assert "was changed by somebody else each time" in said
+    assert "keeps changing while you edit it" in said
     on_disk = path.read_text()
     assert on_disk.startswith(TEXT + "by others\n")
     wait_until(lambda: text_of(child) == on_disk, "the buffer shows the file")
@@ -1037,7 +1037,7 @@ class Crowd:
             try:
                 self.desk.end()
             except ToolError as error:
-                if "stands in the editor" not in str(error):
+                if "is in the editor" not in str(error):
                     return
             self.held[row] = new
 

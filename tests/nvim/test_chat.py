@@ -4,7 +4,7 @@ import pytest
 from tests.conftest import DEADLINE_S, prove, prove_rest, wait_until
 from tests.nvim.conftest import filetypes as windows
 
-NOTICE = "There is no API key, so the demo model answers: it replays a script."
+NOTICE = "No API key: this is the demo model, which replays a script."
 
 
 def current_filetype(child):
@@ -36,7 +36,7 @@ def test_the_chat_may_open_with_neovim(start_nvim):
 def test_without_a_key_the_chat_says_that_the_demo_model_answers(child):
     child.command("AgentChat")
     wait_until(lambda: NOTICE in child.transcript_text())
-    assert "the demo model answers" in child.screen_text()
+    assert "the demo model" in child.screen_text()
 
 
 @prove
@@ -440,7 +440,7 @@ def test_closing_the_tab_page_of_the_chat_leaves_the_chat_usable(child):
 def test_where_there_is_no_room_the_chat_says_so_and_asks_for_nothing(start_nvim):
     child = start_nvim(columns=20, lines=5)
     child.feed(":AgentChat<CR>")
-    said = "sanderling: there is no room for the chat here: E36: Not enough room"
+    said = "sanderling: not enough room for the chat: E36: Not enough room"
     wait_until(lambda: " ".join(child.screen()).strip() == said)
     assert child.mode() == "n"
     assert windows(child)[0] == ""

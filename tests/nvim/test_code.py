@@ -148,13 +148,13 @@ def test_what_could_be_several_is_told_with_its_lines_and_nothing_is_done(coding
         shown="a.txt",
     )
     anywhere, on_line, off_line, rename, unknown = agent.results()
-    assert "name is several symbols" in anywhere
+    assert "name is ambiguous" in anywhere
     assert anywhere.endswith("a.txt:1: def one.name\na.txt:2: def two.name")
-    assert "different things" in on_line
+    assert "different meanings" in on_line
     assert on_line.endswith("a.txt:4: use one.name two.name")
-    assert "does not stand on line 9" in off_line
+    assert "is not on line 9" in off_line
     assert off_line.count("\na.txt:") == 4
-    assert "different things" in rename
+    assert "different meanings" in rename
     assert "know no symbol nobody" in unknown
 
 
@@ -255,8 +255,8 @@ def test_a_server_that_indexes_is_never_taken_to_know_nothing(coding):
 @pytest.mark.parametrize(
     "style, words",
     [
-        ("mute", "The language server scripted has not answered within 7 s. Use grep."),
-        ("dying", "The language server scripted has ended while it was asked. Use grep."),
+        ("mute", "The language server scripted did not answer within 7 s. Use grep."),
+        ("dying", "The language server scripted exited during the request. Use grep."),
         ("slow", "1 definition (scripted):\na.txt:1: def one.name"),
     ],
 )
@@ -385,7 +385,7 @@ def test_no_server_starts_for_a_file_of_another_language(coding):
             "vim.lsp.config('other', { cmd = { 'false' }, filetypes = { 'python' } }) vim.lsp.enable('other')"
         ),
     )
-    assert agent.results()[0].startswith("No language server of the editor has c.py: use grep.")
+    assert agent.results()[0].startswith("No language server in the editor has c.py. Use grep.")
     assert agent.lua("return #vim.lsp.get_clients({ name = 'other', _uninitialized = true })") == 0
 
 
@@ -470,7 +470,7 @@ def test_a_change_outside_of_the_project_and_a_command_are_refused(coding, proje
         shown="a.txt",
         style="greedy",
     )
-    assert "outside.txt, which is not a file of the project" in agent.results()[0]
+    assert "outside.txt, which you may not change" in agent.results()[0]
     assert (project / "a.txt").read_text() == TEXTS["a.txt"]
 
 
@@ -487,7 +487,7 @@ def test_actions_are_listed_and_done_but_no_commands(coding, project):
     assert listed.endswith("- Fix it")
     assert done.startswith("Done, in 1 file:\na.txt: +1 −1")
     assert (project / "a.txt").read_text().splitlines()[2] == "use one.fixed name"
-    assert unknown == 'There is no action "Nothing like it" there. There are: Fix it'
+    assert unknown == 'No action "Nothing like it" there. Available: Fix it'
 
 
 @prove
@@ -506,7 +506,7 @@ def test_what_a_server_has_not_seen_is_not_renamed_by_its_old_lines(coding, proj
         shown="a.txt",
         style="stale",
     )
-    assert agent.results()[0].startswith("scripted has an older text of b.txt")
+    assert agent.results()[0].startswith("scripted has an outdated text of b.txt")
     assert (project / "b.txt").read_text() == TEXTS["b.txt"]
 
 
@@ -523,8 +523,8 @@ def test_a_file_moves_with_its_mode_and_its_window(coding, project):
         before=make_program,
     )
     moved, refused = agent.results()
-    assert "a.txt is sub/c.txt now" in moved
-    assert "exists already" in refused
+    assert "a.txt is now sub/c.txt" in moved
+    assert "already exists" in refused
     assert not (project / "a.txt").exists()
     assert (project / "sub/c.txt").read_text() == TEXTS["a.txt"]
     assert (project / "sub/c.txt").stat().st_mode & 0o777 == 0o755
@@ -590,7 +590,7 @@ def test_basedpyright_answers_every_question(coding):
     assert "shop/square.py:4: class Square(Shape):  [class Square]" in symbols
     assert 'main.py:8: print("😀", total([Square(2)]))' in callers
     assert "[area, sum]" in callees
-    assert "side is several symbols" in several
+    assert "side is ambiguous" in several
     assert "know no symbol nowhere" in unknown
 
 

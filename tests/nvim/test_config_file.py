@@ -32,7 +32,7 @@ def test_a_file_that_does_not_exist_yet_begins_as_its_template(child, user_file)
     assert child.lua("return vim.bo.modified and vim.bo.filetype == 'toml'")
     assert not user_file.parent.exists()
     child.command("write")
-    wait_until(lambda: "Sessions that begin from now on take it" in child.screen_text())
+    wait_until(lambda: "Takes effect in new sessions" in child.screen_text())
     assert user_file.read_text() == (TEMPLATES / "user.toml").read_text()
     assert diagnostics(child) == []
 
@@ -53,7 +53,7 @@ def test_the_projects_file_is_that_of_the_projects_root(child, project):
     child.command("AgentConfig project")
     assert buffer_name(child) == str(project / ".sanderling.toml")
     child.command("write")
-    wait_until(lambda: "It counts when you trust it as it is now" in child.screen_text())
+    wait_until(lambda: "Takes effect once trusted" in child.screen_text())
 
 
 def test_xdg_config_home_is_honoured(start_nvim, tmp_path):
@@ -69,7 +69,7 @@ def test_what_is_wrong_stands_at_its_line_when_the_file_is_written(child):
     child.command("write")
     told = wait_until(lambda: diagnostics(child))
     assert told == [[2, "unknown key 'modle'; did you mean 'model'?"]]
-    assert "1 mistake, no session begins" in child.screen_text()
+    assert "1 mistake, so no session can start" in child.screen_text()
     child.lua("vim.api.nvim_buf_set_lines(0, 1, 2, true, { \"model = 'demo'\" })")
     child.command("write")
     wait_until(lambda: diagnostics(child) == [])
@@ -176,7 +176,7 @@ def test_the_old_name_of_a_projects_file_is_told_once(child, project):
     (project / ".sanderling").mkdir()
     (project / ".sanderling" / "config.toml").write_text("model = 'x'")
     child.open_chat()
-    told = ".sanderling/config.toml is not read any more: move it to .sanderling.toml"
+    told = ".sanderling/config.toml is no longer read: move it to .sanderling.toml"
     wait_until(lambda: told in child.transcript_text().replace("\n", " "))
     child.submit("ping")
     child.wait_for_turns()

@@ -27,8 +27,8 @@ def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(sc
         "return require('sanderling').statusline()"
     )
     text = screen.screen_text()
-    assert "box is not connected: Connection timed out." in text
-    assert ":AgentRetry tries now." in text
+    assert "Cannot connect to box: Connection timed out." in text
+    assert ":AgentRetry retries now." in text
     assert screen.transcript() == before
     wait_until(lambda: "reconnecting in 1 s" in prompt_winbar(screen))
     wait_until(lambda: "reconnecting in 1 s" in screen.screen_text())  # nobody has moved
@@ -36,7 +36,7 @@ def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(sc
     screen.send(changed("connecting", attempt=2))
     assert "reconnecting" in prompt_winbar(screen)
     screen.send(changed("connected"))
-    assert "box is not connected" not in screen.screen_text()
+    assert "Cannot connect to box" not in screen.screen_text()
     assert "idle" in prompt_winbar(screen)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT, prove, prove_rest, wait_until
 
 SERVER = ROOT / "tests" / "language_server.py"
-NEW = "New since your edits, by the language servers in the person's editor:"
+NEW = "New since your edits, from the language servers in the user's editor:"
 CALL = {"deadline_ms": 1e15, "channel": 0, "number": 1}
 
 START = """

@@ -108,7 +108,7 @@ def test_a_form_says_who_asks_and_is_not_entered_by_itself(screen):
     assert not float_of(screen)["is_focused"]
     enter(screen)
     bar = screen.screen_text()
-    assert "a fill it in" in bar
+    assert "a fill in" in bar
     assert "d decline" in bar
     assert "would allow" not in bar
 
@@ -141,7 +141,7 @@ def test_what_is_filled_in_is_sent_as_text(screen):
 def test_a_field_that_is_needed_keeps_the_form_open(screen):
     open_form(screen)
     screen.feed("<C-s>")
-    wait_until(lambda: "Name is needed." in screen.screen_text())
+    wait_until(lambda: "Name is required." in screen.screen_text())
     assert answers(screen) == []
 
 
@@ -209,7 +209,7 @@ def test_what_is_no_address_of_a_page_is_not_opened(screen):
     wait_until_seen(screen, "Open a page for everything?")
     enter(screen)
     screen.feed("a")
-    wait_until(lambda: "That is not the address of a page" in screen.messages())
+    wait_until(lambda: "Not a web address" in screen.messages())
     assert screen.lua("return _G.opened") is None
 
 
@@ -222,10 +222,10 @@ def test_a_server_of_the_project_asks_before_it_starts(screen):
         choices=["once", "always"],
     )
     screen.send(question)
-    wait_until_seen(screen, "Start the tool server everything?")
+    wait_until_seen(screen, "Start the MCP server everything?")
     enter(screen)
     text = drawn(screen)
-    for key in ("a start it", "A always", "d do not"):
+    for key in ("a start", "A always", "d deny"):
         assert key in text
     screen.feed("A")
     assert wait_until(lambda: answers(screen))[0]["answer"] == "always"

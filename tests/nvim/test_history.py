@@ -482,7 +482,7 @@ def test_a_prompt_that_steers_stands_in_the_turn_and_the_answer_goes_on_below(sc
         "",
         "bash make  ✓",
         "",
-        "## You, meanwhile",
+        "## You (steering)",
         "",
         "and the tests",
         "",
@@ -490,7 +490,7 @@ def test_a_prompt_that_steers_stands_in_the_turn_and_the_answer_goes_on_below(sc
         "",
         "Yes.",
     ]
-    assert "▍You, meanwhile" in screen.screen_text()
+    assert "▍You (steering)" in screen.screen_text()
     assert message_at(screen, "and the tests") == {"prompt_id": "p1", "is_prompt": False}
 
 
@@ -605,7 +605,7 @@ def test_a_line_says_where_the_models_view_was_shortened_and_its_fold_has_the_su
     assert folded_texts(screen) == [label]
     assert "▸ ── context summarized: 182k → 21.4k" in screen.screen_text()
     assert "We did this." not in screen.screen_text()
-    assert lines[-1] == "── context as it was before ──"
+    assert lines[-1] == "── compaction undone ──"
 
 
 def test_cleared_tool_results_are_one_line(screen):
@@ -659,7 +659,7 @@ def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, th
     second.wait_for_screen("question 80.")
     assert "question 1.\n" not in second.transcript_text()
     os.kill(second.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "has ended (signal 9)" in second.transcript_text())
+    wait_until(lambda: "exited (signal 9)" in second.transcript_text())
     if then == "send":
         second.submit("Go on?")
         second.wait_for_turns()

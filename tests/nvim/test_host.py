@@ -61,12 +61,12 @@ def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(s
     wait_until(lambda: "The beginning." in child.transcript_text())
     wait_until(lambda: "The beginning." in child.session_files()[0].read_text())
     os.kill(child.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "has ended (signal 9)" in child.transcript_text())
+    wait_until(lambda: "exited (signal 9)" in child.transcript_text())
     assert child.events("AgentTurnEnded")[0]["stop_reason"] == "interrupted"
     child.submit("go on")
     child.wait_for_turns(2)
     text = child.transcript_text()
-    assert text.count("has ended") == 1
+    assert text.count("exited") == 1
     assert "The beginning." in text
     assert text.endswith("Here again.")
     assert len(child.session_files()) == 1
@@ -145,7 +145,7 @@ def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvi
     child.command("AgentChat")
     wait_until(lambda: child.lua("return _G.offers"))
     assert (
-        "The Python environment of Sanderling is not built yet. :AgentInstall builds"
+        "Sanderling's Python environment is not built yet. Run :AgentInstall"
         in child.transcript_text().replace("\n", " ")
     )
     child.feed("iping<C-s><Esc>")
@@ -258,13 +258,13 @@ def test_where_nothing_can_be_written_the_chat_still_answers(start_nvim, place):
     assert child.transcript()[-1] == "pong" if place == "log" else "pong" in child.transcript_text()
     assert not child.is_blocked()
     if place == "state":
-        assert "The session's log cannot be written" in child.transcript_text()
+        assert "Cannot write the session's log" in child.transcript_text()
 
 
 def test_an_interpreter_that_is_not_there_is_named(child):
     child.setup(python="/no/such/python")
     child.command("AgentChat")
-    assert "names '/no/such/python', which cannot be run" in child.transcript_text()
+    assert "is '/no/such/python', which cannot be run" in child.transcript_text()
 
 
 def test_a_broken_environment_is_named_with_its_remedy(child, tmp_path):
@@ -304,7 +304,7 @@ def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child
     """)
     child.open_chat()
     child.submit("ping")
-    wait_until(lambda: "The settings are wrong: " in child.transcript_text())
+    wait_until(lambda: "Invalid settings: " in child.transcript_text())
     assert "max_tokens" in child.transcript_text()
     wait_until(lambda: child.prompt_lines() == ["ping"])
     child.lua("require('sanderling.config').host_settings = known")

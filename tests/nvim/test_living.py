@@ -101,7 +101,7 @@ def test_who_does_not_see_the_chat_is_told_that_a_turn_has_ended(start_agent):
     agent.command("AgentChat")
     agent.feed("iping<C-s><Esc>:AgentChat<CR>")
     agent.wait_for_turns()
-    assert "The answer to “ping” is there" in wait_until(lambda: agent.lua("return _G.told"))
+    assert "Answer ready: “ping”" in wait_until(lambda: agent.lua("return _G.told"))
     agent.command("AgentChat")
     ask(agent, 2)
     assert agent.lua("return _G.told").count("\n") == 1

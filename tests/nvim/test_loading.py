@@ -728,7 +728,7 @@ def test_settings_that_are_a_pipe_are_not_opened(child, project, command):
     for path in (own, project / ".sanderling.toml"):
         os.mkfifo(path)
     child.command(command)
-    wait_until(lambda: "is a named pipe, and is not opened." in child.messages())
+    wait_until(lambda: "is a named pipe, so it was not opened." in child.messages())
     assert not child.is_blocked()
 
 

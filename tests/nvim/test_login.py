@@ -81,7 +81,7 @@ def test_login_asks_for_the_key_and_gives_it_to_the_host(screen, login):
     answer(screen)
     wait_until(
         lambda: (
-            "The API key is kept in the keychain of the test. /logout removes it."
+            "API key stored in the keychain of the test. /logout removes it."
             in screen.transcript_text()
         )
     )
@@ -98,9 +98,7 @@ def test_each_provider_has_a_key_of_its_own(screen, login):
     wait_until(lambda: len(requests(screen)) == 2)
     assert requests(screen)[1] == {"type": "login", "provider": "mistral", "key": KEY}
     answer(screen)
-    told = (
-        "The API key for mistral is kept in the keychain of the test. /logout mistral removes it."
-    )
+    told = "API key for mistral stored in the keychain of the test. /logout mistral removes it."
     wait_until(lambda: told in screen.transcript_text())
     screen.command("AgentLogout mistral")
     assert requests(screen)[2] == {"type": "logout", "provider": "mistral"}
@@ -134,7 +132,7 @@ def test_without_a_key_nothing_changes(screen, keys):
     answer(screen, backend="x")
     wait_until(lambda: is_asking(screen))
     screen.feed(keys)
-    wait_until(lambda: "No key was given: nothing has changed." in screen.transcript_text())
+    wait_until(lambda: "No key entered; nothing has changed." in screen.transcript_text())
     assert len(requests(screen)) == 1
 
 
@@ -154,7 +152,7 @@ def test_a_key_that_the_keychain_does_not_take_is_told(screen):
     wait_until(lambda: len(requests(screen)) == 2)
     answer(screen, error="The keychain is locked.")
     wait_until(lambda: "The keychain is locked." in screen.transcript_text())
-    assert "is kept in" not in screen.transcript_text()
+    assert "stored in" not in screen.transcript_text()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +191,7 @@ def test_a_question_that_comes_while_something_else_is_typed_does_not_take_its_k
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     answer(screen, backend="the keychain of the test")
-    wait_until(lambda: ":AgentLogin asks for it" in screen.transcript_text())
+    wait_until(lambda: "Run :AgentLogin to enter it" in screen.transcript_text())
     assert not is_asking(screen)
 
 
@@ -201,10 +199,10 @@ def test_logout_removes_it(screen):
     screen.feed("i/logout<C-s>")
     wait_until(lambda: requests(screen) == [{"type": "logout"}])
     answer(screen, was_kept=True)
-    wait_until(lambda: "The API key is removed from the keychain." in screen.transcript_text())
+    wait_until(lambda: "API key removed from the keychain." in screen.transcript_text())
     screen.command("AgentLogout openai")
     answer(screen, was_kept=False)
-    wait_until(lambda: "No API key for openai is kept" in screen.transcript_text())
+    wait_until(lambda: "No API key for openai is stored" in screen.transcript_text())
     screen.command("AgentLogout")
     answer(screen, error="There is none.")
     assert "There is none." in screen.transcript_text()
@@ -250,14 +248,14 @@ def test_a_key_from_login_is_sent_until_logout_and_lies_in_no_file(start_nvim, k
         child.feed("i/login<C-s>")
         wait_until(lambda: is_asking(child))
         child.feed(f"{KEY}<CR>")
-        wait_until(lambda: "The API key is kept in" in child.transcript_text())
+        wait_until(lambda: "API key stored in" in child.transcript_text())
         child.command("stopinsert | AgentNew")
         child.submit("Hi")
         child.wait_for_turns()
         assert "Hello." in child.transcript_text()
         assert [request.headers["x-api-key"] for request in server.prompts] == [KEY]
         child.feed("i/logout<C-s>")
-        wait_until(lambda: "The API key is removed" in child.transcript_text())
+        wait_until(lambda: "API key removed" in child.transcript_text())
         child.command("stopinsert | AgentNew")
         child.submit("ping")
         child.wait_for_turns(2)

@@ -165,12 +165,12 @@ def test_an_empty_prompt_says_what_can_be_done_just_now(wide):
     wait_until(lambda: "<CR> queues, <M-s> steers the turn, <C-c> stops" in wide.screen_text())
     asked = ASKED | {"reason": "", "subject": "make", "choices": ["once"], "cwd": "/"}
     wide.send(asked)
-    wait_until(lambda: r"A question waits: \a goes there to answer it" in wide.screen_text())
+    wait_until(lambda: r"Question pending: \a goes there to answer it" in wide.screen_text())
     wide.send({"type": "approval_settled", "id": "q"}, ENDED)
     wait_until(lambda: "Ask anything: <CR> sends" in wide.screen_text())
     waiting = {"queued": [{"id": "2", "text": "later"}], "is_held": True}
     wide.send({"type": "waiting_changed", **waiting})
-    wait_until(lambda: "<CR> sends the prompts that wait" in wide.screen_text())
+    wait_until(lambda: "<CR> sends the held prompts" in wide.screen_text())
 
 
 def test_an_empty_prompt_names_the_key_of_the_mode_that_one_is_in(screen):
@@ -192,11 +192,11 @@ def test_what_a_command_does_is_wrapped_below_its_beginning(start_screen):
     wait_until(lambda: "/help  " in screen.screen_text())
     rows = screen.screen()
     first = next(i for i, row in enumerate(rows) if "/resume" in row)
-    assert rows[first + 1].index("unless one is named") == rows[first].index("go on with")
+    assert rows[first + 1].index("newest") == rows[first].index("resume an earlier")
 
 
 def test_an_empty_chat_says_how_to_begin_until_something_is_said(wide):
-    assert "Type / for commands, @ to bring along files" in wide.screen_text()
+    assert "Type / for commands, @ to attach files" in wide.screen_text()
     assert "g? lists the keys." in wide.screen_text()
     wide.send(*turn(1))
     wait_until(lambda: "Type / for" not in wide.screen_text())

@@ -18,7 +18,7 @@ SERVERS = [
         "name": "linear",
         "state": "failed",
         "place": "https://mcp.linear.app/mcp",
-        "why": "it wants a login: `L` in :AgentMcp opens its page",
+        "why": "it requires a login: `L` in :AgentMcp opens its page",
         "needs_login": True,
     },
     {"name": "notes", "state": "stopped", "place": "notes-server", "is_projects": True},
@@ -55,7 +55,7 @@ def test_the_list_tells_how_each_server_is(shown):
         "    mcp-server-git --repository .",
         "✗ linear  failed",
         "    https://mcp.linear.app/mcp",
-        "    it wants a login: `L` in :AgentMcp opens its page",
+        "    it requires a login: `L` in :AgentMcp opens its page",
         "⏸ notes   stopped · the project's",
         "    notes-server",
     ]
@@ -98,13 +98,13 @@ def test_what_a_server_offers_and_has_said_is_shown_whole(shown):
 
 def test_without_servers_it_says_how_one_is_declared(screen):
     show(screen, [])
-    wait_until(lambda: ":help sanderling-mcp says how" in screen.messages())
+    wait_until(lambda: "see :help sanderling-mcp" in screen.messages())
 
 
 def test_the_keys_of_the_list_are_shown(shown):
     wait_until(lambda: "Tool servers" in shown.screen_text())
     shown.feed("g?")
-    wait_until(lambda: "log in at the server, in a browser" in shown.screen_text())
+    wait_until(lambda: "log in to the server in a browser" in shown.screen_text())
 
 
 def test_the_page_of_a_login_is_opened_and_can_be_copied(screen):

@@ -47,7 +47,7 @@ def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
     child = start_claude()
     child.feed("ggccunsaved<Esc>")
     assert ask(child, server, "what is @src/slow.py:1-2?") == [
-        "src/slow.py:1-2, as it stands in the editor:\n```python\nunsaved\nline2\n```",
+        "src/slow.py:1-2, current editor text:\n```python\nunsaved\nline2\n```",
         "what is @src/slow.py:1-2?",
     ]
     assert "▸ src/slow.py:1-2 · 2 lines" in child.screen_text()
@@ -60,28 +60,28 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
 @pytest.mark.parametrize(
     "prompt, expected",
     [
-        ("@secret.env", "secret.env:1-1, as it stands on the disk:\n```\nKEY=1\n```"),
+        ("@secret.env", "secret.env:1-1, as saved on disk:\n```\nKEY=1\n```"),
         (
             "(@src/slow.py:3).",
-            "src/slow.py:3-3, as it stands in the editor:\n```python\nline3\n```",
+            "src/slow.py:3-3, current editor text:\n```python\nline3\n```",
         ),
-        ("@src/", "src/:1-1, the names in this directory:\n```\nslow.py\n```"),
-        ("see @buffer", "src/slow.py:1-20, as it stands in the editor:"),
+        ("@src/", "src/:1-1, directory listing:\n```\nslow.py\n```"),
+        ("see @buffer", "src/slow.py:1-20, current editor text:"),
         (
             "@selection?",
-            "src/slow.py:2-4, as it stands in the editor:\n```python\nline2\nline3\nline4\n```",
+            "src/slow.py:2-4, current editor text:\n```python\nline2\nline3\nline4\n```",
         ),
         (
             "@diagnostics",
-            "@diagnostics:1-1, as language servers and linters report it in the editor:\n```\nsrc/slow.py:3: error: wrong\n```",
+            "@diagnostics:1-1, diagnostics of language servers and linters:\n```\nsrc/slow.py:3: error: wrong\n```",
         ),
         (
             "@quickfix",
-            "@quickfix:1-1, the quickfix list of the editor:\n```\nsrc/slow.py:5: here\n```",
+            "@quickfix:1-1, the editor's quickfix list:\n```\nsrc/slow.py:5: here\n```",
         ),
         ("@diff", "+new"),
         ("@staged", "+staged"),
-        ("@my\\ file.txt", "my file.txt:1-1, as it stands on the disk:\n```\nblank\n```"),
+        ("@my\\ file.txt", "my file.txt:1-1, as saved on disk:\n```\nblank\n```"),
     ],
 )
 def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, expected):
@@ -179,7 +179,7 @@ def test_a_difference_is_of_the_project_alone(start_claude, server, project, tmp
     git("config", "core.worktree", str(elsewhere))
     secret.rename(elsewhere / "a.env")
     child.feed("ilook at @diff")
-    wait_until(lambda: "git does not say" in child.screen_text())
+    wait_until(lambda: "git failed" in child.screen_text())
 
 
 @prove
@@ -216,7 +216,7 @@ def test_a_difference_with_what_a_rule_keeps_is_not_sent(start_claude, server, p
     child.open_chat()
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'commit @diff' })")
     child.feed("<CR>")
-    wait_until(lambda: "@diff holds secret.env, which a rule keeps" in child.transcript_text())
+    wait_until(lambda: "@diff contains secret.env, which a rule keeps" in child.transcript_text())
     assert server.prompts == []
 
 
@@ -392,7 +392,7 @@ def test_a_page_is_named_to_the_model_while_there_is_a_network(start_claude, ser
     child.command("AgentNet on")
     wait_until(lambda: child.lua("return require('sanderling').net()") == "on")
     told = ask(child, server, "read @https://example.com:8080/a")
-    assert told[0].startswith("@https://example.com:8080/a:1-1, a page of the web:")
+    assert told[0].startswith("@https://example.com:8080/a:1-1, a web page:")
 
 
 @prove
@@ -406,7 +406,7 @@ def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude
     warm(child)
     told = ask(child, server, "what does @symbol:fly do?")
     assert told == [
-        "src/deep.py:2-3, as it stands in the editor:\n```python\n    def fly(self):\n        return 1\n```",
+        "src/deep.py:2-3, current editor text:\n```python\n    def fly(self):\n        return 1\n```",
         "what does @symbol:fly do?",
     ]
 
@@ -414,7 +414,7 @@ def test_a_name_brings_the_lines_that_a_language_server_knows_by_it(start_claude
 # --- pasted text --------------------------------------------------------------------------------------------------------
 
 
-NOTE = "<M-m> makes this @src/slow.py:3-6"
+NOTE = "<M-m> turns this into @src/slow.py:3-6"
 
 
 @prove
@@ -460,11 +460,11 @@ def test_only_pasted_lines_of_a_file_are_offered(start_claude):
     child.lua("vim.wait(400)")
     assert "makes this" not in child.screen_text()
     child.rpc.request("nvim_paste", "line3\nline4\nline5\n", True, -1)
-    wait_until(lambda: "<M-m> makes this @src/slow.py:3-5" in child.screen_text())
+    wait_until(lambda: "<M-m> turns this into @src/slow.py:3-5" in child.screen_text())
     child.feed("Gonow<CR>")
     child.rpc.request("nvim_paste", "line7\nline8\nline9", True, -1)
     child.feed("<CR>it")
-    wait_until(lambda: "<M-m> makes this @src/slow.py:7-9" in child.screen_text())
+    wait_until(lambda: "<M-m> turns this into @src/slow.py:7-9" in child.screen_text())
     child.feed("<Esc>kcclin<Esc><M-m>")
     wait_until(lambda: "@src/slow.py:3-5" in child.prompt_lines())  # the one that still holds
     assert "@src/slow.py:7-9" not in child.screen_text()
@@ -504,7 +504,7 @@ def test_an_image_goes_along_by_its_path(start_claude, server, project, tmp_path
     mention = f"@{shot}".replace(" ", "\\ ")
     child.feed("i@x.png and<CR>@no.png<CR>@long.png<Esc>")
     wait_until(lambda: "@x.png and   image 1500x1000, ~2000 tokens" in child.screen_text())
-    assert "✗ is no image that a model can be shown" in child.screen_text()
+    assert "✗ unsupported image type" in child.screen_text()
     assert "✗ too large: 100x9000 pixels" in child.screen_text()
     told = ask(child, server, f"what is in {mention}")
     assert told[-2:] == [f"{shot}, an image:", f"what is in {mention}"]
@@ -541,8 +541,8 @@ def test_what_git_has_to_say_is_noted_before_it_is_sent(start_claude, project):
     child.wait_for_turns()
     child.feed("i@diff<CR>@staged<CR>@symbol:x<CR>@clipboard<Esc>")
     wait_until(lambda: re.search(r"@diff +~\d+ tokens", child.screen_text()))
-    wait_until(lambda: re.search(r"@staged +✗ nothing has changed", child.screen_text()))
-    wait_until(lambda: "✗ no language server is attached" in child.screen_text())
+    wait_until(lambda: re.search(r"@staged +✗ no changes", child.screen_text()))
+    wait_until(lambda: "✗ no language server" in child.screen_text())
     wait_until(lambda: re.search(r"@clipboard +✗ ", child.screen_text()))
     subprocess.run([*GIT, "add", "secret.env"], cwd=project, check=True)
     child.feed("cc@staged now<Esc>")

@@ -68,7 +68,7 @@ def prompts(screen):
 def test_a_prompt_whose_mention_git_answers_keeps_nobody_waiting(slow_git):
     screen, go = slow_git
     screen.feed("ireview @diff<C-s>")
-    wait_until(lambda: "Looking up what the prompt mentions" in screen.screen_text())
+    wait_until(lambda: "Resolving mentions" in screen.screen_text())
     assert screen.prompt_lines() == [""]
     screen.feed("and this<C-s>")
     wait_until(lambda: screen.prompt_lines() == [""])
@@ -77,13 +77,13 @@ def test_a_prompt_whose_mention_git_answers_keeps_nobody_waiting(slow_git):
     wait_until(lambda: [each["text"] for each in prompts(screen)] == ["review @diff", "and this"])
     assert "+new" in prompts(screen)[0]["selections"][0]["text"]
     assert not prompts(screen)[1].get("selections")
-    wait_until(lambda: "Looking up" not in screen.screen_text())
+    wait_until(lambda: "Resolving" not in screen.screen_text())
 
 
 def test_a_prompt_whose_session_is_closed_meanwhile_is_in_the_history(slow_git):
     screen, go = slow_git
     screen.feed("ireview @diff<C-s>")
-    wait_until(lambda: "Looking up" in screen.screen_text())
+    wait_until(lambda: "Resolving" in screen.screen_text())
     screen.feed("<Esc>")
     screen.command("AgentClear")
     go.touch()

@@ -24,7 +24,7 @@ def test_the_countdown_stands_below_the_text_and_is_no_text(screen):
     screen.send(scheduled())
     text = screen.screen_text()
     assert "The API is overloaded (529)." in text
-    assert "Again in 7 s, try 3 of 10." in text
+    assert "Retry 3/10 in 7 s." in text
     assert ":AgentRetry" in text
     assert "tries now." in text, "lines are wrapped, not cut"
     assert "retrying 3/10" in prompt_winbar(screen)
@@ -34,7 +34,7 @@ def test_the_countdown_stands_below_the_text_and_is_no_text(screen):
 @prove
 def test_it_counts_down_without_moving_anything_or_asking_for_a_key(screen):
     screen.send(TURN_STARTED, delta("line\n" * 100), scheduled(3))
-    assert "Again in 3 s" in screen.screen_text()
+    assert "/10 in 3 s" in screen.screen_text()
     go_to(screen, "## You")
     view = screen.in_transcript("winsaveview()")
     screen.feed(":echo ")
@@ -42,7 +42,7 @@ def test_it_counts_down_without_moving_anything_or_asking_for_a_key(screen):
     screen.feed("<Esc>")
     wait_until(lambda: screen.mode() == "n")
     screen.feed("G")
-    wait_until(lambda: "Again now" in screen.screen_text())
+    wait_until(lambda: "/10 now" in screen.screen_text())
     screen.feed("gg")
     wait_until(lambda: screen.in_transcript("winsaveview()") == view)
     assert screen.mode() == "n"
@@ -61,9 +61,9 @@ def test_it_counts_down_without_moving_anything_or_asking_for_a_key(screen):
 )
 def test_it_goes_when_the_wait_is_over(screen, event):
     screen.send(TURN_STARTED, scheduled())
-    assert "Again in" in screen.screen_text()
+    assert "Retry 3/10" in screen.screen_text()
     screen.send(event)
-    assert "Again in" not in screen.screen_text()
+    assert "Retry 3/10" not in screen.screen_text()
     assert "overloaded" not in screen.screen_text()
     if event["type"] != "error_occurred":
         assert "retrying" not in prompt_winbar(screen)
@@ -72,9 +72,9 @@ def test_it_goes_when_the_wait_is_over(screen, event):
 def test_the_next_one_takes_its_place(screen):
     screen.send(TURN_STARTED, scheduled(), STARTED, scheduled(95, 4, "The line is\nbusy."))
     text = screen.screen_text()
-    assert text.count("Again in") == 1
+    assert text.count("Retry 4/10") == 1
     assert "The line is busy." in text
-    assert "Again in 1 min 35 s, try 4 of 10." in text
+    assert "Retry 4/10 in 1 min 35 s." in text
     assert "retrying 4/10" in prompt_winbar(screen)
 
 
@@ -96,7 +96,7 @@ def test_nobody_counts_for_a_chat_that_is_hidden_and_it_goes_on_when_it_is_shown
     wait_until(lambda: not screen.lua(f"return {countdown}.is_ticking"))
     screen.command("AgentChat")
     assert screen.lua(f"return {countdown}.is_ticking")
-    assert "Again in 9 min" in screen.screen_text() or "Again in 10 min" in screen.screen_text()
+    assert "/10 in 9 min" in screen.screen_text() or "/10 in 10 min" in screen.screen_text()
 
 
 def test_a_chat_that_is_cleared_has_no_countdown(screen):
@@ -126,7 +126,7 @@ def test_a_cut_answer_is_asked_for_again_and_stands_there_once(start_agent):
     whole = {"step": [{"text": "All of the answer."}]}
     agent = start_agent(*[cut] * 4, whole)  # how long it waits is random: one wait will be seen
     agent.ask()
-    agent.wait_for_screen("Half of the ans", "Again in")
+    agent.wait_for_screen("Half of the ans", "Retry ")
 
     def has_ended():
         agent.command("AgentRetry")
@@ -135,4 +135,4 @@ def test_a_cut_answer_is_asked_for_again_and_stands_there_once(start_agent):
     wait_until(has_ended)
     wait_until(lambda: "All of the answer." in agent.screen_text())
     assert agent.transcript()[4:] == ["## Sanderling", "", "All of the answer."]
-    assert "Again" not in agent.screen_text()
+    assert "Retry " not in agent.screen_text()

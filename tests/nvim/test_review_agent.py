@@ -75,8 +75,8 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     )
     assert told == [
         (
-            "[The person has looked at your changes of app.py and rejected these: the file holds again what stood there"
-            " before. Do not make them again unless they ask for it. They say: the numbers were right\n"
+            "[The user reviewed your changes of app.py and rejected these: the file has its previous"
+            " lines again. Do not make them again unless asked. They say: the numbers were right\n"
             "@@ line 5 @@\n-print(add(2, 3))\n+print(add(1, 2))]"
         )
     ]
@@ -177,11 +177,11 @@ def test_the_difference_is_shown_side_by_side(start_agent, project):
 def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     agent = start_agent(DONE)
     agent.command("AgentDiff")
-    assert "There is no session yet" in agent.messages()
+    assert "No session is open" in agent.messages()
     agent.ask()
     agent.wait_for_turns()
     agent.command("AgentDiff session")
-    wait_until(lambda: "The agent has changed nothing in this session." in agent.messages())
+    wait_until(lambda: "The agent changed nothing in this session." in agent.messages())
     agent.command("AgentDiff all")
     assert "AgentDiff: turn or session, not 'all'" in agent.messages()
 
@@ -295,7 +295,7 @@ def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_a
 @prove
 def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, start_agent):
     closed.command("AgentKeep turn")
-    assert "Kept 3 changes." in closed.messages()
+    assert "Accepted 3 changes." in closed.messages()
     assert unreviewed(closed) == 0
     closed.command("edit app.py")
     closed.ask("again")

@@ -28,7 +28,7 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
     assert (app.read_text(), (project / "new.py").exists()) == (FIXED, True)
 
     agent.command("AgentUndo")
-    agent.wait_for_screen("undone: 1 file", "new.py")
+    agent.wait_for_screen("Reverted: 1 file", "new.py")
     assert not (project / "new.py").exists()
     agent.command("AgentUndo")
     wait_until(lambda: app.read_text() == APP)
@@ -58,9 +58,9 @@ def test_a_turn_that_there_is_not_is_named(start_agent):
     agent = start_agent(DONE)
     turn(agent, "Hello.", 1)
     agent.command("AgentUndo")
-    agent.wait_for_screen("The agent has changed nothing")
+    agent.wait_for_screen("Nothing to undo")
     agent.command("AgentRewind 7")
-    agent.wait_for_screen("There is no turn 7")
+    agent.wait_for_screen("No turn 7")
 
 
 def test_what_stays_names_the_way_to_the_rest(start_agent, project):
@@ -71,7 +71,7 @@ def test_what_stays_names_the_way_to_the_rest(start_agent, project):
     (project / "new.py").unlink()
     (project / "new.py").mkdir()
     agent.command("AgentUndo")
-    agent.wait_for_screen("undone: 0 files, 1 stays", ":AgentUndo 1 does the rest")
+    agent.wait_for_screen("Reverted: 0 files, 1 kept", ":AgentUndo 1 does the rest")
     (project / "new.py").rmdir()
     agent.command("AgentUndo 1")
-    agent.wait_for_screen("undone: no file, they are as they were before")
+    agent.wait_for_screen("Reverted: nothing to change")

@@ -59,7 +59,7 @@ def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     child.command("rightbelow vnew | wincmd p | vertical resize 42")
     child.feed(":5,6AgentEdit be quick<CR>")
     wait_ready(child)
-    assert any("\\ea accepts · \\ed discards · \\er refines" in line for line in child.screen())
+    assert any("\\ea accepts · \\ed rejects · \\er refines" in line for line in child.screen())
 
 
 @prove
@@ -229,7 +229,7 @@ def test_lines_that_have_changed_are_left_alone_until_that_is_undone(start_edito
     wait_ready(child)
     child.feed("6GA  # mine<Esc>")
     child.feed(":AgentAccept<CR>")
-    wait_until(lambda: "has changed since it was sent: nothing was changed" in child.messages())
+    wait_until(lambda: "have changed since they were sent" in child.messages())
     assert buffer(child)[5] == "    return 1  # mine"
     child.feed("u")
     child.feed(":AgentAccept<CR>")
@@ -299,7 +299,7 @@ def test_lines_where_an_edit_waits_take_no_other(start_editor):
     child.command("5,6AgentEdit go")
     wait_ready(child)
     child.feed(":6,7AgentEdit other<CR>")
-    wait_until(lambda: "Another edit waits in these lines" in child.messages())
+    wait_until(lambda: "These lines have another edit" in child.messages())
 
 
 @prove
@@ -484,7 +484,7 @@ def test_an_answer_that_was_cut_cannot_be_accepted(start_editor):
     child = start_editor({"step": [{"text": "x"}], "stop_reason": "max_tokens"})
     child.feed(":1AgentEdit x<CR>")
     wait_ready(child)
-    assert "was cut at the limit" in child.screen_text()
+    assert "reached the token limit" in child.screen_text()
     child.feed(":AgentAccept<CR>")
     wait_until(lambda: "cannot be accepted" in child.messages())
     assert buffer(child) == CODE.splitlines()

@@ -54,7 +54,7 @@ def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
     time.sleep(0.1)
     is_answered = "## You\n\nagain\n" in child.transcript_text()
     assert is_answered != (child.prompt_lines() == ["again"])
-    assert child.transcript_text().count("has ended (signal 9)") == 1
+    assert child.transcript_text().count("exited (signal 9)") == 1
 
 
 @prove

@@ -88,9 +88,9 @@ def test_two_commands_take_turns_each_under_its_header(screen):
     assert screen.transcript_text().split("\n\n") == [
         "$ one",
         "$ two\n2a",
-        "$ one (goes on)\n1a\n1b",
-        "$ two (goes on)\nDone in 0.3 s.",
-        "$ one (goes on)\nDone in 0.3 s.",
+        "$ one (continued)\n1a\n1b",
+        "$ two (continued)\nDone in 0.3 s.",
+        "$ one (continued)\nDone in 0.3 s.",
     ]
 
 
@@ -105,7 +105,7 @@ def test_a_command_comes_between_two_paragraphs_of_an_answer_and_not_into_one(sc
         "First paragraph.",
         "$ make\ncc",
         "Second paragraph.",
-        "$ make (goes on)\nld\nDone in 0.3 s.",
+        "$ make (continued)\nld\nDone in 0.3 s.",
     ]
 
 
@@ -266,7 +266,7 @@ def test_output_that_comes_under_textlock_is_drawn_once_and_in_order(screen):
     screen.feed("x")
     wait_until(lambda: screen.transcript()[-1] == "Done in 0.3 s.")
     assert [line for line in screen.transcript() if len(line) == 1] == ["a", "b"]
-    assert screen.transcript_text().count("refused") == 1
+    assert screen.transcript_text().count("blocked") == 1
 
 
 def test_bracket_keys_stop_at_commands(screen):
@@ -288,10 +288,10 @@ def test_a_refused_connection_says_how_to_open_the_network_once(screen):
     assert screen.transcript() == [
         "$ pip install x",
         "Looking",
-        "The sandbox refused: connect pypi.org:443 (the network is off)",
-        ":AgentNet on opens the network, :AgentNet proxy only listed hosts (option sandbox.hosts).",
+        "The sandbox blocked: connect pypi.org:443 (the network is off)",
+        ":AgentNet on opens the network, :AgentNet proxy opens only the hosts in sandbox.hosts.",
         "gone",
-        "The sandbox refused: connect example.com:443 (the network is off)",
+        "The sandbox blocked: connect example.com:443 (the network is off)",
         "Done in 0.3 s.",
     ]
     assert "AgentWarning" in screen.highlight(screen.transcript()[2])
@@ -301,13 +301,13 @@ def test_a_refused_connection_says_how_to_open_the_network_once(screen):
 
 def test_a_refused_path_has_no_remedy_and_stands_alone_without_a_command(screen):
     screen.send(denied("read", "/home/me/.ssh/id_rsa", "not visible"))
-    assert screen.transcript() == ["The sandbox refused: read /home/me/.ssh/id_rsa (not visible)"]
+    assert screen.transcript() == ["The sandbox blocked: read /home/me/.ssh/id_rsa (not visible)"]
 
 
 def test_a_refusal_of_the_proxy_names_the_option(screen):
     screen.send(changed(network="proxy"), denied(rule="not a listed host"))
     assert screen.transcript()[-1] == (
-        "The option sandbox.hosts lists the hosts, :AgentNet on opens the network."
+        "Add the host to the option sandbox.hosts, or open the network with :AgentNet on."
     )
 
 
@@ -316,7 +316,7 @@ def test_what_the_guard_undid_is_told_and_where_it_is_kept(screen):
     screen.send(guard | {"reason": "must not appear", "kept_at": "/q/1"})
     assert screen.transcript() == [
         "The sandbox undid a change: .envrc (must not appear).",
-        "What was written is kept at /q/1",
+        "The written content is saved at /q/1",
     ]
     assert screen.highlight("The sandbox undid a change: .envrc (must not appear).") == [
         "AgentWarning"
@@ -356,7 +356,7 @@ def test_a_problem_is_told_once_as_long_as_it_lasts(screen):
 def test_a_sandbox_that_is_off_stands_under_a_banner(screen):
     screen.send(changed("full"), changed("off"), changed("off"))
     banner = (
-        "THE SANDBOX IS OFF in this session: commands run with all of your rights. "
+        "THE SANDBOX IS OFF in this session: commands run with all your rights. "
         ":AgentSandbox on switches it on again."
     )
     assert screen.transcript() == [banner]
@@ -376,16 +376,14 @@ def test_a_change_of_the_network_is_confirmed_once_and_other_changes_are_not(scr
     screen.send(changed(""), changed("full"), changed("full", missing=["x"]))
     assert screen.transcript() == [""]
     screen.send(changed(network="on"), changed(network="on"))
-    assert screen.transcript() == [
-        "Network on: commands started from now on reach every address, as you do."
-    ]
+    assert screen.transcript() == ["Network on: new commands reach any address."]
 
 
 def test_a_change_of_the_network_is_a_message_where_the_chat_is_hidden(screen):
     screen.feed("\\q")
     wait_until(lambda: screen.lua("return require('sanderling').transcript().win == nil"))
     screen.send(changed(network="proxy"))
-    assert "Network proxy, for commands started from now on." in screen.messages()
+    assert "Network proxy for new commands." in screen.messages()
     assert not screen.is_blocked()
 
 
@@ -398,9 +396,9 @@ def test_a_change_of_the_network_is_a_message_where_the_chat_is_hidden(screen):
         ("", "off", "sbx:… net:off", "AgentStatus"),
         ("full", "off", "sbx:full net:off", "AgentStatus"),
         ("full-bwrap", "proxy", "sbx:full(bwrap) net:proxy", "AgentStatus"),
-        ("namespaces", "off", "sbx:ns weaker net:off", "AgentWarning"),
-        ("landlock", "off", "sbx:landlock weaker net:off", "AgentWarning"),
-        ("none", "off", "sbx:none refuses net:off", "AgentError"),
+        ("namespaces", "off", "sbx:ns partial net:off", "AgentWarning"),
+        ("landlock", "off", "sbx:landlock partial net:off", "AgentWarning"),
+        ("none", "off", "sbx:none blocked net:off", "AgentError"),
         ("off", "off", "sbx:OFF unprotected net:on", "AgentError"),
     ],
 )
@@ -440,7 +438,7 @@ def test_a_float_on_a_small_screen_shows_command_level_and_network(start_screen)
     screen.open_chat(position="float", focus=True)
     screen.send(changed("landlock"), started("ls"), output("file\n"), ended())
     text = screen.screen_text()
-    assert "sbx:landlock weaker net:off" in text
+    assert "sbx:landlock partial net:off" in text
     assert "$ ls" in text
     assert "Done in 0.3 s." in text
 
@@ -497,7 +495,7 @@ def test_only_what_is_typed_into_the_prompt_can_be_a_command(screen):
 
 def test_an_exclamation_mark_alone_is_refused_and_stays(screen):
     screen.feed("i!  <C-s>")
-    sentence = "There is no command after the `!`: nothing was run."
+    sentence = "No command after `!`. Nothing was run."
     wait_until(lambda: sentence in screen.transcript_text())
     assert screen.prompt_lines() == ["!  "]
     assert screen.actions() == []

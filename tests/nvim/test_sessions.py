@@ -289,7 +289,7 @@ def test_what_waits_in_a_session_whose_prompt_is_deleted_waits_on(chat):
     chat.command("bwipeout!")
     chat.command("AgentChat")
     wait_until(lambda: "1 queued" in chat.screen_text())
-    assert "something went wrong" not in chat.messages()
+    assert "internal error" not in chat.messages()
 
 
 @prove
@@ -332,9 +332,9 @@ def test_autocommands_tell_what_opens_changes_and_closes(chat):
 @prove
 def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(two):
     os.kill(two.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "has ended (signal 9)" in two.transcript_text())
+    wait_until(lambda: "exited (signal 9)" in two.transcript_text())
     for turn, text in ((3, "second"), (4, "first")):
-        assert two.transcript_text().count("has ended (signal 9)") == 1
+        assert two.transcript_text().count("exited (signal 9)") == 1
         say(two, "more", turn)
         said = two.transcript_text()
         assert said.count(f"## You\n\n{text}\n") == 1
@@ -380,7 +380,7 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     assert screen.lua("return require('sanderling.screens.jobs').complete('')") == []
     assert "mend it" not in screen.screen_text()
     screen.command("AgentTodo")
-    assert "has not made a todo list" in screen.messages()
+    assert "No todo list yet" in screen.messages()
     screen.feed("\\p")
     wait_until(lambda: "mend it" in screen.screen_text())
 
@@ -432,7 +432,7 @@ def test_what_waited_when_the_host_was_killed_is_held_until_it_is_sent_from_an_e
     # A prompt that the host has not confirmed comes back.
     wait_until(lambda: "↳ later" in chat.screen_text())
     os.kill(chat.host_pid(), signal.SIGKILL)
-    wait_until(lambda: "has ended (signal 9)" in chat.transcript_text())
+    wait_until(lambda: "exited (signal 9)" in chat.transcript_text())
     assert chat.prompt_lines() == [""]
     chat.command("AgentChat")
     chat.command("AgentChat")
@@ -471,7 +471,7 @@ def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_som
     again,
 ):
     child = again("remember me")
-    wait_until(lambda: ":AgentResume goes on with “remember me”, just" in child.screen_text())
+    wait_until(lambda: ":AgentResume continues “remember me”, just" in child.screen_text())
     say(child, "hello", 1)
     assert "AgentResume" not in child.screen_text()
 
@@ -518,7 +518,7 @@ def test_resuming_beside_a_conversation_leaves_that_alone(again):
     wait_until(lambda: "## You\n\nearlier\n" in child.transcript_text())
     assert [each["name"] for each in sessions(child)] == ["now", "earlier"]
     child.command("AgentResume")
-    wait_until(lambda: "no other session to go on with" in child.messages())
+    wait_until(lambda: "no other session to resume" in child.messages())
 
 
 @prove
@@ -566,7 +566,7 @@ def test_a_search_shows_where_it_was_said(again):
     assert line.startswith("alpha")
     assert "the needle in here" in line
     child.command("AgentSessions nothing like it")
-    wait_until(lambda: "No session of this project holds “nothing like it”" in child.messages())
+    wait_until(lambda: "No session of this project contains “nothing like it”" in child.messages())
 
 
 @prove
@@ -576,7 +576,7 @@ def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
     elsewhere.mkdir()
     child.command(f"cd {elsewhere}")
     child.command("AgentSessions")
-    wait_until(lambda: "There is no session of this project yet." in child.messages())
+    wait_until(lambda: "No session of this project yet." in child.messages())
     child.command("AgentSessions!")
     (line,) = wait_for_choice(child)
     assert str(child.project) in line
@@ -593,7 +593,7 @@ def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again)
       require('sanderling').sessions()
       vim.cmd.wincmd('h')
     """)
-    wait_until(lambda: "are found, but you are elsewhere" in child.messages())
+    wait_until(lambda: "Sessions loaded" in child.messages())
     assert child.lua("return #_G.choices") == 0
 
 
@@ -604,7 +604,7 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
     child.command("AgentSessions")
     choose(child, "alpha")
     choose(child, "Rename", 2)
-    wait_until(lambda: "called “Other” now" in child.messages())
+    wait_until(lambda: "renamed to “Other”" in child.messages())
     assert child.lua("return _G.default") == "alpha"
     (log,) = [path for path in child.session_files() if "alpha" in path.read_text()]
     for count, answer in ((3, "Keep"), (6, "Delete it")):
@@ -613,13 +613,13 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
         choose(child, "Delete", count + 1)
         choose(child, answer, count + 2)
     wait_until(lambda: not log.exists())
-    wait_until(lambda: "“Other” is deleted." in child.messages())
+    wait_until(lambda: "Deleted “Other”." in child.messages())
 
 
 @prove
 def test_the_current_session_is_renamed(chat):
     chat.command("AgentRename")
-    assert "Nothing was said in this session yet" in chat.messages()
+    assert "This session is empty" in chat.messages()
     say(chat, "hello", 1)
     chat.command("AgentRename A better name")
     wait_until(lambda: title(chat) == "A better name")
@@ -749,7 +749,7 @@ def test_a_request_starts_the_host_and_one_that_a_dying_host_leaves_is_answered_
     child.lua(ask)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: len(child.lua("return _G.results")) == 20)
-    assert "has ended" in child.lua("return _G.results[20].error")
+    assert "exited" in child.lua("return _G.results[20].error")
 
 
 def test_a_request_that_no_host_can_be_started_for_is_answered_with_the_reason(child):

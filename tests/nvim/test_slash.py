@@ -91,11 +91,11 @@ def test_clear_begins_anew_in_the_same_windows(screen):
     "typed, sentence",
     prove_rest(
         [
-            ("/mdoe plan", "There is no command /mdoe; did you mean /mode?"),
-            ("/zzzzzz", "There is no command /zzzzzz; /help lists them. A space before it"),
-            ("/tiket:new", "There is no command /tiket:new; did you mean /ticket:new?"),
-            ("/clear all", "/clear takes no argument: nothing was done."),
-            ("/clear<CR>all", "/clear takes no argument: nothing was done."),
+            ("/mdoe plan", "Unknown command /mdoe; did you mean /mode?"),
+            ("/zzzzzz", "Unknown command /zzzzzz; /help lists them. Type a space first"),
+            ("/tiket:new", "Unknown command /tiket:new; did you mean /ticket:new?"),
+            ("/clear all", "/clear takes no argument."),
+            ("/clear<CR>all", "/clear takes no argument."),
             ("/net o<CR>n", "/net: off, proxy or on, not 'o …'."),
             ("/sandbox onn", "/sandbox: status, off or on, not 'onn'."),
             ("/mode autoo", "/mode: ask, auto or plan, not 'autoo'."),
@@ -145,7 +145,7 @@ def test_the_command_of_a_markdown_file_steers_with_the_key_that_steers(screen):
 def test_what_is_sent_in_place_of_a_command_is_shown_in_a_fold(screen):
     prompt = {"id": "p1", "text": "/review it", "sent": "Review it.\n\nAll of it."}
     screen.send({"type": "turn_started", "prompt": prompt})
-    assert "▸ sent in its place · 3 lines" in screen.screen_text()
+    assert "▸ expanded prompt · 3 lines" in screen.screen_text()
     assert "Review it." not in screen.screen_text()
     steered = prompt | {"id": "p2", "text": "/review that", "sent": "Review that."}
     screen.send({"type": "prompt_steered", "prompt": steered})
@@ -287,7 +287,7 @@ def test_a_list_that_comes_while_something_else_is_typed_asks_nothing(screen):
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     screen.answer("list_models", models=["claude-a", "claude-b"])
-    wait_until(lambda: ":AgentModel chooses one" in screen.messages())
+    wait_until(lambda: "Run :AgentModel again" in screen.messages())
     assert screen.lua("return _G.asked == nil")
 
 
@@ -299,12 +299,12 @@ def test_with_a_bang_all_providers_are_asked_and_who_does_not_answer_is_told(scr
     screen.answer(
         "list_models",
         models=["claude-a", "ollama:qwen3:8b"],
-        notes={"claude-a": "1,000,000 tokens, $2 in, $10 out"},
+        notes={"claude-a": "window 1,000,000, $2/$10 per M"},
         problems=["groq: Cannot reach api.groq.com (timed out)."],
     )
     wait_until(lambda: screen.lua("return _G.asked ~= nil"))
     assert screen.lua("return vim.tbl_map(_G.asked[2].format_item, _G.asked[1])") == [
-        "claude-a         1,000,000 tokens, $2 in, $10 out",
+        "claude-a         window 1,000,000, $2/$10 per M",
         "ollama:qwen3:8b",
     ]
     assert "groq: Cannot reach api.groq.com (timed out)." in screen.transcript_text()
@@ -393,9 +393,7 @@ def test_sending_with_the_menu_open_leaves_an_empty_prompt_in_which_typing_goes_
     screen.feed("e<C-s>")
     wait_until(lambda: screen.actions("show_usage"))
     screen.feed("/s<C-s>")
-    wait_until(
-        lambda: "There is no command /s" in screen.messages() or screen.actions("submit_prompt")
-    )
+    wait_until(lambda: "Unknown command /s" in screen.messages() or screen.actions("submit_prompt"))
     screen.feed("<C-u>hello<CR>there<C-s>")
     sent = wait_until(lambda: screen.actions("submit_prompt"))
     assert sent[-1]["prompt"]["text"] == "hello\nthere"
@@ -512,11 +510,11 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
 @pytest.mark.parametrize(
     "command, sentence",
     [
-        ("AgentUsage", "No session is open: :AgentChat begins one."),
-        ("AgentSettings", "No session is open: :AgentChat begins one."),
-        ("AgentCompact", "No session is open: :AgentChat begins one."),
-        ("AgentQueue", "No prompts are waiting."),
-        ("AgentRetry", "No request is waiting to be retried."),
+        ("AgentUsage", "No session is open. :AgentChat opens one."),
+        ("AgentSettings", "No session is open. :AgentChat opens one."),
+        ("AgentCompact", "No session is open. :AgentChat opens one."),
+        ("AgentQueue", "No prompts are queued."),
+        ("AgentRetry", "Nothing to retry."),
     ],
 )
 def test_a_look_at_no_session_begins_none_and_says_so(start_screen, command, sentence):
@@ -544,7 +542,7 @@ def test_where_no_request_waits_nothing_is_retried(screen):
     screen.in_a_turn()
     screen.command("AgentRetry")
     assert screen.actions() == []
-    assert "No request is waiting to be retried." in screen.messages()
+    assert "Nothing to retry." in screen.messages()
 
 
 def test_sessions_are_opened_and_closed_from_the_prompt(screen):

@@ -35,7 +35,7 @@ def test_agent_and_a_verb_do_what_the_command_of_that_name_does(child):
     child.command("Agent mode plan")
     wait_until(lambda: child.lua("return require('sanderling').mode()") == "plan")
     child.command("Agent todo")
-    assert "The model has not made a todo list." in child.messages()
+    assert "No todo list yet." in child.messages()
     child.command("Agent chat")
     assert child.lua("return require('sanderling').transcript().win == nil")
 

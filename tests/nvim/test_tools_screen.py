@@ -270,10 +270,10 @@ def test_a_command_of_the_persons_comes_in_between_under_its_own_header(screen):
         "",
         "$ ls",
         "",
-        "bash pytest -q (goes on)  ✓ 2.1 s",
+        "bash pytest -q (continued)  ✓ 2.1 s",
         "two",
         "",
-        "$ ls (goes on)",
+        "$ ls (continued)",
         "file",
         "Done.",
     ]
@@ -284,8 +284,8 @@ def test_what_the_sandbox_refused_stands_in_the_block_and_keeps_it_open(screen):
     denied = {"type": "access_denied", "operation": "connect", "target": "x:443", "rule": "off"}
     screen.send(started(), output("a\n"), denied, output("b\n"), ended())
     text = screen.transcript_text()
-    assert re.search(r"^bash .*\na\nThe sandbox refused: connect x:443 .*\n.*\nb\n", text)
-    assert "The sandbox refused" in screen.screen_text()
+    assert re.search(r"^bash .*\na\nThe sandbox blocked: connect x:443 .*\n.*\nb\n", text)
+    assert "The sandbox blocked" in screen.screen_text()
 
 
 def test_a_reader_in_the_block_is_not_folded_away_and_one_at_the_end_goes_along(screen):
@@ -415,7 +415,7 @@ def test_where_no_file_is_named_that_is_said(screen, files, line):
     screen.send(started(), output(line + "\n"), ended("", is_error=True))
     go_to(screen, r"\V" + line)
     screen.feed("<CR>")
-    wait_until(lambda: "No file that exists is named here." in screen.messages())
+    wait_until(lambda: "No existing file is named here." in screen.messages())
     assert screen.lua("return vim.bo.filetype") == "sanderling"
 
 
@@ -425,7 +425,7 @@ def test_a_line_of_a_hundred_thousand_bytes_is_searched_quickly(screen):
     go_to(screen, "^(")
     with screen.little_work():
         screen.feed("gf")
-        wait_until(lambda: "No file" in screen.messages())
+        wait_until(lambda: "No existing file" in screen.messages())
 
 
 def test_the_file_opens_in_the_window_that_was_used_last(screen, files):
@@ -512,7 +512,7 @@ def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
     assert "bash make serve  → j1 · exit status 2" in screen.screen_text()
     assert "▸ bash make watch  → j0 · stopped · 1 line" in screen.screen_text()
     screen.command("AgentTerminal!")
-    assert "j1 has ended already: exit status 2." in screen.messages()
+    assert "j1 has already ended: exit status 2." in screen.messages()
     assert len(screen.actions("stop_job")) == 1
 
 
@@ -628,7 +628,7 @@ def test_the_mode_works_before_the_chat_was_opened_and_is_confirmed_below(start_
     assert screen.lua("return package.loaded['sanderling.chat'] == nil")
     screen.command("AgentMode auto")
     screen.send({"type": "mode_changed", "mode": "auto"})
-    assert "Mode auto: what the sandbox confines runs without asking." in screen.messages()
+    assert "Mode auto: anything the sandbox can confine runs without asking." in screen.messages()
     assert screen.lua("return #vim.api.nvim_list_wins()") == 1
 
 
@@ -646,9 +646,9 @@ def test_the_words_of_the_chat_know_mode_todo_and_terminal(screen):
     screen.feed(":mode auto<CR>")
     wait_until(lambda: screen.actions() == [{"type": "set_mode", "mode": "auto"}])
     screen.feed(":todo<CR>")
-    wait_until(lambda: "not made a todo list" in screen.messages())
+    wait_until(lambda: "No todo list yet" in screen.messages())
     screen.feed(":terminal<CR>")
-    wait_until(lambda: "No job was started" in screen.messages())
+    wait_until(lambda: "No jobs in this conversation" in screen.messages())
 
 
 # --- to-do list --------------------------------------------------------------------------------------------------------
@@ -692,7 +692,7 @@ def test_a_done_list_is_hidden_when_the_turn_ends_and_an_open_one_is_not(screen)
 def test_agenttodo_shows_the_whole_list_in_a_float(start_screen):
     screen = start_screen()
     screen.feed(":AgentTodo<CR>")
-    wait_until(lambda: "The model has not made a todo list" in screen.messages())
+    wait_until(lambda: "No todo list yet" in screen.messages())
     screen.command("AgentChat")
     screen.send(todo(*["completed"] * 10, "in_progress", *["pending"] * 9))
     screen.command("AgentTodo")
@@ -835,7 +835,7 @@ def test_agentterminal_completes_ids_and_says_which_it_does_not_know(screen):
     screen.send(jobs("", ""))
     assert screen.lua("return vim.fn.getcompletion('AgentTerminal ', 'cmdline')") == ["j0", "j1"]
     screen.command("AgentTerminal nope")
-    assert "There is no job nope." in screen.messages()
+    assert "No job nope." in screen.messages()
     assert screen.actions() == []
 
 
@@ -857,6 +857,6 @@ def test_when_the_host_ends_a_terminal_says_so_and_watches_nothing(screen):
       local id = vim.b[require('sanderling').transcript().buf].sanderling_session
       require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
     """)
-    wait_until(lambda: terminal(screen) == ["[The agent process has ended.]"])
+    wait_until(lambda: terminal(screen) == ["[The agent process ended.]"])
     screen.command("bwipeout!")
     assert len(screen.actions("watch_job")) == 1

@@ -65,7 +65,7 @@ def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
     assert any(line.startswith("☐ AGENTS.md ") and line.endswith("  new") for line in lines)
     assert any(line.endswith("  changed since you trusted it") for line in lines)
     assert any(line.startswith("☑ .sanderling.toml ") for line in lines)
-    assert any(line.startswith("Trust these 3 files as they are shown?") for line in lines)
+    assert any(line.startswith("Trust these 3 files as shown?") for line in lines)
     start = lines.index("AGENTS.md (new, 3 lines)")
     assert lines[start + 1 :] == [
         "│ # Rules",
@@ -105,15 +105,15 @@ def test_what_a_person_cannot_see_stands_there_as_its_code(screen):
 
 
 def test_what_a_file_allows_stands_in_words_above_the_question(screen):
-    allowed = {"allowed": ["run `make test`, whatever follows it", "run `a\u202eb`"]}
+    allowed = {"allowed": ["run `make test` with any arguments", "run `a\u202eb`"]}
     open_page(screen, [CONFIG | allowed])
     lines = page(screen)
     start = lines.index(".sanderling.toml lets the model do this without asking you:")
     assert lines[start + 1 : start + 5] == [
-        "│ run `make test`, whatever follows it",
+        "│ run `make test` with any arguments",
         "│ run `a·b`",
         "",
-        "Trust this file as it is shown?",
+        "Trust this file as shown?",
     ]
 
 
@@ -183,7 +183,7 @@ def test_who_typed_the_command_in_insert_mode_types_on_when_the_page_is_left(scr
 def test_the_keys_are_in_sight_at_the_end_of_a_long_file_too(screen):
     open_page(screen, [file("AGENTS.md", "Be brief.\n" * 200)])
     screen.feed("G")
-    assert "a: all   t: mark" in screen.screen_text()
+    assert "a: trust all   t: mark" in screen.screen_text()
 
 
 def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
@@ -221,7 +221,7 @@ def test_return_asks_by_way_of_vim_ui_select(screen, choice, chosen):
     open_page(screen)
     screen.feed("t<CR>")
     wait_until(lambda: screen.lua("return _G.asked ~= nil"))
-    assert screen.lua("return _G.asked[2].prompt") == "Trust these 3 files as they are shown?"
+    assert screen.lua("return _G.asked[2].prompt") == "Trust these 3 files as shown?"
     screen.lua(
         """
         for _, choice in ipairs(_G.asked[1]) do
@@ -267,7 +267,7 @@ def test_a_refusal_is_told_and_leaves_no_key_that_trusts(screen):
 def test_a_project_without_such_files_is_a_message_and_a_refusal_a_notice(screen):
     screen.command("AgentTrust")
     screen.answer("show_trust", **shown([]))
-    assert "no files of its own" in screen.messages()
+    assert "no files that need trust" in screen.messages()
     screen.answer("show_trust", **shown([], refusal="A home directory is not trusted as a whole."))
     assert screen.transcript() == ["A home directory is not trusted as a whole."]
     assert not is_on_page(screen)
@@ -280,7 +280,7 @@ def test_files_that_come_while_something_else_is_typed_open_nothing(screen):
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     screen.answer("show_trust", **shown())
     assert not is_on_page(screen)
-    assert ":AgentTrust shows them" in screen.messages()
+    assert ":AgentTrust again to review them" in screen.messages()
 
 
 def test_from_the_prompt_the_page_is_in_normal_mode_and_q_goes_back(screen):
@@ -304,7 +304,7 @@ def test_a_second_page_takes_the_place_of_the_first(screen):
     screen.command("AgentTrust")
     screen.answer("show_trust", **shown([RULES]))
     assert is_on_page(screen)
-    assert any(line.startswith("Trust this file as it is shown?") for line in page(screen))
+    assert any(line.startswith("Trust this file as shown?") for line in page(screen))
     assert screen.lua("return #vim.api.nvim_list_tabpages()") == 2
 
 
@@ -338,9 +338,9 @@ def test_of_a_page_that_was_closed_by_hand_nothing_is_left(screen):
 @pytest.mark.parametrize(
     "paths, sentence",
     [
-        (["AGENTS.md"], "AGENTS.md is ignored: :AgentTrust shows it and lets you trust it."),
-        (["a", "b"], "a and b are ignored: :AgentTrust shows them and lets you trust them."),
-        (["a", "b", "c", "d", "e"], "a, b, c and 2 more are ignored: :AgentTrust shows them"),
+        (["AGENTS.md"], "AGENTS.md is ignored until trusted: :AgentTrust."),
+        (["a", "b"], "a and b are ignored until trusted: :AgentTrust."),
+        (["a", "b", "c", "d", "e"], "a, b, c and 2 more are ignored until trusted: :AgentTrust"),
     ],
 )
 def test_files_that_are_ignored_are_named_once(screen, paths, sentence):
@@ -378,7 +378,7 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     agent.command("AgentChat")
     agent.submit("go")
     agent.wait_for_turns()
-    assert "AGENTS.md is ignored: :AgentTrust shows it" in agent.transcript_text()
+    assert "AGENTS.md is ignored until trusted: :AgentTrust" in agent.transcript_text()
     agent.command("AgentTrust")
     wait_until(lambda: is_on_page(agent))
     assert "│ Be brief." in page(agent)
@@ -400,7 +400,7 @@ def test_settings_that_are_trusted_are_said_to_wait_for_the_next_session(screen)
     screen.feed("a")
     wait_until(lambda: screen.actions("trust_files"))
     screen.send({"type": "slash_commands_changed", "commands": []})
-    assert "from the next session on: :AgentClear begins one" in screen.messages()
+    assert "take effect in new sessions: :AgentClear" in screen.messages()
 
 
 def test_files_that_are_trusted_are_not_said_to_be_ignored_any_more(screen):

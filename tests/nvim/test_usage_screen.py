@@ -240,7 +240,7 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
     assert screen.lua("return vim.api.nvim_get_current_win()") == before
     assert " Usage " in screen.screen_text()
     assert "| a | b |" in screen.screen_text()
-    assert "the command again goes here" in screen.screen_text()
+    assert "Run it again to focus" in screen.screen_text()
     screen.feed(f":{command}<CR>")
     wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") == floats(screen)[0])
     assert " q closes " in screen.screen_text()
@@ -266,9 +266,9 @@ def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
     screen.answer("show_usage", **REPORT)
     wait_until(lambda: floats(screen))
     screen.feed(":AgentUsage<CR>g?")
-    wait_until(lambda: "close it, and answer" in screen.screen_text())
+    wait_until(lambda: "close it without an answer" in screen.screen_text())
     screen.feed("q")
-    wait_until(lambda: "close it, and answer" not in screen.screen_text())
+    wait_until(lambda: "close it without an answer" not in screen.screen_text())
     assert [screen.lua("return vim.api.nvim_get_current_win()")] == floats(screen)
 
 

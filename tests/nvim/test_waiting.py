@@ -142,7 +142,7 @@ def test_dd_takes_a_prompt_out(listed, keys):
 def test_the_list_and_its_keys_say_how_it_is_written_and_closed(listed):
     assert " :w saves, dd drops, q closes " in listed.screen_text()
     listed.feed("g?")
-    wait_until(lambda: "change the prompts to what stands here" in listed.screen_text())
+    wait_until(lambda: "apply your changes to the prompts" in listed.screen_text())
 
 
 def test_dd_on_one_of_several_lines_takes_out_the_line(listed):
@@ -175,7 +175,7 @@ def test_what_cannot_be_sent_stays_to_be_written_and_the_reason_is_told(listed):
 def test_text_above_the_first_header_is_refused(listed):
     type_(listed, "ggOwhat<Esc>:w<CR>")
     assert listed.actions("edit_waiting") == []
-    assert "stand below no header" in listed.messages()
+    assert "above the first header" in listed.messages()
     assert listed.lua("return vim.bo.modified")
 
 
@@ -193,7 +193,7 @@ def test_the_list_follows_what_happens_while_it_is_not_being_edited(listed):
     listed.send(waiting([], ["then docs\nand a changelog"]))
     assert lines(listed) == ["── 1 ↳ after this turn ──", "then docs", "and a changelog"]
     listed.send(waiting())
-    assert lines(listed) == ["No prompts are waiting."]
+    assert lines(listed) == ["No prompts are queued."]
 
 
 def test_an_edit_of_a_prompt_that_was_sent_meanwhile_is_told_and_the_others_are_kept(listed):
@@ -204,7 +204,7 @@ def test_an_edit_of_a_prompt_that_was_sent_meanwhile_is_told_and_the_others_are_
     assert listed.actions("edit_waiting") == [
         {"type": "edit_waiting", "id": "q0", "text": "then docs\nand a changelog!"}
     ]
-    assert "1 prompt was sent meanwhile" in listed.messages()
+    assert "1 prompt was sent before your edit" in listed.messages()
 
 
 def test_q_closes_it_but_not_over_changes(listed):
@@ -233,7 +233,7 @@ def test_shown_twice_it_is_one_window(listed):
 
 def test_without_any_it_says_so(screen):
     show(screen)
-    assert "No prompts are waiting." in screen.messages()
+    assert "No prompts are queued." in screen.messages()
 
 
 @prove
@@ -250,4 +250,4 @@ def test_a_prompt_that_waits_is_changed_before_it_is_sent(start_agent):
     agent.wait_for_turns(2)
     wait_until(lambda: "write the docs" in agent.transcript())
     assert "teh" not in agent.transcript_text()
-    wait_until(lambda: lines(agent) == ["No prompts are waiting."])
+    wait_until(lambda: lines(agent) == ["No prompts are queued."])

@@ -75,14 +75,16 @@ def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_n
     agent.feed("igo<C-s>half typed<Esc>")
     agent.wait_for_screen("begun")
     agent.command(command.format(buffer_of(agent, which)))
-    wait_until(lambda: "What runs here goes on: :AgentChat shows it" in agent.screen_text())
+    wait_until(
+        lambda: "Still running in the background. :AgentChat shows it" in agent.screen_text()
+    )
     assert "begun" not in agent.screen_text()
     agent.wait_for_turns()
     assert agent.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
     agent.command("AgentChat")
     screen = agent.wait_for_screen("▍You", " and done", "half typed")
     assert "[No Name]" not in screen.split("\n")[0]
-    assert agent.messages().count("something went wrong") == 0
+    assert agent.messages().count("internal error") == 0
     assert agent.lua("return #vim.api.nvim_list_wins()") == 3
     agent.feed("<C-s>")
     agent.wait_for_turns(2)
@@ -111,7 +113,7 @@ def test_edit_in_a_window_of_the_chat_leaves_it_as_it_was(start_agent, which, co
     agent.command(command)
     agent.wait_for_turns()
     agent.wait_for_screen("▍You", "▸ Thinking", " and done", "half typed")
-    assert not agent.messages().count("something went wrong")
+    assert not agent.messages().count("internal error")
 
 
 @prove
@@ -386,7 +388,7 @@ def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(star
     agent.feed("typed")
     wait_until(lambda: agent.prompt_lines() == ["typed"])
     agent.feed("<Esc>:AgentTodo<CR>")
-    agent.wait_for_screen("The model has not made a todo list")
+    agent.wait_for_screen("No todo list yet")
     assert not agent.is_blocked()
 
 
@@ -419,7 +421,7 @@ def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
 @pytest.mark.parametrize(
     "command, told",
     [
-        ("AgentTerminal j99", "There is no job j99."),
+        ("AgentTerminal j99", "No job j99."),
         ("AgentNet bogus", "not 'bogus'."),
         ("AgentLog", "has no log yet"),
     ],

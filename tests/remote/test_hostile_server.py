@@ -106,7 +106,7 @@ async def test_nothing_runs_before_the_user_has_sent_a_prompt(elsewhere, tmp_pat
         await talk.wait_for(lambda: "connected" in states(talk))
         hostile.within = [use(2, "read", path="secret.txt"), told(2, "read secret.txt", "read", "")]
         await happens(lambda: hostile.answers)
-        assert "no turn has begun" in hostile.answers[0]["error"]["message"]
+        assert "no turn has started" in hostile.answers[0]["error"]["message"]
         assert await talk.ask("go") == "end_turn", talk.errors
     assert "SECRET" in str(hostile.answers[1])
 
@@ -141,7 +141,7 @@ async def test_a_turn_has_only_so_many_uses(elsewhere, tmp_path, monkeypatch):
         assert await talk.ask("go") == "end_turn", talk.errors
     refused = [each for each in hostile.answers if "error" in each]
     assert len(refused) == 2
-    assert "were run in this turn" in refused[0]["error"]["message"]
+    assert "ran in this turn" in refused[0]["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ async def test_what_the_model_asks_for_is_done_here_and_kept_there(elsewhere, se
         assert not [each for each in talk.of(ToolEnded) if each.is_error], talk.of(ToolEnded)
         assert f"{elsewhere.here}\ntwo\n" in shown(talk)
         assert talk.of(SandboxChanged)[-1].level not in ("", "off")
-        assert any("is done here" in each for each in talk.notices)
+        assert any("tools run here" in each for each in talk.notices)
     assert (elsewhere.here / "a.txt").read_text() == "two\n"
     assert (elsewhere.here / "b.txt").read_text() == "hi\n"
     assert not (elsewhere.project / "b.txt").exists()
@@ -108,8 +108,8 @@ async def test_mode_rules_questions_and_undo_are_those_of_here(elsewhere, server
     assert (elsewhere.here / "mine.txt").read_text() == f"{elsewhere.here}\n"
     log = server.log()
     assert "not now" in log
-    assert "switched to plan mode" in log
-    assert "The person has undone" in log
+    assert "Now in plan mode" in log
+    assert "The user undid" in log
 
 
 async def test_that_tool_servers_of_here_are_not_offered_is_said(elsewhere, server):
@@ -133,7 +133,7 @@ async def test_to_deny_one_use_of_a_message_denies_the_others(elsewhere, server)
         details = [each.detail for each in talk.of(ToolEnded)]
         assert sorted(details) == ["denied", "not run", "not run"]
     assert sorted(path.name for path in elsewhere.here.iterdir() if len(path.name) == 1) == []
-    assert server.log().count("denied another tool use of the same message") >= 2
+    assert server.log().count("denied another tool call of the same message") >= 2
 
 
 @prove

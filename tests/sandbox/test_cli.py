@@ -350,7 +350,7 @@ def test_state_is_where_the_caller_keeps_state(me, base):
             (["--project", ".."], "more than a command may touch"),
             (["--rw", "../missing"], "does not exist"),
             (["--ro", ".."], "more than a command may touch"),
-            (["--net", "proxy", "--allow-host", "a b"], "is no host"),
+            (["--net", "proxy", "--allow-host", "a b"], "is not a host"),
             (["--net", "proxy", "--level", "landlock"], "proxy needs namespaces"),
         ],
         keep=(0,),

@@ -149,9 +149,9 @@ async def test_what_was_replaced_after_the_person_was_asked_is_not_let_in(place,
     grant = Grant(read_paths=(str(notes),)).identified()
     async with session_of(place) as session:
         replaced(notes, secret)
-        with pytest.raises(SandboxError, match="replaced after the person had been asked"):
+        with pytest.raises(SandboxError, match="changed after you approved it"):
             await said(session, f"cat {notes}", grant)
-        with pytest.raises(SandboxError, match="replaced after the person had been asked"):
+        with pytest.raises(SandboxError, match="changed after you approved it"):
             await session.ground.files(grant)
         with pytest.raises(SandboxError, match="replaced"):
             await session.confined.extend(grant)

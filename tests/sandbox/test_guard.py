@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.permissions.decide import decide
-from sanderling.sandbox.guard.audit import MAX_TOLD
+from sanderling.sandbox.guard.audit import MAX_REPORTED
 from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.guard import Guard, GuardEvent
 from sanderling.sandbox.guard.protection import protection
@@ -472,7 +472,7 @@ def test_what_the_tools_ask_about_is_held_or_told(yard: Yard, row: Row):
         put(yard.project / "new" / name)
     guard.audit(is_routine=True)
     told = set(names_told(guard.audit()))
-    assert {f"new/{name}" for name in all_names} <= told or len(told) > MAX_TOLD
+    assert {f"new/{name}" for name in all_names} <= told or len(told) > MAX_REPORTED
     for name in all_names:
         is_taken = not (yard.project / name).exists()
         assert is_taken == (row.at_root == "always" and "/" not in name), name

@@ -467,7 +467,7 @@ async def test_a_listed_name_of_a_private_address_is_refused_unless_the_address_
             assert (await say(proxy.port, request)).startswith(b"HTTP/1.1 403 ")
             [denial] = proxy.denials
             assert denial.target in (f"127.0.0.1:{port}", f"[::1]:{port}")
-            assert denial.reason == "localhost leads to an address that is not public"
+            assert denial.reason == "localhost resolves to an address that is not public"
         async with proxy_for(f"localhost:{port}", f"127.0.0.1:{port}") as proxy:
             answer = await say(proxy.port, request + b"hi", is_final=True)
             assert answer.endswith(b"\r\n\r\nhi")

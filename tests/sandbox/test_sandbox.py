@@ -669,12 +669,12 @@ async def test_command_for_which_there_is_no_room_is_told_and_what_runs_goes_on(
         allow(0)
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
         for _ in range(3):
-            with pytest.raises(SandboxError, match="One more process cannot be started: No space"):
+            with pytest.raises(SandboxError, match="Cannot start another process: No space"):
                 await run(sandbox, "echo fine")
         os.kill(zygote, signal.SIGSTOP)
         (await sandbox.spawn(["true"])).close()  # before it is told
         os.kill(zygote, signal.SIGCONT)
-        with pytest.raises(SandboxError, match="One more process cannot be started: No space"):
+        with pytest.raises(SandboxError, match="Cannot start another process: No space"):
             await run(sandbox, "echo fine")
         assert process.is_running
         allow(100)
@@ -697,7 +697,7 @@ async def test_launch_for_which_there_is_no_room_on_the_wire_ends_nothing_that_r
         process = await start_daemons(sandbox, marker)
         with monkeypatch.context() as meanwhile:
             meanwhile.setattr(wire, "send", full)
-            with pytest.raises(SandboxError, match="One more process cannot be started: Too many"):
+            with pytest.raises(SandboxError, match="Cannot start another process: Too many"):
                 await run(sandbox, "echo fine")
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
         assert process.is_running
@@ -883,7 +883,7 @@ async def test_commands_are_told_of_the_proxy(place):
 @prove
 async def test_malformed_host_is_refused_and_changes_nothing(place):
     async with place.open("full") as sandbox:
-        with pytest.raises(SandboxError, match="is no host"):
+        with pytest.raises(SandboxError, match="is not a host"):
             await sandbox.set_network("proxy", ("exa mple",))
         assert sandbox.policy.network == "off"
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
@@ -1206,7 +1206,7 @@ async def test_name_that_nothing_can_hold_is_told_at_the_end_of_the_command(plac
         await happens(lambda: place.events)
     [event] = place.events
     assert (event.kind, event.path) == ("noticed", "pkg/.envrc")
-    assert event.reason.startswith("is new, and may run something")
+    assert event.reason.startswith("is new, and may run code")
 
 
 @prove
@@ -1436,7 +1436,7 @@ WEAK = Report(
     [
         (
             {"min_level": "full"},
-            "The sandbox can only reach level 'landlock' here, and 'full' is the least that is accepted"  # noqa: ISC004
+            "The sandbox only reaches level 'landlock' here, but at least 'full' is required"  # noqa: ISC004
             " (namespaces: user namespaces are forbidden).",
         ),
         (
@@ -1445,7 +1445,7 @@ WEAK = Report(
         ),
         (
             {"level": "landlock", "min_level": "namespaces"},
-            "The sandbox can only reach level 'landlock' here, and 'namespaces' is the least that is accepted"  # noqa: ISC004
+            "The sandbox only reaches level 'landlock' here, but at least 'namespaces' is required"  # noqa: ISC004
             " (namespaces: user namespaces are forbidden).",
         ),
     ],
@@ -1465,7 +1465,7 @@ async def test_weaker_level_than_the_best_is_refused_when_more_is_wanted(place):
     with pytest.raises(SandboxError) as caught:
         async with place.open("landlock", min_level="full"):
             pytest.fail("it opened")
-    assert "can only reach" not in str(caught.value), "it could reach more: it was told not to"
+    assert "only reaches" not in str(caught.value), "it could reach more: it was told not to"
 
 
 async def test_nothing_runs_where_the_kernel_enforces_nothing(place):

@@ -341,7 +341,7 @@ async def test_secrets_that_a_server_repeats_are_not_shown(server, connect, monk
 )
 async def test_password_in_an_address_that_is_none_is_not_shown(connect, monkeypatch, address):
     error, _ = await fail(connect(base_url=address))
-    assert "is no address of an API" in error.message
+    assert "is not the address of an API" in error.message
     assert "pass-word" not in error.message
     monkeypatch.setenv("https_proxy", "http://u:pass-word/@h:1")
     error, _ = await fail(connect())
@@ -376,7 +376,7 @@ async def test_refused_token_of_a_profile_is_not_shown_and_is_read_again(server,
     server.answer(Status(401, message="You sent token-of-profile."), loopback.hello())
     error, _ = await fail(provider)
     assert (error.kind, "[the key]" in error.message) == ("auth", True)
-    assert "what has made the profile" in error.remedy
+    assert "the tool that made the profile" in error.remedy
     write_profile(profile.parent, "another-token")
     assert said(await ask(provider))
     assert server.prompts[-1].headers["authorization"] == "Bearer another-token"
@@ -414,7 +414,7 @@ async def test_whatever_is_wrong_with_a_profile_is_told(connect, profile, files)
     for _ in range(2):
         error, _ = await fail(provider)
         assert (error.kind, error.is_temporary) == ("auth", False)
-        assert "The profile gives no token" in error.message
+        assert "The profile has no usable token" in error.message
 
 
 async def test_profile_may_hold_letters_of_any_language(server, connect, profile):
@@ -439,7 +439,7 @@ async def test_token_that_cannot_be_had_just_now_is_asked_for_again(connect, pro
     expire(profile, unused_port)
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("network", True)
-    assert "The token of the profile cannot be had just now" in error.message
+    assert "The profile's token is not available just now" in error.message
 
 
 async def test_nobody_waits_for_a_token_who_has_stopped(connect, profile):
@@ -508,7 +508,7 @@ async def test_log_of_tls_keys_that_cannot_be_written_is_named(connect, certific
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("network", False)
     assert "SSLKEYLOGFILE=/nowhere/keys" in error.message
-    assert "unset what is wrong" in error.remedy
+    assert "unset the wrong variable" in error.remedy
 
 
 async def test_nothing_follows_the_api_to_another_address(server, connect):
@@ -517,7 +517,7 @@ async def test_nothing_follows_the_api_to_another_address(server, connect):
         server.answer(Status(307, headers=location))
         server.model_answer = Status(302, headers=location)
         error, _ = await fail(connect())
-        assert "sends on to another address" in error.message
+        assert "redirects to another address" in error.message
         with pytest.raises(ProviderError, match="another address"):
             await connect().fetch_limits()
         assert other.requests == []
@@ -973,7 +973,7 @@ async def test_tool_input_that_is_no_json_object_is_told_and_ends_nothing(
     assert error is None
     [done] = [item for item in items if isinstance(item, BlockDone)]
     assert done.block == ToolUse("t1", "bash", {})
-    assert "not the JSON object" in done.problem
+    assert "must be a JSON object" in done.problem
     assert partial_json in done.problem
 
 
@@ -1132,20 +1132,25 @@ async def test_pings_keep_a_silent_answer_alive(server, connect):
             ),
             (Status(413, message="over 32 MB"), "context_full", "over 32 MB", "/compact"),
             (Status(402, "billing_error", "no credit"), "auth", "cannot pay", "credit"),
-            (Status(408, body=b"", content_type="text/plain"), "server", "408", "goes on"),
-            (Status(409, "invalid_request_error", "busy"), "server", "busy", "goes on"),
+            (Status(408, body=b"", content_type="text/plain"), "server", "408", "continue"),
+            (Status(409, "invalid_request_error", "busy"), "server", "busy", "continue"),
             (
                 Status(429, message="slow down", retry_after=7),
                 "rate_limited",
                 "slow down",
                 "for 7 s",
             ),
-            (Status(429, message="slow down"), "rate_limited", "slow down", "goes on"),
-            (Status(500, message="oh no"), "server", "oh no", "goes on"),
-            (Status(503, "overloaded_error"), "overloaded", "overloaded", "goes on"),
-            (Status(529), "overloaded", "overloaded", "goes on"),
-            (Status(502, body=loopback.HTML, content_type="text/html"), "server", "502", "goes on"),
-            (Status(503, body=b"", content_type="text/plain"), "server", "503", "goes on"),
+            (Status(429, message="slow down"), "rate_limited", "slow down", "continue"),
+            (Status(500, message="oh no"), "server", "oh no", "continue"),
+            (Status(503, "overloaded_error"), "overloaded", "overloaded", "continue"),
+            (Status(529), "overloaded", "overloaded", "continue"),
+            (
+                Status(502, body=loopback.HTML, content_type="text/html"),
+                "server",
+                "502",
+                "continue",
+            ),
+            (Status(503, body=b"", content_type="text/plain"), "server", "503", "continue"),
             (Status(407, body=b"", content_type="text/plain"), "invalid_request", "407", "proxy"),
         ],
         keep=(0, 4, 9, 13, -1),
@@ -1275,7 +1280,7 @@ async def test_server_without_tls_is_told_at_once(connect):
     await listener.aclose()
     assert (error.kind, error.is_temporary) == ("network", False)
     assert f"127.0.0.1:{port} does not speak TLS" in error.message
-    assert "base_url begins with http://" in error.remedy
+    assert "use http:// in base_url" in error.remedy
 
 
 ALERT = bytes.fromhex("15030100020246")
@@ -1296,7 +1301,7 @@ async def test_server_that_answers_in_tls_alone_is_told_at_once(connect):
     await listener.aclose()
     assert (error.kind, error.is_temporary) == ("network", False)
     assert f"127.0.0.1:{port} does not answer in HTTP" in error.message
-    assert "base_url begins with https://" in error.remedy
+    assert "use https:// in base_url" in error.remedy
 
 
 async def test_server_that_is_silent_in_the_handshake_is_tried_again(connect, monkeypatch):

@@ -146,7 +146,7 @@ async def test_output_and_status_are_told(desk):
             ("no-such-program", "[exit status 127 · "),
             ("kill -9 $$", "[ended by SIGKILL · "),
             ("kill -SEGV $$", "[ended by SIGSEGV · "),
-            ("bash -c 'kill -9 $$'", "[exit status 137, as after SIGKILL · "),
+            ("bash -c 'kill -9 $$'", "[exit status 137 (SIGKILL) · "),
             ("kill -36 $$", "[ended by signal 36 · "),
             ("exit 255", "[exit status 255 · "),
             ("(", "[exit status 2 · "),
@@ -224,7 +224,7 @@ async def test_commit_without_a_message_fails_and_with_one_succeeds(desk):
 
 @pytest.mark.parametrize("command", ["", "  \n", "echo \0", "echo \ud800", "x" * 200_000])
 async def test_command_that_cannot_be_one_is_refused_in_words(desk, command):
-    with pytest.raises(ToolError, match=r"The command .*: "):
+    with pytest.raises(ToolError, match=r"The command (is empty|contains|exceeds)"):
         await desk.run(command)
 
 
@@ -258,7 +258,7 @@ async def test_directory_carries_over_and_is_told(desk):
     told = await desk.say("pwd")
     assert told.startswith(f"{desk.project}/a b\n")
     assert "· cwd: a b]" in told
-    assert "· cwd: the project's root (changed)]" in await desk.say("cd ..")
+    assert "· cwd: the project root (changed)]" in await desk.say("cd ..")
     assert "cwd" not in (await desk.say("cd .")).rpartition("[")[2]
     assert (await desk.say("cd -")).startswith(f"{desk.project}/a b\n")
 
@@ -314,7 +314,7 @@ async def test_trace_shows_the_command_alone(desk):
 @pytest.mark.parametrize("command", ["cd /; export A=1; exec true", "cd /; export A=1; kill -9 $$"])
 async def test_command_that_replaces_the_shell_changes_nothing_and_that_is_told(desk, command):
     told = await desk.say(command)
-    assert "The shell was replaced or killed: its directory and variables are as before." in told
+    assert "The shell was replaced or killed: its directory and variables are unchanged." in told
     assert (await desk.say('echo "${A-unset} $PWD"')).startswith(f"unset {desk.project}\n")
 
 
@@ -326,13 +326,13 @@ async def test_nothing_runs_elsewhere_when_its_directory_is_gone_and_that_is_tol
     told = await desk.say("touch ran; echo ran")
     assert "\nran" not in f"\n{told}"
     assert (
-        "[sub is gone or closed, so nothing was run. The shell is in the project's root now.]"
+        "[Nothing was run: sub was deleted or is inaccessible. The shell is now in the project root.]"
         in told
     )
     assert not (desk.project / "ran").exists()
     told = await desk.say("pwd")
     assert told.startswith(f"{desk.project}\n")
-    assert "is gone" not in told
+    assert "inaccessible" not in told
 
 
 async def test_cd_goes_by_no_list_of_directories_that_a_command_has_left(desk):
@@ -343,7 +343,7 @@ async def test_cd_goes_by_no_list_of_directories_that_a_command_has_left(desk):
 @prove
 async def test_directory_that_the_command_itself_deletes_is_survived(desk):
     await desk.say("mkdir sub; cd sub; rmdir ../sub")
-    assert "sub is gone" in await desk.say("pwd")
+    assert "sub was deleted or is inaccessible" in await desk.say("pwd")
 
 
 @prove
@@ -375,7 +375,7 @@ async def test_commands_side_by_side_keep_each_others_changes(desk):
 @prove
 async def test_too_large_a_variable_is_not_kept_and_that_is_told(desk):
     told = await desk.say("export BIG=$(head -c 40000 /dev/zero | tr '\\0' x) SMALL=1")
-    assert "[Too large to carry over to the next command: BIG.]" in told
+    assert "[Too large to keep for the next command: BIG.]" in told
     assert (await desk.say('echo "${BIG-unset} $SMALL"')).startswith("unset 1\n")
 
 
@@ -385,14 +385,14 @@ async def test_bytes_that_are_no_text_may_be_as_many_as_others(desk):
     told = await desk.say(
         r"LC_ALL=C; export BIG=$(head -c 600000 /dev/zero | tr '\0' '\344') SMALL=1"
     )
-    assert "[Too large to carry over to the next command: BIG.]" in told
+    assert "[Too large to keep for the next command: BIG.]" in told
     assert (await desk.say('echo "${BIG-unset} $SMALL"')).startswith("unset 1\n")
 
 
 @prove
 async def test_thousand_variables_are_bounded_and_the_shell_works(desk):
     told = await desk.say("for i in {1..1000}; do printf -v V$i %500s; export V$i; done")
-    assert "Too large to carry over to the next command: V" in told
+    assert "Too large to keep for the next command: V" in told
     assert "exported: V1, V10, V100, V1000, V101, V102, V103, V104 and " in told
     assert (await desk.say("echo fine")).startswith("fine\n")
     assert len(msgspec.json.encode(desk.shell.state())) < 128 * 1024
@@ -450,7 +450,7 @@ async def test_restored_state_is_not_trusted(desk):
         "GOOD": "';touch planted;'",
     }
     desk.shell.restore(ShellState("/no/such; touch planted", variables))
-    assert "is gone" in await desk.say("true")
+    assert "inaccessible" in await desk.say("true")
     assert (await desk.say("echo $GOOD; ls")).startswith("';touch planted;'\n[")
 
 
@@ -462,7 +462,7 @@ async def test_report_that_a_command_forges_reaches_no_file_and_no_host(confined
         f"for f in /tmp/.sanderling-*; do rm $f; ln -s {secret} $f; done; export A=1"
     )
     assert "STOLEN" not in told
-    assert "as before" in told
+    assert "unchanged" in told
     assert secret.read_text().startswith(".cwd=/")
     assert confined.reports() == []
     report = "printf '.cwd=/\\n\\0.oldpwd=\\0.lost=\\0FORGED=1\\0bad name=1\\0.end=\\0'"
@@ -478,7 +478,7 @@ async def test_a_report_of_a_relative_directory_is_no_report(confined, cwd):
     await confined.run("mkdir sub")
     forged = f"printf '.cwd={cwd}\\n\\0.oldpwd=\\0.lost=\\0.exported=\\0.end=\\0'"
     told = await confined.say(f'{forged} >"$_sanderling_file"; kill -9 $$')
-    assert "as before" in told
+    assert "unchanged" in told
     assert confined.shell.now.cwd == str(confined.project)
     confined.shell.restore(ShellState(cwd, {}, cwd))
     assert confined.shell.now == ShellState(str(confined.project), {})
@@ -502,7 +502,7 @@ async def test_a_report_of_more_names_than_a_shell_has_is_not_taken_over(confine
     names = "for n in {1..5000}; do printf 'declare -x A%s=\"\"\\n' $n; done"
     forged = f"printf '.cwd=/\\n\\0.oldpwd=\\0.lost=\\0.exported='; {names}; printf '\\0.end=\\0'"
     told = await confined.say(f'{{ {forged}; }} >"$_sanderling_file"; kill -9 $$')
-    assert "as before" in told
+    assert "unchanged" in told
     assert "exported: B" in await confined.say("export B=1")
 
 
@@ -511,7 +511,7 @@ async def test_enormous_report_is_not_read(confined):
     told = await confined.say(
         "for f in /tmp/.sanderling-*; do head -c 9000000 /dev/zero >$f; done; cd /"
     )
-    assert "as before" in told
+    assert "unchanged" in told
 
 
 @prove
@@ -589,7 +589,7 @@ async def test_binary_output_is_bounded(desk):
 @prove
 async def test_endless_output_ends_with_the_time_and_is_bounded(desk):
     told = await desk.say("yes", timeout_s=0.5)
-    assert "it goes on in the background as j1" in told
+    assert "now in the background as j1" in told
     await desk.ask(action="stop", id="j1")
     assert len(desk.screen) < MAX_SCREEN_CHARS + 100
 
@@ -671,9 +671,9 @@ def test_300_mb_of_output_cost_little_memory_and_their_file_is_capped(tmp_path, 
 async def test_process_in_the_background_ends_with_its_command_and_that_is_told(desk, marker):
     told = await desk.say(f"{marker} & echo started")
     assert told.startswith("started\n[exit status 0")
-    assert "What it left running was ended with it: use background=true for servers." in told
+    assert "Processes it started were stopped with it. Use background=true for servers." in told
     await happens(lambda: not running(marker))
-    assert "left running" not in await desk.say("true & wait")
+    assert "Processes it started" not in await desk.say("true & wait")
 
 
 @pytest.mark.parametrize(
@@ -722,19 +722,19 @@ async def test_network_that_is_off_is_told(confined):
     assert ":AgentNet" in told
     script = "import socket; socket.create_connection(('192.0.2.1', 80), 3)"
     told = await confined.say(f'python3 -c "{script}"')
-    assert "[The network is off: do without, or ask the person" in told
+    assert "[The network is off: do without, or ask the user" in told
 
 
 @prove
 async def test_refusals_are_bounded(confined):
     told = await confined.say("for i in {1..15}; do touch /etc/x$i; done; false")
     assert told.count("[The sandbox refused: ") == 5
-    assert "[It refused 10 more.]" in told
+    assert "[10 more were refused.]" in told
 
 
 async def test_sandbox_that_cannot_be_had_runs_nothing(tmp_path):
     async with Desk(tmp_path, min_level="full", level="landlock").served() as desk:
-        with pytest.raises(ToolError, match="The command was not started: Level 'landlock'"):
+        with pytest.raises(ToolError, match="Could not start the command: Level 'landlock'"):
             await desk.run("touch ran")
     assert not (desk.project / "ran").exists()
 
@@ -755,7 +755,7 @@ async def test_cancelled_command_is_gone_and_what_it_wrote_is_kept(desk, ignored
     assert not running(marker)
     told = desk.jobs.take_interrupted("t7")
     assert told.startswith("begun\n[ended by SIG")
-    assert "stopped by the person" in told
+    assert "stopped by the user" in told
     assert desk.jobs.take_interrupted("t7") == ""
     assert desk.shell.cwd == str(desk.project)
     assert (await desk.say("echo fine")).startswith("fine\n")

@@ -389,7 +389,7 @@ async def test_refused_connection_is_told_with_the_host(connect):
 @pytest.mark.parametrize("base_url", ["http://", "http://x:0"])
 async def test_address_that_is_none_is_told(connect, base_url):
     error = await fail(connect(table={"base_url": base_url}))
-    assert "base_url is no address of an API" in error.message
+    assert "base_url is not the address of an API" in error.message
 
 
 async def test_certificate_that_nobody_vouches_for_is_told_and_one_that_is_named_is_good(

@@ -27,10 +27,10 @@ async def test_without_an_editor_the_tools_say_so_in_a_sentence(tmp_path, name, 
     policy = policy_below(tmp_path, ".", home=str(tmp_path))
     workspace = workspace_of(tmp_path, sandbox_of(policy))
     context = Context(workspace, "u", lambda _: None)
-    with pytest.raises(ToolError, match=r"no editor here .* use grep and read"):
+    with pytest.raises(ToolError, match=r"no editor with language servers .* use grep and read"):
         await TOOLS[name].run(TOOLS[name].parse(args), context)
     plan = TOOLS["code_refactor"].plan
-    with pytest.raises(ToolError, match="no editor here"):
+    with pytest.raises(ToolError, match="no editor with"):
         await plan(TOOLS["code_refactor"].parse({"op": "rename", "path": "a.py"}), context)
 
 
@@ -69,7 +69,7 @@ def test_an_edit_changes_no_other_byte(data):
 def test_edits_that_overlap_and_those_of_another_text_are_refused():
     with pytest.raises(ToolError, match="overlap"):
         splices("one two", [edit(0, 0, 5, "x"), edit(0, 4, 7, "y")], "utf-16", "a")
-    with pytest.raises(ToolError, match="not known here"):
+    with pytest.raises(ToolError, match="is not supported"):
         splices("one two", [], "utf-7", "a")
     with pytest.raises(ToolError, match="has changed since"):
         changed(b"other", "one two", [(0, 3, "x")], "a")
@@ -100,4 +100,4 @@ def test_an_outline_that_is_too_long_shows_only_what_is_outside():
     lines = outlined(symbols)
     assert len(lines) == 51
     assert lines[0] == "      1-2 function n0"
-    assert lines[-1] == "… 450 symbols inside of these are not shown."
+    assert lines[-1] == "… 450 nested symbols are not shown."

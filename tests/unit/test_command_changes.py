@@ -293,7 +293,7 @@ async def test_a_large_file_is_told_at_once_as_not_restorable(place, project):
     async with place.bench(is_on=True) as bench:
         await bench.run("echo more >> large")
         assert (await bench.changed())["large"].before.lost == "too large"
-        assert bench.told == [f"{project}/large cannot be brought back to what it held: too large."]
+        assert bench.told == [f"{project}/large cannot be restored: too large."]
 
 
 async def test_what_is_ignored_is_left_out_unless_it_is_tracked(place, project):
@@ -501,7 +501,7 @@ async def test_home_and_what_is_too_large_are_refused_with_a_sentence(place, pro
         for _ in range(2):
             await bench.run("touch b")
         assert [text.partition(", because ")[2] for text in bench.told] == [
-            "it has more than 200,000 files and directories. What the edit tools change can be."
+            "it has more than 200,000 files and directories. Changes by the edit tools can be."
         ]
     monkeypatch.setenv("HOME", str(project))
     async with place.bench() as bench:
@@ -523,7 +523,7 @@ async def test_what_a_command_has_changed_is_told_as_unknown_where_nobody_could_
         await bench.run("touch a", lambda: bench.sandbox.set_mode("ro"))
         assert await bench.changed() == {}
         assert bench.told == [
-            "What the last command has changed cannot be undone, because the sandbox was switched meanwhile."
+            "The last command's changes cannot be undone, because the sandbox was switched on or off meanwhile."
         ]
 
 

@@ -215,7 +215,7 @@ async def test_model_is_told_of_a_command_once_with_the_next_prompt(talk):
         await talk.run("c1", "echo out; exit 3")
         [told] = await talk.ask()
         assert told.startswith(
-            "The person ran this command in the project; it failed with exit status 3 after "
+            "The user ran this command in the project; it failed with exit status 3 after "
         )
         assert "\n$ echo out; exit 3\nout\n" in told
         assert await talk.ask() == []
@@ -407,7 +407,7 @@ async def test_sandbox_that_refuses_is_an_event_and_the_session_lives(tmp_path):
     talk = Talk(tmp_path, min_level="full", level="landlock")
     async with talk.served():
         end = await talk.run("c1", "touch ran")
-        assert end.outcome.startswith("Did not start: Level 'landlock' was asked for")
+        assert end.outcome.startswith("Did not start: Level 'landlock' was requested")
         assert await talk.ask() != []
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
     assert not (talk.project / "ran").exists()
@@ -564,7 +564,7 @@ async def test_hidden_program_of_the_path_is_told_and_runs_when_its_directory_is
         await talk.until(ApprovalRequested)
         [denied] = talk.of(AccessDenied)
         assert (denied.operation, denied.target) == ("execute", str(tools))
-        assert "`mytool` is there" in denied.rule
+        assert "`mytool` is on your PATH" in denied.rule
         [question] = talk.of(ApprovalRequested)
         assert question.kind == "grant"
         assert question.subject == f"execute {tools}"

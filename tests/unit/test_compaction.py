@@ -221,7 +221,7 @@ def test_the_request_for_a_summary_is_valid_wherever_the_conversation_stands():
 def test_a_focus_is_passed_on_in_the_persons_words():
     assert "above all" not in texts_of(summary_prompt(" \n"))[0]
     (text,) = texts_of(summary_prompt("the {summary} of the parser\n"))
-    assert text.endswith("The person asks you to keep above all: the {summary} of the parser\n")
+    assert text.endswith("The user asks you to keep above all: the {summary} of the parser\n")
 
 
 @pytest.mark.parametrize(
@@ -252,12 +252,12 @@ def test_a_summary_comes_with_the_latest_prompts_verbatim_and_notes():
     (message,) = compacted("## Goal\nA parser.\n", prompts, ["Mode: auto.", " "], is_in_turn=True)
     frame, header, first, second, notes, mode, go_on = texts_of(message)
     assert "<summary>\n## Goal\nA parser.\n</summary>" in frame
-    assert "own words" in header
+    assert "verbatim" in header
     assert first == "Write a parser.\n  Not with {summary}!"
     assert second == "a.py:3-4, as it stands in the editor:\n```python\nx = 1\n```\n\nWhy?"
-    assert "now" in notes
+    assert "Current state" in notes
     assert mode == "Mode: auto."
-    assert "Go on where it stopped" in go_on
+    assert "Continue where it stopped" in go_on
     assert message.role == "user"
 
 
@@ -277,9 +277,7 @@ def test_the_newest_prompts_that_fit_are_kept_in_their_order():
 def test_of_a_prompt_that_is_too_long_the_words_are_kept_before_its_lines():
     lines = Selection("a.py", 1, 9_000, words(2 * KEPT_PROMPT_TOKENS))
     (message,) = compacted("## Goal", [Prompt("p1", "Why?", (lines,))], is_in_turn=True)
-    assert texts_of(message)[2] == (
-        "[These lines came with it and are left out here: a.py:1-9000]\n\nWhy?"
-    )
+    assert texts_of(message)[2] == ("[Attached lines, omitted here: a.py:1-9000]\n\nWhy?")
     long = Prompt("p1", "begin" + "語" * 100_000 + "end")
     (message,) = compacted("## Goal", [Prompt("p0", "Hi"), long], is_in_turn=True)
     text = texts_of(message)[2]

@@ -178,7 +178,7 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
         ("permissions = ['x']", "config.toml:1: 'permissions[1]': must be a table, not a string"),
         (
             "[chat]\nsize = 80",
-            "config.toml:1: 'chat' is an option of Neovim: it belongs to setup() or vim.g.sanderling",
+            "config.toml:1: 'chat' is an option of Neovim: set it in setup() or vim.g.sanderling",
         ),
         ("state_dir = '/x'", "config.toml:1: unknown key 'state_dir'"),
         ("project_mcp_servers = {}", "config.toml:1: unknown key 'project_mcp_servers'"),
@@ -433,7 +433,7 @@ def test_a_file_that_cannot_be_taken_is_refused(home, data, words):
 
 def test_a_pipe_in_its_place_keeps_nobody_waiting(home):
     os.mkfifo(home / ".config/sanderling/config.toml")
-    with pytest.raises(ConfigError, match="cannot be read: it is no regular file"):
+    with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
         read_user_file({})
 
 
@@ -542,17 +542,17 @@ HOSTILE = {
     "[agents.mine]\ncommand = ['./agent']": "agents",
     "[agents.claude]\ncommand = ['./agent']": "agents",
     "[agents.claude]\nsandbox = false": "agents",
-    "[[permissions]]\naction = 'allow'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = '*'\ncommand = 'make'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'bash'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'bash'\ncommand = '\"*\"'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'edit'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'write'\npath = './**'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'edit'\npath = '~/.bashrc'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'edit'\npath = 'a/../../b'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'read'\npath = '~/.ssh/**'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'web_fetch'\nhost = 'evil.example'": "no more than `bash`",
-    "[[permissions]]\naction = 'allow'\ntool = 'mcp__mail__*'": "no more than `bash`",
+    "[[permissions]]\naction = 'allow'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = '*'\ncommand = 'make'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'bash'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'bash'\ncommand = '\"*\"'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'edit'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'write'\npath = './**'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'edit'\npath = '~/.bashrc'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'edit'\npath = 'a/../../b'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'read'\npath = '~/.ssh/**'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'web_fetch'\nhost = 'evil.example'": "may only allow `bash`",
+    "[[permissions]]\naction = 'allow'\ntool = 'mcp__mail__*'": "may only allow `bash`",
     "state_dir = '.'": "state_dir",
     "log_file = 'x'": "log_file",
     "layers = []": "layers",
@@ -587,12 +587,12 @@ def test_a_project_allows_what_its_rules_name_and_a_person_is_told_of_it_in_word
         """
     assert len(settings(project=text).permissions) == 4
     assert allowed_by(text) == (
-        "run `make test`, whatever follows it",
+        "run `make test` with any arguments",
         "run `make all`",
         "edit files like `src/**`",
     )
     assert allowed_by("[[permissions]]\naction = 'allow'\ntool = 'bash'\ncommand = '*'") == (
-        "use `bash` for whatever it likes: such a rule is refused",
+        "use `bash` for anything: such a rule is refused",
     )
     assert allowed_by("permissions = 1") == allowed_by("no TOML") == ()
 
@@ -751,7 +751,7 @@ def test_nobody_else_sees_which_projects_there_are(tmp_path):
 )
 def test_tables_without_an_end_are_told(text):
     _, mistakes = parse("f", text, {"X": "1"})
-    assert "tables in tables" in str(mistakes[0])
+    assert "nested too deeply" in str(mistakes[0])
 
 
 @prove

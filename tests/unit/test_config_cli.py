@@ -144,7 +144,7 @@ def test_files_without_mistakes_are_named(run, user, project):
     assert status == 0
     assert out.splitlines() == [
         "~/.config/sanderling/config.toml: read",
-        ".sanderling.toml: not trusted, so it does not count: :AgentTrust in Neovim",
+        ".sanderling.toml: not trusted, so ignored: run :AgentTrust in Neovim",
     ]
 
 
@@ -152,14 +152,14 @@ WRONG_IN_PARTS = {
     "[providers.local]\nwire = 'chat'\nbse_url = 'x'": (3, "did you mean 'providers.local.base_url'?"),
     "[providers.local]\nwire = 'chta'\nbase_url = 'x'": (2, "one of anthropic, chat, responses, ollama"),
     "\n[providers.local]\nwire = 'chat'": (2, "needs base_url"),
-    "[providers.local]\npreset = 'opnai'": (2, "which is no preset; did you mean 'openai'?"),
-    "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (3, "api_key is the name of a variable"),
+    "[providers.local]\npreset = 'opnai'": (2, "names an unknown preset 'opnai'; did you mean 'openai'?"),
+    "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (3, "api_key must name a variable"),
     "[providers.openai]\nmodel = 'x'\n[providers.openai.quirks]\nimges = 'user'": (
         4,
         "did you mean 'providers.openai.quirks.images'?",
     ),
     "[mcp.servers.git]\ncommand = ['x']\nhots = []": (3, "did you mean 'mcp.servers.git.hosts'?"),
-    "\n[mcp.servers.git]\nhosts = []": (2, "it has either a command or a url"),
+    "\n[mcp.servers.git]\nhosts = []": (2, "it needs either a command or a url"),
     "[mcp.servers.git]\ncommand = 'x'": (2, "must be a list, not a string"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\naction = 'alow'": (4, "one of allow, ask, deny"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\ntool = 'bash'": (3, "permission rule 2 is wrong"),
@@ -177,7 +177,7 @@ WRONG_IN_PARTS = {
     "[providers.local]\nwire = 'chat'\nbase_url = 'x'": (3, "must begin with http"),
     "[providers.openai.headers]\nX-A = 'a'\nAuthorization = 'Bearer hunter22hunter22'": (
         3,
-        'name a variable, as in Authorization = "$NAME"',
+        'write secrets as variables: Authorization = "$NAME"',
     ),
     "[mcp.servers.git]\ncommand = ['x']\nenv = { A = '1', TOKEN = 'hunter22' }": (3, "env.TOKEN"),
     "[mcp.servers.git]\nurl = 'https://x'\nheaders = { X-Y = 'sk-proj-abcdefghijklmnopqrst' }": (
@@ -187,7 +187,7 @@ WRONG_IN_PARTS = {
     "[agents.claude]\nhsots = []": (2, "did you mean 'agents.claude.hosts'?"),
     "\n[agents.mine]\nargs = ['--acp']": (2, "needs a command, or preset = one of: claude, codex"),
     "[agents.mine]\ncommand = 'agent'": (2, "must be a list, not a string"),
-    "[agents.mine]\npreset = 'cluade'": (2, "which is no preset; did you mean 'claude'?"),
+    "[agents.mine]\npreset = 'cluade'": (2, "names an unknown preset 'cluade'; did you mean 'claude'?"),
     "[agents.'a b']\ncommand = ['x']": (1, "is not a valid agent name"),
     "[agents.claude]\nhosts = ['a b']": (2, "a host, like"),
     "[agents.claude]\nhome = [\n'~/.claude/.credentials.json',\n'~/.bashrc']": (2, "~/.bashrc can run programs"),

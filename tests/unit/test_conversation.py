@@ -496,7 +496,7 @@ async def test_summaries_that_fail_three_times_are_not_tried_again(tmp_path):
     await talk.run(*prompts)
     problems = [event.text for event in talk.of(Notice)]
     assert len(problems) == 3
-    assert "not tried again" in problems[-1]
+    assert "summaries are now off" in problems[-1]
     assert talk.of(Compacted) == []
 
 
@@ -589,7 +589,7 @@ async def test_full_disk_is_told_in_the_middle_of_a_turn(tmp_path):
             await talk.until(TextDelta)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert ["goes on in memory" in notice.text for notice in talk.of(Notice)] == [True]
+        assert ["continues in memory" in notice.text for notice in talk.of(Notice)] == [True]
 
 
 # --- what waits, on the screen and on the disk -------------------------------------------------------------------------
@@ -640,7 +640,7 @@ async def test_prompt_that_is_refused_holds_what_waits(tmp_path):
 
 def told_of_mode(session: Session) -> list[str]:
     blocks = [block for message in session.history for block in message.content]
-    return [b.text for b in blocks if isinstance(b, TextBlock) and "has switched to" in b.text]
+    return [b.text for b in blocks if isinstance(b, TextBlock) and "Now in " in b.text]
 
 
 async def test_mode_that_was_changed_before_the_session_ended_is_told_when_it_goes_on(tmp_path):
@@ -829,5 +829,5 @@ async def test_prompt_with_an_image_that_no_api_takes_is_refused_and_the_next_on
     talk = Talk(tmp_path, [{"text": "Good morning."}])
     await talk.run(Prompt("p1", "Look.", (shot,)))
     [error] = talk.of(ErrorOccurred)
-    assert error.message.startswith("The image a.png cannot be shown: ")
+    assert error.message.startswith("Cannot send the image a.png: ")
     assert talk.session.history == []

@@ -171,7 +171,7 @@ def test_key_that_somebody_else_removed_is_none(use, tmp_path):
 @pytest.mark.parametrize("key", ["", "sk\r", "sk\n", " sk", "sk ", "sk-\u00e4", "s\x00k", "s\tk"])
 def test_what_cannot_be_a_key_is_not_kept(use, key):
     credentials = use("FileKeychain")
-    with pytest.raises(CredentialsError, match="no API key"):
+    with pytest.raises(CredentialsError, match="not an API key"):
         credentials.store(key)
     assert not credentials.is_known()
 
@@ -246,7 +246,9 @@ def test_marker_that_cannot_be_removed_is_told(use, tmp_path):
     [marker] = (tmp_path / "state").iterdir()
     marker.unlink()
     marker.mkdir()
-    with pytest.raises(CredentialsError, match=r"has forgotten the key, but .* cannot be removed"):
+    with pytest.raises(
+        CredentialsError, match=r"was removed from the keychain, but .* cannot be removed"
+    ):
         credentials.remove()
 
 
@@ -412,8 +414,8 @@ def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(stat
 
 @pytest.mark.parametrize("words, key, status, told", [
     (("login", "mistrall"), KEY, 2, "did you mean 'mistral'?"),
-    (("login",), "", 1, "no API key"),
-    (("login",), "sk-\u00e4\n", 1, "no API key"),
+    (("login",), "", 1, "not an API key"),
+    (("login",), "sk-\u00e4\n", 1, "not an API key"),
 ])  # fmt: skip
 def test_login_that_cannot_be_is_told(state, words, key, status, told):
     found = command_line(*words, key=key)

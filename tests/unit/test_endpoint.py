@@ -91,7 +91,7 @@ def test_quirks_may_differ_by_model():
     [
         ({"wire": "chat"}, ["base_url", "preset"]),
         ({"base_url": "http://x"}, ["wire", "preset"]),
-        ({"preset": "deepsek"}, ["no preset", "'deepseek'"]),
+        ({"preset": "deepsek"}, ["unknown preset", "'deepseek'"]),
         ({**ALONE, "modle": "m"}, ["'modle'", "'model'"]),
         ({**ALONE, "quirks": {"imges": "user"}}, ["'imges'", "'images'"]),
         ({**ALONE, "models": {"x*": {"imges": "user"}}}, ["models.x*", "'images'"]),
@@ -100,7 +100,7 @@ def test_quirks_may_differ_by_model():
         ({**ALONE, "base_url": 1}, ["int", "base_url"]),
         ({**ALONE, "base_url": "127.0.0.1:8080/v1"}, ["base_url", "http://"]),
         ({**ALONE, "quirks": 1}, ["int", "quirks"]),
-        ({**ALONE, "preset": ["x"]}, ["no preset"]),
+        ({**ALONE, "preset": ["x"]}, ["unknown preset"]),
     ],
 )
 def test_wrong_table_is_told_by_its_name_and_key(table, words):
@@ -119,13 +119,13 @@ def test_key_itself_is_refused_and_not_repeated(key: Any):
 
 @pytest.mark.parametrize("name", ["a:b", "a/b", "", "-x"])
 def test_name_with_which_no_model_could_be_named_is_refused(name):
-    with pytest.raises(ConfigError, match="no name of a provider"):
+    with pytest.raises(ConfigError, match="not a valid name"):
         load_endpoint(name, {name: ALONE})
 
 
 @pytest.mark.parametrize("name", ["auto", "demo", "scripted", "script"])
 def test_table_that_would_never_be_asked_is_refused(name):
-    with pytest.raises(ConfigError, match=f"'{name}' has a meaning of its own"):
+    with pytest.raises(ConfigError, match=f"'{name}' is reserved"):
         load_endpoint(name, {name: ALONE})
 
 

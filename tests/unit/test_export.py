@@ -133,7 +133,7 @@ def test_a_turn_that_failed_says_why(tmp_path):
 
 def test_a_tool_use_without_a_result_says_so(tmp_path):
     text = exported(tmp_path, prompted("Go."), answered(ToolUse("t", "bash", {"command": "make"})))
-    assert "<summary><b>bash</b> <code>make</code></summary>\n\n```\nIt has no result.\n```" in text
+    assert "<summary><b>bash</b> <code>make</code></summary>\n\n```\nNo result.\n```" in text
 
 
 def test_of_a_long_result_the_beginning_is_shown(tmp_path):
@@ -144,13 +144,13 @@ def test_of_a_long_result_the_beginning_is_shown(tmp_path):
         results(ToolResult("t", "x" * (MAX_FOLD_CHARS + 1_234), is_error=True)),
     )
     assert "<code>make</code> failed</summary>" in text
-    assert "x\n[… 1,234 characters are left out here]\n```" in text
+    assert "x\n[… 1,234 characters omitted]\n```" in text
 
 
 def test_a_session_without_words_has_a_title_all_the_same(tmp_path):
     text = exported(tmp_path)
     assert text.startswith("# A session without words\n")
-    assert "* Model: not known\n* Tokens: 0 in, 0 out\n" in text
+    assert "* Model: unknown\n* Tokens: 0 in, 0 out\n" in text
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
@@ -251,7 +251,7 @@ def test_whatever_was_said_and_put_out_stays_in_its_place(tmp_path, said, put_ou
     line = input_line(ToolUse("t", "bash", {"command": command}))
     assert [line for line in outside if line.startswith("<summary>")] == [
         f"<summary><b>bash</b> <code>{html.escape(line)}</code></summary>",
-        "<summary>The model goes on from a summary: 2 → 1 tokens</summary>",
+        "<summary>The model continues from a summary: 2 → 1 tokens</summary>",
     ]
 
 
@@ -278,7 +278,7 @@ def test_an_export_is_written_into_a_new_file(tmp_path):
 def test_a_file_that_is_there_is_not_overwritten(tmp_path):
     path = tmp_path / "talk.md"
     path.write_text("mine")
-    with pytest.raises(SessionError, match="is there already: give the file another name"):
+    with pytest.raises(SessionError, match="already exists: choose another name"):
         write_export(str(path), "# Talk\n")
     assert path.read_text() == "mine"
 
@@ -292,7 +292,7 @@ def test_a_place_that_cannot_be_written_is_told_of(tmp_path, name):
 
 def test_what_is_no_session_is_not_exported(tmp_path):
     (tmp_path / "s.jsonl").write_text("notes\n")
-    with pytest.raises(SessionError, match="no header"):
+    with pytest.raises(SessionError, match="not the header"):
         export_markdown(tmp_path, "s")
     with pytest.raises(SessionError, match="there is no session t"):
         export_markdown(tmp_path, "t")

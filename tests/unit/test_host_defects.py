@@ -87,7 +87,7 @@ async def test_defect_in_a_session_ends_it_alone_and_the_next_prompt_opens_it_ag
         ask(host, "s1", "boom")
         await happens(lambda: bridge.of("s1", "error_occurred"))
         [error] = bridge.of("s1", "error_occurred")
-        assert error["message"].startswith("Something went wrong in this session")
+        assert error["message"].startswith("An internal error stopped this session")
         ask(host, "s2", "hello")
         await happens(lambda: bridge.of("s2", "turn_ended"))
         assert not bridge.of("s2", "error_occurred")

@@ -27,7 +27,7 @@ async def test_a_tool_use_that_is_not_known_is_an_error(tmp_path):
     async with served(tmp_path) as (host, bridge):
         host.request(1, {"type": "inspect_tool_use", "session_id": "s1", "id": "t1"})
         await happens(lambda: bridge.answers)
-    assert bridge.answers[1]["error"].startswith("The tool use cannot be shown")
+    assert bridge.answers[1]["error"].startswith("Cannot show the tool call")
 
 
 async def test_what_is_asked_of_a_session_that_is_not_open_is_an_error(tmp_path):

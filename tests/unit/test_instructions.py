@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.project.instructions import MAX_TOLD_BYTES, Instructions
+from sanderling.project.instructions import MAX_SENT_BYTES, Instructions
 from sanderling.project.trust.trust import OwnFiles, Trust
 
 
@@ -148,10 +148,10 @@ def test_import_within_a_line_follows_it(texts, put):
     "mention, why",
     [
         ("docs/none.md", "there is no such file"),
-        ("../../etc/passwd", "it lies outside"),
-        ("/etc/passwd", "it lies outside"),
-        ("~/.ssh/id_rsa", "it lies outside"),
-        ("link.md", "the person has not trusted it"),
+        ("../../etc/passwd", "it is outside"),
+        ("/etc/passwd", "it is outside"),
+        ("~/.ssh/id_rsa", "it is outside"),
+        ("link.md", "the user has not trusted it"),
         ("AGENTS.md", "it is included already"),
     ],
 )
@@ -179,14 +179,16 @@ def test_imports_go_five_deep(texts, put):
     for depth in range(6, 0, -1):
         put(f"{depth}.md", f"{depth}\n@{depth + 1}.md")
     put("AGENTS.md", "0\n@1.md")
-    assert texts() == ["0\n1\n2\n3\n4\n5\n@6.md [not included: more than 5 imports lead to it]"]
+    assert texts() == [
+        "0\n1\n2\n3\n4\n5\n@6.md [not included: imports are nested more than 5 deep]"
+    ]
 
 
 def test_imports_of_ones_own_stay_below_ones_own(texts, own, put):
     put("secret.md", "of the project's")
     write(own, "more.md", "more")
     write(own, "AGENTS.md", "@more.md\n@../project/secret.md")
-    assert texts() == ["more\n@../project/secret.md [not included: it lies outside]"]
+    assert texts() == ["more\n@../project/secret.md [not included: it is outside]"]
 
 
 # --- What the model is told ----------------------------------------------------------------------------------------------------
@@ -197,7 +199,7 @@ def test_model_is_told_each_once_and_where_it_holds(instructions, own, put):
     put("AGENTS.md", "Be kind.")
     put("src/api/CLAUDE.md", "Be strict.")
     assert instructions.news([]) == (
-        "Instructions of the person for all projects:\n\nBe brief.\n\n"
+        "Instructions of the user for all projects:\n\nBe brief.\n\n"
         "Instructions of this project, from AGENTS.md:\n\nBe kind."
     )
     assert instructions.news(["src/api/a.py"]) == (
@@ -239,7 +241,7 @@ def test_instructions_that_are_gone_are_taken_back_once(instructions, project, p
     put("src/AGENTS.md", "Be kind.")
     instructions.news(["src/a"])
     (project / "src" / "AGENTS.md").unlink()
-    assert instructions.news([]) == "[The instructions from src/AGENTS.md hold no longer.]"
+    assert instructions.news([]) == "[The instructions from src/AGENTS.md no longer apply.]"
     assert instructions.news(["src/a"]) == ""
 
 
@@ -283,12 +285,12 @@ def test_long_instructions_are_cut_between_lines_and_say_so(instructions, put):
     line = "x" * 99 + "\n"
     put("AGENTS.md", line * 450)
     news = instructions.news([])
-    kept = MAX_TOLD_BYTES // 100
+    kept = MAX_SENT_BYTES // 100
     assert news.endswith(f"{line * kept}[… cut: {kept * 100:,} of 44,999 bytes are shown]")
 
 
 def test_all_instructions_share_one_budget(instructions, put):
-    put("AGENTS.md", "x" * (MAX_TOLD_BYTES - 10))
+    put("AGENTS.md", "x" * (MAX_SENT_BYTES - 10))
     put("src/AGENTS.md", "é" * 100)
     put("src/api/AGENTS.md", "y" * 100)
     news = instructions.news(["src/api/a"])
@@ -299,10 +301,10 @@ def test_all_instructions_share_one_budget(instructions, put):
 
 def test_room_of_instructions_that_are_replaced_is_free_again(instructions, put):
     for text in ("a", "b", "c"):
-        put("AGENTS.md", text * (MAX_TOLD_BYTES - 10))
+        put("AGENTS.md", text * (MAX_SENT_BYTES - 10))
         assert "cut" not in instructions.news([])
     put("AGENTS.md", "short")
-    put("src/AGENTS.md", "d" * (MAX_TOLD_BYTES - 10))
+    put("src/AGENTS.md", "d" * (MAX_SENT_BYTES - 10))
     assert "cut" not in instructions.news(["src/a"])
 
 

@@ -47,7 +47,7 @@ async def desk(tmp_path, request) -> AsyncIterator[Desk]:
 async def test_command_that_is_out_of_time_goes_on_as_a_job(desk):
     command = f"mkdir sub; cd sub; echo begun; {ENDS_ON_FILE}; echo done; exit 3"
     told = await said_in_time(desk, command, lambda: desk.screen == "begun\n", timeout_s=PATIENCE_S)
-    assert told.startswith("begun\n[20 s are over: it goes on in the background as j1.")
+    assert told.startswith("begun\n[Still running after 20 s, now in the background as j1.")
     assert "[still running" in await desk.ask(action="read", id="j1")
     assert desk.shell.cwd == str(desk.project)
     (desk.project / "sub" / "end").touch()
@@ -76,7 +76,7 @@ async def test_job_starts_at_once_and_tells_what_it_says_first(desk, monkeypatch
         lambda: desk.jobs.all() and desk.jobs.find("j1").log.total_bytes,
         background=True,
     )
-    assert told.startswith("listening\n[j1 runs in the background. Read on with jobs: read j1.]")
+    assert told.startswith("listening\n[j1 runs in the background. Read more with jobs: read j1.]")
     await desk.ask(action="stop", id="j1")
 
 
@@ -162,10 +162,10 @@ async def test_ended_job_is_listed_once_more(desk):
 
 
 async def test_unknown_job_is_told_with_those_that_there_are(desk):
-    with pytest.raises(ToolError, match=r"There is no job 'j9'. The jobs are: none."):
+    with pytest.raises(ToolError, match=r"There is no job 'j9'. Jobs: none."):
         await desk.ask(action="read", id="j9")
     await desk.say("sleep 1000", background=True)
-    with pytest.raises(ToolError, match=r"The jobs are: j1."):
+    with pytest.raises(ToolError, match=r"Jobs: j1."):
         await desk.ask(action="stop")
     await desk.ask(action="stop", id="j1")
 
@@ -185,7 +185,7 @@ async def test_more_than_so_many_jobs_are_refused(desk, monkeypatch):
     monkeypatch.setattr(engine, "MAX_RUNNING", 2)
     for _ in range(2):
         await desk.say("sleep 1000", background=True, timeout_s=0.1)
-    with pytest.raises(ToolError, match="jobs run already: stop one of them first"):
+    with pytest.raises(ToolError, match="jobs are running: stop one first"):
         await desk.run("touch ran", background=True)
     told = await said_in_time(
         desk,
@@ -194,7 +194,7 @@ async def test_more_than_so_many_jobs_are_refused(desk, monkeypatch):
         timeout_s=PATIENCE_S,
     )
     assert told.startswith("begun\n[ended by SIGINT · ")
-    assert "Stopped: 20 s are over" in told
+    assert "Stopped after 20 s" in told
     await desk.ask(action="stop", id="j1")
     assert "runs in the background" in await desk.say("sleep 1000", background=True)
     assert not (desk.project / "ran").exists()

@@ -358,7 +358,7 @@ async def test_a_damaged_line_is_reported_and_the_others_are_read(place):
     again = place.journal()
     assert [turn.turn for turn in await again.turns()] == ["p1", "p3"]
     assert place.problems == [*again.problems]
-    assert "1 line of the record" in again.problems[0]
+    assert "1 line of this session's change record" in again.problems[0]
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ async def test_what_a_provider_lists_stands_in_the_place_of_what_is_known_of_it(
     assert own.models[0] == "claude-test"
     assert "claude-opus-5-5" not in own.models
     assert "deepseek:deepseek-flash" in own.models
-    assert own.notes["deepseek:deepseek-flash"] == "1,000,000 tokens, $0.3 in, $1.2 out"
+    assert own.notes["deepseek:deepseek-flash"] == "window 1,000,000, $0.3/$1.2 per M"
     assert own.problems == ()
 
 

@@ -226,7 +226,7 @@ async def test_a_window_that_is_too_small_to_work_in_is_refused_before_anything_
 ):
     server.show(window)
     error = await fail(connect("tiny", table))
-    words = "The window of 'tiny' has 8,192 tokens, and work with tools takes 16,384 at least."
+    words = "The window of 'tiny' has 8,192 tokens, and work with tools needs at least 16,384."
     assert (error.kind, error.message, error.is_temporary) == ("invalid_request", words, False)
     assert remedy in error.remedy
     assert server.prompts == []

@@ -1133,7 +1133,10 @@ def test_program_of_the_project_is_another_one_in_another_directory(project):
     [
         ({"action": "permit"}, "permit"),
         ({"action": "allow", "tool": "Bash"}, "Bash"),
-        ({"action": "deny", "tool": "mcp_server"}, "no tool 'mcp_server'; tools: bash, edit, "),
+        (
+            {"action": "deny", "tool": "mcp_server"},
+            "no tool 'mcp_server'; tools: bash, edit, ",
+        ),
         ({"action": "deny", "tool": "*_fetch"}, "no tool '*_fetch'"),
         (
             {"action": "deny", "tool": "mcp__x__*", "path": "y"},
@@ -1164,7 +1167,7 @@ def test_reason_names_what_is_not_covered(project):
         return decide(run(command), "ask", rules, project=project, is_confined=True).reason
 
     assert reason("ls && rm -rf x") == "No rule covers 'rm -rf x'."
-    assert "runs a command inside of a word" in reason("ls $(x)")
+    assert "uses command substitution" in reason("ls $(x)")
     assert "'-delete' makes 'find'" in reason("find . -delete", *allow("find"))
     assert "redirected" in reason("ls > x")
     assert reason("ls | ls | ls\nrm x 2>&1") == "No rule covers 'rm x'."

@@ -161,7 +161,7 @@ def test_turn_that_goes_in_circles_is_an_error_and_nothing_denied(shell):
     done = shell.play(*[look] * 9, args=("--output-format", "json"))
     result = json.loads(done.stdout)
     assert (done.returncode, result["denials"], result["is_error"]) == (1, [], True)
-    assert "the same call again and again" in done.stderr
+    assert "keeps making the same call" in done.stderr
 
 
 @prove
@@ -169,7 +169,7 @@ def test_turn_that_goes_in_circles_is_an_error_and_nothing_denied(shell):
 def test_empty_answer_is_told_on_standard_error(shell, answer):
     done = shell.play(answer)
     assert (done.returncode, done.stdout.strip()) == (0, "")
-    assert "the model answered with nothing" in done.stderr
+    assert "the model's answer is empty" in done.stderr
 
 
 @prove
@@ -201,9 +201,9 @@ def test_empty_home_is_that_of_the_account(shell):
 @pytest.mark.parametrize(
     "name, status, why",
     [
-        ("settings", 2, "config.toml: cannot be read: it is no regular file"),
-        ("rules", 3, "cannot be read: it is no regular file: until it is repaired"),
-        ("trust", 0, "ignored until :AgentTrust in Neovim trusts it: AGENTS.md"),
+        ("settings", 2, "config.toml: cannot be read: it is not a regular file"),
+        ("rules", 3, "cannot be read: it is not a regular file. Until it is repaired"),
+        ("trust", 0, "ignored until trusted with :AgentTrust in Neovim: AGENTS.md"),
         ("session", 0, ""),
     ],
 )
@@ -452,7 +452,7 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
                 "there is no command 'tell me'; to ask the model: sanderling -p 'tell me'",
             ),
             (["-p", "hi", "--mode", "yolo"], "invalid choice: 'yolo'"),
-            (["-p", "hi", "--max-turns", "-1"], "'-1' is no whole number"),
+            (["-p", "hi", "--max-turns", "-1"], "'-1' is not a whole number"),
             (["-p", "hi", "--allow", "bsh rm"], "'allow bsh rm' is not a rule"),
             (
                 ["-p", "hi", "--resume", "20200101-000000-0000"],
@@ -504,7 +504,7 @@ def test_a_project_whose_name_is_no_utf8_is_refused(shell):
     shell.project.mkdir()
     done = shell.play([{"text": "One."}])
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is no UTF-8" in done.stderr
+    assert "is not UTF-8" in done.stderr
 
 
 def test_many_sessions_can_begin_in_the_same_second():
@@ -553,10 +553,10 @@ def test_what_would_ask_is_denied_and_told(shell):
     ran = shell.play([{"tool_use": MAKE}], [{"text": "I could not."}])
     assert (ran.returncode, ran.stdout) == (3, "I could not.\n")
     assert "denied: bash make all" in ran.stderr
-    assert "--allow 'bash make all $' or --mode auto lets it through" in ran.stderr
+    assert "--allow 'bash make all $' or --mode auto allows it" in ran.stderr
     [told] = shell.sessions()[0].history[2].content[:1]
-    assert "Nobody is there to answer" in told.content
-    assert "--mode auto would let it through" in told.content
+    assert "Questions cannot be answered" in told.content
+    assert "--mode auto would allow it" in told.content
 
 
 def test_what_the_sandbox_refuses_is_told_by_name_and_what_lets_it_in(shell):
@@ -567,7 +567,7 @@ def test_what_the_sandbox_refuses_is_told_by_name_and_what_lets_it_in(shell):
     ran = shell.play([{"tool_use": use}], [{"text": "I could not."}], args=args)
     assert ran.returncode == 3
     assert f"denied: bash cat ../outside.txt: the sandbox refused: read {outside}" in ran.stderr
-    assert "sandbox.read in config.toml lets it through" in ran.stderr
+    assert "sandbox.read in config.toml allows it" in ran.stderr
     [denied] = json.loads(ran.stdout)["denials"]
     assert (denied["tool"], denied["title"]) == ("sandbox", f"read {outside}")
     assert denied["reason"] == "bash cat ../outside.txt"
@@ -587,7 +587,7 @@ def test_what_keeps_commands_from_running_is_told_to_who_runs_one(shell):
         words = shell.play([thinking, {"text": "Done."}], args=auto)
         assert (words.returncode, words.stdout, words.stderr) == (0, "Done.\n", "")
     ran = shell.play([thinking, {"tool_use": MAKE}], [{"text": "Done."}], args=auto)
-    assert ran.stderr.count("warning: nothing is run: The project /usr holds more than") == 1
+    assert ran.stderr.count("warning: commands cannot run: The project /usr holds more than") == 1
 
 
 @prove
@@ -627,8 +627,8 @@ def test_limit_of_calls_ends_the_turn(shell):
     result = json.loads(done.stdout)
     assert (done.returncode, result["stop_reason"], result["model_calls"]) == (3, "max_calls", 2)
     assert [denied["tool"] for denied in result["denials"]] == ["calls"]
-    assert done.stderr.count("asked 2 times") == 1
-    assert "--max-turns N lets it through" in done.stderr
+    assert done.stderr.count("called 2 times") == 1
+    assert "--max-turns N allows it" in done.stderr
 
 
 # --- errors ------------------------------------------------------------------------------------------------------------
@@ -660,7 +660,7 @@ def test_retries_are_counted_down_on_standard_error(shell, api):
     api.answer(Status(529), Reply(message_start(), text("At last."), loopback.done()))
     ran = shell.run("-p", "hi")
     assert (ran.returncode, ran.stdout) == (0, "At last.\n")
-    assert re.search(r"overloaded.* Trying again in [\d.]+ s \(2 of \d+\)", ran.stderr)
+    assert re.search(r"overloaded.* Retry 2/\d+ in [\d.]+ s\.", ran.stderr)
 
 
 @prove
@@ -695,7 +695,7 @@ def test_damaged_lines_of_a_resumed_session_are_reported(shell):
     session.path.write_bytes(b"".join([*lines[:2], b"{half a line\n", *lines[2:]]))
     done = shell.play([{"text": "Two."}], args=("--continue",))
     assert (done.returncode, done.stdout) == (0, "Two.\n")
-    assert "A line of the session's log is damaged" in done.stderr
+    assert "Skipped 1 damaged line of the session's log" in done.stderr
 
 
 def test_a_resumed_history_beyond_the_window_is_summarized_whatever_usage_was_reported(shell):
@@ -868,7 +868,7 @@ def test_a_signal_stops_the_turn_and_leaves_nothing_behind(shell, number, status
     assert process.returncode == status
     assert list(filter(is_alive, running)) == []
     assert json.loads(out.splitlines()[-1])["stop_reason"] == "cancelled"
-    assert re.search(r"interrupted; --resume \S+ goes on", err)
+    assert re.search(r"interrupted; --resume \S+ continues", err)
     [session] = shell.sessions()
     assert session.history[-1].role == "user"  # each use has its result
 

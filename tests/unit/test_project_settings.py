@@ -72,7 +72,7 @@ def test_the_file_of_the_old_name_is_not_read_and_that_is_told_once(project, roo
     (root / OLD_PROJECT_FILE).write_text("model = 'theirs'")
     assert settings(project).model == "mine"
     assert project.news_of_settings() == [
-        ".sanderling/config.toml is not read any more: move it to .sanderling.toml, in the project's root, and trust it there."
+        ".sanderling/config.toml is no longer read: move it to .sanderling.toml in the project's root, and trust it there."
     ]
     assert project.news_of_settings() == []
 
@@ -165,7 +165,7 @@ async def test_what_does_not_count_is_told_in_the_chat(root):
     (root / OLD_PROJECT_FILE).touch()
     events = await open_session(root)
     [told] = [event.text for event in events if isinstance(event, Notice)]
-    assert "is not read any more" in told
+    assert "is no longer read" in told
     [needed] = [event for event in events if isinstance(event, TrustNeeded)]
     assert needed.paths == (PROJECT_FILE,)
 

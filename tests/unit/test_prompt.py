@@ -76,7 +76,7 @@ def test_notes_and_commands_come_before_the_prompt():
         ["[A note]", " "],
     )
     first, second, *rest = message.content
-    assert (first, second.text.startswith("The person ran this")) == (TextBlock("[A note]"), True)
+    assert (first, second.text.startswith("The user ran this")) == (TextBlock("[A note]"), True)
     assert tuple(rest) == prompt_blocks(Prompt("p1", "Why?", (Selection("a", 1, 1, "x"),)))
 
 

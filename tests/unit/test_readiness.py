@@ -19,7 +19,7 @@ from sanderling.changes import commands
 from sanderling.changes.states import FileChange
 from sanderling.config import Settings
 from sanderling.conversation import turn
-from sanderling.conversation.turn import READY_AFTER_S
+from sanderling.conversation.turn import EAGER_DELAY_S
 from sanderling.protocol.events import ToolEnded, TurnEnded, TurnStarted
 from sanderling.protocol.messages import Prompt
 from sanderling.providers import Provider
@@ -130,7 +130,7 @@ async def test_project_that_takes_long_to_look_at_is_looked_at_once_for_turns_wi
         await happens(lambda: not is_open())
         chatting.submit()
         await happens(lambda: parts.sandbox.keeper.workers._files)
-        await anyio.sleep(4 * READY_AFTER_S)  # in which one that is quick would be looked at
+        await anyio.sleep(4 * EAGER_DELAY_S)  # in which one that is quick would be looked at
     assert len(looks) == 1
 
 
@@ -141,13 +141,13 @@ async def test_turn_without_tools_looks_at_nothing_where_nothing_is_confined(tal
     chatting.conversation.parts.sandbox.switch(is_on=False)
     async with chatting.asked():
         await happens(lambda: chatting.of(TurnStarted))
-        await anyio.sleep(8 * READY_AFTER_S)
+        await anyio.sleep(8 * EAGER_DELAY_S)
         assert not chatting.conversation.parts.workspace.journal.scan._known
 
 
 async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to, monkeypatch):
     """However little time it has taken before."""
-    monkeypatch.setattr(turn, "READY_AFTER_S", DEADLINE_S)
+    monkeypatch.setattr(turn, "EAGER_DELAY_S", DEADLINE_S)
     may_go_on = threading.Event()
     with LoopbackServer() as server:
         server.answer(Reply(BEGUN, Until(may_go_on), REST), loopback.hello())
@@ -163,7 +163,7 @@ async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to, 
 @pytest.mark.parametrize("is_eager", [True, False])
 async def test_answer_that_comes_soon_starts_no_process(talk, monkeypatch, is_eager):
     """Print mode's is not eager."""
-    monkeypatch.setattr(turn, "READY_AFTER_S" if is_eager else "PATIENT_S", DEADLINE_S)
+    monkeypatch.setattr(turn, "EAGER_DELAY_S" if is_eager else "PATIENT_DELAY_S", DEADLINE_S)
     quick = talk([{"delay_ms": 400}, {"text": "Done."}], is_eager=is_eager)
     async with quick.asked():
         await quick.turns()

@@ -85,8 +85,8 @@ def test_a_model_is_chosen_by_the_faces_own_word():
     def tell() -> str:
         return explain_status("overloaded_error", 529, "so", None, key_remedy="").remedy
 
-    assert told_in(NEOVIM, tell).endswith("Another model may have room: /model.")
-    assert told_in(SHELL, tell).endswith("Another model may have room: --model NAME.")
+    assert told_in(NEOVIM, tell).endswith("Another model may be available: /model.")
+    assert told_in(SHELL, tell).endswith("Another model may be available: --model NAME.")
 
 
 def _strings(path: Path) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ import pytest
 from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
-from sanderling.permissions.removals import MAX_COUNTED, removals_told
+from sanderling.permissions.removals import MAX_COUNTED, removals_note
 from sanderling.sandbox.sandbox import alone
 from sanderling.tools.effects import Effect
 
@@ -33,7 +33,7 @@ def told(tmp_path, project):
         effects = [Effect("bash", "run", command=each) for each in commands]
         with alone():
             async with kept(sandbox):
-                return [await removals_told(effect, workspace) for effect in effects]
+                return [await removals_note(effect, workspace) for effect in effects]
 
     return lambda *commands: anyio.run(ask, commands)
 

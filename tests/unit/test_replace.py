@@ -223,7 +223,7 @@ def test_each_replacement_is_made_in_what_those_before_it_left(data, replacement
 def test_a_replacement_of_what_one_before_it_wrote_is_told():
     edited = replace(b"a\nb\n", [change("a", "one"), change("one", "two")], path="app.py")
     assert edited.data == b"two\nb\n"
-    assert edited.notes == ("Replacement 2 of 2: It changed text that one before it had written.",)
+    assert edited.notes == ("Replacement 2 of 2: It changed text written by an earlier one.",)
 
 
 # --- refusals, word by word --------------------------------------------------------------------------------------------
@@ -241,60 +241,56 @@ def test_a_replacement_of_what_one_before_it_wrote_is_told():
         pytest.param(
             b"a b\n",
             [change(" \t\n", everywhere=True)],
-            "`old` is only whitespace. Give text around it as well.",
+            "`old` is only whitespace. Include text around it.",
             id="only whitespace",
         ),
         pytest.param(
             b"a\n",
             [change("a", "a")],
-            "`old` and `new` are the same: there is nothing to change.",
+            "`old` and `new` are the same: nothing to change.",
             id="no change",
         ),
         pytest.param(
             b"a\nb\n",
             [change("a\nb", "a\r\nb")],
-            "`old` and `new` are the same but for line endings, which stay as the file has them: there is nothing to change.",
+            "`old` and `new` are the same except for line endings, which are kept: nothing to change.",
             id="line endings cannot be changed",
         ),
-        pytest.param(
-            b"a\n", [], "There is nothing to replace: give at least one replacement.", id="none"
-        ),
+        pytest.param(b"a\n", [], "Nothing to replace: give at least one replacement.", id="none"),
         pytest.param(
             b"x x\nx\n" + b"y\n" * 6 + b"x\n",
             [change("x")],
-            "`old` is in app.py 4 times, in lines 1 (2 times), 2 and 9. Give more of the text around the one you mean, or set"
-            " `replace_all`.",
+            "`old` occurs 4 times in app.py, in lines 1 (2 times), 2 and 9. Include more context, or set `replace_all`.",
             id="all lines of an ambiguous text",
         ),
         pytest.param(
             b"aaa\n",
             [change("aa")],
-            "`old` is in app.py 2 times, in lines 1 (2 times). Give more of the text around the one you mean, or set"
-            " `replace_all`.",
+            "`old` occurs 2 times in app.py, in lines 1 (2 times). Include more context, or set `replace_all`.",
             id="places that overlap",
         ),
         pytest.param(
             b"a\nb\n",
             [insert(3, "x")],
-            "`insert_at_line` is 3, but app.py has 2 lines: give 0 for its start to 2 for its end.",
+            "`insert_at_line` is 3, but app.py has 2 lines: use 0 (start) to 2 (end).",
             id="a line that is not there",
         ),
         pytest.param(
             b"a",
             [insert(-1, "x")],
-            "`insert_at_line` is -1, but app.py has 1 line: give 0 for its start to 1 for its end.",
+            "`insert_at_line` is -1, but app.py has 1 line: use 0 (start) to 1 (end).",
             id="a line before the first",
         ),
         pytest.param(
             b"a\n",
             [insert(1, "")],
-            "`new` is empty: there is nothing to insert.",
+            "`new` is empty: nothing to insert.",
             id="nothing to insert",
         ),
         pytest.param(
             b"a\n",
             [Replacement(old="a", new="b", insert_at_line=1)],
-            "`insert_at_line` goes with `new` alone: leave out `old` and `replace_all`.",
+            "`insert_at_line` takes `new` alone: omit `old` and `replace_all`.",
             id="replacement and insertion",
         ),
         pytest.param(
@@ -307,55 +303,49 @@ def test_a_replacement_of_what_one_before_it_wrote_is_told():
         pytest.param(
             b"a\n",
             [change("a", "\udc80")],
-            "`new` holds half a character, U+DC80. Write it whole.",
+            "`new` contains half of a character, U+DC80. Write it whole.",
             id="half a character",
         ),
         pytest.param(
             "éé".encode() + b"\xff\n",
             [change("�", "��")],
-            "“�” stands for a byte of the file that is not UTF-8. `new` may keep those of `old` in their order or leave all of"
-            " them out, but `old` has 1 where `new` has 2.",
+            "“�” marks a byte of the file that is not UTF-8. `new` must keep all of them in order, or none, but `old` has 1 and `new` has 2.",
             id="a broken byte that would be doubled",
         ),
         pytest.param(
             "éé".encode() + b"\xff\nx\n",
             [change("x", "�")],
-            "“�” stands for a byte of the file that is not UTF-8. `new` may keep those of `old` in their order or leave all of"
-            " them out, but `old` has 0 where `new` has 1.",
+            "“�” marks a byte of the file that is not UTF-8. `new` must keep all of them in order, or none, but `old` has 0 and `new` has 1.",
             id="a broken byte from elsewhere",
         ),
         pytest.param(
             b"\x7fELF\0\0a",
             [change("a")],
-            "app.py is a binary file: it holds control characters that no text has. Change it with a command.",
+            "app.py is a binary file (it contains control characters). Change it with a command.",
             id="a binary file",
         ),
         pytest.param(
             b"a\nb\n",
             [change("a", "A"), change("a", "B")],
-            "Replacement 2 of 2: `old` was in app.py, line 1, but replacement 1 overlaps it and has changed that text. Each is"
-            " looked for in what those before it left: put the two into one. None of the replacements was made.",
+            "Replacement 2 of 2: `old` was in app.py, line 1, but replacement 1 changed that text. Each applies to the result of the previous ones: combine the two. No replacement was made.",
             id="text that one before took away",
         ),
         pytest.param(
             b"a\nb\n",
             [change("a", "b"), change("b", "c")],
-            "Replacement 2 of 2: `old` is in app.py 2 times, in lines 1 and 2. The replacements before it have written it once"
-            " more. Give more of the text around the one you mean, or set `replace_all`. None of the replacements was made.",
+            "Replacement 2 of 2: `old` occurs 2 times in app.py, in lines 1 and 2. An earlier replacement added one. Include more context, or set `replace_all`. No replacement was made.",
             id="text that one before doubled",
         ),
         pytest.param(
             b"a\nb\n",
             [change("a", "A"), change("zzzz"), change("b", "B")],
-            "Replacement 2 of 3: `old` is not in app.py. Nothing in it is like that: read the file again. None of the"
-            " replacements was made.",
+            "Replacement 2 of 3: `old` is not in app.py. Nothing in it is similar: read the file again. No replacement was made.",
             id="one of several that is not there",
         ),
         pytest.param(
             b"a\n\n",
             [insert(0, "x"), change("a\n", ""), change("y")],
-            "Replacement 3 of 3: `old` is not in app.py. Nothing in it is like that: read the file again. None of the"
-            " replacements was made.",
+            "Replacement 3 of 3: `old` is not in app.py. Nothing in it is similar: read the file again. No replacement was made.",
             id="the last of several",
         ),
     ],
@@ -366,8 +356,8 @@ def test_it_is_refused_in_words(data, replacements, words):
 
 def test_of_very_many_places_the_first_are_listed():
     words = refusal(b"x\n" * 5000, change("x"))
-    assert words.startswith("`old` is in app.py 5,000 times, in lines 1, 2, 3, ")
-    assert "99 and 100 and 4,900 more places." in words
+    assert words.startswith("`old` occurs 5,000 times in app.py, in lines 1, 2, 3, ")
+    assert "99 and 100 and 4,900 more." in words
 
 
 @pytest.mark.parametrize(
@@ -378,10 +368,10 @@ def test_of_very_many_places_the_first_are_listed():
             b"def f():\n\treturn  1\n",
             "def f():\n    return 1",
             "x",
-            "`old` is not in app.py. The closest text in it (→ is a tab, · a space):\n"
+            "`old` is not in app.py. The closest text (→ is a tab, · a space):\n"
             "     1 def f():\n"
             "     2 →return  1\n"
-            "It differs in whitespace: the file has tabs where `old` has spaces. Give the text as the file has it.",
+            "It differs in whitespace: the file has tabs where `old` has spaces. Copy the file's text exactly.",
             id="tabs in the file",
         ),
         pytest.param(
@@ -389,10 +379,10 @@ def test_of_very_many_places_the_first_are_listed():
             b"if  x:\n    y\n",
             "if x:\n\ty",
             "x",
-            "`old` is not in app.py. The closest text in it (→ is a tab, · a space):\n"
+            "`old` is not in app.py. The closest text (→ is a tab, · a space):\n"
             "     1 if  x:\n"
             "     2 ····y\n"
-            "It differs in whitespace: the file has spaces where `old` has tabs. Give the text as the file has it.",
+            "It differs in whitespace: the file has spaces where `old` has tabs. Copy the file's text exactly.",
             id="tabs in `old`",
         ),
         pytest.param(
@@ -400,10 +390,10 @@ def test_of_very_many_places_the_first_are_listed():
             b"One two  \nthree\n",
             "e two\nth",
             "x",
-            "`old` is not in a.md. The closest text in it (→ is a tab, · a space):\n"
+            "`old` is not in a.md. The closest text (→ is a tab, · a space):\n"
             "     1 One two··\n"
             "     2 three\n"
-            "It differs in whitespace at the end of lines. Give the text as the file has it.",
+            "It differs in whitespace at the end of lines. Copy the file's text exactly.",
             id="trailing whitespace",
         ),
         pytest.param(
@@ -411,9 +401,9 @@ def test_of_very_many_places_the_first_are_listed():
             b"a =  1\n",
             "a = 1",
             "x",
-            "`old` is not in a.py. The closest text in it:\n"
+            "`old` is not in a.py. The closest text:\n"
             "     1 a =  1\n"
-            "It differs in whitespace. Give the text as the file has it.",
+            "It differs in whitespace. Copy the file's text exactly.",
             id="whitespace within a line",
         ),
         pytest.param(
@@ -421,9 +411,9 @@ def test_of_very_many_places_the_first_are_listed():
             b"Hello World\n",
             "hello world",
             "x",
-            "`old` is not in a.md. The closest text in it:\n"
+            "`old` is not in a.md. The closest text:\n"
             "     1 Hello World\n"
-            "It differs in upper and lower case. Give the text as the file has it.",
+            "It differs in upper and lower case. Copy the file's text exactly.",
             id="case",
         ),
         pytest.param(
@@ -431,9 +421,9 @@ def test_of_very_many_places_the_first_are_listed():
             "it\u2019s “so”\n".encode(),
             'it\'s "so"',
             "x",
-            "`old` is not in a.md. The closest text in it:\n"
+            "`old` is not in a.md. The closest text:\n"
             "     1 it\u2019s “so”\n"
-            "It differs in typography: the file has “\u2019” (U+2019). Give the text as the file has it.",
+            "It differs in typography: the file has “\u2019” (U+2019). Copy the file's text exactly.",
             id="typographic quotes in the file",
         ),
         pytest.param(
@@ -441,9 +431,9 @@ def test_of_very_many_places_the_first_are_listed():
             b"it's\n",
             "it\u2019s",
             "x",
-            "`old` is not in a.md. The closest text in it:\n"
+            "`old` is not in a.md. The closest text:\n"
             "     1 it's\n"
-            "It differs in typography: `old` has “\u2019” (U+2019). Give the text as the file has it.",
+            "It differs in typography: `old` has “\u2019” (U+2019). Copy the file's text exactly.",
             id="typographic quotes in `old`",
         ),
         pytest.param(
@@ -451,10 +441,9 @@ def test_of_very_many_places_the_first_are_listed():
             "cafe\u0301\n".encode(),
             "caf\xe9",
             "x",
-            "`old` is not in a.md. The closest text in it:\n"
+            "`old` is not in a.md. The closest text:\n"
             "     1 cafe\u0301\n"
-            "It differs in the form of accented letters: one character in the one text, two in the other. Give the text as the"
-            " file has it.",
+            "It differs in accented letters: one character in one text, two in the other. Copy the file's text exactly.",
             id="accents composed differently",
         ),
         pytest.param(
@@ -462,9 +451,9 @@ def test_of_very_many_places_the_first_are_listed():
             "a\u00a0b \x1b\u202e\n".encode(),
             "a b \x1b",
             "x",
-            "`old` is not in a.md. The closest text in it:\n"
+            "`old` is not in a.md. The closest text:\n"
             "     1 a<U+00A0>b <U+001B><U+202E>\n"
-            "It differs in whitespace. Give the text as the file has it.",
+            "It differs in whitespace. Copy the file's text exactly.",
             id="what cannot be seen",
         ),
         pytest.param(
@@ -472,7 +461,7 @@ def test_of_very_many_places_the_first_are_listed():
             b"def one():\n    pass\n",
             "     1\tdef one():\n     2\t    pass\n",
             "x",
-            "`old` is not in a.py. It has line numbers, which are not in the file: leave them out.",
+            "`old` is not in a.py. It includes line numbers, which are not in the file: remove them.",
             id="line numbers of the read tool",
         ),
         pytest.param(
@@ -480,9 +469,9 @@ def test_of_very_many_places_the_first_are_listed():
             b"\xff\xfe" + "alpha beta\n".encode("utf-16-le"),
             "alpha gamma",
             "x",
-            "`old` is not in a.py. (The file: UTF-16 LE with BOM.) The closest text in it:\n"
+            "`old` is not in a.py. (The file: UTF-16 LE with BOM.) The closest text:\n"
             "     1 alpha beta\n"
-            "Line 1 of `old` is not there like that: alpha gamma",
+            "Line 1 of `old` has no match: alpha gamma",
             id="an unusual file is told",
         ),
         pytest.param(
@@ -490,9 +479,9 @@ def test_of_very_many_places_the_first_are_listed():
             b"x = 1\n" * 50 + b"value = compute(first, second)\n" + b"y = 2\n" * 50,
             "value = compute(first, third)\n",
             "x",
-            "`old` is not in a.py. The closest text in it:\n"
+            "`old` is not in a.py. The closest text:\n"
             "    51 value = compute(first, second)\n"
-            "Line 1 of `old` is not there like that: value = compute(first, third)",
+            "Line 1 of `old` has no match: value = compute(first, third)",
             id="a line that differs in a word",
         ),
         pytest.param(
@@ -500,11 +489,10 @@ def test_of_very_many_places_the_first_are_listed():
             b"def f():\n    if x:\n        a()\n    if x:\n      a()\n",
             "if x:\na()\n",
             "if x:\nb()\n",
-            "`old` is not in a.py as it is given. But for whitespace it is lines 2 and 4, and there is no telling which. The"
-            " closest text in it (→ is a tab, · a space):\n"
+            "`old` is not in a.py exactly. Apart from whitespace, it matches lines 2 and 4, so it is ambiguous. The closest text (→ is a tab, · a space):\n"
             "     2 ····if x:\n"
             "     3 ········a()\n"
-            "It differs in whitespace. Give the text as the file has it.",
+            "It differs in whitespace. Copy the file's text exactly.",
             id="lines that are there twice but for whitespace",
         ),
         pytest.param(
@@ -512,12 +500,12 @@ def test_of_very_many_places_the_first_are_listed():
             b"def f():\n\tif x:\n\t\ta()\n",
             "    if x:\n        a()\n",
             "    if x:\n    b()\n",
-            "`old` is not in a.py as it is given. But for whitespace it is there, yet `new`, indented like that, would break the"
-            " file (line 3: expected an indented block after 'if' statement on line 2). The closest text in it (→ is a tab, · a"
+            "`old` is not in a.py exactly. Apart from whitespace it matches, but `new`, indented to fit, would break the"
+            " file (line 3: expected an indented block after 'if' statement on line 2). The closest text (→ is a tab, · a"
             " space):\n"
             "     2 →if x:\n"
             "     3 →→a()\n"
-            "It differs in whitespace: the file has tabs where `old` has spaces. Give the text as the file has it.",
+            "It differs in whitespace: the file has tabs where `old` has spaces. Copy the file's text exactly.",
             id="Python that would not be Python any more",
         ),
     ],
@@ -554,7 +542,7 @@ def test_the_first_difference_is_among_the_shown_lines():
     old = "\n".join([*lines[:40], "something else", *lines[41:]])
     words = refusal("\n".join(lines).encode(), change(old))
     assert "    41 line number 40 of the file\n" in words
-    assert "Line 41 of `old` is not there like that: something else" in words
+    assert "Line 41 of `old` has no match: something else" in words
 
 
 # --- lines that differ in whitespace -----------------------------------------------------------------------------------
@@ -628,7 +616,7 @@ def test_the_first_difference_is_among_the_shown_lines():
 def test_whole_lines_are_replaced_whatever_their_whitespace(path, data, old, new, expected):
     edited = replace(data, [change(old, new)], path=path)
     assert edited.data == expected
-    assert edited.notes[0].startswith("The whitespace of `old` is not the file's")
+    assert edited.notes[0].startswith("`old` differed in whitespace")
 
 
 @pytest.mark.parametrize(
@@ -652,8 +640,8 @@ def test_nothing_less_alike_is_replaced(path, data, old, new):
 @pytest.mark.parametrize(
     "path, data, verdict",
     [
-        ("a.py", b"if x:\n\ta\n", "It still is valid Python."),
-        ("a.pyi", b"if x:\n\ta\n", "It still is valid Python."),
+        ("a.py", b"if x:\n\ta\n", "It is still valid Python."),
+        ("a.pyi", b"if x:\n\ta\n", "It is still valid Python."),
         (
             "a.py",
             b"if x:\n\ta\n)\n",
@@ -661,9 +649,9 @@ def test_nothing_less_alike_is_replaced(path, data, old, new):
         ),
         ("a.py", b"if x:\n\ta\n" + b"#" * 300_000, "Its syntax was not checked."),
         ("a.py", b"if x:\n\ta\n" + b"-" * 9000 + b"1", "Its syntax was not checked."),
-        ("a.py", b"if x:\n\ta\n'\\d'\n", "It still is valid Python."),  # which warns of \d
+        ("a.py", b"if x:\n\ta\n'\\d'\n", "It is still valid Python."),  # which warns of \d
         ("a.json", b"[\n\ta\n]", "It was not valid JSON before, so its syntax was not checked."),
-        ("a.toml", b"b = '''\n\ta\n'''", "It still is valid TOML."),
+        ("a.toml", b"b = '''\n\ta\n'''", "It is still valid TOML."),
         ("a.toml", b"b = '''\n\ta\n'''\n" + b"a." * 200 + b"b=1", "Its syntax was not checked."),
         ("a.js", b"{\n\ta\n}\n", "Its syntax was not checked."),
         ("Makefile", b"x:\n\ta\n", "Its syntax was not checked."),
@@ -676,14 +664,14 @@ def test_what_became_of_the_syntax_is_told(path, data, verdict):
     assert edited.data == data.replace(b"\ta\n", b"\tb\n")
     (note,) = edited.notes
     assert note == (
-        "The whitespace of `old` is not the file's, but its lines are those from line 2 on: `new` was indented like them."
+        "`old` differed in whitespace, but matched from line 2 on: `new` was indented to fit."
         f" {verdict}"
     )
 
 
 def test_lines_that_are_to_differ_in_whitespace_only_are_refused():
     words = refusal(b"if x:\n\ta()\n", change("  a() \n", "  a()\n"), path="a.py")
-    assert "But for whitespace it is there, and `new`, indented like that, is the same." in words
+    assert "Apart from whitespace it matches, but `new`, indented to fit, changes nothing." in words
 
 
 def test_python_that_only_a_compiler_would_choke_on_is_checked_soon():
@@ -691,7 +679,7 @@ def test_python_that_only_a_compiler_would_choke_on_is_checked_soon():
     data = f"if x:\n\ta\n{nested}{' ' * 40}x\n".encode()
     with little_work():
         edited = replace(data, [change("  a\n", "  b\n")], path="a.py")
-        assert edited.notes[0].endswith("It still is valid Python.")
+        assert edited.notes[0].endswith("It is still valid Python.")
 
 
 # --- hunks for a buffer ------------------------------------------------------------------------------------------------
@@ -1000,8 +988,7 @@ def test_a_refusal_comes_soon_whatever_the_file_is(make, old):
 def test_a_file_cannot_be_blown_up():
     words = refusal(b"a" * 50_000, change("a", "b" * 5000, everywhere=True))
     assert words == (
-        "`old` is there 50,000 times, and the file would have 250,000,000 characters: that is too much to replace here. Change it"
-        " with a command."
+        "`old` occurs 50,000 times, and the file would have 250,000,000 characters: too much to replace here. Use a command."
     )
     assert "too much" in refusal(b"a" * 200_000, change("a", "b", everywhere=True))
 
@@ -1027,9 +1014,9 @@ HALF = b"// \x83\x7c\n"  # one character of Shift-JIS, whose second byte is a `|
 
 
 def test_half_of_a_character_is_not_replaced():
-    with pytest.raises(ToolError, match=r"half of what may be a character: .* could be Shift-JIS"):
+    with pytest.raises(ToolError, match=r"half of a possible character .* perhaps Shift-JIS"):
         replace(HALF, [Replacement(old="|", new="or")], path="a.txt")
-    with pytest.raises(ToolError, match="half of what may be a character"):
+    with pytest.raises(ToolError, match="half of a possible character"):
         replace(HALF, [Replacement(old="|", new="or", replace_all=True)], path="a.txt")
 
 
@@ -1038,7 +1025,9 @@ def test_of_all_places_those_in_a_character_are_left_and_that_is_told():
         HALF + b"a|b\n", [Replacement(old="|", new=" or ", replace_all=True)], path="a.txt"
     )
     assert edited.data == HALF + b"a or b\n"
-    assert "1 of 2 places are left: there it may be half of a character" in edited.notes[0]
+    assert (
+        "1 of 2 occurrences were not replaced: each may be half of a character" in edited.notes[0]
+    )
     edited = replace(HALF + b"a|b\n", [Replacement(old="|", new=" or ")], path="a.txt")
     assert edited.data == HALF + b"a or b\n"
 

@@ -140,7 +140,7 @@ async def test_input_that_is_no_json_is_told_to_the_model(server, talk):
     await talk.say("Plan it.")
     output = server.prompts[1].json()["input"][-1]
     assert output["call_id"] == "call_1"
-    assert "not the JSON object" in output["output"][-1]["text"]
+    assert "must be a JSON object" in output["output"][-1]["text"]
     [result] = [b for b in talk.session.history[2].content if isinstance(b, ToolResult)]
     assert result.is_error
 

@@ -217,11 +217,11 @@ async def test_the_model_is_told_what_was_rejected_why_and_what_was_changed(plac
         review = reviewed(proposal, TWELVE, 0, 2, 3, reason="keep it low", h2=("line eight",))
         said = await told(desk, edit, review, path="a", edits=FOUR)
         assert (
-            "The person rejected this part, which is not in the file, because: keep it low\n"
+            "The user rejected this part, so it is not in the file. Reason: keep it low\n"
             "@@ line 5 @@\n-line 5\n+LINE 5"
         ) in said
         assert (
-            "The person changed what you proposed here before they accepted it:\n"
+            "The user edited your proposal here before accepting it:\n"
             "@@ line 8 @@\n-LINE 8\n+line eight"
         ) in said
         assert "format on save" in said

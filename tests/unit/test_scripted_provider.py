@@ -97,8 +97,8 @@ async def test_reply_to_a_tool_use_answers_it_each_time():
 
 async def test_demo_model_without_a_project_for_its_tour_says_so():
     provider = ScriptedProvider(load_demo(""))
-    assert "this session has not" in await said(provider, "tour")
-    assert "this session has not" not in await said(provider, "hello")
+    assert "this session has none" in await said(provider, "tour")
+    assert "this session has none" not in await said(provider, "hello")
 
 
 async def test_script_without_more_replies_says_so():
@@ -171,7 +171,7 @@ async def test_script_is_toml_or_json(tmp_path: Path, name, content):
     "content, words",
     [
         (b"version = ", []),
-        (b"version = 2\nreply = []", ["version 2", "only 1"]),
+        (b"version = 2\nreply = []", ["version 2", "only 1 is known"]),
         (b"reply = []", ["version"]),
         (b"version = 1", ["reply"]),
         (TOML.replace("text", "txet").encode(), ["txet", "$.reply[0].step[0]"]),

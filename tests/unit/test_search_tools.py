@@ -246,7 +246,7 @@ async def test_no_match_says_how_many_files_were_searched(repository):
         assert outcome.summary == "no matches"
         assert await tools.grep("x{50}", glob="src/**/*.ts") == "No matches for x{50} in 1 file."
         assert await tools.grep("x", glob="*.rs") == (
-            f"No file was searched: there are none in {repository.project} that match *.rs."
+            f"No files were searched: none in {repository.project} match *.rs."
         )
 
 
@@ -392,9 +392,7 @@ async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(pla
         text = await tools.grep("needle|.*[^A-Z]|[A-Z]")
         assert await tools.grep("needle", path="a.txt")  # the sandbox goes on
     assert text.startswith("The first 1 of at least 1 match in 1 file.")
-    assert text.endswith(
-        "Stopped after 3 s, so this is not everything: search a smaller directory."
-    )
+    assert text.endswith("Stopped after 3 s, so this is incomplete: search a smaller directory.")
 
 
 def cut_off(place: Place, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
@@ -416,7 +414,7 @@ async def test_search_that_was_killed_before_it_found_something_has_failed(
     async with repository.tools() as tools:
         for tool in (glob, grep):
             told = await tools.refusal(tool, pattern="needle")
-            assert "ended by SIGKILL before it was done" in told
+            assert "ended by SIGKILL before it searched all of" in told
             assert "Killed" not in told
 
 
@@ -427,9 +425,9 @@ async def test_search_that_was_killed_later_tells_what_it_found_and_that_it_is_n
     cut_off(repository, monkeypatch, f"printf '{root}/README.md\\0{root}/src/a'")
     async with repository.tools() as tools:
         told = await tools.text(glob, pattern="**/*")
-    assert told.startswith("1 file, the newest first:\nREADME.md\n\n")
+    assert told.startswith("1 file, newest first:\nREADME.md\n\n")
     assert told.endswith(
-        "ripgrep was ended by SIGKILL, so this is not complete: search a smaller directory."
+        "ripgrep was ended by SIGKILL, so this is incomplete: search a smaller directory."
     )
 
 
@@ -447,15 +445,15 @@ async def test_matches_of_a_search_that_was_killed_are_not_all_of_them(repositor
         told = await tools.grep("needle")
     assert "The first 2 of at least 2 matches in 1 file" in told
     assert "too long to show" not in told
-    assert "not complete" in told
+    assert "incomplete" in told
 
 
 @prove
 async def test_search_whose_shell_was_killed_has_failed(repository, monkeypatch):
     cut_off(repository, monkeypatch, "kill -9 $PPID")
     async with repository.tools() as tools:
-        assert "not known" in await tools.refusal(glob, pattern="*")
-        assert "not known" in await tools.refusal(grep, pattern="needle")
+        assert "before it searched all of" in await tools.refusal(glob, pattern="*")
+        assert "before it searched all of" in await tools.refusal(grep, pattern="needle")
 
 
 @prove
@@ -463,7 +461,9 @@ async def test_files_are_not_counted_by_a_search_that_was_killed(repository, mon
     """What grep has not found in files of a glob, it says with their number."""
     cut_off(repository, monkeypatch, f"""case "$*" in *--json*) exec '{RIPGREP}' "$@";; esac""")
     async with repository.tools() as tools:
-        assert "not known" in await tools.refusal(grep, pattern="nowhere", glob="*.py")
+        assert "before it searched all of" in await tools.refusal(
+            grep, pattern="nowhere", glob="*.py"
+        )
 
 
 @prove
@@ -540,7 +540,7 @@ async def test_hostile_pattern_is_refused_or_found_nowhere(place):
         assert "No matches" in await tools.grep("(a+)+b")
         assert "No matches" in await tools.grep("(a|a)*b" * 50)
         assert "size limit" in await tools.refusal(grep, pattern="((a{500}){500}){500}")
-        assert "longer than 100,000 bytes" in await tools.refusal(grep, pattern="a" * 200_000)
+        assert "exceeds 100,000 bytes" in await tools.refusal(grep, pattern="a" * 200_000)
         assert "surrogate" in await tools.refusal(grep, pattern="a\ud800")
         assert "NUL" in await tools.refusal(grep, pattern="a\0b")
         assert "NUL" in await tools.refusal(grep, pattern="a", path="a\0b")
@@ -553,7 +553,7 @@ async def test_broken_pattern_is_explained(repository):
     async with repository.tools() as tools:
         for files_only in (False, True):
             words = await tools.refusal(grep, pattern="needle(", files_only=files_only)
-            assert words.startswith("The pattern is no regular expression that ripgrep understands")
+            assert words.startswith("Invalid regular expression")
             assert "unclosed group" in words
         assert "2 matches" in await tools.grep("needle()", literal=True, path="src/app.py")
 
@@ -563,7 +563,7 @@ async def test_broken_pattern_is_explained(repository):
     [
         ("(?<=a)b", "`grep -P` in bash"),
         (r"(a)\1", "`grep -P` in bash"),
-        (r"a\x0ab", r"write an end of line as \n"),
+        (r"a\x0ab", r"write a line break as \n"),
     ],
 )
 async def test_no_option_is_recommended_that_the_tool_does_not_have(repository, pattern, words):
@@ -578,8 +578,8 @@ async def test_socket_is_neither_searched_nor_read(repository, monkeypatch):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("sock")
     async with repository.tools() as tools:
-        assert "Neither a file" in await tools.refusal(grep, pattern="x", path="sock")
-        assert await tools.refusal(read, path="sock") == "sock is no regular file."
+        assert "neither a file" in await tools.refusal(grep, pattern="x", path="sock")
+        assert await tools.refusal(read, path="sock") == "sock is not a regular file."
 
 
 async def test_what_the_kernel_says_of_itself_is_not_told_as_covered(repository):
@@ -593,7 +593,7 @@ async def test_missing_path_is_an_error(repository, files_only):
         for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):
             words = await tools.refusal(grep, pattern="x", files_only=files_only, **options)
             assert words == (
-                "nowhere does not exist, or the sandbox hides it. Look at what is above it with ls."
+                "nowhere does not exist, or the sandbox hides it. List its parent directory with ls."
             )
 
 
@@ -603,7 +603,7 @@ async def test_what_would_never_end_is_not_searched(repository):
     async with repository.tools() as tools:
         for name in ("pipe", "zero"):
             words = await tools.refusal(grep, pattern="x", path=name)
-            assert words == f"The search has failed: {name}: Neither a file nor a directory"
+            assert words == f"Search failed: {name} is neither a file nor a directory."
 
 
 async def test_what_the_sandbox_hides_is_not_found(repository):
@@ -625,7 +625,7 @@ async def test_unknown_type_and_broken_glob_are_errors(repository):
             words == "unrecognized file type: pyhton: use glob instead of type, as in glob='*.ext'."
         )
         words = await tools.refusal(grep, pattern="x", glob="src/[ab.py")
-        assert words == "'/[ab.py' is no glob: it has a `[` without a `]`."
+        assert words == "'/[ab.py' is not a valid glob: it has a `[` without a `]`."
         assert "alternatives" in await tools.refusal(glob, pattern="{a,b}" * 20)
 
 
@@ -685,9 +685,9 @@ async def test_what_cannot_be_read_is_told_beside_what_was_found(place):
         listed = await tools.text(ls)
     assert found.startswith("1 match in 1 file:\n\na.txt\n1: needle\n\n")
     assert nothing.startswith("No matches for nothing in 1 file.\n\n")
-    assert names.startswith("2 files, the newest first:\n")
+    assert names.startswith("2 files, newest first:\n")
     for text in (found, nothing, names):
-        assert "Not everything could be searched:\n" in text
+        assert "Some files could not be searched:\n" in text
         assert "locked: Permission denied" in text
         assert ("closed.txt: Permission denied" in text) is (text is not names)
     assert "locked/  (cannot be read: Permission denied)" in listed
@@ -763,7 +763,7 @@ async def test_links_are_as_new_as_what_they_lead_to(place):
     (place.project / "link.md").symlink_to("mid.md")
     async with place.tools() as tools:
         lines = (await tools.text(glob, pattern="*.md")).split("\n")
-    assert lines[0] == "4 files, the newest first:"
+    assert lines[0] == "4 files, newest first:"
     assert (lines[1], sorted(lines[2:4]), lines[4]) == ("new.md", ["link.md", "mid.md"], "old.md")
 
 
@@ -784,7 +784,7 @@ async def test_directory_behind_a_link_out_of_the_project_is_named_in_any_case(l
         found = await tools.text(glob, pattern="*.ts")
         searched = await tools.grep("needle", glob="*.ts")
     assert found.endswith(
-        "\n\nLinks to directories were not followed: beyond. Give one as path to look inside."
+        "\n\nLinks to directories were not followed: beyond. Pass one as path to search it."
     )
     assert "Links to directories were not followed: beyond." in searched
 
@@ -809,7 +809,7 @@ async def test_grep_searches_what_links_to_files_lead_to_once(linked, options, f
         text = await tools.grep("needle", **options)
     found = [name for name in files_in(text) if not name.startswith("Links ")]
     assert found == files
-    assert ("No file was searched" in text) == (not files)
+    assert ("No files were searched" in text) == (not files)
 
 
 @pytest.mark.parametrize("is_confined", [True, False])
@@ -819,7 +819,7 @@ async def test_grep_follows_no_link_out_of_the_project(linked, is_confined):
         text = await tools.grep("needle", glob="*.md")
         named = await tools.grep("needle", glob="far.md")
     assert "needle far" not in text
-    assert text.endswith("Links that lead out of the project were not followed: far.md.")
+    assert text.endswith("Links out of the project were not followed: far.md.")
     assert "needle far" not in named
     assert "far.md" in named
 
@@ -841,7 +841,7 @@ async def test_many_links_are_bounded(place):
     async with place.tools() as tools:
         text = await tools.text(glob, pattern="*.txt")
         searched = await tools.grep("needle", glob="*.txt")
-    assert "not all links were looked at" in text
+    assert "not all links were checked" in text
     assert searched.startswith("1 match in 1 file:")
 
 
@@ -932,7 +932,7 @@ async def test_content_cannot_pretend_to_be_a_record_or_an_error(place):
     async with place.tools() as tools:
         text = await tools.grep("needle")
         assert text.startswith("3 matches in 2 files:")
-        assert "Not everything" not in text
+        assert "Some files could not" not in text
 
 
 @prove
@@ -947,7 +947,7 @@ async def test_records_survive_many_errors_written_at_the_same_time(place):
         for _ in range(3):
             text = await tools.grep("needle", limit=40)
             assert re.match(r"The first 40 of 8,000 matches in 200 files\.", text)
-            errors = text.partition("Not everything could be searched:\n")[2].split("\n")
+            errors = text.partition("Some files could not be searched:\n")[2].split("\n")
             assert all("closed.txt: Permission denied" in line for line in errors[:20])
             assert len(errors) < 60
 
@@ -972,7 +972,7 @@ async def test_unsaved_changes_in_what_was_searched_are_told(repository):
     app = str(repository.project / "src/app.py")
     async with repository.tools() as tools:
         tools.workspace.editor = Buffers(app)  # type: ignore[assignment]
-        note = "With unsaved changes in the editor, which were not searched: src/app.py"
+        note = "Not searched: unsaved changes in the editor, in src/app.py"
         assert (await tools.grep("needle")).endswith(note)
         assert (await tools.grep("nothing", path="src/app.py")).endswith(note)
         assert "unsaved" not in await tools.grep("needle", path="src/view.tsx")
@@ -1034,7 +1034,7 @@ async def test_newest_files_come_first_and_the_rest_is_counted(place):
         assert lines[1:] == [f"{n:04}.txt" for n in range(1233, 1033, -1)]
         outcome = await tools.use(glob, pattern="00*.txt")
     assert outcome.summary == "100 files"
-    assert outcome.content.startswith("100 files, the newest first:\n0099.txt\n")
+    assert outcome.content.startswith("100 files, newest first:\n0099.txt\n")
 
 
 @prove
@@ -1080,7 +1080,7 @@ src/
 .gitignore  34B
 README.md  20B
 big.bin  1.5K
-broken -> no\\x0awhere  (leads nowhere)
+broken -> no\\x0awhere  (broken link)
 keep.log  29B
 link -> src/app.py
 pipe  (FIFO)"""
@@ -1132,7 +1132,7 @@ async def test_tree_of_long_names_stays_below_30_kb(place):
         (place.project / f"{n // 90}").mkdir(exist_ok=True)
         (place.project / f"{n // 90}" / (f"{n:03}" + "\x01" * 200)).touch()
     async with place.tools() as tools:
-        assert (await tools.text(ls)).endswith("[cut here: list a directory of it]")
+        assert (await tools.text(ls)).endswith("[cut here: list a subdirectory]")
 
 
 @prove

@@ -486,8 +486,8 @@ def test_a_fork_that_cannot_be_leaves_nothing_behind(tmp_path, make, new_id, pro
 @pytest.mark.parametrize(
     "header, words",
     [
-        (b"notes", "no header"),
-        (b"", "no header"),
+        (b"notes", "not the header"),
+        (b"", "not the header"),
         (
             b'{"type":"session","version":99,"session_id":"s","project":"/p","from":"the future"}',
             "another version of Sanderling; update",

@@ -116,8 +116,8 @@ def test_hostile_files_in_the_directory_of_commands_are_no_commands(commands, pr
 def test_file_of_ones_own_that_cannot_be_read_says_why(commands, own):
     (own / "commands").mkdir(parents=True)
     os.mkfifo(own / "commands/fifo.md")
-    assert "is no regular file" in named(commands)["fifo"].description
-    with pytest.raises(ConfigError, match="is no regular file"):
+    assert "is not a regular file" in named(commands)["fifo"].description
+    with pytest.raises(ConfigError, match="is not a regular file"):
         commands.expand("/fifo")
 
 
@@ -151,13 +151,13 @@ def test_header_may_be_empty_and_have_foreign_line_ends(commands, own):
 @pytest.mark.parametrize(
     "text, why",
     [
-        ("---\ndescription: x\nDo.", "no other line `---` ends"),
+        ("---\ndescription: x\nDo.", "not closed by a line `---`"),
         ("---\nallowed-tools: Bash\n---\nDo.", "`allowed-tools`"),
         ("---\ndescription: a\ndescription: b\n---\nDo.", "'description: b'"),
-        ("---\n- x\n---\nDo.", "'- x' is no `key: value`"),
-        ("---\ndescription: |\n  x\n---\nDo.", "goes on over lines"),
-        ("---\ndescription: x\n---\n \n", "says nothing to the model"),
-        ("", "says nothing to the model"),
+        ("---\n- x\n---\nDo.", "'- x' is not `key: value`"),
+        ("---\ndescription: |\n  x\n---\nDo.", "spans several lines"),
+        ("---\ndescription: x\n---\n \n", "has no text for the model"),
+        ("", "has no text for the model"),
     ],
 )
 def test_command_with_a_wrong_header_is_listed_with_the_reason_and_does_not_run(
@@ -201,7 +201,7 @@ def test_arguments_take_their_places(commands, own, template, typed, text):
     "typed, why",
     [
         ("/fix 'a", "the arguments of /fix cannot be split into words: No closing quotation"),
-        ("/fix a b c", "/fix takes 2 arguments, not 3; quote what belongs together"),
+        ("/fix a b c", "/fix takes 2 arguments, not 3; quote words that belong together"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(commands, own, typed, why):

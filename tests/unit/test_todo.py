@@ -55,7 +55,7 @@ async def use(context: Context, *given: tuple[str, str]) -> Outcome:
 
 async def test_a_list_is_kept_and_shown_with_its_marks(context):
     outcome = await use(context, ("read", COMPLETED), ("write", IN_PROGRESS), ("test", PENDING))
-    assert outcome.content == "The list is kept: 1 of 3 done."
+    assert outcome.content == "List updated: 1 of 3 done."
     assert outcome.summary == "1 of 3 done"
     assert outcome.detail == "☑ read\n◐ write\n☐ test"
     assert context.workspace.todo.lines() == ["☑ read", "◐ write", "☐ test"]
@@ -133,7 +133,7 @@ def test_lists_that_can_be_worked_from_are_taken(heard, statuses):
     [
         ((IN_PROGRESS, IN_PROGRESS), "2 items are in_progress"),
         ((IN_PROGRESS, COMPLETED, IN_PROGRESS, IN_PROGRESS), "3 items are in_progress"),
-        ((COMPLETED, PENDING), "No item is in_progress: mark the one that you go on with."),
+        ((COMPLETED, PENDING), "No item is in_progress: mark the next one."),
     ],
 )
 def test_lists_that_do_not_say_what_is_being_done_are_refused(heard, statuses, words):
@@ -153,7 +153,7 @@ def test_lists_that_do_not_say_what_is_being_done_are_refused(heard, statuses, w
         ("a\x1b[31mb", "Item 2 is not one line"),
         ("a\0b", "Item 2 is not one line"),
         ("a\u202eb", "Item 2 is not one line"),
-        ("x" * 201, "Item 2 has 201 characters, 200 are the most"),
+        ("x" * 201, "Item 2 has 201 characters; the limit is 200"),
         ("x" * 1_000_000, "Item 2 has 1,000,000 characters"),
     ],
 )
@@ -174,7 +174,7 @@ def test_half_a_surrogate_pair_becomes_text(heard):
 
 def test_50_items_are_the_most(heard):
     heard.list.replace(items(*[PENDING] * 50))
-    with pytest.raises(ToolError, match="51 items, 50 are the most"):
+    with pytest.raises(ToolError, match="51 items; the limit is 50"):
         heard.list.replace(items(*[PENDING] * 51))
 
 
@@ -232,7 +232,7 @@ def test_a_list_left_alone_for_long_is_called_to_mind_now_and_then(heard):
     told = [heard.list.reminder() for _ in range(2 * STALE_AFTER)]
     assert [bool(text) for text in told] == ([False] * (STALE_AFTER - 1) + [True]) * 2
     assert told[STALE_AFTER - 1] == (
-        "Your todo list as it stands:\n☑ step 1\n◐ step 2\n☐ step 3\nKeep it up to date with `todo`."
+        "Your current todo list:\n☑ step 1\n◐ step 2\n☐ step 3\nKeep it up to date with `todo`."
     )
 
 
@@ -246,7 +246,7 @@ def test_a_list_that_is_kept_up_to_date_is_not_called_to_mind(heard):
 def test_a_prompt_brings_the_open_list_along(heard):
     heard.list.replace(items(IN_PROGRESS))
     text = heard.list.reminder(is_prompt=True)
-    assert text == ("Your todo list as it stands:\n◐ step 1\nChange it with `todo` as you go on.")
+    assert text == ("Your current todo list:\n◐ step 1\nUpdate it with `todo` as you go.")
     assert heard.list.reminder() == ""
 
 

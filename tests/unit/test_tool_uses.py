@@ -309,9 +309,15 @@ async def test_the_same_call_again_and_again_warns_the_model_and_then_asks_the_p
     talk = Talk(tmp_path, *same)
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        assert "again and again" in question.reason
+        assert "keeps making the same call" in question.reason
         talk.answer(question, "deny")
-    assert ["this very call" in talk.told(n) for n in range(5)] == [False, False, True, True, True]
+    assert ["this identical call" in talk.told(n) for n in range(5)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
     assert talk.session.history[-1].role == "user"
 
@@ -360,7 +366,7 @@ async def test_reason_of_a_denial_is_told_to_the_model(tmp_path):
         question = await talk.until(ApprovalRequested)
         assert (question.subject, question.filetype) == ("touch made", "sh")
         talk.answer(question, "deny", reason="Use the Makefile.")
-    assert talk.told() == "The person denied this: Use the Makefile."
+    assert talk.told() == "The user denied this: Use the Makefile."
     assert not (talk.project / "made").exists()
 
 
@@ -375,7 +381,7 @@ async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path)
         )
         talk.answer(first, "once")
         talk.answer(third, "once")
-    assert talk.told(1) == "The person denied this: Not that."
+    assert talk.told(1) == "The user denied this: Not that."
     made = sorted(path.name for path in talk.project.iterdir())
     assert made == ["1", "3", "app.py"]
 
@@ -527,7 +533,7 @@ async def test_reason_why_something_was_not_granted_is_told_to_the_model_and_sho
     talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny", reason=" These are private. ")
-    said = "[The person did not allow that: These are private.]"
+    said = "[The user did not allow that: These are private.]"
     assert "No such file" in talk.told()
     assert talk.told().endswith(f"\n\n{said}")
     [ended] = talk.of(ToolEnded)
@@ -545,7 +551,7 @@ async def test_reason_against_one_grant_is_told_though_another_was_given(tmp_pat
         assert network.subject == "resolve example.org"
         talk.answer(network, "deny", reason="No network.")
     assert talk.told().startswith("my notes\n")
-    assert talk.told().endswith("[The person did not allow that: No network.]")
+    assert talk.told().endswith("[The user did not allow that: No network.]")
 
 
 @prove
@@ -594,7 +600,7 @@ async def test_fetch_while_the_network_is_off_asks_once_and_lets_in_that_host_fo
     talk = Talk(tmp_path, uses(("web_fetch", {"url": "https://docs.example/page"})), mode="auto")
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        assert "lets docs.example through for as long as it runs" in question.reason
+        assert "docs.example is blocked. Allowing opens it until this ends" in question.reason
         assert "`:AgentNet on`" in question.reason
         talk.answer(question, "once")
         await talk.until(ToolEnded)
@@ -706,7 +712,7 @@ async def test_search_does_not_show_what_a_rule_keeps_from_the_model(tmp_path):
     assert "c.py" in talk.told()
     assert "private" not in talk.told()
     assert "b.key" not in talk.told()
-    assert "What a rule keeps from you was left out." in talk.told()
+    assert "Files that a rule denies were left out." in talk.told()
 
 
 @prove
@@ -824,7 +830,7 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
     ).added_to(talk.conversation.parts.sandbox.admissions.policy)
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        assert question.subject == f"write {directory}/ and all that is in it, for {wanted}"
+        assert question.subject == f"write {directory}/ and everything in it, for {wanted}"
         talk.answer(question, "once")
     assert wanted.exists()
 
@@ -874,7 +880,7 @@ async def test_what_a_command_has_exported_without_being_asked_about_asks_before
         talk.conversation.parts.sandbox.switch(is_on=is_on)
         talk.conversation.controls.set_mode("ask")
         question = await talk.until(ApprovalRequested)
-        assert f"has set PATH='{talk.project}/.x:" in question.reason
+        assert f"set PATH='{talk.project}/.x:" in question.reason
         talk.answer(question, "deny")
 
 
@@ -924,7 +930,7 @@ async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path
         question = await talk.until(ApprovalRequested)
         talk.conversation.parts.sandbox.switch(is_on=False)
         talk.answer(question, "once")
-    assert talk.told().startswith("Not run: it was judged with the sandbox")
+    assert talk.told().startswith("Not run: the user switched off the sandbox")
     assert not (talk.project / "made").exists()
 
 
@@ -954,7 +960,7 @@ async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_s
 
     monkeypatch.setattr(talk.session.log, "synced", switch_off)
     await talk.run()
-    assert talk.told().startswith("Not run: it was judged with the sandbox")
+    assert talk.told().startswith("Not run: the user switched off the sandbox")
     assert not (talk.project / "made").exists()
 
 
@@ -1007,7 +1013,7 @@ async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_pat
     async with talk.asked():
         await talk.until(ToolEnded)
         talk.conversation.controls.set_mode("plan")
-        assert "can still write the project: j1" in (await talk.until(Notice)).text
+        assert "can still write to the project: j1" in (await talk.until(Notice)).text
 
 
 # --- what must not end the turn ----------------------------------------------------------------------------------------
@@ -1070,7 +1076,7 @@ async def test_offer_says_where_a_link_leads(tmp_path, outside):
     talk = Talk(tmp_path, uses(bash(f"cat {link}")), mode="auto")
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        assert question.subject == f"read {link}, which leads to {outside}"
+        assert question.subject == f"read {link}, which resolves to {outside}"
         talk.answer(question, "deny")
 
 

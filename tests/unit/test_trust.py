@@ -188,10 +188,10 @@ def make_large(path: Path) -> None:
 @pytest.mark.parametrize(
     "make, why",
     [
-        (make_fifo, "is no regular file"),
-        (make_socket, "is no regular file"),
+        (make_fifo, "is not a regular file"),
+        (make_socket, "is not a regular file"),
         (make_loop, "cannot be read"),
-        (link_to_device, "is no regular file"),
+        (link_to_device, "is not a regular file"),
         (make_large, "has more than 262,144 bytes"),
     ],
 )
@@ -366,10 +366,10 @@ def test_home_and_what_holds_it_is_never_trusted(tmp_path, monkeypatch, project)
     write(home, "AGENTS.md")
     monkeypatch.setenv("HOME", str(home))
     trust = Trust(str(tmp_path / "state"), str(tmp_path / project))
-    assert "holds your home directory" in trust.refusal
+    assert "contains your home directory" in trust.refusal
     assert trust.shown().refusal == trust.refusal
     assert trust.shown().files == ()
-    with pytest.raises(ConfigError, match="holds your home directory"):
+    with pytest.raises(ConfigError, match="contains your home directory"):
         trust.trust({"AGENTS.md": sha256(b"Be kind.\n").hexdigest()})
     assert not (tmp_path / "state").exists()
 
@@ -392,9 +392,9 @@ def test_home_of_the_account_counts_whatever_the_environment_says(tmp_path, monk
 def test_state_directory_may_not_lie_in_the_project(project, tmp_path):
     write(project, "AGENTS.md")
     trust = Trust(str(project / "state"), str(project))
-    assert "lies inside of it" in trust.refusal
+    assert "is inside it" in trust.refusal
     (tmp_path / "link").symlink_to(project)
-    assert "lies inside of it" in Trust(str(tmp_path / "link" / "state"), str(project)).refusal
+    assert "is inside it" in Trust(str(tmp_path / "link" / "state"), str(project)).refusal
     with pytest.raises(ConfigError, match="Move the state directory"):
         trust.trust({})
 
@@ -439,7 +439,7 @@ def test_damaged_store_trusts_nothing_says_so_and_is_mended_by_trusting_again(
 
 def test_store_that_cannot_be_written_is_an_error(trust, state):
     write(state, "trust", "no directory")
-    with pytest.raises(ConfigError, match="cannot be stored"):
+    with pytest.raises(ConfigError, match="cannot store"):
         trust.trust({})
 
 
@@ -467,7 +467,7 @@ def test_own_files_that_lie_in_the_project_need_trust_like_its_others(trust, pro
 
 
 @pytest.mark.parametrize(
-    "make, why", [(make_fifo, "is no regular file"), (make_loop, "cannot be read")]
+    "make, why", [(make_fifo, "is not a regular file"), (make_loop, "cannot be read")]
 )
 def test_own_file_that_cannot_be_read_says_why(trust, tmp_path, make, why):
     make(tmp_path / "AGENTS.md")
@@ -536,4 +536,4 @@ def test_what_a_project_would_allow_is_told_beside_its_file(project, trust):
     rule = '[[permissions]]\naction = "allow"\ntool = "bash"\ncommand = "make"\n'
     write(project, ".sanderling.toml", rule)
     (file,) = trust.shown().files
-    assert file.allowed == ("run `make`, whatever follows it",)
+    assert file.allowed == ("run `make` with any arguments",)

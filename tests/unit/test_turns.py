@@ -44,7 +44,7 @@ from sanderling.providers.retries import Backoff
 from sanderling.session.session import Session
 
 ATTEMPTS = 3
-NO_SUCH_TOOL = "There is no tool 'teleport'. There are: bash, code_nav, code_refactor, diagnostics, edit, glob, grep, jobs, ls, read, todo, web_fetch, write."
+NO_SUCH_TOOL = "There is no tool 'teleport'. Available: bash, code_nav, code_refactor, diagnostics, edit, glob, grep, jobs, ls, read, todo, web_fetch, write."
 FOREVER = {"delay_ms": 3_600_000}
 HELLO = Prompt("p1", "Good morning.")
 
@@ -397,7 +397,7 @@ async def test_full_disk_is_told_once_and_nothing_is_lost_when_there_is_room_aga
         [notice] = talk.of(Notice)
         assert notice.level == "warning"
         assert str(talk.session.path) in notice.text
-        assert "goes on in memory" in notice.text
+        assert "continues in memory" in notice.text
         await talk.conversation.run_turn(HELLO)
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")] * 4
     reopened = Session.open(tmp_path, "s1", "/project")

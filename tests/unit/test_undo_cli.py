@@ -47,7 +47,7 @@ def test_what_stays_is_not_counted_as_undone(shell):
     with (shell.project / "new.txt").open("a") as file:
         file.write("mine\n")
     undone = shell.run("undo")
-    assert undone.stdout.splitlines()[0] == "undone: 1 file, 1 stays"
+    assert undone.stdout.splitlines()[0] == "undone: 1 file, 1 kept"
     assert undone.returncode == 1
 
 
@@ -57,13 +57,13 @@ def test_what_may_come_with_another_try_is_named_with_the_way_to_it(shell):
     (shell.project / "new.txt").mkdir()
     undone = shell.run("undo")
     assert undone.stdout.splitlines()[-1] == (
-        "  `sanderling undo --turn 1` does the rest, once nothing keeps it from that"
+        "  run `sanderling undo --turn 1` for the rest, once the problem is solved"
     )
     (shell.project / "new.txt").rmdir()
     again = shell.run("undo", "--turn", "1")
     assert (again.returncode, again.stdout) == (
         0,
-        "undone: no file, they are as they were before\n",
+        "undone: no file, all are already as before\n",
     )
 
 
@@ -76,7 +76,7 @@ def test_what_the_record_of_changes_has_lost_is_said_and_counts_as_left(shell):
     for command in ("changes", "undo"):
         shown = shell.run(command)
         assert shown.returncode == 1
-        assert "1 line of the record of this session's changes is damaged" in shown.stderr
+        assert "1 line of this session's change record is damaged" in shown.stderr
     journal.write_bytes(lines[0].replace(b'"version":1', b'"version":2') + b"".join(lines[1:]))
     shown = shell.run("changes")
     assert (shown.returncode, "another version" in shown.stderr) == (1, True)
@@ -160,11 +160,11 @@ def test_a_run_is_undone_and_redone_by_its_number_and_in_part(shell):
     old.write_text("mine\n")
     partly = shell.run("undo", "--session", shell.sessions()[0].id)
     assert partly.returncode == 1
-    assert "old.txt  stays: the same lines were changed since" in partly.stdout
+    assert "old.txt  kept: the same lines were changed since" in partly.stdout
     assert (new.exists(), old.read_text()) == (False, "mine\n")
     nothing = shell.run("undo")
     assert (nothing.returncode, nothing.stdout) == (1, "")
-    assert "nothing that could be undone" in nothing.stderr
+    assert "Nothing to undo" in nothing.stderr
 
 
 @prove
@@ -261,9 +261,12 @@ def turn_of(shell: Shell) -> str:
 @pytest.mark.parametrize(
     "command, words",
     [
-        ("changes", ["List what the agent has changed", "--session ID", "--turn N", "--json"]),
-        ("undo", ["Take back what the agent has changed", "--session ID", "--turn N", "--json"]),
-        ("redo", ["Do again what was undone last", "--session ID", "--turn N", "--json"]),
+        ("changes", ["List the agent's changes to files", "--session ID", "--turn N", "--json"]),
+        (
+            "undo",
+            ["Undo the changes of the agent's last turn", "--session ID", "--turn N", "--json"],
+        ),
+        ("redo", ["Redo the last undo", "--session ID", "--turn N", "--json"]),
     ],
 )
 def test_help_says_what_a_command_does_and_takes(tmp_path, command, words):

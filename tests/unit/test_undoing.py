@@ -64,13 +64,13 @@ async def test_undo_and_redo_are_told_to_the_person_and_with_the_next_prompt_to_
         await talk.until(FilesRestored, 2)
         assert (talk.project / "b").read_text() == "two\n"
         talk.conversation.act(RedoTurn())
-        assert "Nothing was undone" in (await talk.until(Notice)).text
+        assert "Nothing to redo" in (await talk.until(Notice)).text
         talk.conversation.submit(THREE)
         await talk.until(TurnEnded, 3)
     notes = said_last(talk)
-    assert "undone what you had changed" in notes[0]
+    assert "undid your file changes" in notes[0]
     assert "a, b" in notes[0]
-    assert "done again" in notes[1]
+    assert "redid" in notes[1]
 
 
 async def test_rewinding_takes_back_the_conversation_the_files_or_both(tmp_path):
@@ -170,7 +170,7 @@ async def test_a_turn_of_which_nothing_could_be_undone_can_be_undone_later(tmp_p
         assert isinstance(changes, Changes)
         assert not changes.turns[0].is_undone
         talk.conversation.act(RedoTurn())
-        assert "Nothing was undone" in (await talk.until(Notice)).text
+        assert "Nothing to redo" in (await talk.until(Notice)).text
         (talk.project / "a").write_text("one\n")
         talk.conversation.act(UndoTurn())
         assert [file.how for file in (await talk.until(FilesRestored, 2)).files] == ["restored"]

@@ -399,7 +399,7 @@ async def test_a_command_that_changes_all_too_many_files_is_said_to_be_beyond_un
         await run(desk, "for each in 1 2 3 4 5 6 7 8 9 10 11; do echo > $each; done")
         assert await desk.workspace.journal.turns() == ()
         assert told == [
-            "What the last command has changed cannot be undone, because it has changed more than 10 files."
+            "The last command's changes cannot be undone, because it has changed more than 10 files."
         ]
         await run(desk, "rm 1")
         (turn,) = await desk.workspace.journal.turns()

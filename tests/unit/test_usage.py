@@ -213,13 +213,13 @@ def test_report_says_what_has_no_price_and_still_gives_the_rest():
     text = usage_report(ledger, SHIPPED, model="mystery", context_used=1_010, window=0)
     assert "* Context: 1,010 tokens\n" in text
     assert "* Session: $4.00 + ?\n" in text
-    assert "Without a price: mystery, a model that is not known." in text
+    assert "No price known for mystery, an unknown model." in text
     assert "| mystery         |     1,000 |     0% |         10 |         ? |" in text
 
 
 def test_report_of_a_session_without_requests_has_no_tables():
     text = usage_report(Ledger(), SHIPPED, model="", context_used=0, window=0)
-    assert text == "* Model: not known\n* Context: 0 tokens\n* Session: $0.00\n"
+    assert text == "* Model: unknown\n* Context: 0 tokens\n* Session: $0.00\n"
 
 
 def test_report_shows_the_last_turns_and_counts_all():

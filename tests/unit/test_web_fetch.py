@@ -196,7 +196,7 @@ def test_names_that_lead_to_private_addresses_are_not_connected_to(address, no_c
     for found in ([address], ["93.184.216.34", address]):
         network = Network(is_public, lambda _, found=found: found)
         said = refusal("http://rebind.example/", network)
-        assert said == f"rebind.example leads to {address}, which must not be fetched."
+        assert said == f"rebind.example resolves to {address}, which may not be fetched."
     assert no_connections == []
 
 
@@ -237,7 +237,7 @@ def test_urls_are_read_once_into_what_is_asked(url, read):
 
 def test_passwords_are_refused_by_that_name():
     for url in ("http://user:secret@a.example/", "http://user@a.example:81/", "http://@a.example"):
-        assert refusal(url) == "The URL has a user name or password in it: leave that out."
+        assert refusal(url) == "The URL contains a user name or password: remove it."
 
 
 def test_no_url_takes_long_to_read():
@@ -334,7 +334,7 @@ def test_a_redirect_to_the_same_name_is_judged_anew(server):
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     server.answers["/"] = redirect("/again")
     said = refusal(server.url(), HERE._replace(resolve=lambda _: next(answers)))
-    assert said == "docs.example leads to 127.0.0.2, which must not be fetched."
+    assert said == "docs.example resolves to 127.0.0.2, which may not be fetched."
 
 
 def test_the_next_address_is_tried_when_one_does_not_answer(server):
@@ -414,7 +414,7 @@ def test_html_without_a_type_is_recognised(server):
         ("application/octet-stream", b"abc", "application/octet-stream, 3 bytes, not text"),
         ("application/zip", b"PK", "application/zip, 2 bytes, not text"),
         ("text/plain", b"ab\0cd", "is binary (text/plain, 5 bytes), not text"),
-        ("", b"\x7fELF\0\0", "is binary (of no known type, 6 bytes), not text"),
+        ("", b"\x7fELF\0\0", "is binary (of unknown type, 6 bytes), not text"),
         ("x" * 5000, b"", "…, 0 bytes, not text"),
     ],
 )
@@ -536,20 +536,20 @@ def test_a_gzip_body_that_unpacks_to_nothing_is_read_to_the_limit(server):
 
 def test_what_is_not_gzip_though_it_says_so_is_an_error(server):
     server.answers["/"] = answer(b"hello", Content_Encoding="gzip")
-    assert "says it is packed with gzip, but is not" in refusal(server.url(), HERE)
+    assert "claims gzip encoding, but is not gzip" in refusal(server.url(), HERE)
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress"])
 def test_other_packings_are_refused(server, encoding):
     server.answers["/"] = answer(b"hello", Content_Encoding=encoding)
-    assert f"not asked for: '{encoding}'" in refusal(server.url(), HERE)
+    assert f"unsupported encoding: '{encoding}'" in refusal(server.url(), HERE)
 
 
 def test_a_body_shorter_than_its_length_is_shown_and_called_incomplete(server):
     whole = answer(b"x" * 100)
     found = page(server, whole[:-50])
     assert found.text == "x" * 50
-    assert found.notes[0].startswith("This is not all, the answer broke off:")
+    assert found.notes[0].startswith("Incomplete, the connection broke off:")
 
 
 def test_a_body_longer_than_its_length_ends_there(server):
@@ -592,14 +592,14 @@ def test_a_body_that_trickles_is_shown_as_far_as_it_came(server, monkeypatch):
     monkeypatch.setattr(fetcher, "BODY_S", 0.3)
     found = page(server, trickle(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"))
     assert 0 < found.total < 1000
-    assert found.notes == ("Only what came within 0 s is here.",)
+    assert found.notes == ("Only the part received within 0 s was read.",)
 
 
 def test_a_server_that_falls_silent_is_not_waited_for(server, monkeypatch):
     monkeypatch.setattr(fetcher, "SILENCE_S", 0.2)
     gone = threading.Event()
     server.answers["/"] = lambda _: bool(gone.wait(DEADLINE_S))
-    assert "does not answer in time" in refusal(server.url(), HERE)
+    assert "it timed out" in refusal(server.url(), HERE)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\npart"
 
     def send_a_part(client: socket.socket) -> None:
@@ -673,7 +673,7 @@ def test_an_offset_goes_on_where_the_page_before_ended(server):
     assert (first.offset, first.text[-1]) == (0, "\n")
     second = page(server, answer(body), offset=first.end)
     assert (first.text + second.text) == body.decode()[: second.end]
-    with pytest.raises(ToolError, match="there is nothing at 10,000,000"):
+    with pytest.raises(ToolError, match="offset 10,000,000 is past the end"):
         page(server, answer(body), offset=10_000_000)
 
 
@@ -817,7 +817,7 @@ async def test_a_server_of_the_session_can_be_fetched_while_the_network_is_off(i
         away = await place.fetch(f"http://localhost:{port}/away")
         assert "which was not fetched: http://evil.example/" in str(away.content)
         error = await place.refusal(f"http://localhost:{port}/gone")
-        assert "answers 404 Not Found. What it says:\n<page " in str(error)
+        assert "answers 404 Not Found. Its text:\n<page " in str(error)
 
 
 @prove
@@ -889,14 +889,14 @@ async def test_with_the_network_on_private_addresses_and_this_machine_are_refuse
     async with in_sandbox(network="on") as place:
         for host in ("localhost", "127.0.0.1", "[::1]"):
             error = await place.refusal(server.url(host=host))
-            assert "the person's own machine as long as the network is on" in str(error)
+            assert "the user's own machine while the network is on" in str(error)
         error = await place.refusal(server.url(host="nosuch.invalid"))
         assert "nosuch.invalid cannot be resolved" in str(error)
         name = socket.gethostname()
         with suppress(socket.gaierror):
             address = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]
             error = await place.refusal(server.url(host=name))
-            assert f"leads to {address}, which must not be fetched" in str(error)
+            assert f"resolves to {address}, which may not be fetched" in str(error)
     assert server.requests == []
 
 
@@ -905,7 +905,7 @@ async def test_without_a_sandbox_the_same_is_refused(tmp_path, server):
     place = Place(tmp_path)
     place.sandbox.switch(is_on=False)
     error = await place.refusal(server.url(host="localhost"))
-    assert "as long as the sandbox is off" in str(error)
+    assert "while the sandbox is off" in str(error)
     assert "nosuch.invalid cannot be resolved" in str(await place.refusal("http://nosuch.invalid/"))
     assert server.requests == []
 
@@ -923,14 +923,14 @@ async def test_a_page_that_takes_too_long_is_given_up(in_sandbox, monkeypatch):
     monkeypatch.setattr(web_fetch_module, "TOTAL_S", 1.0)
     async with in_sandbox() as place, place.dev_server() as port:
         error = await place.refusal(f"http://localhost:{port}/slow")
-        assert "was not there within 1 s" in str(error)
+        assert "timed out after 1 s" in str(error)
 
 
 @prove
 async def test_long_pages_come_in_parts_that_say_how_to_go_on(in_sandbox):
     async with in_sandbox() as place, place.dev_server() as port:
         first = await place.fetch(f"http://localhost:{port}/long")
-        told = "79,999 characters, characters 0 to 50,000; go on with offset 50000)"
+        told = "79,999 characters, characters 0 to 50,000; continue with offset 50000)"
         assert told in str(first.content)
         assert first.summary == "50,000 of 79,999 characters"
         assert len(first.detail) == 50_000

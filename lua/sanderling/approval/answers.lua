@@ -1,4 +1,4 @@
---- Answers to questions. One counts only when its question has been on the screen for a moment.
+--- Answers to questions. An answer counts only when its question was on the screen for a moment.
 local M = {}
 
 local float = require('sanderling.approval.float')
@@ -21,7 +21,7 @@ local function tell(text)
   message.tell(text, vim.log.levels.WARN)
 end
 
---- The review of a proposal that the person has made in its file; the review of changes, which ranks above this, gives the function.
+--- Returns the user's review of a proposal in its file. Set by the review of changes, which is in a higher layer.
 ---@type fun(q: sanderling.session.state.Question): sanderling.Review?
 M.review_of = nil
 
@@ -29,7 +29,7 @@ M.review_of = nil
 ---@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel'|'again', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string>, review?: sanderling.Review, option?: string }
 function M.send(q, answer)
   if not vim.list_contains(queue.list(), q) then
-    tell('That question is no longer open.')
+    tell('This question is no longer open.')
     return
   end
   if answer.answer ~= 'deny' and (q.event.path or '') ~= '' then
@@ -52,14 +52,14 @@ end
 ---@type table<string, string>
 local refusals = {
   once = 'This cannot be allowed.',
-  session = 'This cannot be allowed for the whole session.',
-  always = 'This cannot be allowed for good.',
+  session = '"For the session" is not available for this.',
+  always = '"Always" is not available for this.',
 }
 
---- Have the person choose between the rule for this tool and the one for all tools of its server, where there are both.
+--- Let the user choose between a rule for this tool and one for all tools of its server, if both are offered.
 ---@param q sanderling.session.state.Question
 ---@param prompt string
----@param fn fun(rule: string) gets '' where there is no choice, for `session` means the rule that was proposed then
+---@param fn fun(rule: string) gets '' if there is no choice: the proposed rule applies
 local function choose_rule(q, prompt, fn)
   local wider = q.event.wider or ''
   if wider == '' then
@@ -74,7 +74,7 @@ local function choose_rule(q, prompt, fn)
   end)
 end
 
---- Allow what is asked. For `always`, the rule that will be kept is shown, and can be changed, first.
+--- Allow the request. For `always`, show the rule first, and let the user change it.
 ---@param choice 'once'|'session'|'always'
 ---@param q sanderling.session.state.Question
 function M.allow(choice, q)
@@ -87,7 +87,7 @@ function M.allow(choice, q)
     links.open(q.event.subject)
     M.send(q, { answer = choice })
   elseif q.event.options then
-    M.send(q, { answer = choice }) -- what it covers is the other agent's to say
+    M.send(q, { answer = choice }) -- the other agent decides what it covers
   elseif choice == 'always' and kind ~= 'server' then
     choose_rule(q, 'Always allow', function(chosen)
       local default = chosen ~= '' and chosen or q.event.rule or ''
@@ -106,7 +106,7 @@ function M.allow(choice, q)
   end
 end
 
---- Have one of the answers chosen that another agent offers.
+--- Let the user choose one of the answers that another agent offers.
 ---@param q sanderling.session.state.Question
 function M.choose_option(q)
   if not q.event.options then
@@ -125,15 +125,15 @@ function M.choose_option(q)
   end)
 end
 
---- The question that an answer is for. Where it is not on the screen, or only just, it is shown, and nothing is answered.
+--- Return the question to answer. If it is not on the screen, or has only just appeared, show it and return nil.
 ---@return sanderling.session.state.Question?
 local function question_to_answer()
   if #queue.list() == 0 then
     tell('No question is open.')
     return nil
   elseif not float.is_seen() then
-    local text = float.is_left and 'Here is the question again: now answer it.'
-      or 'The question has only just appeared: read it, then answer again.'
+    local text = float.is_left and 'Answer again to confirm.'
+      or 'The question has only just appeared. Read it, then answer again.'
     float.is_left = false
     float.update()
     tell(text)
@@ -142,7 +142,7 @@ local function question_to_answer()
   return queue.question()
 end
 
---- Allow what the question on the screen is about.
+--- Allow the request on the screen.
 ---@param choice? 'once'|'session'|'always'
 function M.approve(choice)
   vim.validate('choice', choice, function(value)
@@ -155,7 +155,7 @@ function M.approve(choice)
 end
 
 ---@param reason? string that the model reads
----@param is_alone? boolean what else the same message asks for is not denied with it
+---@param is_alone? boolean do not deny other requests of the same message
 function M.deny(reason, is_alone)
   local q = question_to_answer()
   if q then
@@ -163,7 +163,7 @@ function M.deny(reason, is_alone)
   end
 end
 
---- Go to the float, which answers to keys.
+--- Focus the float, which has the keys.
 function M.focus()
   if #queue.list() == 0 then
     tell('No question is open.')

@@ -1,5 +1,4 @@
---- Keys for the question from wherever the user is. They are there while a question waits, and only where the user has no map on
---- them.
+--- Keys that answer a question from any window. They are set while a question is pending, where the user has not mapped them.
 local M = {}
 
 local queue = require('sanderling.approval.queue')
@@ -45,7 +44,7 @@ local function give()
   end
 end
 
---- Have the keys while a question waits.
+--- Set the keys while a question is pending.
 function M.update()
   local is_asked = #queue.list() > 0
   if is_asked and #given == 0 then
@@ -55,7 +54,7 @@ function M.update()
   end
 end
 
---- The keys that work, and what they do; nothing where the user has other uses for them.
+--- Return the keys that are set and what they do.
 ---@return string
 function M.describe()
   local parts = {}

@@ -1,4 +1,4 @@
---- The float that shows a question. It is not entered by itself, and comes back where something of the user's closes it.
+--- The float that shows a question. It is never focused automatically, and reopens if the user's commands close it.
 local M = {}
 
 local api = vim.api
@@ -22,17 +22,17 @@ local augroup = api.nvim_create_augroup('sanderling_approval', {})
 
 ---@type { win: integer, buf: integer, place?: sanderling.approval.Place }?
 local float
----@type integer? the window from which the person has gone into the float
+---@type integer? the window from which the user entered the float
 local entered_from
----@type { question: sanderling.session.state.Question, since: integer }? what is on the screen, and since when
+---@type { question: sanderling.session.state.Question, since: integer }? the question on the screen, and since when
 local shown
-M.is_left = false -- by the user: the float stays away until it is asked for, or something else asks
+M.is_left = false -- by the user: the float stays closed until it is requested, or another question arrives
 local is_waiting = false
 
----@type fun(buf: integer) gives the float its keys
+---@type fun(buf: integer) sets the keys of the float
 M.on_open = nil
 
----@return boolean it is in this tab page
+---@return boolean in this tab page
 function M.is_open()
   return float ~= nil
     and api.nvim_win_is_valid(float.win)
@@ -50,7 +50,7 @@ local keep_ends_soon = vim.schedule_wrap(function()
   end
 end)
 
---- The keys that answer from where the person is, and the way into the float.
+--- Return the keys that answer from any window, and the way into the float.
 ---@param width integer
 ---@return string
 local function ways_to_answer(width)
@@ -64,14 +64,14 @@ local function ways_to_answer(width)
   return keys ~= '' and taken <= width and keys or wording.ways_in('to answer', width)
 end
 
---- Later, when what came with the question is drawn, too.
+--- Scheduled, so that text that came with the question is drawn first.
 function M.keep_ends_in_sight()
   if float then
     keep_ends_soon()
   end
 end
 
---- Close the float's window; whoever was in it is where they came from, as with any window, also in a tab page that they have left.
+--- Close the float's window. If it was the current one of its tab page, return to the window from which it was entered.
 ---@param win integer
 local function close_window(win)
   local tab = api.nvim_win_get_tabpage(win)
@@ -83,7 +83,7 @@ local function close_window(win)
     and api.nvim_win_is_valid(entered_from)
     and api.nvim_win_get_tabpage(entered_from) == tab
   then
-    api.nvim_tabpage_set_win(tab, entered_from) -- Neovim's own previous window is another one after `g?`
+    api.nvim_tabpage_set_win(tab, entered_from) -- after `g?` Neovim's previous window is another one
   end
 end
 
@@ -92,7 +92,7 @@ function M.close()
   if not old then
     return
   end
-  float = nil -- before its window is closed: WinClosed is to see that it is no longer ours
+  float = nil -- before closing, so that WinClosed does not take it for ours
   if api.nvim_win_is_valid(old.win) then
     local ok, err = pcall(close_window, old.win)
     if not ok then
@@ -117,7 +117,7 @@ local function open(config_)
   float = { win = win, buf = buf }
   scratch.set_win_options(win, {
     wrap = true,
-    linebreak = false, -- every blank that is there is seen
+    linebreak = false, -- every blank is visible
     breakindent = false,
     showbreak = wording.showbreak(),
     smoothscroll = true,
@@ -159,7 +159,7 @@ local function fill(place, q)
   end
 end
 
---- Draw the question, where it belongs.
+--- Draw the question.
 local function draw()
   local q = assert(queue.question())
   if float and not M.is_open() then
@@ -195,7 +195,7 @@ local function draw()
   end
 end
 
---- Show what is to be shown, in this tab page; try again while Neovim does not allow it.
+--- Show or close the float in this tab page; retry while Neovim does not allow it.
 function M.update()
   local question = queue.question()
   if is_waiting or M.is_left and question then
@@ -215,19 +215,19 @@ end
 
 local update_soon = vim.schedule_wrap(M.update)
 
---- The person has left the question unanswered: say how they come back to it.
+--- Note that the user has left the question unanswered, and show how to return to it.
 function M.set_left()
   M.is_left = true
   local count = #queue.list()
   message.tell(
     ('%s: %s.'):format(
-      count == 1 and 'The question waits' or ('%d questions wait'):format(count),
+      count == 1 and 'Question pending' or ('%d questions pending'):format(count),
       wording.ways_in('brings it back')
     )
   )
 end
 
---- Watch for what moves the float, changes what it says, or takes it away.
+--- Watch events that move or close the float, or change its text.
 ---@param buf integer
 function watch(buf)
   api.nvim_clear_autocmds({ group = augroup })
@@ -240,15 +240,15 @@ function watch(buf)
     })
   end
   on({ 'TabEnter', 'VimResized', 'TabClosed' }, update_soon, 'keep the question on the screen')
-  on('BufWinEnter', update_soon, 'say which session asks')
+  on('BufWinEnter', update_soon, 'name the session that asks')
   on({ 'WinEnter', 'WinLeave' }, update_soon, 'keys of the question', buf)
   on('WinClosed', function(args)
     local is_ours = float and tonumber(args.match) == float.win
     if is_ours and M.is_focused() then
       M.set_left() -- `:quit` in it
     end
-    update_soon() -- another may have shown the file that is reviewed
-  end, 'a question survives :only')
+    update_soon() -- the closed window may have shown the reviewed file
+  end, 'reopen the question after :only')
   on({ 'CursorMoved', 'CursorMovedI' }, function()
     if
       float
@@ -257,22 +257,22 @@ function watch(buf)
     then
       M.update()
     end
-  end, 'the question gives way to the cursor')
+  end, 'move the question away from the cursor')
 end
 
----@return boolean the question has been on the screen for long enough that an answer is meant for it
+---@return boolean it has been on the screen for long enough that a key is meant for it
 function M.is_seen()
   return shown ~= nil
     and shown.question == queue.question()
     and vim.uv.hrtime() - shown.since >= attention.GRACE_NS
 end
 
---- Go to the float, if it is in this tab page.
+--- Focus the float, if it is in this tab page.
 function M.enter()
   if M.is_open() and not M.is_focused() then
     vim.cmd.stopinsert()
     if api.nvim_get_mode().mode:find('^[vV\22]') then
-      vim.cmd.normal({ '\27', bang = true }) -- or `a` would begin a text object
+      vim.cmd.normal({ '\27', bang = true }) -- otherwise `a` would begin a text object
     end
     entered_from = api.nvim_get_current_win()
     api.nvim_set_current_win(float.win)

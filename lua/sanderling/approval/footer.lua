@@ -41,7 +41,7 @@ local function only(...)
   return some
 end
 
---- The words from wide to narrow.
+--- The words, from wide to narrow.
 ---@type sanderling.approval.Words[]
 local key_words = {
   long,
@@ -52,15 +52,15 @@ local key_words = {
   {},
 }
 
---- The words for keys in questions of other kinds, where they do something else.
+--- The words for keys in other kinds of questions, where their meaning differs.
 ---@type table<string, sanderling.approval.Words>
 local other_words = {
-  server = { once = 'start it', always = 'always', deny = 'do not' },
-  form = { once = 'fill it in', deny = 'decline' },
-  link = { once = 'open it', deny = 'decline' },
+  server = { once = 'start', always = 'always', deny = 'deny' },
+  form = { once = 'fill in', deny = 'decline' },
+  link = { once = 'open', deny = 'decline' },
 }
 
---- The words of another agent for the keys that give its answers: the first of each kind.
+--- Return another agent's titles for the keys that give its answers: the first of each kind.
 ---@param event sanderling.ApprovalRequested
 ---@param cells integer that each may take
 ---@return sanderling.approval.Words?
@@ -73,7 +73,7 @@ local function own_words(event, cells)
   return found
 end
 
---- A sentence on what is denied with it, if anything is: those that wait for an answer, too, or what comes after it.
+--- Return words on what is denied as well, if anything: other pending requests, or later ones.
 ---@param q sanderling.session.state.Question
 ---@return string
 local function also_denied(q)
@@ -101,13 +101,13 @@ local function options_of(q)
 end
 
 ---@param option string
----@return string? as it is typed; nil where there is none
+---@return string? as the user types it; nil if there is none
 local function key_of(option)
   local name = config.key_name(config.options.keys['question_' .. option], '')
   return name ~= '' and name or nil
 end
 
---- The keys and what they do, in as many words as there is room for.
+--- Return the keys and what they do, in as many words as fit.
 ---@param q sanderling.session.state.Question
 ---@param width integer
 ---@return [string, string][]

@@ -1,5 +1,5 @@
---- The form of a question that wants to know something: its fields in a float, each changed where the person is asked as they are
---- used to. What stands in it stays, however often it is closed, until the question is settled.
+--- The form of a question with fields: a float in which each field is changed with vim.ui.input or vim.ui.select. Its values are kept
+--- when it is closed, until the question is settled.
 local M = {}
 
 local api = vim.api
@@ -12,8 +12,8 @@ local words = require('sanderling.ui.words')
 
 local MAX_MESSAGE_CELLS = 74
 local MAX_LABEL_CELLS = 24
-local MAX_BYTES = 2000 -- of what a server says of a field
-local FORGOTTEN_MS = 5000 -- what was sent, after its question was settled
+local MAX_BYTES = 2000 -- of a text that a server gives for a field
+local FORGOTTEN_MS = 5000 -- values that were sent, after the question is settled
 local NOTHING = '(nothing)'
 local NAMED = {
   { 'form_change', 'change' },
@@ -29,7 +29,7 @@ local ns = api.nvim_create_namespace('sanderling_form')
 ---@field values table<string, string>
 ---@field rows table<integer, sanderling.FormField> by lnum
 ---@field buf? integer
----@field is_here? fun(): boolean where the person was when they sent it
+---@field is_here? fun(): boolean whether the user is still where they sent it
 
 ---@type table<string, sanderling.approval.form.Form> by the id of the question
 local forms = {}
@@ -37,7 +37,7 @@ local forms = {}
 ---@type fun(q: sanderling.session.state.Question, answer: table) sends an answer
 M.on_answer = nil
 
---- The beginning of what a server says: nobody reads more.
+--- Return the beginning of a server's text.
 ---@param text string
 ---@return string
 local function said(text)
@@ -45,7 +45,7 @@ local function said(text)
   return words.plain(text:sub(1, MAX_BYTES)) .. more
 end
 
--- what stands there ---------------------------------------------------------------------------------------------------
+-- text ----------------------------------------------------------------------------------------------------------------
 
 ---@param field sanderling.FormField
 ---@param value string
@@ -114,7 +114,7 @@ local function text_of(form)
         { row = #lines - 1, col = 0, end_col = #lines[#lines], hl = 'AgentStatus' }
     end
   end
-  vim.list_extend(lines, has_required and { '', '* is needed' } or {})
+  vim.list_extend(lines, has_required and { '', '* required' } or {})
   return lines, marks
 end
 
@@ -132,7 +132,7 @@ local function fill(form)
   end
 end
 
--- what is changed -----------------------------------------------------------------------------------------------------
+-- changing ------------------------------------------------------------------------------------------------------------
 
 ---@param form sanderling.approval.form.Form
 ---@param field sanderling.FormField
@@ -160,7 +160,7 @@ local function choose(form, field)
   end)
 end
 
---- Choose several: each choice is put in or taken out, until the person has done.
+--- Choose several: each choice toggles one, until the user is done.
 ---@param form sanderling.approval.form.Form
 ---@param field sanderling.FormField
 local function choose_several(form, field)
@@ -215,7 +215,7 @@ local function change(form)
   end
 end
 
--- beginning and end ---------------------------------------------------------------------------------------------------
+-- opening and sending -------------------------------------------------------------------------------------------------
 
 ---@param form sanderling.approval.form.Form
 local function close(form)
@@ -234,7 +234,7 @@ local function send(form, answer)
   M.on_answer(form.q, answer)
 end
 
---- The field that is needed and empty, if there is one.
+--- Return the first required field that is empty, if any.
 ---@param form sanderling.approval.form.Form
 ---@return sanderling.FormField?
 local function first_missing(form)
@@ -250,13 +250,13 @@ local function send_values(form)
   local missing = first_missing(form)
   if missing then
     local label = said(missing.label or missing.name)
-    message.tell(('%s is needed.'):format(label), vim.log.levels.WARN)
+    message.tell(('%s is required.'):format(label), vim.log.levels.WARN)
     return
   end
   send(form, { answer = 'once', values = form.values })
 end
 
---- Show the form of `q`, and go there.
+--- Show and focus the form of `q`.
 ---@param q sanderling.session.state.Question
 function M.open(q)
   local known = forms[q.event.id] or { values = {} }
@@ -294,8 +294,7 @@ function M.open(q)
   api.nvim_win_set_cursor(win, { first, 0 })
 end
 
---- A question is asked. Where that is for the second time, for what was sent did not fit, its form comes back, if the person is
---- still where they were.
+--- Reopen the form of a question that is asked again because the values were invalid, if the user is still where they were.
 ---@param q sanderling.session.state.Question
 function M.ask_again(q)
   local form = forms[q.event.id]
@@ -304,7 +303,7 @@ function M.ask_again(q)
   end
 end
 
---- The question of this id is settled. What stood in its form is forgotten, unless it may be asked again in a moment.
+--- Close the form of a settled question. Its values are dropped, later if the question may be asked again.
 ---@param id string
 function M.settle(id)
   local form = forms[id]

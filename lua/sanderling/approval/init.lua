@@ -1,8 +1,8 @@
---- Questions to the person: may this be done? One float shows them, one at a time, and never takes a key that was not meant for
---- it: it is not entered by itself, and an answer counts only when its question has been on the screen for a moment.
+--- Permission questions. One float shows them, one at a time, without taking keys that were meant for something else: it is never
+--- focused automatically, and an answer counts only when its question was on the screen for a moment.
 ---
---- The float's place belongs to no window of the user's: it comes back after `:only`, moves along to another tab page, and gives way
---- to the cursor. What can go wrong while it opens (text is locked, the command-line window) is tried again.
+--- The float belongs to no window of the user's: it reopens after `:only`, follows into other tab pages, and moves away from the cursor.
+--- If it cannot open (text is locked, the command-line window), it is retried.
 local M = {}
 
 local anywhere = require('sanderling.approval.anywhere')
@@ -20,7 +20,7 @@ bus.subscribe('approval_requested', function(session_id, event)
     index = q.event == event and i or index
   end
   if index == 0 then
-    return -- it is answered already
+    return -- already answered
   elseif float.is_left then
     float.is_left = false
     queue.show(index)
@@ -31,7 +31,7 @@ bus.subscribe('approval_requested', function(session_id, event)
     form.ask_again(queue.list()[index])
   end
   if config.options.approval.bell then
-    -- The terminal itself gets it: Neovim's own bell can be rung by no function, and is off unless 'belloff' is changed.
+    -- Written to the terminal: no function rings Neovim's own bell, and 'belloff' disables it by default.
     pcall(vim.fn.chansend, vim.v.stderr, '\a')
   end
   bus.announce('AgentApprovalRequested', {
@@ -43,7 +43,7 @@ bus.subscribe('approval_requested', function(session_id, event)
   })
 end)
 
-bus.subscribe('sandbox_changed', float.update) -- the question says how confined it would be
+bus.subscribe('sandbox_changed', float.update) -- the question shows how confined the request is
 
 for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'local_closed' }) do
   bus.subscribe(type, function(session_id, event, before)

@@ -12,7 +12,7 @@ local queue = require('sanderling.approval.queue')
 local ui_float = require('sanderling.ui.float')
 local words = require('sanderling.ui.words')
 
---- Close the float without an answer. The question waits on.
+--- Close the float without an answer. The question stays pending.
 local function leave()
   float.close()
   float.set_left()
@@ -25,7 +25,7 @@ local function go_to_question(step)
   float.update()
 end
 
---- Show the whole subject in a tab page of its own, or the file that the question is about.
+--- Show the whole subject, or the file in question, in a tab page.
 local function open_whole()
   local q = assert(queue.question())
   local event = q.event
@@ -39,15 +39,15 @@ local function open_whole()
   diff.set_syntax(buf, filetype, 1)
   ui_float.set_keys(buf, 'whole', {
     close = function()
-      api.nvim_buf_delete(buf, { force = true }) -- also where no other window is left
+      api.nvim_buf_delete(buf, { force = true }) -- also if no other window is left
       if queue.question() == q then
-        answers.focus() -- where `p` was pressed: the answer is what comes next
+        answers.focus() -- where `p` was pressed: the answer comes next
       end
     end,
   })
 end
 
---- A key that was typed for what stood here before answers nothing.
+--- Ignore keys that were typed before the question was visible.
 ---@param fn fun(q: sanderling.session.state.Question)
 local function answering(fn)
   return function()
@@ -65,7 +65,7 @@ local function allowing(choice)
   end)
 end
 
----@param is_alone? boolean what else the same message asks for is not denied with it
+---@param is_alone? boolean do not deny other requests of the same message
 local function denying(is_alone)
   return answering(function(q)
     answers.send(q, { answer = 'deny', is_alone = is_alone })
@@ -90,7 +90,7 @@ local actions = {
   question_always = allowing('always'),
   question_deny = denying(),
   question_reason = denying_because(),
-  question_alone = denying(true), -- as `question_deny` where it is the only one
+  question_alone = denying(true), -- the same as `question_deny` for a single request
   question_alone_reason = denying_because(true),
   question_option = answering(answers.choose_option),
   question_next = function()
@@ -109,11 +109,11 @@ function M.set(buf)
     vim.keymap.set('n', lhs, '<Nop>', { buffer = buf, nowait = true, desc = 'Agent: ' .. why })
   end
   for _, lhs in ipairs(config.list_keys(config.options.keys.approvals)) do
-    disable(lhs, 'already here')
+    disable(lhs, 'already in the question')
   end
   for option in pairs(actions) do
     for _, lhs in ipairs(config.list_keys(config.options.keys[option])) do
-      disable('<LocalLeader>' .. lhs, 'a key of the chat answers nothing')
+      disable('<LocalLeader>' .. lhs, 'no key of the chat answers a question')
     end
   end
   ui_float.set_keys(buf, 'question', actions)

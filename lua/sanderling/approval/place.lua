@@ -1,19 +1,19 @@
---- The place of a question on the screen: over the end of the chat, and not where the cursor is.
+--- The position of a question on the screen: over the end of the chat, and away from the cursor.
 local M = {}
 
 local api = vim.api
 local wording = require('sanderling.approval.wording')
 
 local MAX_WIDTH = 78
-local MIN_WIDTH = 48 -- a chat that is smaller is not covered
-local MIN_SMALL_WIDTH = 24 -- likewise, where what is asked about stands in a file, which is to be seen
+local MIN_WIDTH = 48 -- a narrower chat is not covered
+local MIN_SMALL_WIDTH = 24 -- likewise for a review in a file, which must stay visible
 local MIN_HEIGHT = 6
 local USUAL_SHARE, FOCUSED_SHARE = 0.4, 0.6 -- of the screen's rows, at most
-local USUAL_HEIGHT = 12 -- of a small change, which is to be read whole also on a screen of 24 rows
+local USUAL_HEIGHT = 12 -- of a small change, so that it fits on a screen of 24 rows
 
 ---@class (exact) sanderling.approval.Area of the screen; cells count from 0
 ---@field top integer
----@field bottom integer the row behind it
+---@field bottom integer the row below it
 ---@field left integer
 ---@field width integer
 
@@ -23,10 +23,10 @@ local USUAL_HEIGHT = 12 -- of a small change, which is to be read whole also on 
 ---@field width integer within the border
 ---@field height integer
 ---@field body sanderling.approval.Body
----@field lines string[] that are shown of it
----@field is_cut boolean the last of them says what is missing
+---@field lines string[] its visible lines
+---@field is_cut boolean the last one says how many are missing
 
---- The row behind which nothing is to be covered: that of a list below all windows, in which somebody looks for places.
+--- Return the row below which nothing may be covered: the top of a quickfix window at the bottom, else of the status line.
 ---@return integer
 local function bottom_row()
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
@@ -44,7 +44,7 @@ local function bottom_row()
   return vim.o.lines - vim.o.cmdheight - (vim.o.laststatus > 0 and 1 or 0)
 end
 
---- The part of the screen that windows have: without tab line, status line and command line.
+--- Return the part of the screen for windows: without tab line, status line and command line.
 ---@return sanderling.approval.Area
 local function screen_area()
   local has_tabline = vim.o.showtabline == 2
@@ -57,7 +57,7 @@ local function screen_area()
   }
 end
 
---- The transcript's part of it, if it is in this tab page and has the room.
+--- Return the transcript's part of it, if it is in this tab page and large enough.
 ---@param min_width integer
 ---@return sanderling.approval.Area?
 local function chat_area(min_width)
@@ -73,7 +73,7 @@ local function chat_area(min_width)
   end
 end
 
---- The cell of the cursor, where the float must not be; nil while it is in the float or in the command line.
+--- Return the cell of the cursor, which the float must not cover; nil while it is in the float or the command line.
 ---@param is_focused boolean it is in the float
 ---@return { row: integer, col: integer }?
 function M.cursor_cell(is_focused)
@@ -95,7 +95,7 @@ function M.covers(place, cell)
     and cell.col < place.col + place.width + 2
 end
 
---- The place where the float hides least: over the end of the chat, else at the right; not where the cursor is.
+--- Return where the float covers least: over the end of the chat, else at the right, and not over the cursor.
 ---@param q sanderling.session.state.Question
 ---@param is_focused boolean
 ---@return sanderling.approval.Place
@@ -109,7 +109,7 @@ function M.find(q, is_focused)
   local first
   for _, area in ipairs({ chat_area(min_width) or screen, screen }) do
     local width = math.max(1, math.min(area.width - 2, MAX_WIDTH))
-    -- A chat that is low does not cut it: it begins above.
+    -- A low chat does not limit the float: it begins above the chat.
     local top = math.min(area.top, math.max(screen.top, area.bottom - max_height - 2))
     local room = math.max(1, math.min(area.bottom - top - 2, max_height))
     local body = wording.body_of(q, width)
@@ -137,7 +137,7 @@ function M.find(q, is_focused)
   return first
 end
 
---- Scroll `win` until its text ends within its first `room` rows, if that is where its cursor is.
+--- If the cursor of `win` is on the last line, scroll until the text ends within the first `room` rows.
 ---@param win integer
 ---@param room integer
 local function scroll_end_up(win, room)
@@ -157,8 +157,8 @@ local function scroll_end_up(win, room)
   end)
 end
 
---- Scroll the transcripts whose end the float would cover: what led to the question is to be read above it. A reader who is
---- elsewhere in one stays there.
+--- Scroll transcripts whose end the float would cover, so that the text before the question stays visible. Windows scrolled elsewhere
+--- stay.
 ---@param place sanderling.approval.Place
 function M.keep_ends_above(place)
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do

@@ -1,13 +1,13 @@
---- The questions that wait for an answer, of all sessions, and the one that is shown.
+--- The pending questions of all sessions, and the one that is shown.
 local live = require('sanderling.session.live')
 
 local M = {}
 
 ---@type sanderling.session.state.Question?
 local shown
-local index = 1 -- at which it was
+local index = 1 -- its last index
 
---- All questions, in the order in which they were asked.
+--- Return all questions in the order in which they were asked.
 ---@return sanderling.session.state.Question[]
 function M.list()
   local list, place = {}, {}
@@ -36,7 +36,7 @@ local function index_of(question)
   end
 end
 
---- The question that is to be shown. Where it is answered, the next one comes to its place.
+--- Return the question to show. When it is answered, the next one replaces it.
 ---@return sanderling.session.state.Question?
 ---@return integer index
 ---@return integer count
@@ -48,7 +48,7 @@ function M.question()
   return shown, index, #list
 end
 
---- Show the question at `new_index`, round and round.
+--- Show the question at `new_index`, wrapping around.
 ---@param new_index integer
 function M.show(new_index)
   local list = M.list()

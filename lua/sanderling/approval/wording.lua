@@ -1,4 +1,4 @@
---- The words of a question: its title, the text in the float, its keys.
+--- The text of a question: its title, body and keys.
 local M = {}
 
 local api = vim.api
@@ -10,9 +10,9 @@ local sandbox = require('sanderling.session.sandbox')
 local ui_keys = require('sanderling.ui.keys')
 local words = require('sanderling.ui.words')
 
-local MAX_TITLE_BYTES = 2000 -- that are compared with the subject
+local MAX_TITLE_BYTES = 2000 -- of a title that are compared with the subject
 
----@return string before a line that goes on
+---@return string before a continued line
 function M.showbreak()
   return icons.narrow('continued') .. ' '
 end
@@ -28,11 +28,11 @@ end
 ---@field marks sanderling.approval.Mark[]
 ---@field subject_lnum integer
 
---- The headings of questions that are about no use of a tool: about a model that goes in circles, or a tool server.
+--- Headings of questions that are not about a tool use.
 ---@type table<string, string>
 local headings = {
-  limit = 'Let it go on',
-  server = 'Start the tool server %s',
+  limit = 'Let it continue',
+  server = 'Start the MCP server %s',
   form = 'Fill in a form for %s',
   link = 'Open a page for %s',
 }
@@ -47,7 +47,7 @@ local function heading_of(q)
   return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
 
---- The number of rows that `line` takes where it is wrapped.
+--- Return how many rows `line` takes when wrapped.
 ---@param line string
 ---@param width integer
 ---@return integer
@@ -57,7 +57,7 @@ local function rows_of(line, width)
   return cells <= width and 1 or 1 + math.ceil((cells - width) / continued)
 end
 
---- The index of the first line that does not fit into `height` rows any more, and the rows before it; nil when all fit.
+--- Return the index of the first line that does not fit into `height` rows, and the rows before it; nil if all fit.
 ---@param lines string[]
 ---@param width integer
 ---@param height integer
@@ -75,7 +75,7 @@ local function first_beyond(lines, width, height)
   return nil, rows
 end
 
---- The lines that fit into `height` rows. When that is not all of them, the last one says what is missing.
+--- Return the lines that fit into `height` rows. If some do not, the last line says how many are missing.
 ---@param lines string[]
 ---@param width integer
 ---@param height integer
@@ -90,7 +90,7 @@ function M.head_of(lines, width, height)
   local beyond, rows = first_beyond(lines, width, height - 1)
   beyond = assert(beyond)
   local head = vim.list_slice(lines, 1, beyond - 1)
-  local room = (height - 1 - rows) * (width - 4) -- a character of two cells may leave one of them empty
+  local room = (height - 1 - rows) * (width - 4) -- a character of two cells may leave one empty
   if room > 0 then
     head[beyond] = vim.fn.printf(('%%.%dS'):format(room), lines[beyond])
   end
@@ -106,7 +106,7 @@ end
 local function last_cells(text, cells)
   local first = math.max(vim.fn.strchars(text) - cells, 0)
   local rest = vim.fn.strcharpart(text, first)
-  while api.nvim_strwidth(rest) > cells do -- of characters that take two
+  while api.nvim_strwidth(rest) > cells do -- characters of two cells
     rest = vim.fn.strcharpart(rest, 1)
   end
   return rest
@@ -118,7 +118,7 @@ local function count_text()
   return count > 1 and icons.separator .. ('%d of %d'):format(index, count) or ''
 end
 
---- The cells that the heading may take in the border.
+--- Return how many cells of the border the heading may take.
 ---@param width integer of the float
 ---@return integer
 local function heading_room(width)
@@ -131,7 +131,7 @@ end
 function M.title_of(q, width)
   local heading, room = heading_of(q), heading_room(width)
   if api.nvim_strwidth(heading) > room then
-    -- The end of a path says more, and the beginning of a command.
+    -- The end of a path is more useful, and the beginning of a command.
     local tail = (q.event.path or '') ~= '' and last_cells(heading, math.floor(room / 2)) or ''
     local head_cells = math.max(room - api.nvim_strwidth(tail) - 1, 1)
     heading = words.fitting(heading, head_cells + 1) .. tail
@@ -139,7 +139,7 @@ function M.title_of(q, width)
   return { { (' %s?%s '):format(heading, count_text()), 'AgentApprovalTitle' } }
 end
 
---- Add to `lines` where it would be done and how confined: in one line if it fits, because nobody reads words that are broken.
+--- Add the directory and how confined the command is: in one line if it fits, as a wrapped one is hard to read.
 ---@param lines string[]
 ---@param q sanderling.session.state.Question
 ---@param width integer
@@ -165,7 +165,7 @@ local function add_place(lines, q, width)
   return marks
 end
 
---- Does the subject begin with what the title says? An address and a diff do not.
+--- Does the subject begin with the title? An address and a diff do not.
 ---@param event sanderling.ApprovalRequested
 ---@return boolean
 local function says_title(event)
@@ -174,7 +174,7 @@ local function says_title(event)
   return vim.startswith((words.plain(head):gsub('%s+', ' ')), words.trimmed(title))
 end
 
---- The session that asks, when it is another than the one that this tab page shows.
+--- Return a line that names the session that asks, if this tab page shows another one.
 ---@param q sanderling.session.state.Question
 ---@return string?
 local function asker_of(q)
@@ -184,14 +184,14 @@ local function asker_of(q)
   end
 end
 
---- The keys that allow what the rule covers, `s/A`.
+--- Return the keys that allow what the rule covers, `s/A`.
 ---@return string
 local function rule_keys()
   local session = config.key_name(config.options.keys.question_session, ':AgentApprove session')
   return ('%s/%s'):format(session, config.key_name(config.options.keys.question_always, 'always'))
 end
 
---- Add what else would be allowed for good: that is more than this one use.
+--- Add what the rule would allow beyond this request.
 ---@param lines string[]
 ---@param marks sanderling.approval.Mark[]
 ---@param event sanderling.ApprovalRequested
@@ -201,27 +201,27 @@ local function add_rule(lines, marks, event)
   end
   local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
   local rule = rule_keys()
-    .. ' would allow: '
+    .. ' allows: '
     .. words.plain(event.rule):gsub('^allow ', '')
-    .. (is_compound and '  (no other part of the line)' or '')
+    .. (is_compound and '  (only this command of the line)' or '')
   lines[#lines + 1] = rule
   marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
 end
 
 ---@class (exact) sanderling.approval.Progress hunks, and whether a window shows them
 ---@field buf integer
----@field left integer on which nothing is decided
+---@field left integer not decided yet
 ---@field count integer
 ---@field is_shown boolean in this tab page
----@field unseen integer characters that nobody sees, in what is left
+---@field unseen integer invisible characters in undecided hunks
 
---- The progress of a review that goes on in the file itself; the review of changes, which ranks above this, gives the function.
+--- Returns the progress of a review in the file itself. Set by the review of changes, which is in a higher layer.
 ---@type fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
 M.progress_of = nil
 
-local GLUE = '\194\160' -- a blank at which no line ends
+local GLUE = '\194\160' -- a blank without a line break
 
---- The lines on how far the review in the file is, and on its keys.
+--- Return the lines on the progress of the review in the file, and its keys.
 ---@param progress sanderling.approval.Progress
 ---@param width integer
 ---@return string[]
@@ -243,20 +243,20 @@ local function review_lines(progress, width)
   end, lines)
 end
 
---- Add what a user does not see, if there is any.
+--- Add how many characters are invisible, if any.
 ---@param lines string[]
 ---@param marks sanderling.approval.Mark[]
 ---@param count integer characters
 ---@param width integer
 local function add_unseen(lines, marks, count, width)
-  local text = ('It has %s that cannot be seen.'):format(words.counted(count, 'character'))
+  local text = ('Contains %s that cannot be seen.'):format(words.counted(count, 'character'))
   for _, line in ipairs(count > 0 and words.wrapped(text, width) or {}) do
     lines[#lines + 1] = line
     marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #line, hl = 'AgentWarning' }
   end
 end
 
---- The body of a question whose subject is reviewed in its file: short.
+--- Return the short body of a question whose subject is reviewed in its file.
 ---@param q sanderling.session.state.Question
 ---@param width integer
 ---@param progress sanderling.approval.Progress
@@ -280,7 +280,7 @@ local function progress_of(q)
   return q.event.proposal and M.progress_of and M.progress_of(q) or nil
 end
 
---- Is the question about what a window shows?
+--- Does a window show the subject of the question?
 ---@param q sanderling.session.state.Question
 ---@return boolean
 function M.is_shown_in_file(q)
@@ -299,7 +299,7 @@ end
 
 ---@param q sanderling.session.state.Question
 ---@param width integer of the float
----@param is_terse? boolean there is little room: of a change of a file its lines say more than where and how confined it is made
+---@param is_terse? boolean little room: show a file change without directory and sandbox
 ---@return sanderling.approval.Body
 function M.body_of(q, width, is_terse)
   local event = q.event
@@ -333,7 +333,7 @@ function M.body_of(q, width, is_terse)
   return { lines = lines, marks = marks, subject_lnum = subject_lnum }
 end
 
---- The ways into the float.
+--- Return how to get into the float.
 ---@param purpose string
 ---@param width? integer that they may take
 ---@return string

@@ -1,4 +1,4 @@
---- Answers in virtual lines below what was asked about. The buffer is as it was, and the cursor stays where it is.
+--- Answers in virtual lines below the code in question. Buffer and cursor do not change.
 local M = {}
 
 local api = vim.api
@@ -15,16 +15,16 @@ local states = require('sanderling.session.state')
 local virtual = require('sanderling.transcript.virtual')
 local words = require('sanderling.ui.words')
 
-local DRAW_MS = 40 -- between two drawings: nobody reads faster
-local PAUSE_FACTOR = 10 -- and this many times as long as the last one took: keys come first
+local DRAW_MS = 40 -- between two drawings, at least
+local PAUSE_FACTOR = 10 -- and this many times as long as the last one took, so that keys come first
 local MAX_BYTES = 200 * 1024
-local MARGIN = 4 -- cells that are left free at the right
+local MARGIN = 4 -- free cells at the right
 
 ---@class (exact) sanderling.asking.below.Answer: sanderling.asking.Shown
 ---@field blocks { id: integer, text: string }[] of the model's words
----@field problem string why there are no more
----@field is_due boolean it will be drawn
----@field pause_ms integer before it is drawn again
+---@field problem string why it ended early
+---@field is_due boolean a drawing is scheduled
+---@field pause_ms integer before the next drawing
 ---@field mark? integer
 ---@field painted? sanderling.transcript.virtual.Known
 
@@ -37,21 +37,21 @@ local function answers_in(buf)
   return regions.of_buffer(answers, buf)
 end
 
---- The answer at the cursor; where there is only one in the buffer, and it need not be at the cursor, that.
+--- Return the answer at the cursor, or the only one in the buffer unless `is_at_cursor`.
 ---@param is_at_cursor? boolean
 ---@return sanderling.asking.below.Answer?
 local function here(is_at_cursor)
   return regions.here(answers_in(api.nvim_get_current_buf()), is_at_cursor)
 end
 
--- what is seen --------------------------------------------------------------------------------------------------------
+-- text ----------------------------------------------------------------------------------------------------------------
 
 ---@param answer sanderling.asking.below.Answer
 ---@return string
 local function doing(answer)
   local state = answer.session.state
   if #state.questions > 0 then
-    return 'Waits for you: :AgentApprovals'
+    return 'Waiting for you: :AgentApprovals'
   elseif #state.tools > 0 then
     return 'Uses ' .. words.plain(state.tools[#state.tools].name)
   end
@@ -69,11 +69,11 @@ local function status_of(answer)
   local hints = {
     keys.hint('close', ':AgentDiscard', 'closes'),
     keys.hint('answer_carry', ':AgentSessions', 'to the chat'),
-    keys.hint('answer_further', ':AgentAsk', 'asks further'),
+    keys.hint('answer_further', ':AgentAsk', 'follow-up'),
   }
   local usage = state.usage
   if usage and usage.is_priced then
-    hints[#hints + 1] = ('$%.4f'):format(usage.cost_usd or 0) -- last: in a narrow window that is what is cut
+    hints[#hints + 1] = ('$%.4f'):format(usage.cost_usd or 0) -- last, because a narrow window cuts the end
   end
   return { { table.concat(hints, icons.separator), 'AgentStatus' } }
 end
@@ -148,14 +148,14 @@ local function forget(answer)
   M.update_keys(answer.region.buf)
 end
 
---- Close an answer, and its session with it.
+--- Close an answer and its session.
 ---@param answer sanderling.asking.below.Answer
 local function close(answer)
   forget(answer)
   asking.finish(answer)
 end
 
---- Close the answer at the cursor; elsewhere the key does what it always does.
+--- Close the answer at the cursor; elsewhere type the key as usual.
 local function close_here()
   local answer = here(true)
   if answer then
@@ -197,7 +197,7 @@ local actions = {
   end,
 }
 
---- Give a buffer the keys of its answers, or take them away.
+--- Set the keys of a buffer's answers, or remove them.
 ---@param buf integer
 function M.update_keys(buf)
   local has_answers = #answers_in(buf) > 0
@@ -220,9 +220,9 @@ local function buffers()
   end, vim.tbl_values(answers))
 end
 
--- A macro is ended by a key that would be part of it, were it mapped.
+-- If the key that ends a macro were mapped, it would become part of the macro.
 api.nvim_create_autocmd('RecordingEnter', {
-  desc = 'Agent: the key that closes an answer ends a macro',
+  desc = 'Agent: unmap the key that ends a macro',
   callback = function()
     for _, buf in ipairs(buffers()) do
       for _, lhs in ipairs(keys.list(keys.chosen.close)) do
@@ -232,22 +232,22 @@ api.nvim_create_autocmd('RecordingEnter', {
   end,
 })
 api.nvim_create_autocmd('RecordingLeave', {
-  desc = 'Agent: and closes it again',
+  desc = 'Agent: map the key that closes an answer',
   callback = vim.schedule_wrap(function()
     vim.iter(buffers()):each(M.update_keys)
   end),
 })
 
--- Edits have a key of their own that is one of these.
+-- Edits use one of these keys, and remove it when they end.
 api.nvim_create_autocmd('User', {
   pattern = 'AgentEditEnded',
-  desc = 'Agent: the keys of answers stay',
+  desc = 'Agent: restore the keys of answers',
   callback = function(args)
     M.update_keys(args.data.buf)
   end,
 })
 
--- what comes ----------------------------------------------------------------------------------------------------------
+-- events --------------------------------------------------------------------------------------------------------------
 
 ---@param type string
 ---@param change fun(answer: sanderling.asking.below.Answer, event: any)
@@ -313,9 +313,9 @@ bus.subscribe('local_closed', function(session_id)
   end
 end)
 
--- beginning -----------------------------------------------------------------------------------------------------------
+-- opening and closing -------------------------------------------------------------------------------------------------
 
---- Show an answer below the lines that were asked about.
+--- Show an answer below the lines in question.
 ---@param shown sanderling.asking.Shown
 function M.open(shown)
   local buf = shown.region.buf
@@ -340,7 +340,7 @@ function M.open(shown)
   })
 end
 
---- Ask further where there is an answer at the cursor.
+--- Send a follow-up if there is an answer at the cursor.
 ---@param text string
 ---@return boolean is_done
 function M.ask_here(text)
@@ -351,7 +351,7 @@ function M.ask_here(text)
   return answer ~= nil
 end
 
---- Close the answer at the cursor, or all in the buffer.
+--- Close the answer at the cursor, or all answers in the buffer.
 ---@param is_all? boolean
 ---@return boolean is_done
 function M.discard(is_all)

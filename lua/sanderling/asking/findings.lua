@@ -1,4 +1,4 @@
---- The findings of a review: what an answer to `/review` says of places goes into the quickfix list when it has ended.
+--- Findings of a review: places that the answer to `/review` names go into the quickfix list when it ends.
 local M = {}
 
 local api = vim.api
@@ -12,7 +12,7 @@ local words = require('sanderling.ui.words')
 local MAX_FINDINGS = 200
 local TYPES = { critical = 'E', major = 'E', minor = 'I' }
 
---- The place that a line names first, and where in it: `path:12`, `path:12-20`.
+--- Return the first place that a line names, and its columns: `path:12`, `path:12-20`.
 ---@param line string
 ---@param project string
 ---@return { path: string, lnum: integer, end_lnum?: integer, from: integer, to: integer }?
@@ -27,7 +27,7 @@ local function place_in(line, project)
   end
 end
 
---- The words of a finding, without its place and Markdown.
+--- Return the text of a finding without its place and Markdown.
 ---@param line string
 ---@param place { from: integer, to: integer }
 ---@return string
@@ -41,7 +41,7 @@ local function text_of(line, place)
   return words.plain(words.trimmed(text))
 end
 
---- The findings in the lines of an answer, as setqflist() takes them.
+--- Return the findings in the lines of an answer as quickfix entries.
 ---@param lines string[]
 ---@param project string
 ---@return vim.quickfix.entry[]
@@ -68,7 +68,7 @@ function M.parse(lines, project)
   return items
 end
 
----@type table<string, string> the prompt of the review that goes on, by session
+---@type table<string, string> the prompt of the current review, by session
 local reviews = {}
 
 bus.subscribe('turn_started', function(session_id, event)
@@ -92,7 +92,7 @@ bus.subscribe('turn_ended', function(session_id, event)
   local items = M.parse(lines, session.project)
   if #items > 0 then
     local title = 'Agent: ' .. words.trimmed(words.first_line(prompt))
-    scratch.quietly(function() -- an entry's file gets a buffer by that, which is not loaded
+    scratch.quietly(function() -- this creates unloaded buffers for the files
       vim.fn.setqflist({}, ' ', { title = title, items = items })
     end)
     message.tell(words.counted(#items, 'finding') .. ': :copen lists them.')

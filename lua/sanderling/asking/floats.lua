@@ -1,4 +1,4 @@
---- Answers in a float beside the code: the transcript of their session, with its keys and some more.
+--- Answers in a float at the code: the transcript of their session, with additional keys.
 local M = {}
 
 local api = vim.api
@@ -14,16 +14,16 @@ local MAX_CELLS, MIN_CELLS, MIN_ROWS, BORDERS = 90, 20, 5, 2
 local NAMED_KEYS = {
   { 'stop', 'stops' },
   { 'answer_carry', 'to the chat' },
-  { 'answer_further', 'asks further' },
+  { 'answer_further', 'follow-up' },
   { 'close', 'closes' },
 }
 
 ---@class (exact) sanderling.asking.Shown
 ---@field session sanderling.chat.session.Session
----@field region sanderling.rewrite.region.Region that was asked about
+---@field region sanderling.rewrite.region.Region in question
 ---@field title string
 
---- The place of the float: below the lines, as large as what is beside them leaves it.
+--- Return the position of the float: below the lines, as large as the window allows.
 ---@param shown sanderling.asking.Shown
 ---@return vim.api.keyset.win_config
 local function place(shown)
@@ -48,7 +48,7 @@ local function place(shown)
   }
 end
 
---- The keys of an answer and those of its transcript, on a page.
+--- Show the keys of an answer and of its transcript on a page.
 local function show_keys()
   local lines, seen = keys.lines('answer'), {}
   for _, line in ipairs(lines) do
@@ -61,7 +61,7 @@ local function show_keys()
   float.view('Keys', vim.list_extend(lines, others), 'keys', { has_columns = true })
 end
 
---- Close the float, and its session with it.
+--- Close the float and its session.
 ---@param shown sanderling.asking.Shown
 ---@param win integer
 ---@param from integer
@@ -94,7 +94,7 @@ local function set_keys(shown, win, from)
   })
 end
 
---- Show an answer in a float, and go there.
+--- Show an answer in a float, and focus it.
 ---@param shown sanderling.asking.Shown
 function M.open(shown)
   local from = api.nvim_get_current_win()
@@ -105,7 +105,7 @@ function M.open(shown)
   api.nvim_create_autocmd('WinClosed', {
     pattern = tostring(win),
     once = true,
-    desc = 'Agent: the answer is closed',
+    desc = 'Agent: end the session of the answer',
     callback = vim.schedule_wrap(function()
       asking.finish(shown)
     end),

@@ -1,6 +1,5 @@
---- Questions about code, asked where it stands, and their answers: in the chat, in a float beside the code, or in lines below it. An
---- answer outside of the chat is that of a session of its own, which the chat can take over; until then it is gone when it is closed,
---- but for its log.
+--- Inline questions about code, and their answers: in the chat, in a float at the code, or in lines below it. An answer outside the chat
+--- has its own session, which the chat can take over. Otherwise closing the answer ends the session, and only its log is kept.
 local M = {}
 
 local api = vim.api
@@ -19,13 +18,13 @@ local small = lazy('sanderling.prompt.small')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
---- A question: what it is about, and where it is answered.
+--- A question about code, and where it is answered.
 ---@class (exact) sanderling.asking.Question
 ---@field region sanderling.rewrite.region.Region
----@field has_lines boolean these go along
+---@field has_lines boolean attach the lines
 ---@field answer 'chat'|'float'|'lines'
----@field session? sanderling.chat.session.Session that answers, once it is needed
----@field extra? sanderling.Selection[] what goes along besides
+---@field session? sanderling.chat.session.Session created when first needed
+---@field extra? sanderling.Selection[] other attachments
 
 ---@param buf integer
 ---@param range [integer, integer]
@@ -42,7 +41,7 @@ local function new(buf, range, has_lines, opts)
   }
 end
 
---- The session that answers a question; it is begun when it is needed first.
+--- Return the session for a question, starting it when it is first needed.
 ---@param question sanderling.asking.Question
 ---@return sanderling.chat.session.Session
 local function session_of(question)
@@ -54,7 +53,7 @@ local function session_of(question)
   return question.session
 end
 
---- Drop a question that nobody has asked: what was made for it goes.
+--- Drop a question that was not sent, and what was created for it.
 ---@param question sanderling.asking.Question
 local function drop(question)
   question.region:forget()
@@ -63,7 +62,7 @@ local function drop(question)
   end
 end
 
---- The lines that go along.
+--- Return the attachments of a question.
 ---@param question sanderling.asking.Question
 ---@return sanderling.Selection[]? selections
 ---@return string? error
@@ -81,7 +80,7 @@ local function selections_of(question)
   return selections
 end
 
---- Have a session that begins answer by the model of the current one, if that is about the same project.
+--- Give a new session the model of the current one, if both have the same project.
 ---@param session sanderling.chat.session.Session
 local function take_model(session)
   local current = live.current()
@@ -91,7 +90,7 @@ local function take_model(session)
   end
 end
 
---- Send a question, and show its answer.
+--- Send a question and show its answer.
 ---@param question sanderling.asking.Question
 ---@param lines string[]
 local function send(question, lines)
@@ -112,7 +111,7 @@ local function send(question, lines)
     return message.tell(assert(err), vim.log.levels.ERROR)
   end
   local show = question.answer == 'float' and floats.open or below.open
-  vim.schedule(function() -- `.` is set up before that, in this window
+  vim.schedule(function() -- after `.` is set up in this window
     show({ session = session, region = question.region, title = words.first_line(lines[1]) })
     if is_first then
       take_model(session)
@@ -121,7 +120,7 @@ local function send(question, lines)
   end)
 end
 
---- Let `.` ask the same about as many lines.
+--- Make `.` ask the same about as many lines.
 ---@param lines string[]
 ---@param first integer line
 ---@param last integer
@@ -134,7 +133,7 @@ local function arm(lines, first, last, question)
   end)
 end
 
---- Ask what to ask, at the code.
+--- Open the small prompt at the code.
 ---@param question sanderling.asking.Question
 ---@param on_send fun(lines: string[])
 local function write(question, on_send)
@@ -143,8 +142,8 @@ local function write(question, on_send)
   local title = 'Ask'
   if question.has_lines then
     local name = vim.fs.basename(api.nvim_buf_get_name(question.region.buf))
-    local told = last > first and '%s:%d-%d' or '%s:%d'
-    title = 'Ask about ' .. told:format(name == '' and '[No Name]' or name, first + 1, last + 1)
+    local span = last > first and '%s:%d-%d' or '%s:%d'
+    title = 'Ask about ' .. span:format(name == '' and '[No Name]' or name, first + 1, last + 1)
   end
   small.open({
     title = title,
@@ -157,10 +156,10 @@ local function write(question, on_send)
   })
 end
 
---- Ask about lines of the current buffer, or without any. Without a text the small prompt opens.
+--- Ask about lines of the current buffer, or without lines. Without a text, open the small prompt.
 ---@param text string
 ---@param range? [integer, integer]
----@param opts? { answer?: 'chat', extra?: sanderling.Selection[] } where it is answered, unless the options say, and what goes along
+---@param opts? { answer?: 'chat', extra?: sanderling.Selection[] } where to answer instead of the option's place, and attachments
 function M.ask(text, range, opts)
   local buf, lnum = api.nvim_get_current_buf(), api.nvim_win_get_cursor(0)[1]
   local is_further = not range and text ~= '' and package.loaded['sanderling.asking.below'] ~= nil
@@ -182,7 +181,7 @@ function M.ask(text, range, opts)
   end
 end
 
---- The lines that are selected; visual mode, or select mode, ends.
+--- Return the selected lines, and end visual or select mode.
 ---@return [integer, integer]
 local function selected()
   local from, to = vim.fn.line('v'), vim.fn.line('.')
@@ -190,7 +189,7 @@ local function selected()
   return { math.min(from, to), math.max(from, to) }
 end
 
---- Begin the operator: a motion follows, or a selection is there.
+--- Start the operator on the selection, or on the motion that follows.
 ---@param ask fun(range: [integer, integer])
 function M.operate(ask)
   if api.nvim_get_mode().mode:find('^[vVsS\22\19]') then

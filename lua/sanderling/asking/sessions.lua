@@ -1,4 +1,4 @@
---- The sessions of answers outside of the chat: they end with what shows them, or become the chat's.
+--- Sessions of answers outside the chat: they end when the answer is closed, or move to the chat.
 local M = {}
 
 local chat = require('sanderling.chat')
@@ -6,7 +6,7 @@ local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local small = lazy('sanderling.prompt.small')
 
---- The answer is shown no more: its session ends, unless the chat has it.
+--- End the session of a closed answer, unless the chat has it.
 ---@param shown sanderling.asking.Shown
 function M.finish(shown)
   local session = live.find(shown.session.id)
@@ -16,9 +16,9 @@ function M.finish(shown)
   end
 end
 
---- Have the chat go on with the session.
+--- Continue the session in the chat.
 ---@param shown sanderling.asking.Shown
----@param leave fun() what shows it here
+---@param leave fun() closes the answer here
 function M.carry(shown, leave)
   local session = shown.session
   chat.give_prompt(session)
@@ -27,12 +27,12 @@ function M.carry(shown, leave)
   chat.open(session.id, session.project, {})
 end
 
---- Ask further in the session of an answer.
+--- Ask a follow-up in the session of an answer.
 ---@param shown sanderling.asking.Shown
 function M.ask_further(shown)
   local _, last = shown.region:rows()
   small.open({
-    title = 'Ask further',
+    title = 'Follow-up',
     session_id = shown.session.id,
     row = math.max(0, last),
     on_send = function(lines)

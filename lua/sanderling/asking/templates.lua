@@ -1,4 +1,4 @@
---- Questions whose words stand in a Markdown file: `fix.md`, `explain.md`, `test.md` and `commit.md`, ours or one that takes its place.
+--- Questions from Markdown templates: `fix.md`, `explain.md`, `test.md` and `commit.md`, built in or replaced by the user's.
 local M = {}
 
 local api = vim.api
@@ -24,7 +24,7 @@ local function line_here()
   return { lnum, lnum }
 end
 
---- Have what is reported in some lines fixed: those of `range`, or the cursor's, or all of the buffer.
+--- Ask to fix the diagnostics of `range`, of the cursor's line, or of the whole buffer.
 ---@param arguments string
 ---@param range? [integer, integer]
 ---@param is_all boolean
@@ -34,7 +34,7 @@ function M.fix(arguments, range, is_all)
   local found, lines = sources.reported(buf, stored.project_here(), range)
   local selection = found and mentions.selection(found)
   if not selection then
-    local hint = is_all and '' or ' :AgentFix! is about the whole buffer.'
+    local hint = is_all and '' or ' :AgentFix! takes the whole buffer.'
     return message.tell('No diagnostics here.' .. hint, vim.log.levels.WARN)
   end
   asking.ask(
@@ -44,14 +44,14 @@ function M.fix(arguments, range, is_all)
   )
 end
 
---- Have lines explained: those of `range`, or the cursor's.
+--- Ask for an explanation of `range`, or of the cursor's line.
 ---@param arguments string
 ---@param range? [integer, integer]
 function M.explain(arguments, range)
   asking.ask(command('explain', arguments), range or line_here())
 end
 
---- Have tests written for lines: those of `range`, or what the cursor is in.
+--- Ask for tests of `range`, or of the code at the cursor.
 ---@param arguments string
 ---@param range? [integer, integer]
 function M.test(arguments, range)
@@ -60,7 +60,7 @@ end
 
 -- commit messages -----------------------------------------------------------------------------------------------------
 
---- The lines of a commit's message: what stands above the comments, blank lines at its end left out.
+--- Return the lines of a commit message: those above the comments, without blank lines at the end.
 ---@param buf integer
 ---@return integer first
 ---@return integer last
@@ -77,13 +77,13 @@ local function message_lines(buf)
   while last > 1 and not lines[last]:find('%S') do
     last = last - 1
   end
-  if last == 0 then -- there is no line for it yet
+  if last == 0 then -- no line for it yet
     api.nvim_buf_set_lines(buf, 0, 0, true, { '' })
   end
   return 1, math.max(1, last)
 end
 
---- The buffer of a commit's message, the current one or one in this tab page.
+--- Return the buffer of a commit message: the current one, or one in this tab page.
 ---@return integer?
 local function commit_buffer()
   local here = { api.nvim_get_current_win() }
@@ -95,13 +95,13 @@ local function commit_buffer()
   end
 end
 
---- Have the message of a commit written, from what is staged.
+--- Ask for a commit message for the staged changes.
 ---@param arguments string
 function M.commit(arguments)
   local buf = commit_buffer()
   if not buf then
     local text =
-      'No commit message is open: :AgentCommit is for the buffer that `git commit` opens.'
+      'No commit message is open. Use :AgentCommit in the buffer that `git commit` opens.'
     return message.tell(text, vim.log.levels.WARN)
   end
   local found, problem = sources.BY_WORD.staged(stored.root_here())
@@ -110,8 +110,8 @@ function M.commit(arguments)
     selection, err = mentions.selection(found)
   end
   if not selection then
-    local why = err or problem == 'nothing has changed' and 'nothing is staged' or problem
-    return message.tell(('No message was asked for: %s.'):format(why), vim.log.levels.WARN)
+    local why = err or problem == 'no changes' and 'nothing is staged' or problem
+    return message.tell(('No commit message generated: %s.'):format(why), vim.log.levels.WARN)
   end
   local region = regions.lines(buf, message_lines(buf))
   rewrite.begin(region, command('commit', arguments), { selection })

@@ -1,4 +1,4 @@
---- Other agents in the chat: a session in which one of them answers, and what it lets a person choose.
+--- External agents in the chat: sessions in which one of them answers, and the options that it offers.
 local M = {}
 
 local ask = require('sanderling.host.ask')
@@ -13,9 +13,9 @@ local words = require('sanderling.ui.words')
 
 local SCHEMES = { 'ssh', 'via', 'ws', 'wss' }
 local ADDRESSES = { 'ssh://HOST/PATH', 'via://COMMAND/PATH', 'ws://HOST:PORT', 'unix:/PATH' }
-local NONE = 'This agent offers nothing to choose.'
+local NONE = 'This agent has no options.'
 
---- The agents that there are without the user's own, as their file has them.
+--- Return the names of the bundled agents, read from presets.toml.
 ---@return string[]
 local function presets()
   local found = {}
@@ -25,10 +25,10 @@ local function presets()
   return found
 end
 
----@type string[]? the names of agents, as the host said last
+---@type string[]? names of agents, as last reported by the host
 local names
 
---- The names of the agents that can be talked to, as far as they are known here.
+--- Return the names of known agents. Until the host has reported them, these are the bundled and the configured ones.
 ---@return string[]
 local function known_names()
   refresh({ type = 'list_agents' }, function(result)
@@ -42,7 +42,7 @@ local function known_names()
   return vim.fn.uniq(found)
 end
 
---- Complete where the chat opens, or who answers in it.
+--- Complete a position of the chat, or an agent.
 ---@param lead string
 ---@return string[]
 function M.complete(lead)
@@ -53,18 +53,18 @@ function M.complete(lead)
 end
 
 ---@param session sanderling.chat.session.Session
----@return string name of the agent that answers; empty: ours
+---@return string name of the external agent; empty: Sanderling's own
 function M.of(session)
   return session.agent or session.state.agent or ''
 end
 
 ---@param word string
----@return boolean that says where a session lives, if not here
+---@return boolean `word` is the address of a remote session
 local function is_address(word)
   return vim.startswith(word, 'unix:') or vim.list_contains(SCHEMES, word:match('^(%l+)://'))
 end
 
---- Show a session in which the agent `name` answers: the current one, else one that is open, else a new one.
+--- Show a session with the agent `name`: the current one, another open one, or a new one.
 ---@param name string
 local function show(name)
   local current = live.current()
@@ -80,7 +80,7 @@ local function show(name)
   open.open(stored.new_id(), stored.project_here(), { agent = name })
 end
 
---- `:AgentChat`: show or hide the chat, at a position, or with another agent.
+--- `:AgentChat`: show or hide the chat, optionally at a position or with an external agent.
 ---@param call sanderling.verbs.Call
 function M.chat(call)
   local word = words.trimmed(call.args)
@@ -104,7 +104,7 @@ function M.chat(call)
   end
 end
 
--- what an agent offers ------------------------------------------------------------------------------------------------
+-- options of an agent -------------------------------------------------------------------------------------------------
 
 ---@param session sanderling.chat.session.Session?
 ---@return sanderling.GuestOption[]
@@ -119,7 +119,7 @@ local function choices_of(option)
 end
 
 ---@param option sanderling.GuestOption
----@return string the title of the value that is in force
+---@return string title of the current value
 local function current_title(option)
   for _, choice in ipairs(choices_of(option)) do
     if choice.value == option.value then
@@ -143,7 +143,7 @@ local function choose_value(session, option)
     prompt = words.plain(option.title) .. ':',
     kind = 'sanderling_option',
     format_item = function(choice)
-      local mark = choice.value == option.value and ' (now)' or ''
+      local mark = choice.value == option.value and ' (current)' or ''
       local more = (choice.description or '') ~= '' and ': ' .. choice.description or ''
       return words.plain(choice.title .. mark .. more)
     end,
@@ -181,13 +181,15 @@ local function find(list, name)
   end
 end
 
---- Have an option of the agent's chosen, or set: `mode plan`.
+--- Set an option of the agent, as in `mode plan`, or let the user choose.
 ---@param call sanderling.verbs.Call
 function M.set_or_choose_option(call)
   local session, list = call.session, options_of(call.session)
   local name, value = words.trimmed(call.args):match('^(%S+)%s*(.*)$')
   if #list == 0 then
-    message.tell(M.of(session) == '' and 'Our own agent has settings: /settings.' or NONE)
+    message.tell(
+      M.of(session) == '' and "Sanderling's own agent has no options. See /settings." or NONE
+    )
   elseif not name then
     choose_option(session, list)
   elseif value ~= '' then
@@ -202,7 +204,7 @@ function M.set_or_choose_option(call)
   end
 end
 
---- Complete an option, and behind it its values.
+--- Complete an option of the agent, then its values.
 ---@param lead string
 ---@param line string
 ---@param pos integer

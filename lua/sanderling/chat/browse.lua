@@ -1,4 +1,4 @@
---- Ways through a transcript, and from it to files.
+--- Navigation within a transcript, and from it to files.
 local api = vim.api
 local files = require('sanderling.ui.files')
 local message = require('sanderling.ui.message')
@@ -7,7 +7,7 @@ local words = require('sanderling.ui.words')
 
 local M = {}
 
---- Go to one of `rows`, which rise, before or after the cursor, `vim.v.count1` of them on.
+--- Go to the next or previous of `rows`, which are sorted, `vim.v.count1` times.
 ---@param rows integer[]
 ---@param step -1|1
 local function go_to_row(rows, step)
@@ -31,14 +31,13 @@ local function go_to_row(rows, step)
   end
 end
 
---- Go to the header before or after the cursor.
 ---@param session sanderling.chat.session.Session
 ---@param step -1|1
 function M.go_to_message(session, step)
   go_to_row(session.transcript.headers, step)
 end
 
---- Go to the tool call before or after the cursor.
+--- Go to the next or previous tool call.
 ---@param session sanderling.chat.session.Session
 ---@param step -1|1
 function M.go_to_tool(session, step)
@@ -51,7 +50,7 @@ end
 
 -- text objects --------------------------------------------------------------------------------------------------------
 
---- Select whole lines, or nothing: an operator that waits for them is given up then.
+--- Select whole lines. An empty range cancels a pending operator.
 ---@param first integer row
 ---@param last integer row
 local function select_rows(first, last)
@@ -63,10 +62,10 @@ local function select_rows(first, last)
   vim.cmd(('normal! %s%dGV%dG'):format(is_visual and '\27' or '', first + 1, last + 1))
 end
 
---- The rows of the message under the cursor.
+--- Return the rows of the message under the cursor.
 ---@param session sanderling.chat.session.Session
 ---@return integer header
----@return integer last without the blank lines at its end
+---@return integer last last row, without trailing blank lines
 local function message_here(session)
   local row, header, after = vim.fn.line('.') - 1, 0, vim.fn.line('$')
   for _, each in ipairs(session.transcript.headers) do
@@ -95,11 +94,11 @@ function M.select_message(session, is_inner)
   select_rows(first, last)
 end
 
---- The fenced block under the cursor.
+--- Return the rows of the fenced block under the cursor, and its info string.
 ---@param session sanderling.chat.session.Session
----@return integer? first row of its first fence
----@return integer? last row of its last one
----@return string? info behind the first
+---@return integer? first row of the opening fence
+---@return integer? last row of the closing fence
+---@return string? info info string
 function M.code_here(session)
   local row, header, last = vim.fn.line('.') - 1, message_here(session)
   local first, fence, info
@@ -134,7 +133,7 @@ local function place_in_transcript(session)
   return tools.place_at(session.transcript, row, closed == -1 and col or 0, session.project)
 end
 
---- The file that the line under the cursor is about, in the transcript or the prompt; says so when there is none.
+--- Return the file named on the line under the cursor, in the transcript or the prompt. If there is none, say so.
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.ui.files.Place?
 function M.place_here(session)
@@ -150,7 +149,7 @@ function M.place_here(session)
   return place
 end
 
---- Ask for all that is known of the tool use under the cursor.
+--- Show the whole tool use under the cursor.
 ---@param session sanderling.chat.session.Session
 function M.inspect(session)
   local block = tools.block_at(session.transcript, vim.fn.line('.') - 1)

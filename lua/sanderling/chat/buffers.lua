@@ -1,5 +1,5 @@
---- The buffers of a session: its transcript, and its prompt once somebody writes in it. What stands in them is the session's: it is
---- put back where somebody deletes or empties them.
+--- The buffers of a session: its transcript, and its prompt unless the session is hidden. If someone deletes or empties
+--- them, their text is restored.
 local api = vim.api
 local config = require('sanderling.config')
 local lazy = require('sanderling.ui.lazy')
@@ -17,21 +17,21 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 
 ---@class (exact) sanderling.chat.buffers.Buffers
 ---@field id string of the session
----@field state sanderling.session.state.State what its events say
----@field transcript sanderling.transcript.Transcript the view that the chat's windows show
+---@field state sanderling.session.state.State the state after its events
+---@field transcript sanderling.transcript.Transcript the view shown in the chat's windows
 ---@field views sanderling.transcript.views.Views
 ---@field transcript_buf integer
----@field prompt? sanderling.prompt.Prompt nil: it works by itself, and no chat shows it
+---@field prompt? sanderling.prompt.Prompt nil: a hidden session, which no chat shows
 ---@field todo sanderling.prompt.todo.Todo
----@field is_fresh boolean nothing was said in it, or run
----@field protected hint? string what an empty transcript says
+---@field is_fresh boolean nothing has been sent or run in it
+---@field protected hint? string shown in an empty transcript
 ---@field private is_live fun(): boolean the session is open
 ---@field private on_lost fun()
----@field private lost table<integer, sanderling.ui.scratch.Copy> what stood in buffers that were deleted or emptied
+---@field private lost table<integer, sanderling.ui.scratch.Copy> contents of buffers that were deleted or emptied
 local Buffers = {}
 M.Buffers = Buffers
 
----@param what string for its name
+---@param what string part of its name
 ---@param filetype string
 ---@return integer
 local function new_buffer(what, filetype)
@@ -56,21 +56,21 @@ function Buffers:new_prompt()
   end)
 end
 
---- Ways to begin, below a transcript in which nothing was said.
+--- Return the hints for a first prompt, shown in an empty transcript.
 ---@return string[]
 local function ways_to_begin()
   local keys = config.key_name(config.options.keys.show_keys, ':help sanderling-keys')
   return {
     'Ask a question, or say what to change.',
-    'Type / for commands, @ to bring along files or diagnostics, !command to run one in the sandbox.',
+    'Type / for commands, @ to attach files or diagnostics, !command to run a command in the sandbox.',
     keys .. ' lists the keys.',
   }
 end
 
---- Make the transcript's.
+--- Create the transcript's buffer.
 ---@protected
 ---@param is_live fun(): boolean the session is open
----@param on_lost fun() somebody has deleted or emptied one: `restore` gives it back, as soon as that is allowed
+---@param on_lost fun() a buffer was deleted or emptied; call `restore` as soon as text may be changed
 function Buffers:make_buffers(is_live, on_lost)
   self.transcript_buf = new_transcript_buffer()
   self.lost, self.is_live, self.on_lost = {}, is_live, on_lost
@@ -80,7 +80,6 @@ function Buffers:make_buffers(is_live, on_lost)
   self:guard(self.transcript_buf)
 end
 
---- Give the session a prompt.
 function Buffers:make_prompt()
   self.prompt = self:new_prompt()
   self.todo.buf = self.prompt.buf
@@ -88,7 +87,7 @@ function Buffers:make_prompt()
   self:guard(self.prompt.buf)
 end
 
---- Have what stands in `buf` outlive it: it is the session's.
+--- Keep a copy of `buf` when it is deleted or emptied.
 ---@private
 ---@param buf integer
 function Buffers:guard(buf)
@@ -103,16 +102,16 @@ function Buffers:guard(buf)
   end)
 end
 
---- Put what stood in `buf` back, into another one if it was deleted.
+--- Restore the contents of `buf`, in a new buffer if it was deleted.
 ---@private
 ---@param buf integer
----@param renew fun(): integer a new buffer, which is the session's from now on
+---@param renew fun(): integer creates a new buffer and makes it the session's
 ---@return integer
 function Buffers:restore_buffer(buf, renew)
   local is_deleted = not api.nvim_buf_is_loaded(buf)
   local restored = buf
   if is_deleted then
-    pcall(api.nvim_buf_delete, buf, { force = true }) -- its name is the new one's
+    pcall(api.nvim_buf_delete, buf, { force = true }) -- the new buffer takes its name
     restored = renew()
     vim.b[restored].sanderling_session = self.id
   end
@@ -122,8 +121,8 @@ function Buffers:restore_buffer(buf, renew)
   return restored
 end
 
---- Have text and buffers again, if somebody has deleted or emptied them. May raise while text is locked.
----@return boolean are_new some of the buffers are others than before
+--- Restore deleted or emptied buffers. May raise an error while text is locked.
+---@return boolean are_new some buffers were replaced
 function Buffers:restore()
   local before = self:buffers()
   if self.prompt and self.lost[self.prompt.buf] then
@@ -145,7 +144,7 @@ function Buffers:buffers()
   return { self.transcript_buf, self.prompt and self.prompt.buf }
 end
 
---- Delete the buffers. What stands in the prompt is kept in its history.
+--- Delete the buffers. The text of the prompt is kept in the prompt history.
 function Buffers:delete_buffers()
   if self.prompt and api.nvim_buf_is_loaded(self.prompt.buf) then
     local text = words.trimmed(table.concat(self.prompt:lines(), '\n'))
@@ -159,7 +158,7 @@ function Buffers:delete_buffers()
   end
 end
 
----@return boolean nobody has deleted or emptied a buffer of it
+---@return boolean no buffer is deleted or emptied
 function Buffers:is_whole()
   return next(self.lost) == nil
 end
@@ -169,24 +168,24 @@ function Buffers:is_on_screen()
   return vim.list_contains(vim.fn.tabpagebuflist(), self.transcript_buf)
 end
 
---- Show the session in another buffer, too, whose text is replaced. Raises while text is locked.
+--- Show the session in another buffer as well, replacing its text. Raises an error while text is locked.
 ---@param session sanderling.chat.session.Session
 ---@param buf integer
 ---@return sanderling.transcript.Transcript view
 function M.open_view(session, buf)
   local view = session.views:open(session.transcript, buf)
-  api.nvim_buf_clear_namespace(buf, hint_ns, 0, -1) -- it stands in the chat's windows only
+  api.nvim_buf_clear_namespace(buf, hint_ns, 0, -1) -- only the chat's windows show the hint
   return view
 end
 
---- Take the hint away before text comes: a window would keep empty rows in the place of its lines.
+--- Remove the hint before text arrives. Otherwise a window would keep empty rows in place of its lines.
 function Buffers:clear_hint()
   if self.is_fresh and api.nvim_buf_is_loaded(self.transcript_buf) then
     api.nvim_buf_clear_namespace(self.transcript_buf, hint_ns, 0, -1)
   end
 end
 
---- Say, where nothing was said yet, how to begin.
+--- Show how to begin, if nothing has been sent yet.
 function Buffers:draw_hint()
   if not api.nvim_buf_is_loaded(self.transcript_buf) then
     return
@@ -206,7 +205,7 @@ function Buffers:draw_hint()
   end
 end
 
---- Say something below the transcript for as long as nothing was said in it.
+--- Show `text` below the transcript until something is sent.
 ---@param text string
 function Buffers:set_hint(text)
   self.hint = text

@@ -1,5 +1,4 @@
---- The effects of events on a session that is open: its state, its transcript, and what they mean besides. The order is that of
---- host/bus.lua.
+--- Handling of events for open sessions: state, transcript, user events and messages. host/bus.lua defines the order.
 local bus = require('sanderling.host.bus')
 local clock = require('sanderling.status.clock')
 local host = require('sanderling.host')
@@ -17,8 +16,8 @@ local M = {}
 
 ---@param self sanderling.chat.session.Session
 ---@param events table[]
----@return sanderling.session.state.State[] befores the state before each of them
----@return table[] drawn the events for the screen: behind the end of a turn stands what it took
+---@return sanderling.session.state.State[] befores the state before each event
+---@return table[] drawn events to draw: the end of a turn is followed by its duration and cost
 local function take_in(self, events)
   local befores, drawn, now_ns = {}, {}, vim.uv.hrtime()
   for i, event in ipairs(events) do
@@ -37,16 +36,16 @@ local function take_in(self, events)
   return befores, drawn
 end
 
----@type table<sanderling.chat.session.Session, sanderling.Status> as it was told last
-local told = setmetatable({}, { __mode = 'k' })
+---@type table<sanderling.chat.session.Session, sanderling.Status> as last announced
+local announced = setmetatable({}, { __mode = 'k' })
 
---- Tell of another status. What the session has used grows all the time, and counts for nothing here.
+--- Announce a changed status. Cost and context usage change all the time and do not count as a change.
 ---@param self sanderling.chat.session.Session
-local function tell_status(self)
+local function announce_status(self)
   local data = status.of(self)
   local known = vim.tbl_extend('force', data, { cost_usd = 0, context_percent = 0 })
-  if not vim.deep_equal(known, told[self]) then
-    told[self] = known
+  if not vim.deep_equal(known, announced[self]) then
+    announced[self] = known
     if self.prompt and vim.api.nvim_buf_is_loaded(self.prompt.buf) then
       self.prompt:draw_placeholder()
     end
@@ -65,13 +64,13 @@ function bus.deliver(session_id, events, seq)
     for i, event in ipairs(events) do
       bus.tell(session_id, event, befores[i])
     end
-    -- More text of an answer changes nothing in it.
+    -- More text of an answer does not change the status.
     local is_text = #events == 1 and events[1].type == 'text_delta'
     if not is_text or redraws.differ(befores[1], self.state) then
-      tell_status(self)
+      announce_status(self)
     end
     if self.is_fresh then
-      self:draw_hint() -- the last line is another one now
+      self:draw_hint() -- the last line has moved
     end
     bus.tell(session_id, { type = 'local_drawn' }, self.state)
     if seq then
@@ -80,14 +79,14 @@ function bus.deliver(session_id, events, seq)
   end)
 end
 
--- what they mean besides ----------------------------------------------------------------------------------------------
+-- handlers ------------------------------------------------------------------------------------------------------------
 
 ---@alias sanderling.chat.events.Handler fun(self: sanderling.chat.session.Session, event: any, before: sanderling.session.state.State)
 
 ---@type table<string, sanderling.chat.events.Handler>
 local handlers = {}
 
---- Show the list as it is now, and as much of it as there can be.
+--- Redraw the todo list, and give it as many rows as there are.
 ---@param self sanderling.chat.session.Session
 local function show_todo(self)
   self.todo:draw()
@@ -108,7 +107,8 @@ function handlers.session_opened(self, event)
   end
 end
 
---- Another process has the session open. The transcript says so; who is waiting for it is offered what can be done.
+--- Another process has the session open. The transcript reports that; if the user is waiting for the session, offer the
+--- choices.
 function handlers.session_in_use(self)
   local is_awaited = self.is_awaited
   self.is_awaited = nil
@@ -157,30 +157,30 @@ function handlers.error_occurred(self, event)
   })
 end
 
----@type table<string, string> by the reason
+---@type table<string, string> by stop reason
 local ends = {
-  end_turn = 'The answer to %s is there',
-  error = '%s has failed',
-  max_tokens = '%s has reached the limit of tokens',
-  context_full = '%s fills the context window',
+  end_turn = 'Answer ready: %s',
+  error = 'Failed: %s',
+  max_tokens = 'Token limit reached: %s',
+  context_full = 'Context window full: %s',
 }
 
---- Tell who does not see the chat that its turn has ended. Questions that are asked at code have places of their own.
+--- Report the end of a turn if the chat is not visible. Inline questions show their answers themselves.
 ---@param self sanderling.chat.session.Session
 ---@param stop_reason string
 ---@param took string
-local function tell_of_end(self, stop_reason, took)
+local function report_end(self, stop_reason, took)
   local format = self.prompt and ends[stop_reason]
   if format and not self:is_on_screen() then
-    local sentence = format:format(icons.quoted(words.plain(self:name())))
-    message.tell(sentence .. (took ~= '' and (' (%s)'):format(took) or '') .. ': :AgentChat.')
+    local text = format:format(icons.quoted(words.plain(self:name())))
+    message.tell(text .. (took ~= '' and (' (%s)'):format(took) or '') .. '. :AgentChat shows it.')
   end
 end
 
 function handlers.turn_ended(self, event)
   show_todo(self)
   bus.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
-  tell_of_end(self, event.stop_reason, event.took)
+  report_end(self, event.stop_reason, event.took)
 end
 
 function handlers.command_ended(self, event, before)
@@ -193,7 +193,7 @@ function handlers.command_ended(self, event, before)
   end)
 end
 
---- Tell of a change that the chat's windows would show, if they were there.
+--- Report a change that the chat's windows would show, if they are hidden.
 ---@param self sanderling.chat.session.Session
 ---@param text string
 local function tell_unless_shown(self, text)
@@ -204,14 +204,14 @@ end
 
 function handlers.sandbox_changed(self, event, before)
   if event.network ~= before.sandbox.network then
-    local text = 'Network %s, for commands started from now on.'
+    local text = 'Network %s for new commands.'
     tell_unless_shown(self, text:format(event.network))
   end
 end
 
 M.MODE_SENTENCES = {
   ask = 'Mode ask: changes, commands and fetches ask first.',
-  auto = 'Mode auto: what the sandbox confines runs without asking.',
+  auto = 'Mode auto: anything the sandbox can confine runs without asking.',
   plan = 'Mode plan: nothing can be changed, the sandbox is read-only.',
 }
 
@@ -225,7 +225,7 @@ function handlers.todo_changed(self)
   show_todo(self)
 end
 
---- The host has ended: what it knew nothing of comes back into the prompt.
+--- The host has exited: put prompts that it did not accept back into the prompt.
 function handlers.local_failed(self, event, before)
   show_todo(self)
   self:put_back_prompts(before.unconfirmed)

@@ -1,4 +1,4 @@
---- The fenced blocks of an answer: yanked, opened, and offered as an edit of the code that was asked about.
+--- Fenced code blocks of an answer: yank them, open them, or offer them as an edit of the code in question.
 local M = {}
 
 local api = vim.api
@@ -13,9 +13,9 @@ local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.chat.fences.Block
 ---@field lines string[]
----@field info string behind its first fence: the language
+---@field info string info string: the language
 
---- The block under the cursor; says so when there is none.
+--- Return the block under the cursor. If there is none, say so.
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.chat.fences.Block?
 local function block_here(session)
@@ -25,13 +25,13 @@ local function block_here(session)
   end
   local lines = api.nvim_buf_get_lines(session.transcript_buf, first, last, false)
   local indent = table.remove(lines, 1):match('^%s*')
-  for i, line in ipairs(lines) do -- one in a list is indented as that is
+  for i, line in ipairs(lines) do -- remove the indentation of a list
     lines[i] = vim.startswith(line, indent) and line:sub(#indent + 1) or line
   end
   return { lines = lines, info = info or '' }
 end
 
---- Yank the block under the cursor, into the register that was named.
+--- Yank the block under the cursor into the named register.
 ---@param session sanderling.chat.session.Session
 function M.yank(session)
   local block = block_here(session)
@@ -41,7 +41,7 @@ function M.yank(session)
   end
 end
 
---- Go to the window for code; where there is none, to a new one.
+--- Go to a code window, opening one if there is none.
 local function go_to_code()
   local win = files.code_window('')
   if win then
@@ -51,7 +51,7 @@ local function go_to_code()
   end
 end
 
---- Open the block under the cursor in a buffer of its own, which has no name yet.
+--- Open the block under the cursor in a new unnamed buffer.
 ---@param session sanderling.chat.session.Session
 function M.open(session)
   local block = block_here(session)
@@ -65,7 +65,7 @@ function M.open(session)
   vim.bo.filetype = name and (vim.filetype.match({ filename = 'x.' .. name }) or name) or ''
 end
 
---- The lines that the question above the cursor was about, if they stand in a buffer still as they were sent.
+--- Return the lines that the question above the cursor was about, if a buffer still contains them unchanged.
 ---@param session sanderling.chat.session.Session
 ---@return integer? buf
 ---@return integer? first line
@@ -90,7 +90,7 @@ local function asked_about(session)
   end
 end
 
---- Offer a text in the place of lines that a buffer has.
+--- Offer an edit that replaces lines of a buffer by a text.
 ---@param buf integer
 ---@param first integer line
 ---@param last integer
@@ -107,7 +107,7 @@ local function offer(buf, first, last, text)
   rewrite.offer(regions.lines(buf, first, last), text, 'From the answer')
 end
 
---- Offer the block under the cursor as an edit: of the lines that were asked about, else below the cursor in the window for code.
+--- Offer the block under the cursor as an edit: of the lines in question, else below the cursor in the code window.
 ---@param session sanderling.chat.session.Session
 function M.apply(session)
   local block = block_here(session)

@@ -1,4 +1,4 @@
---- The chat: two windows in each tab page that show a session, and what commands and keys do with it.
+--- The chat: two windows per tab page that show a session, and the actions of its commands and keys.
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
@@ -20,10 +20,10 @@ local tabs = require('sanderling.chat.tabs')
 local waiting = lazy('sanderling.screens.waiting')
 local words = require('sanderling.ui.words')
 
--- With all that shows and closes sessions.
+-- Includes the functions that show and close sessions.
 local M = vim.tbl_extend('error', { hide = tabs.hide }, open)
 
--- what is said --------------------------------------------------------------------------------------------------------
+-- sending -------------------------------------------------------------------------------------------------------------
 
 ---@param text string
 ---@return string[]
@@ -84,12 +84,11 @@ function M.stop()
   end
 end
 
---- Show the prompts that wait, to be changed.
 function M.queue()
   waiting.show(live.current_id() or '')
 end
 
---- Make the request again at once that waits for its retry.
+--- Retry a failed request, or a lost connection, without further waiting.
 function M.retry()
   local session = live.current()
   local connection = session and session.state.connection
@@ -97,13 +96,13 @@ function M.retry()
   if session and (is_lost or session.transcript:is_counting_down()) then
     session:act({ type = 'retry_now' })
   else
-    message.tell('No request is waiting to be retried.')
+    local key = config.key_name(config.options.keys.history_previous, 'The prompt history')
+    message.tell(('Nothing to retry. %s brings back the last prompt.'):format(key))
   end
 end
 
--- what is allowed -----------------------------------------------------------------------------------------------------
+-- modes ---------------------------------------------------------------------------------------------------------------
 
---- Fail if `word` is none of `known`.
 ---@param name string
 ---@param word string
 ---@param known string[]
@@ -114,7 +113,7 @@ local function validate_word(name, word, known)
 end
 
 ---@param mode? string
----@return string? mode the one that is in force, when none is given
+---@return string? mode the current one, if none is given
 function M.net(mode)
   if mode == nil then
     return live.state_of(live.current_id()).sandbox.network
@@ -123,7 +122,7 @@ function M.net(mode)
   open.current_session():act({ type = 'set_network', mode = mode })
 end
 
---- Say what a command takes, if `word` is nothing of it.
+--- If `word` is not one of `known`, report what the command accepts.
 ---@param command string
 ---@param known string[]
 ---@param word string
@@ -136,7 +135,7 @@ local function refuse_other_word(command, known, word)
   return not is_known
 end
 
---- `:AgentNet`: without a mode, say in one sentence what the network is.
+--- `:AgentNet`: set the network mode. Without a mode, report the current one.
 ---@param mode string
 function M.set_or_tell_network(mode)
   local session = live.current()
@@ -145,7 +144,7 @@ function M.set_or_tell_network(mode)
       M.net(mode)
     end
   elseif session and sandbox.of(session.id).level == 'off' then
-    local text = 'The sandbox is off, and with it any hold on the network.'
+    local text = 'The sandbox is off, so the network is not restricted.'
     message.tell(text, vim.log.levels.WARN)
   else
     message.tell(sandbox.network_sentence(M.net()))
@@ -153,7 +152,7 @@ function M.set_or_tell_network(mode)
 end
 
 ---@param mode? string
----@return string? mode the one that is in force, when none is given
+---@return string? mode the current one, if none is given
 function M.mode(mode)
   if mode == nil then
     return live.state_of(live.current_id()).mode
@@ -163,7 +162,7 @@ function M.mode(mode)
   open.current_session():act({ type = 'set_mode', mode = mode }, sent)
 end
 
---- `:AgentMode`: without a mode, say in one sentence which one is in force.
+--- `:AgentMode`: set the permission mode. Without a mode, report the current one.
 ---@param mode string
 function M.set_or_tell_mode(mode)
   if mode ~= '' then
@@ -186,17 +185,17 @@ local function cycle_mode(session)
   end
 end
 
---- Show the whole list of what the model means to do.
+--- Show the model's whole to-do list.
 function M.todo()
   local session = live.current()
   if session and #session.state.todo > 0 then
     session.todo:show()
   else
-    message.tell('The model has not made a todo list.')
+    message.tell('No todo list yet.')
   end
 end
 
---- Say in the transcript what is known of the sandbox.
+--- Report the state of the sandbox in the transcript.
 local function tell_sandbox()
   M.show({ focus = false })
   local session = open.current_session()
@@ -204,18 +203,18 @@ local function tell_sandbox()
   session:say(is_weaker and 'warning' or 'info', text)
 end
 
---- Ask whether commands are to run without a sandbox, and do as is answered.
+--- Ask the user whether to switch off the sandbox, and do so if they agree.
 local function offer_no_sandbox()
   local session = open.current_session()
   local id = session.id
   local choices = { 'Run without a sandbox in this session', 'Keep the sandbox' }
   vim.ui.select(choices, {
-    prompt = 'Without a sandbox, commands can do all that you can:',
+    prompt = 'Without a sandbox, commands can do anything you can:',
     kind = 'sanderling_confirm',
   }, function(choice)
     if choice == choices[1] and live.find(id) == session then
       live.set_current(session)
-      M.show({ focus = false }) -- which says from now on that the sandbox is off
+      M.show({ focus = false }) -- from now on the chat shows that the sandbox is off
       session:act({ type = 'set_sandbox', is_on = false })
     end
   end)
@@ -237,7 +236,7 @@ end
 
 -- keys ----------------------------------------------------------------------------------------------------------------
 
---- `<C-c>` stops the turn, or the command; without either it does what it always does.
+--- `<C-c>` stops the turn or the command. If nothing is running, it keeps its usual meaning.
 ---@param session sanderling.chat.session.Session
 local function stop_or_interrupt(session)
   if states.is_busy(session.state) then
@@ -247,7 +246,7 @@ local function stop_or_interrupt(session)
   end
 end
 
---- Go to the prompt of the session whose transcript the person is in; where |:only| has closed it, it opens again.
+--- Go to the prompt of the transcript's session. If |:only| has closed it, open it again.
 ---@param session sanderling.chat.session.Session
 local function go_to_prompt(session)
   local windows, shown = tabs.shown_in()
@@ -260,7 +259,7 @@ local function go_to_prompt(session)
   vim.cmd.startinsert({ bang = true })
 end
 
---- Open the file that the line under the cursor is about.
+--- Open the file named on the line under the cursor.
 ---@param session sanderling.chat.session.Session
 local function go_to_file(session)
   local place = browse.place_here(session)
@@ -269,12 +268,12 @@ local function go_to_file(session)
   end
   local windows = tabs.shown_in()
   if windows and windows.opts.position == 'float' then
-    M.hide() -- it would cover the file
+    M.hide() -- it would hide the file
   end
   files.open(place)
 end
 
---- Open the fold under the cursor, else what is named there.
+--- Open the fold under the cursor, else the file named there.
 ---@param session sanderling.chat.session.Session
 local function open_here(session)
   if vim.fn.foldclosed('.') ~= -1 then
@@ -295,7 +294,7 @@ local function with(fn, argument)
   end
 end
 
---- Do what a key is for; where completion shows its menu, the key belongs to that.
+--- Return an action that leaves the key to the completion menu while that is visible.
 ---@param run sanderling.chat.Action
 ---@return sanderling.chat.Action
 local function unless_selecting(run)
@@ -329,7 +328,7 @@ local function switch(_, direction)
   M.switch(direction * vim.v.count1)
 end
 
----@type table<string, sanderling.chat.Action> by the options of the keys
+---@type table<string, sanderling.chat.Action> by key option
 local ACTIONS = {
   next_session = with(switch, 1),
   previous_session = with(switch, -1),
@@ -376,7 +375,7 @@ function open.actions_of(session)
 end
 
 install.on_ready = M.reopen
--- The winbars ask this module's sibling; it listens to the host on its own.
+-- The winbars use this module, which subscribes to events itself.
 require('sanderling.status')
 
 return M

@@ -1,4 +1,4 @@
---- The keys of the chat's windows, and what their command line knows besides. Nothing outside these buffers changes.
+--- The keys of the chat's windows, and additional words of their command line. They are local to these buffers.
 local api = vim.api
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
@@ -10,11 +10,11 @@ local DESC = 'Agent: '
 local INTERRUPT = '\3'
 local ns = api.nvim_create_namespace('sanderling_interrupt')
 
---- The place where an interrupt has ended writing, and the command that begins it again.
+--- Where an interrupt ended insert mode, and the command that starts it again.
 ---@type { buf: integer, mark: integer, start: string }?
 local left
 
---- Writing goes on where an interrupt has ended it.
+--- Continue in insert mode where an interrupt ended it.
 function M.write_again()
   local buf, mark, start = left.buf, left.mark, left.start
   left = nil
@@ -28,7 +28,7 @@ function M.write_again()
   vim.cmd({ cmd = start, bang = col >= #line })
 end
 
---- Feed the key that writes again before anything that is typed: that waits behind it.
+--- Feed the key that restarts insert mode. Typed keys wait until after it.
 local function feed_write_again()
   api.nvim_feedkeys(
     vim.keycode("<Cmd>lua require('sanderling.chat.keys').write_again()<CR>"),
@@ -38,7 +38,7 @@ local function feed_write_again()
 end
 
 ---@param mode string
----@return string? command that begins it, if text is written in it
+---@return string? command that starts this mode, if it is one for typing text
 local function how_to_begin(mode)
   return mode:find('^i') and 'startinsert'
     or mode:find('^Rv') and 'startgreplace'
@@ -46,16 +46,16 @@ local function how_to_begin(mode)
     or nil
 end
 
---- Run our mapping of `<C-c>` also while Neovim draws: what is typed then is an interrupt, which no mapping sees.
+--- Run our mapping of `<C-c>` also while Neovim is drawing. At that time `<C-c>` is an interrupt, which skips mappings.
 ---@param key string
----@param typed string empty if a mapping, or `feedkeys`, put the key there
----@return string? empty if it is done with
+---@param typed string empty if the key comes from a mapping or `feedkeys`
+---@return string? empty to consume the key
 local function run_in_spite_of_drawing(key, typed)
   if key ~= INTERRUPT or typed ~= INTERRUPT then
     return
   end
   local mode = api.nvim_get_mode().mode
-  if left and mode:find('^n') then -- which is interrupted as well, and what was fed is lost
+  if left and mode:find('^n') then -- this is interrupted as well, and the fed key is lost
     feed_write_again()
     return ''
   end
@@ -69,7 +69,8 @@ local function run_in_spite_of_drawing(key, typed)
   if not start then
     return ''
   end
-  -- These modes must have the key: as long as there is an interrupt they are asked for nothing else, without end.
+  -- These modes must receive the key: while an interrupt is pending Neovim asks them for nothing else, in an endless
+  -- loop.
   local buf, cursor = api.nvim_get_current_buf(), api.nvim_win_get_cursor(0)
   local mark = api.nvim_buf_set_extmark(buf, ns, cursor[1] - 1, cursor[2], {})
   left = { buf = buf, mark = mark, start = start }
@@ -78,7 +79,7 @@ end
 
 ---@param transcript integer buffer
 ---@param prompt? integer buffer
----@param actions table<string, fun(lhs?: string)> by the options of the keys
+---@param actions table<string, fun(lhs?: string)> by key option
 function M.set(transcript, prompt, actions)
   vim.on_key(run_in_spite_of_drawing, ns)
   for place, buf in pairs({ transcript = transcript, prompt = prompt }) do
@@ -97,13 +98,13 @@ end
 ---@type sanderling.chat.keys.Word[]
 local command_words = {}
 
---- Take the words that the command line knows in the chat's windows.
+--- Set the words that the command line accepts in the chat's windows.
 ---@param list sanderling.chat.keys.Word[]
 function M.register_words(list)
   command_words = list
 end
 
---- Buffer-local commands, and the lower-case word for each as an abbreviation of a command line that is nothing else.
+--- Define buffer-local commands, and a lower-case abbreviation for each that expands if it is the whole command line.
 ---@param session sanderling.chat.session.Session
 function M.set_words(session)
   for _, buf in ipairs(session:buffers()) do

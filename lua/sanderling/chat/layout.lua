@@ -1,30 +1,30 @@
---- The two windows of a chat: where they open, and what is set in them.
+--- The two windows of a chat: their positions and sizes.
 local M = {}
 
 local api = vim.api
 local scratch = require('sanderling.ui.scratch')
 local window_options = require('sanderling.chat.window_options')
 
-local MIN_CELLS, CELLS_LEFT = 10, 4 -- of a split, and of what it is taken from
-local MIN_FLOAT_SHARE = 0.6 -- of the screen's columns
-local BORDERS = 2 -- rows of a float's
-local FLOAT_MARGIN, MIN_FLOAT_HEIGHT = 8, 4 -- rows: both floats' borders, and something of what lies below
-local MIN_PROMPT = 3 -- rows of the prompt's window, its winbar included
+local MIN_CELLS, CELLS_LEFT = 10, 4 -- of a split, and of the windows next to it
+local MIN_FLOAT_SHARE = 0.6 -- of the screen's width
+local BORDERS = 2 -- rows of a float's border
+local FLOAT_MARGIN, MIN_FLOAT_HEIGHT = 8, 4 -- rows: the borders of both floats and some space below
+local MIN_PROMPT = 3 -- rows of the prompt's window, including its winbar
 local BARS = 2 -- rows between transcript and prompt: statusline and winbar
 
 ---@class (exact) sanderling.chat.layout.Windows
 ---@field transcript integer
 ---@field prompt integer
----@field replaced? integer the buffer that the transcript's window showed before
----@field opts sanderling.chat.layout.Options it was opened so
----@field prompt_height integer that its text needed last
----@field sizes? sanderling.chat.layout.Sizes as they are to be; nil: the chat floats
+---@field replaced? integer the buffer that the transcript's window showed before the chat
+---@field opts sanderling.chat.layout.Options options it was opened with
+---@field prompt_height integer height that its text last needed
+---@field sizes? sanderling.chat.layout.Sizes intended sizes; nil: the chat floats
 
 ---@class (exact) sanderling.chat.layout.Sizes
----@field width number of both windows; less than 1: a share of the screen
----@field height number of both together, likewise
+---@field width number of both windows; below 1: a share of the screen
+---@field height number of both together; below 1: a share of the screen
 ---@field prompt_height integer
----@field surroundings string that give sizes
+---@field surroundings string what the sizes depend on, see `surroundings_in`
 
 ---@class (exact) sanderling.chat.layout.Options
 ---@field position string
@@ -39,7 +39,7 @@ local function cells(size, whole)
   return math.max(MIN_CELLS, math.min(wanted, whole - CELLS_LEFT))
 end
 
---- The rows of the prompt: as many as are wanted, but no more than half of the room.
+--- Return the rows of the prompt: as wanted, but at most half of the room.
 ---@param wanted integer
 ---@param room integer
 ---@return integer
@@ -47,14 +47,13 @@ local function prompt_rows(wanted, room)
   return math.max(1, math.min(wanted, math.floor(room / 2)))
 end
 
---- The rows of a prompt that is empty.
 ---@param opts sanderling.chat.layout.Options
 ---@return integer
 local function first_height(opts)
   return math.min(MIN_PROMPT, opts.prompt_height)
 end
 
---- The places of the two floats: one above the other, in the middle of the screen.
+--- Return the positions of the two floats: one above the other, centred.
 ---@param opts sanderling.chat.layout.Options
 ---@param prompt_height integer
 ---@return vim.api.keyset.win_config transcript
@@ -85,14 +84,14 @@ local row_splits = { bottom = 'botright split', top = 'topleft split' }
 -- sizes ---------------------------------------------------------------------------------------------------------------
 
 ---@param tab integer
----@return integer[] windows that share the screen
+---@return integer[] windows that are not floating
 local function tiled_windows(tab)
   return vim.tbl_filter(function(win)
     return api.nvim_win_get_config(win).relative == ''
   end, api.nvim_tabpage_list_wins(tab))
 end
 
---- The surroundings that sizes depend on: as long as they are the same, the sizes are what the person has made of them.
+--- Return what the sizes depend on, apart from the user. If sizes have changed and this has not, the user changed them.
 ---@param tab integer
 ---@return string
 local function surroundings_in(tab)
@@ -103,7 +102,7 @@ local function surroundings_in(tab)
 end
 
 ---@param windows sanderling.chat.layout.Windows
----@return boolean the prompt stands below the transcript still
+---@return boolean the prompt is still below the transcript
 local function is_stacked(windows)
   local row, col = unpack(api.nvim_win_get_position(windows.transcript))
   local prompt_row, prompt_col = unpack(api.nvim_win_get_position(windows.prompt))
@@ -111,14 +110,14 @@ local function is_stacked(windows)
 end
 
 ---@param windows sanderling.chat.layout.Windows
----@return integer of both windows, with what is between them
+---@return integer of both windows, including the bars between them
 local function height_of(windows)
   local row = api.nvim_win_get_position(windows.transcript)[1]
   local prompt_row = api.nvim_win_get_position(windows.prompt)[1]
   return prompt_row - row + api.nvim_win_get_height(windows.prompt)
 end
 
---- The sizes are the person's: keep them. What was a share of the screen stays one.
+--- Store sizes that the user has set. A share of the screen remains a share.
 ---@param windows sanderling.chat.layout.Windows
 ---@param tab integer
 local function keep_sizes(windows, tab)
@@ -132,7 +131,8 @@ local function keep_sizes(windows, tab)
   }
 end
 
---- Neovim gives the room of a window that closes to its neighbour, also to one whose size is fixed: take it back.
+--- Restore the sizes after Neovim gave the room of a closed window to its neighbour, which it also does for windows of
+--- fixed size.
 ---@param windows sanderling.chat.layout.Windows
 ---@param tab integer
 local function restore_sizes(windows, tab)
@@ -152,7 +152,7 @@ local function restore_sizes(windows, tab)
   end
 end
 
---- Windows of `tab` or the screen have other sizes than before: give the chat what it is to have.
+--- Window sizes in `tab`, or the screen size, have changed: restore the chat's sizes, or store the user's.
 ---@param windows sanderling.chat.layout.Windows
 ---@param tab integer the current one
 function M.settle(windows, tab)
@@ -161,7 +161,7 @@ function M.settle(windows, tab)
     api.nvim_win_set_config(windows.transcript, transcript)
     api.nvim_win_set_config(windows.prompt, prompt)
   elseif not is_stacked(windows) then
-    return -- the person has put them elsewhere
+    return -- the user has moved them
   elseif windows.sizes and windows.sizes.surroundings ~= surroundings_in(tab) then
     restore_sizes(windows, tab)
     windows.sizes.surroundings = surroundings_in(tab)
@@ -170,9 +170,9 @@ function M.settle(windows, tab)
   end
 end
 
---- Have the prompt as high as its text, if it is not as high as the person has made it.
+--- Fit the prompt's height to its text, unless the user has changed the height.
 ---@param windows sanderling.chat.layout.Windows
----@param rows integer of its text, and of what stands below
+---@param rows integer of its text and of the lines below it
 ---@param tab integer the current one
 ---@return boolean is_changed
 function M.fit_prompt(windows, rows, tab)
@@ -240,11 +240,11 @@ local function open_transcript(opts, transcript_buf, options)
   return win
 end
 
---- A file that is opened from one of these windows belongs into another one.
+--- Keep the chat's buffers in its windows. Files opened from there go to another window.
 ---@param wins integer[]
 local function keep_buffers(wins)
   if vim.v.vim_did_enter == 0 then
-    -- Plugins that go through all windows at startup (netrw does) would split one that is fixed: |:windo| does so.
+    -- Plugins that use |:windo| at startup, such as netrw, would split a window with 'winfixbuf'.
     api.nvim_create_autocmd('VimEnter', {
       once = true,
       desc = "Agent: keep the chat's buffers in its windows",
@@ -261,11 +261,11 @@ local function keep_buffers(wins)
   end
 end
 
---- Open both windows in this tab page and leave the cursor in the prompt.
+--- Open both windows in this tab page, with the cursor in the prompt.
 ---@param opts sanderling.chat.layout.Options
 ---@param transcript_buf integer
 ---@param prompt_buf integer
----@param transcript_win_options? table<string, any> of the window that showed the transcript before
+---@param transcript_win_options? table<string, any> options of the window that last showed the transcript
 ---@return sanderling.chat.layout.Windows
 function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
   local buf = api.nvim_get_current_buf()
@@ -274,7 +274,7 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
   local ok, prompt = pcall(open_prompt, opts, transcript, prompt_buf)
   if not ok then
     M.close({ transcript }, replaced)
-    error('sanderling: there is no room for the chat here: ' .. tostring(prompt), 0)
+    error('sanderling: not enough room for the chat: ' .. tostring(prompt), 0)
   end
   window_options.set_prompt(prompt)
   if opts.position ~= 'current' then
@@ -284,7 +284,7 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     scratch.set_win_options(transcript, { winfixwidth = true })
     scratch.set_win_options(prompt, { winfixwidth = true })
   end
-  api.nvim_set_current_win(prompt) -- last: what the user does on entering a window finds its sizes fixed
+  api.nvim_set_current_win(prompt) -- last, so that the user's autocommands for entering a window find the sizes fixed
   local windows = {
     transcript = transcript,
     prompt = prompt,
@@ -299,7 +299,7 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
   return windows
 end
 
---- Open the prompt below the current window, which shows a transcript, and leave the cursor there.
+--- Open the prompt below the current window, which shows a transcript, and enter it.
 ---@param opts sanderling.chat.layout.Options
 ---@param prompt_buf integer
 ---@return sanderling.chat.layout.Windows
@@ -320,7 +320,7 @@ local function show_instead(win, buf)
   api.nvim_win_set_buf(win, buf)
 end
 
---- Show `buf` in `win`, whose options stay as they are: Neovim keeps them by buffer.
+--- Show `buf` in `win` and keep the window's options, which Neovim stores per buffer.
 ---@param win integer
 ---@param buf integer
 ---@param names table<string, any> of the options
@@ -333,7 +333,6 @@ local function swap_buffer(win, buf, names)
   scratch.set_win_options(win, options)
 end
 
---- Show other buffers in both windows.
 ---@param windows sanderling.chat.layout.Windows
 ---@param transcript_buf integer
 ---@param prompt_buf integer
@@ -349,7 +348,6 @@ function M.shows(win, buf)
   return api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf
 end
 
---- Does `tab` show the chat's windows, both of them?
 ---@param windows sanderling.chat.layout.Windows
 ---@param tab integer
 ---@param transcript_buf integer
@@ -363,8 +361,8 @@ function M.is_shown(windows, tab, transcript_buf, prompt_buf)
     and M.shows(windows.prompt, prompt_buf)
 end
 
---- Close `wins`. The last of them shows `replaced` again if there is such a buffer; the last window of Neovim, which cannot be
---- closed, gets an empty one.
+--- Close `wins`. The last one shows `replaced` instead, if given. Neovim's last window cannot be closed and gets an
+--- empty buffer.
 ---@param wins integer[]
 ---@param replaced? integer
 function M.close(wins, replaced)

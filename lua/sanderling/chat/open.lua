@@ -1,4 +1,4 @@
---- Sessions in the chat's windows: begun, shown, switched, closed.
+--- Sessions in the chat's windows: start, show, switch and close them.
 local api = vim.api
 local bars = require('sanderling.ui.bars')
 local bus = require('sanderling.host.bus')
@@ -36,7 +36,7 @@ local function watch(session)
   on(
     { 'TextChanged', 'TextChangedI', 'TextChangedP' },
     { session.prompt and session.prompt.buf },
-    'placeholder of an empty prompt',
+    'update the prompt',
     function()
       tabs.draw_prompt(session)
       session:keep_draft()
@@ -45,22 +45,27 @@ local function watch(session)
   on(
     { 'ModeChanged', 'WinEnter', 'WinLeave' },
     both,
-    'mode in the winbar',
+    'update the mode in the winbar',
     vim.schedule_wrap(bars.redraw)
   )
-  on('BufWinEnter', { session.transcript_buf }, 'folds and highlights in a new window', function()
-    local win = api.nvim_get_current_win()
-    window_options.set_transcript(win)
-    if session:is_whole() then
-      session.transcript:show_in(win)
+  on(
+    'BufWinEnter',
+    { session.transcript_buf },
+    'add folds and highlights to a new window',
+    function()
+      local win = api.nvim_get_current_win()
+      window_options.set_transcript(win)
+      if session:is_whole() then
+        session.transcript:show_in(win)
+      end
     end
-  end)
-  on('BufEnter', both, 'the session that is meant', function()
+  )
+  on('BufEnter', both, 'make its session current', function()
     if session.prompt and not tabs.is_swapping then
       live.set_current(session)
     end
   end)
-  on('QuitPre', both, 'tell :quit from other ways to close a window', function()
+  on('QuitPre', both, 'distinguish :quit from other ways to close a window', function()
     tabs.is_quitting = true
     vim.schedule(function()
       tabs.is_quitting = false
@@ -68,10 +73,11 @@ local function watch(session)
   end)
 end
 
----@type fun(session: sanderling.chat.session.Session): table<string, fun(lhs?: string)> by the options of the keys
+---@type fun(session: sanderling.chat.session.Session): table<string, fun(lhs?: string)> by key option
 M.actions_of = nil
 
---- Make the buffers of `session` a chat's. Without a prompt there is none: only the keys of a transcript are set.
+--- Set up keys and autocommands of a session's buffers. A hidden session, which has no prompt, gets only the keys of a
+--- transcript.
 ---@param session sanderling.chat.session.Session
 local function set_up(session)
   local actions = M.actions_of(session)
@@ -84,7 +90,7 @@ local function set_up(session)
   end
 end
 
---- Have a prompt for `session`, which began without one.
+--- Create the prompt of a hidden session.
 ---@param session sanderling.chat.session.Session
 function M.give_prompt(session)
   if not session.prompt then
@@ -94,7 +100,7 @@ function M.give_prompt(session)
   end
 end
 
---- Close what is left of chats that somebody has taken apart.
+--- Close the remaining windows of chats that are no longer complete.
 local function close_torn_chats()
   for tab, windows in pairs(tabs.windows_by_tab) do
     if api.nvim_tabpage_is_valid(tab) and not tabs.shown_in(tab) then
@@ -106,7 +112,7 @@ local function close_torn_chats()
   end
 end
 
---- Give sessions back the buffers that somebody has deleted or emptied. What runs has gone on meanwhile, which is told.
+--- Restore deleted or emptied buffers of all sessions. If something is still running in one, say so.
 local function restore_sessions()
   local is_any_new, is_any_busy = false, false
   for _, session in ipairs(live.all()) do
@@ -127,14 +133,14 @@ local function restore_sessions()
     close_torn_chats()
   end
   if is_any_busy then
-    local text = 'What runs here goes on: :AgentChat shows it, :AgentStop stops it.'
+    local text = 'Still running in the background. :AgentChat shows it, :AgentStop stops it.'
     message.tell(text, vim.log.levels.WARN)
   end
 end
 
 local is_restoring = false
 
---- Restore sessions as soon as that is allowed.
+--- Restore sessions as soon as text may be changed.
 local function restore_sessions_soon()
   if is_restoring then
     return
@@ -154,7 +160,7 @@ end
 ---@param session sanderling.chat.session.Session
 ---@param id? string
 ---@param project? string
----@param agent? string that answers, if it is not ours
+---@param agent? string the external agent, if any
 ---@return sanderling.chat.session.Session
 local function begin(session, id, project, agent)
   session:begin(id or stored.new_id(), project or stored.root_here(), agent)
@@ -163,16 +169,16 @@ local function begin(session, id, project, agent)
   return session
 end
 
---- Begin a session that has neither prompt nor windows, for what works by itself: its transcript is drawn in a hidden buffer.
---- `M.open` shows it, and gives it a prompt.
----@param id? string of one whose log exists; nil: a new one
+--- Start a hidden session: without prompt and windows, its transcript drawn in a hidden buffer. `M.open` shows it and
+--- gives it a prompt.
+---@param id? string of a stored session; nil: start a new one
 ---@param project? string
 ---@return sanderling.chat.session.Session
 function M.begin_hidden(id, project)
   return begin(new_session(), id, project)
 end
 
---- Begin a session in buffers of its own, or resume the one that `id` names. It is current.
+--- Start a session in new buffers, or resume the session `id`, and make it current.
 ---@param id? string
 ---@param project? string
 ---@param agent? string
@@ -202,14 +208,14 @@ function M.remove(session)
   session:delete_buffers()
 end
 
---- The current session; a new one when there is none. Those whose buffers were deleted have them again.
+--- Return the current session, or start one. Deleted buffers are restored first.
 ---@return sanderling.chat.session.Session
 function M.current_session()
   restore_sessions()
   return live.current() or add_session()
 end
 
---- Make another session of the one that `session` is, in the same buffers.
+--- Replace `session` by another one in the same buffers.
 ---@param session sanderling.chat.session.Session
 ---@param id string
 ---@param project string
@@ -226,15 +232,15 @@ end
 
 ---@class (exact) sanderling.chat.Entry
 ---@field id string
----@field title string empty while there is none
----@field name string the title, or the time at which it began
+---@field title string empty if it has none
+---@field name string the title, or the start time
 ---@field project string
 ---@field is_current boolean
----@field is_busy boolean a turn or a command runs, or waits to
+---@field is_busy boolean a turn or command is running or queued
 ---@field transcript_buf integer
 ---@field prompt_buf integer
 
---- The sessions that the chat shows or can switch to, in the order of the keys that switch.
+--- Return the sessions that the chat can show, in the order of the keys that switch between them.
 ---@return sanderling.chat.Entry[]
 function M.list()
   return vim.tbl_map(function(session)
@@ -268,8 +274,8 @@ function M.show(opts)
   local before = api.nvim_get_current_win()
   if not windows then
     local layout_opts = vim.tbl_extend('force', config.options.chat, given)
-    local left_alone = tabs.prompt_windows() -- by `:only`
-    -- May raise: there is no room.
+    local left_alone = tabs.prompt_windows() -- after `:only`
+    -- Raises an error if there is not enough room.
     windows = layout.open(layout_opts, session.transcript_buf, session.prompt.buf, tabs.win_options)
     tabs.windows_by_tab[api.nvim_get_current_tabpage()] = windows
     tabs.restore_view(session, windows.transcript)
@@ -294,7 +300,7 @@ end
 
 ---@param opts sanderling.ChatOpts
 function M.toggle(opts)
-  config.validate({ position = opts.position, size = opts.size }, 'chat') -- to hide it, too
+  config.validate({ position = opts.position, size = opts.size }, 'chat') -- even if it hides the chat
   local windows = tabs.shown_in()
   if windows then
     tabs.hide()
@@ -314,18 +320,17 @@ function M.transcript()
   return { buf = session.transcript_buf, win = shown == session and windows.transcript or nil }
 end
 
--- which session -------------------------------------------------------------------------------------------------------
+-- choosing a session --------------------------------------------------------------------------------------------------
 
---- Begin a session beside those that are open, and show it.
 function M.new()
   add_session(nil, stored.project_here())
   M.show({})
 end
 
---- Show the session `id`, which is open here or whose log exists. It takes the place of one in which nothing was said.
+--- Show the session `id`, which is open or stored. It replaces the current session if that is empty.
 ---@param id string
 ---@param project string
----@param opts sanderling.ChatOpts|{ agent?: string } the agent that answers in a new one, if it is not ours
+---@param opts sanderling.ChatOpts|{ agent?: string } the external agent of a new session
 ---@return sanderling.chat.session.Session
 function M.open(id, project, opts)
   local open_one, current = live.find(id), live.current()
@@ -341,14 +346,14 @@ function M.open(id, project, opts)
   return assert(live.current())
 end
 
---- Show the session that was opened `step` places after the one that is shown.
+--- Show the session opened `step` places after the current one.
 ---@param step integer
 function M.switch(step)
   local session = M.current_session()
   local other = live.neighbour(session, step)
   if other == session then
     message.tell(
-      'No other session is open: :AgentNew begins one, :AgentSessions has the earlier ones.'
+      'No other session is open. :AgentNew opens one, :AgentSessions lists earlier ones.'
     )
     return
   end
@@ -362,7 +367,7 @@ function M.switch(step)
   end
 end
 
---- Close the current session. Its log stays, and the next one is shown.
+--- Close the current session and show the next one. Its log stays on disk.
 function M.close()
   local session = live.current()
   if session then
@@ -372,7 +377,7 @@ function M.close()
   end
 end
 
---- Begin a new session in the buffers of the current one.
+--- Start a new session in the buffers of the current one.
 function M.clear()
   local session = live.current()
   if session then
@@ -380,7 +385,7 @@ function M.clear()
   end
 end
 
---- There is an environment now: start the host for the chat, if there is one, in place of a session in which nothing was said.
+--- After the environment was built: start the host for the chat, if one is open. An empty session is replaced.
 ---@param is_wanted boolean go to the prompt
 ---@return boolean is_shown the chat is on the screen
 function M.reopen(is_wanted)

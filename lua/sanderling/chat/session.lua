@@ -1,5 +1,4 @@
---- One session that is open here: its transcript and its prompt, if it has one, what was sent, and what its events mean besides
---- being drawn. Whether a window shows it makes no difference.
+--- An open session: its buffers, drafts, prompts and commands. It works the same whether or not a window shows it.
 local lazy = require('sanderling.ui.lazy')
 
 local ask = require('sanderling.host.ask')
@@ -26,38 +25,38 @@ local words = require('sanderling.ui.words')
 local M = {}
 
 ---@class (exact) sanderling.chat.session.View
----@field saved table as winsaveview() gives it
+---@field saved table result of winsaveview()
 ---@field is_at_end boolean
 
---- The windows' part in a session.
+--- Callbacks for the windows that show the session.
 ---@class (exact) sanderling.chat.session.Hooks
----@field on_lost fun() somebody has deleted or emptied a buffer of it; `restore` gives it back, as soon as that is allowed
----@field on_sent fun(session: sanderling.chat.session.Session) the person has said something
+---@field on_lost fun() a buffer was deleted or emptied; call `restore` as soon as text may be changed
+---@field on_sent fun(session: sanderling.chat.session.Session) the user has sent something
 
---- A prompt that was sent, and waits for what it mentions.
+--- A prompt whose mentions are being resolved.
 ---@class (exact) sanderling.chat.session.Leaving
 ---@field id string of the session
 ---@field text string
 ---@field selections? sanderling.Selection[]
 ---@field type 'submit_prompt'|'steer_turn'
 ---@field is_ready boolean
----@field problem? string why there are no selections
+---@field problem? string why resolving failed
 
 ---@class (exact) sanderling.chat.session.Session: sanderling.chat.buffers.Buffers
----@field project string root that the session is about
----@field agent? string that was asked for, if it is not ours
+---@field project string root of the project
+---@field agent? string the requested external agent
 ---@field private hooks sanderling.chat.session.Hooks
----@field view? sanderling.chat.session.View of the transcript, when it was last hidden
----@field is_open boolean the host has opened it, in this process or in one before
----@field private leaving sanderling.chat.session.Leaving[] the first one first
----@field private is_looking? boolean the transcript says that there are some
----@field is_awaited? fun(): boolean somebody is waiting for it to open
+---@field view? sanderling.chat.session.View of the transcript when it was last hidden
+---@field is_open boolean a host has opened it, this one or an earlier one
+---@field private leaving sanderling.chat.session.Leaving[] in order
+---@field private is_looking? boolean the transcript shows that mentions are being resolved
+---@field is_awaited? fun(): boolean returns whether the user is still waiting for it to open
 local Session = setmetatable({}, { __index = buffers.Buffers })
 Session.__index = Session
 
--- beginning and end ---------------------------------------------------------------------------------------------------
+-- start and end -------------------------------------------------------------------------------------------------------
 
---- A session in buffers of its own, which is not begun yet.
+--- Create the buffers of a session. `begin` starts it.
 ---@param hooks sanderling.chat.session.Hooks
 ---@return sanderling.chat.session.Session
 function M.new(hooks)
@@ -68,10 +67,10 @@ function M.new(hooks)
   return self
 end
 
---- Be the session `id` from now on: one of its own that begins, or one whose log exists. The transcript is emptied.
+--- Become the session `id`, a new or a stored one. The transcript is emptied.
 ---@param id string
 ---@param project string
----@param agent? string that answers in a new one, if it is not ours
+---@param agent? string the external agent of a new session
 function Session:begin(id, project, agent)
   self.id, self.project, self.agent, self.state = id, project, agent, states.new(id)
   self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
@@ -87,7 +86,7 @@ function Session:begin(id, project, agent)
   self:keep_draft()
 end
 
---- Open the session in the host; where there is none to start, offer to build its environment.
+--- Open the session in the host. If the host's environment is missing, offer to build it.
 function Session:open()
   self.is_awaited = attention.watch()
   local err = host.open(self.id)
@@ -97,7 +96,7 @@ function Session:open()
   end
 end
 
---- The session is no longer open here, its log stays. What it did not begin with comes back into the prompt.
+--- Close the session. Its log stays on disk, and prompts that were not started come back into the prompt.
 function Session:close()
   local before = self.state
   self.state = states.new(self.id)
@@ -112,27 +111,27 @@ function Session:close()
   bus.announce('AgentSessionClosed', { session_id = self.id })
 end
 
---- The name of the session: its title, or the time at which it began.
+--- Return the session's title, or its start time.
 ---@return string
 function Session:name()
   local title = self.state.title
   return title ~= '' and title or (self.id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2'))
 end
 
--- what is not sent yet ------------------------------------------------------------------------------------------------
+-- drafts --------------------------------------------------------------------------------------------------------------
 
---- Keep what stands in the prompt, should Neovim be killed.
+--- Save the text of the prompt, in case Neovim is killed.
 function Session:keep_draft()
   if not self.prompt then
     return
   end
   local text = table.concat(self.prompt:lines(), '\n')
-  if self.is_open or text ~= '' then -- else the one that is kept is still to come back
+  if self.is_open or text ~= '' then -- otherwise the saved draft has not been restored yet
     drafts.keep(self.id, self.project, self.is_fresh, text)
   end
 end
 
---- Put back what stood in the prompt when a Neovim ended.
+--- Restore the draft that an earlier Neovim saved.
 ---@param is_resumed boolean
 function Session:restore_draft(is_resumed)
   if not self.prompt or table.concat(self.prompt:lines()) ~= '' then
@@ -147,8 +146,8 @@ end
 
 -- prompts -------------------------------------------------------------------------------------------------------------
 
---- Put `texts` back where they were typed, as soon as text can be changed; where it cannot at all, or there is no prompt, into the
---- prompt's history.
+--- Put `texts` back into the prompt as soon as text may be changed. If that fails, or there is no prompt, put them into
+--- the prompt history.
 ---@private
 ---@param texts string[]
 function Session:put_back(texts)
@@ -173,13 +172,13 @@ function Session:put_back_prompts(prompts)
   end, prompts))
 end
 
---- Tell the session of something that has happened on this side.
+--- Publish a local event of this session.
 ---@param event table its type begins with `local_`
 function Session:note(event)
   bus.publish(self.id, { event })
 end
 
---- Say why something was not sent: in the transcript, or below it while an answer is being written there.
+--- Report why something was not sent: in the transcript, or as a message during a turn.
 ---@param text string
 function Session:refuse(text)
   if self.state.is_in_turn then
@@ -189,28 +188,29 @@ function Session:refuse(text)
   end
 end
 
---- Say something in the transcript to what the person has done.
+--- Show a notice in the transcript in response to an action of the user.
 ---@param level 'info'|'warning'
 ---@param text string
----@param topic? string by which `correct` finds it
+---@param topic? string lets `correct` find the notice
 function Session:say(level, text, topic)
   self:note({ type = 'local_notice', level = level, text = text, topic = topic })
   self.hooks.on_sent(self)
 end
 
---- Have `text` stand where the transcript says something on `topic` that holds no more.
+--- Replace the notice on `topic`, which is outdated, by `text`.
 ---@param topic string
 ---@param text string
 function Session:correct(topic, text)
   self:note({ type = 'local_notice_outdated', topic = topic, text = text })
 end
 
---- Send an action; if the host cannot be reached, the transcript says why, and what it knows nothing of comes back.
+--- Send an action. If the host cannot be reached, the transcript says why, and prompts that it did not accept come
+--- back.
 ---@param action sanderling.Action
----@param sent? table what this side knows by it, as an event
+---@param sent? table a local event to publish
 ---@return boolean is_sent
 function Session:act(action, sent)
-  local err = host.act(self.id, action) -- first of all: this may find that a host has died, and `sent` is not that one's
+  local err = host.act(self.id, action) -- first, because this may find that the host has died, which `sent` has nothing to do with
   if sent then
     self:note(sent)
   end
@@ -220,9 +220,9 @@ function Session:act(action, sent)
   return not err
 end
 
---- Ask something about this session. Where there is no answer, the transcript says why.
+--- Send a request about this session. If it fails, the transcript says why.
 ---@param request table a sanderling.Request, without its `session_id`
----@param on_answer fun(result: table, is_here: boolean) is_here: the person has not gone on to something else meanwhile
+---@param on_answer fun(result: table, is_here: boolean) is_here: the user has not moved on meanwhile
 function Session:ask(request, on_answer)
   local id, err = self.id, host.open(self.id)
   if err then
@@ -245,15 +245,16 @@ function Session:ask(request, on_answer)
   )
 end
 
----@return string id that no prompt had before, in this process or an earlier one
+---@return string unique id, also across processes
 local function new_prompt_id()
   local now = assert(vim.uv.clock_gettime('realtime'))
   return ('%d%09d'):format(now.sec, now.nsec)
 end
 
---- Send `lines` to the model, or refuse them whole and say why. When the host cannot start, they stand in the prompt again.
+--- Send `lines` to the model, or refuse all of them and say why. If the host cannot start, they come back into the
+--- prompt.
 ---@param lines string[]
----@param opts? { selections?: sanderling.Selection[], is_steering?: boolean } steering: in the middle of the turn
+---@param opts? { selections?: sanderling.Selection[], is_steering?: boolean } steering: send during the turn
 ---@return boolean
 function Session:send(lines, opts)
   opts = opts or {}
@@ -286,7 +287,7 @@ function Session:send(lines, opts)
   return true
 end
 
---- Send the prompts whose mentions are looked up, in the order in which they were typed.
+--- Send the prompts whose mentions are resolved, in the order they were typed.
 ---@private
 function Session:let_go()
   while self.leaving[1] and self.leaving[1].is_ready do
@@ -315,7 +316,7 @@ function Session:submit(leaving)
   self.hooks.on_sent(self)
 end
 
---- Run a command in the sandbox, or refuse it whole and say why. When the host cannot start, it stands in the prompt.
+--- Run a command in the sandbox, or refuse it and say why. If the host cannot start, it comes back into the prompt.
 ---@param lines string[]
 ---@return boolean
 function Session:run(lines)
@@ -332,7 +333,7 @@ function Session:run(lines)
   return true
 end
 
---- Do what was typed into the prompt: a command of the chat's after a `/`, one for the shell after a `!`, else words for the model.
+--- Act on text typed into the prompt: a slash command, a shell command after `!`, or a prompt for the model.
 ---@param lines string[]
 ---@param is_steering boolean
 ---@return boolean
@@ -347,7 +348,7 @@ function Session:send_typed(lines, is_steering)
   return self:send(lines, { is_steering = is_steering })
 end
 
---- Send what stands in the prompt. An empty one lets those go that are held.
+--- Send the text of the prompt. If it is empty, release held prompts.
 ---@param is_steering boolean
 function Session:send_prompt(is_steering)
   if self.state.waiting.is_held and table.concat(self.prompt:lines()):find('%S') == nil then
@@ -359,7 +360,7 @@ function Session:send_prompt(is_steering)
   end)
 end
 
---- Stop the turn, or the command that was started last.
+--- Stop the turn, or the latest command.
 function Session:stop()
   if states.is_busy(self.state) then
     self:act({ type = 'cancel_turn' }, { type = 'local_stop_sent' })
@@ -380,7 +381,7 @@ function Session:announce_command_end(command, outcome, is_success)
   })
 end
 
---- None of `commands` runs any more: those that never started come back into the prompt.
+--- Report the end of `commands`. Those that were not started come back into the prompt.
 ---@param commands sanderling.session.state.Command[]
 ---@param outcome string
 function Session:end_commands(commands, outcome)
@@ -395,7 +396,7 @@ function Session:end_commands(commands, outcome)
   self:put_back(texts)
 end
 
--- Events reach sessions from there.
+-- This module delivers events to sessions.
 require('sanderling.chat.events')
 
 return M

@@ -1,5 +1,5 @@
---- Sessions on disk: chosen, resumed, renamed, forked, exported, deleted. What is asked goes through vim.ui, so that any picker
---- works.
+--- Stored sessions: choose, resume, rename, fork, export and delete them. All questions go through vim.ui, so any
+--- picker works.
 local api = vim.api
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
@@ -43,19 +43,19 @@ local function line_of(info, is_everywhere)
   return table.concat(parts, icons.separator)
 end
 
--- what can be done with one -------------------------------------------------------------------------------------------
+-- actions -------------------------------------------------------------------------------------------------------------
 
---- Show a session, and go to it unless the user has gone on to something else.
+--- Show a session. Enter its prompt unless the user has moved on meanwhile.
 ---@param info { id: string, project: string }
----@param is_here? boolean true unless said otherwise
+---@param is_here? boolean default true
 ---@return sanderling.chat.session.Session
 local function resume(info, is_here)
   return chat.open(info.id, info.project, { focus = is_here ~= false })
 end
 
---- Make a session of what another holds, up to a prompt if one is named, and show it.
+--- Copy a session, optionally only up to a prompt, and show the copy.
 ---@param info { id: string, project: string }
----@param at? { prompt_id: string, is_prompt: boolean } is_prompt: without it; its words are to be sent anew
+---@param at? { prompt_id: string, is_prompt: boolean } is_prompt: exclude the prompt itself and put its text into the new session's prompt
 ---@param show? fun(new_id: string): sanderling.chat.session.Session
 local function fork(info, at, show)
   local request = {
@@ -82,7 +82,7 @@ local function set_title(info, title)
     session:act({ type = 'set_title', title = title })
   else
     stored.ask({ type = 'rename_session', session_id = info.id, title = title }, function()
-      message.tell(('The session is called %s now.'):format(icons.quoted(title)))
+      message.tell(('Session renamed to %s.'):format(icons.quoted(title)))
     end)
   end
 end
@@ -102,7 +102,7 @@ local function rename(info, title)
 end
 
 ---@param info { id: string, project: string, title: string }
----@return string path that is proposed
+---@return string suggested path
 local function export_path(info)
   local stem = words.trimmed((info.title:gsub('[%s%c/\\:*?"<>|$~]+', ' ')))
   stem = stem ~= '' and vim.fn.strcharpart(stem, 0, MAX_NAME_CHARS) or info.id
@@ -136,14 +136,14 @@ end
 local function delete(info)
   local choices = { 'Delete it', 'Keep it' }
   vim.ui.select(choices, {
-    prompt = ('Delete %s and what its commands put out, for good:'):format(
+    prompt = ('Permanently delete %s and the output of its commands:'):format(
       icons.quoted(stored.name_of(info))
     ),
     kind = 'sanderling_confirm',
   }, function(choice)
     if choice == choices[1] then
       stored.ask({ type = 'delete_session', session_id = info.id }, function()
-        message.tell(icons.quoted(stored.name_of(info)) .. ' is deleted.')
+        message.tell(('Deleted %s.'):format(icons.quoted(stored.name_of(info))))
       end)
     end
   end)
@@ -172,27 +172,25 @@ local function offer_actions(info)
   end)
 end
 
--- which one -----------------------------------------------------------------------------------------------------------
+-- choosing a session --------------------------------------------------------------------------------------------------
 
---- Choose one of the sessions, newest first, and what to do with it.
----@param text string only those in which it was said; empty: all
----@param is_everywhere boolean those of all projects
+--- Let the user choose one of the sessions, newest first, and what to do with it.
+---@param text string only sessions that contain it; empty: all
+---@param is_everywhere boolean sessions of all projects
 function M.pick(text, is_everywhere)
   local project = is_everywhere and '' or stored.project_here()
   stored.ask({ type = 'list_sessions', project = project, text = text }, function(result, is_here)
     local infos = result.sessions
     if #infos == 0 then
       local where = is_everywhere and 'session' or 'session of this project'
-      local what = text ~= '' and ('No %s holds %s.'):format(where, icons.quoted(text))
-        or ('There is no %s yet.'):format(where)
+      local what = text ~= '' and ('No %s contains %s.'):format(where, icons.quoted(text))
+        or ('No %s yet.'):format(where)
       message.tell(what)
       return
     end
     stored.known = infos
     if not is_here then
-      message.tell(
-        'The sessions are found, but you are elsewhere: :AgentSessions finds them again.'
-      )
+      message.tell('Sessions loaded. Run :AgentSessions again to choose one.')
       return
     end
     vim.ui.select(infos, {
@@ -209,7 +207,7 @@ function M.pick(text, is_everywhere)
   end)
 end
 
---- Resume the session `id`, of whatever project, or the newest one of this project that is not open.
+--- Resume the session `id` of any project, or the newest one of this project that is not open.
 ---@param id string empty: the newest
 function M.resume(id)
   local project = id == '' and stored.project_here() or ''
@@ -221,35 +219,35 @@ function M.resume(id)
       if info then
         return resume(info, is_here)
       end
-      return message.tell('This project has no other session to go on with.')
+      return message.tell('This project has no other session to resume.')
     end
     for _, info in ipairs(stored.known) do
       if info.id == id then
         return resume(info, is_here)
       end
     end
-    message.tell(('There is no session %s: :AgentSessions lists them.'):format(id))
+    message.tell(('There is no session %s. :AgentSessions lists them.'):format(id))
   end)
 end
 
---- A session that is open as those on disk are known.
+--- Return an open session in the form of a stored one.
 ---@param session sanderling.chat.session.Session
 ---@return { id: string, project: string, title: string }
 local function info_of(session)
   return { id = session.id, project = session.project, title = session.state.title }
 end
 
---- The current session; says so when there is none, or nothing was said in it.
+--- Return the current session. If there is none, or it is empty, say so.
 ---@return sanderling.chat.session.Session?
 local function session_with_words()
   local session = live.current()
   if session and not session.is_fresh then
     return session
   end
-  message.tell(session and 'Nothing was said in this session yet.' or 'No session is open.')
+  message.tell(session and 'This session is empty.' or 'No session is open.')
 end
 
---- Make a session of what the current one holds: up to the message under the cursor, when that is in its transcript.
+--- Fork the current session. In its transcript, the copy ends at the message under the cursor.
 function M.fork()
   local session = session_with_words()
   if not session then
@@ -259,9 +257,7 @@ function M.fork()
   if api.nvim_get_current_buf() == session.transcript_buf then
     at = transcript:message_at(vim.fn.line('.') - 1)
     if not at and transcript.has_earlier then
-      return message.tell(
-        'This turn has begun before what is shown: scroll up to its prompt first.'
-      )
+      return message.tell('Scroll up to load the start of this turn first.')
     end
   end
   fork(session, at)
@@ -283,10 +279,10 @@ function M.export(path)
   end
 end
 
---- Another process has the session open: two must not write one log.
+--- Another process has the session open, and only one may write its log: offer to fork it.
 ---@param session sanderling.chat.session.Session
 local function offer_fork(session)
-  local choices = { 'Fork it: go on with a copy', 'Leave it' }
+  local choices = { 'Fork it: continue in a copy', 'Leave it' }
   vim.ui.select(choices, {
     prompt = 'Another Neovim has this session open:',
     kind = 'sanderling_confirm',

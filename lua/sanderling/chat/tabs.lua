@@ -1,4 +1,4 @@
---- The chat's two windows in each tab page: what they show, where they were left, how they close together.
+--- The chat's windows in each tab page: the session they show, their view, and closing both together.
 local api = vim.api
 local bars = require('sanderling.ui.bars')
 local layout = require('sanderling.chat.layout')
@@ -14,12 +14,12 @@ M.augroup = api.nvim_create_augroup('sanderling', {})
 
 ---@type table<integer, sanderling.chat.layout.Windows>
 M.windows_by_tab = {}
----@type table<string, any>? options of the transcript's window that was closed last
+---@type table<string, any>? options of the last transcript window
 M.win_options = nil
 M.is_swapping = false
 M.is_quitting = false -- `:quit` is closing one of the windows
 
---- The chat's windows in `tab`, if both are there, and the session that they show.
+--- Return the chat's windows in `tab`, if both are there, and the session that they show.
 ---@param tab? integer
 ---@return sanderling.chat.layout.Windows?
 ---@return sanderling.chat.session.Session?
@@ -33,7 +33,7 @@ function M.shown_in(tab)
   end
 end
 
---- The transcript's window shows it no more: remember where it was.
+--- Save the view of a transcript's window before it shows something else or closes.
 ---@param win integer
 function M.leave(win)
   local session = api.nvim_win_is_valid(win) and live.of_buffer(api.nvim_win_get_buf(win))
@@ -49,7 +49,7 @@ function M.leave(win)
   end)
 end
 
---- Give the transcript's window what it had when it was left: where it was, or the end if it was there.
+--- Restore the view of a transcript's window, or show the end if the user was there.
 ---@param session sanderling.chat.session.Session
 ---@param win integer
 function M.restore_view(session, win)
@@ -65,13 +65,13 @@ function M.restore_view(session, win)
   end)
 end
 
---- Is the cursor in the last line, or in a closed fold that ends with it?
+--- Return whether the cursor is in the last line or in a closed fold at the end.
 ---@return boolean
 local function is_at_end_here()
   return math.max(vim.fn.line('.'), vim.fn.foldclosedend('.')) == vim.fn.line('$')
 end
 
---- Is the person selecting text in `win`, or about to name some? Then its cursor is theirs.
+--- Return whether the user is selecting text in `win`, or has a pending operator. The cursor must not move then.
 ---@param win integer
 ---@return boolean
 local function is_selecting(win)
@@ -80,7 +80,7 @@ local function is_selecting(win)
   return is_selecting_here and win == api.nvim_get_current_win()
 end
 
---- Show the end of the transcript, and what comes from now on.
+--- Show the end of the transcript and follow new text.
 ---@param session sanderling.chat.session.Session
 function M.go_to_end(session)
   local windows, shown = M.shown_in()
@@ -89,7 +89,7 @@ function M.go_to_end(session)
   end
 end
 
---- Turn the pages of the transcript from elsewhere. At its end the window goes along with the text again.
+--- Scroll the transcript from another window. At its end, follow new text again.
 ---@param session sanderling.chat.session.Session
 ---@param step -1|1
 function M.scroll(session, step)
@@ -111,7 +111,7 @@ end
 ---@param windows sanderling.chat.layout.Windows
 function M.put(session, windows)
   M.leave(windows.transcript)
-  M.is_swapping = true -- the person has not gone to another session by this BufEnter
+  M.is_swapping = true -- this BufEnter does not make another session current
   local ok, err = pcall(layout.swap, windows, session.transcript_buf, session.prompt.buf)
   M.is_swapping = false
   if not ok then
@@ -122,7 +122,7 @@ function M.put(session, windows)
   bars.redraw()
 end
 
---- The tab page, other than this one, that shows `session`.
+--- Return another tab page that shows `session`.
 ---@param session sanderling.chat.session.Session
 ---@return integer?
 function M.other_tab(session)
@@ -142,14 +142,14 @@ function M.prompt_windows()
 end
 
 ---@param tab integer
----@return integer[] its windows, without those that only tell something
+---@return integer[] its focusable windows
 local function windows_to_be_in(tab)
   return vim.tbl_filter(function(win)
     return api.nvim_win_get_config(win).focusable
   end, api.nvim_tabpage_list_wins(tab))
 end
 
---- Hide the chat in `tab`. `closing` is a window that Neovim is closing already.
+--- Hide the chat in `tab`. `closing` is a window that Neovim is already closing.
 ---@param tab? integer
 ---@param closing? integer
 function M.hide(tab, closing)
@@ -179,16 +179,16 @@ function M.hide(tab, closing)
     local is_alone = api.nvim_tabpage_is_valid(tab) and #windows_to_be_in(tab) == 1
     local is_last = is_alone and #api.nvim_list_tabpages() == 1
     if not was_quitting and (is_last or is_alone and is_only) then
-      return -- `:only`: what the user wants to see is this window
+      return -- after `:only` the user wants to see just this window
     end
     if is_last and api.nvim_win_is_valid(other) and pcall(vim.cmd.quit) then
-      return -- `:quit` in a Neovim that showed nothing but the chat
+      return -- `:quit` in a Neovim that shows only the chat
     end
     layout.close({ other }, windows.replaced)
   end)
 end
 
---- Have the prompt of `session` as high as what stands in it, where this tab page shows it.
+--- Fit the height of the session's prompt to its text, if this tab page shows it.
 ---@param session sanderling.chat.session.Session
 function M.fit_prompt(session)
   local windows, shown = M.shown_in()
@@ -206,12 +206,12 @@ function M.fit_prompt(session)
   end
   if height.all <= vim.fn.getwininfo(windows.prompt)[1].height then
     api.nvim_win_call(windows.prompt, function()
-      vim.fn.winrestview({ topline = 1 }) -- it scrolls before it has grown
+      vim.fn.winrestview({ topline = 1 }) -- the window scrolls before it has grown
     end)
   end
 end
 
---- Draw what stands in and below the text of a prompt, which has changed.
+--- Redraw the placeholder and the todo list of a prompt whose text has changed, and fit its height.
 ---@param session sanderling.chat.session.Session
 function M.draw_prompt(session)
   session.prompt:draw_placeholder()
@@ -219,7 +219,7 @@ function M.draw_prompt(session)
   M.fit_prompt(session)
 end
 
---- Give the windows of this tab page the sizes that they are to have, and draw what is made to fit them.
+--- Adjust the window sizes in this tab page, and redraw what depends on them.
 local function settle_windows()
   local windows, session = M.shown_in()
   if windows and session then
@@ -230,14 +230,14 @@ local function settle_windows()
   end
 end
 
---- A search shows matches while it is typed. One that is given up goes back to where it began: that was the end, whose text has
---- moved on meanwhile.
+--- Follow the text again after a cancelled search. While a pattern is typed, Neovim shows matches; cancelling returns
+--- to where the search started, which was the end but no longer is.
 local function watch_searches()
-  local win ---@type integer? in which a search began at the end of a transcript
+  local win ---@type integer? where a search started at the end of a transcript
   api.nvim_create_autocmd('CmdlineEnter', {
     group = M.augroup,
     pattern = { '/', '?' },
-    desc = 'Agent: a search begins in a transcript',
+    desc = 'Agent: note the start of a search in a transcript',
     callback = function()
       local is_transcript = live.of_buffer(api.nvim_get_current_buf())
         and vim.bo.filetype == FILETYPE
@@ -247,7 +247,7 @@ local function watch_searches()
   api.nvim_create_autocmd('CmdlineLeave', {
     group = M.augroup,
     pattern = { '/', '?' },
-    desc = 'Agent: a search that is given up in a transcript',
+    desc = 'Agent: follow the text after a cancelled search',
     callback = function()
       local left = vim.v.event.abort and win or nil
       win = nil
@@ -266,14 +266,14 @@ local function watch_windows()
     local opts = { group = M.augroup, desc = 'Agent: ' .. desc, callback = callback }
     api.nvim_create_autocmd(event, opts)
   end
-  on('TabEnter', 'the session that is meant', function()
+  on('TabEnter', "make the tab page's session current", function()
     local _, session = M.shown_in()
     if session then
       live.set_current(session)
     end
   end)
-  on({ 'WinResized', 'VimResized', 'TabEnter' }, 'the sizes of the chat', settle_windows)
-  on('WinClosed', 'both windows of the chat close together', function(args)
+  on({ 'WinResized', 'VimResized', 'TabEnter' }, "adjust the chat's sizes", settle_windows)
+  on('WinClosed', 'close both windows of the chat together', function(args)
     local closed = tonumber(args.match)
     for tab, windows in pairs(M.windows_by_tab) do
       if windows.transcript == closed or windows.prompt == closed then
@@ -281,7 +281,7 @@ local function watch_windows()
         return
       end
     end
-    vim.schedule(settle_windows) -- when it is closed
+    vim.schedule(settle_windows) -- after the window has closed
   end)
 end
 

@@ -1,4 +1,4 @@
---- The options of the chat's windows. After they are set once, they are the user's.
+--- The options of the chat's windows. They are set once and are the user's afterwards.
 local M = {}
 
 local api = vim.api
@@ -33,7 +33,7 @@ M.transcript = vim.tbl_extend('error', shared_options, {
   winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
 })
 
---- The signs in a transcript's window: a guide beside what is in an open fold.
+--- Return 'fillchars' of a transcript's window, with a guide next to open folds.
 ---@return string
 local function fill_characters()
   local open, bar = icons.narrow('open'), icons.narrow('bar')
@@ -48,7 +48,7 @@ M.prompt = vim.tbl_extend('error', shared_options, {
   fillchars = 'eob: ',
 })
 
---- Have a window's statusline say what the window is, if the user has made none of their own.
+--- Set a window's statusline, unless the user has changed the option globally.
 ---@param win integer
 ---@param text string
 local function set_statusline(win, text)
@@ -66,7 +66,8 @@ function M.set_prompt(win)
   set_statusline(win, PROMPT_STATUSLINE)
 end
 
---- Set what a window that shows a transcript needs, the chat's own or any other; once, after that they are the user's.
+--- Set the options of a window that shows a transcript, one of the chat's or any other. They are set once and are the
+--- user's afterwards.
 ---@param win integer
 function M.set_transcript(win)
   local buf = api.nvim_win_get_buf(win)
@@ -89,7 +90,7 @@ function M.get(win, names)
   return options
 end
 
---- The options of a transcript's window, as the user has made them.
+--- Return the current options of a transcript's window, including the user's changes.
 ---@param win integer
 ---@return table<string, any>
 function M.get_transcript(win)

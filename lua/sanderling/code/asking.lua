@@ -1,26 +1,26 @@
---- Asking language servers: a question of Python's runs as a coroutine here, which waits for answers while keys and screen go on.
+--- Requests to language servers. A request from Python runs here as a coroutine that waits for answers without blocking keys and screen.
 ---
---- Nothing is waited for without an end: a server that has died is noticed, and one that is silent has as long as the question has.
+--- Every wait ends: a dead server is noticed, and a silent one has the time limit of the request.
 local M = {}
 
 local now_ms = require('sanderling.ui.now_ms')
 
-local LIMIT_MS = 7000 -- of all that one question asks; Python waits for 10 s
-local LOOK_MS = 50 -- between two looks, at whether the server still lives, for instance
+local LIMIT_MS = 7000 -- for all server requests of one call; Python waits for 10 s
+local LOOK_MS = 50 -- between two checks, e.g. whether the server still runs
 
 ---@class (exact) sanderling.code.Problem
 ---@field words string a sentence for the model
 
----@type table<thread, number> when the questions that run have to be answered
+---@type table<thread, number> deadlines of the running requests
 local ends = {}
 
---- End the question with a sentence for the model.
+--- End the request with a sentence for the model.
 ---@param words string
 function M.fail(words)
   error({ words = words }, 0)
 end
 
---- Run `fn` as a coroutine; `reply` is given what it returns, or its problem.
+--- Run `fn` as a coroutine; `reply` gets its result, or its problem.
 ---@param reply fun(answer: sanderling.host.door.Answer)
 ---@param fn fun(): any
 function M.run(reply, fn)
@@ -37,7 +37,7 @@ function M.run(reply, fn)
   assert(coroutine.resume(co))
 end
 
---- Wait until what `begin` begins calls its argument, or `give_up`, which is asked now and then, says why that makes no sense any more.
+--- Suspend until `begin` calls `settle`, or the polled `give_up` returns why waiting is useless.
 ---@param begin fun(settle: fun(...: any))
 ---@param give_up? fun(): string?
 ---@return any ...
@@ -79,7 +79,7 @@ local function await(begin, give_up)
   return unpack(assert(answer), 1, answer.n)
 end
 
---- Look until `is_done`, for `limit_ms` at most.
+--- Poll until `is_done`, for at most `limit_ms`.
 ---@param limit_ms number
 ---@param is_done fun(): boolean
 function M.wait_until(limit_ms, is_done)
@@ -91,13 +91,13 @@ function M.wait_until(limit_ms, is_done)
   end
 end
 
---- Ask a server. Ends the question where it does not answer.
+--- Send a request to a server. Ends the model's request if the server does not answer.
 ---@param client vim.lsp.Client
 ---@param method string
 ---@param params table
 ---@param buf integer
----@return any result nil where there is none
----@return string? problem in the server's words, where it refuses
+---@return any result nil: none
+---@return string? problem the server's message, if it refuses
 function M.ask(client, method, params, buf)
   local id
   local ends_at = ends[coroutine.running()]
@@ -105,14 +105,14 @@ function M.ask(client, method, params, buf)
     local is_sent
     is_sent, id = client:request(method, params, settle, buf)
     if not is_sent then
-      M.fail(('The language server %s has ended. Use grep.'):format(client.name))
+      M.fail(('The language server %s has exited. Use grep.'):format(client.name))
     end
   end, function()
     if client:is_stopped() or not vim.lsp.get_client_by_id(client.id) then
-      return ('The language server %s has ended while it was asked. Use grep.'):format(client.name)
+      return ('The language server %s exited during the request. Use grep.'):format(client.name)
     elseif now_ms() > ends_at then
       pcall(client.cancel_request, client, id)
-      local words = 'The language server %s has not answered within %d s. Use grep.'
+      local words = 'The language server %s did not answer within %d s. Use grep.'
       return words:format(client.name, LIMIT_MS / 1000)
     end
   end)

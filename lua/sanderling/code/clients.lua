@@ -1,4 +1,4 @@
---- The person's language servers that run: which of them know a file, and how far they are.
+--- The user's running language servers: which of them know a file, and whether they are ready.
 local M = {}
 
 local api = vim.api
@@ -14,7 +14,7 @@ local ATTACH_MS = 1000
 ---@type table<integer, table<string|integer, sanderling.code.Progress>> by client and token
 local progress = {}
 
---- The first of the words in which a server says what it does; some begin without one.
+--- Return the first non-empty text on what a server does; some report none.
 ---@param ... string?
 ---@return string
 local function named(...)
@@ -29,7 +29,7 @@ end
 
 api.nvim_create_autocmd('LspProgress', {
   group = api.nvim_create_augroup('sanderling_code', {}),
-  desc = 'Agent: remember how far language servers are',
+  desc = 'Agent: remember the progress of language servers',
   callback = function(event)
     local id, params = event.data.client_id, event.data.params
     local value = type(params.value) == 'table' and params.value or {}
@@ -40,7 +40,7 @@ api.nvim_create_autocmd('LspProgress', {
   end,
 })
 
---- The words for what a server is still at: "indexing 42 %".
+--- Return what a server is still doing: "indexing 42 %".
 ---@param client vim.lsp.Client
 ---@return string?
 local function pending(client)
@@ -53,7 +53,7 @@ local function pending(client)
   return vim.trim(now.title:lower():gsub('[%.:\226\128\166]+$', '')) .. share
 end
 
---- The sentence on a server that is not ready; nil if all are.
+--- Return words on a server that is not ready; nil if all are.
 ---@param clients vim.lsp.Client[]
 ---@return string?
 function M.still_at(clients)
@@ -65,7 +65,7 @@ function M.still_at(clients)
   end
 end
 
---- The servers that run, also those that have not answered yet.
+--- Return the running servers, including those that are still starting.
 ---@param filter? vim.lsp.get_clients.Filter
 ---@return vim.lsp.Client[]
 function M.running(filter)
@@ -78,7 +78,7 @@ function M.running(filter)
   end, all)
 end
 
---- The directories that the server works on.
+--- Return the root directories of a server.
 ---@param client vim.lsp.Client
 ---@return string[]
 local function roots_of(client)
@@ -98,7 +98,7 @@ local function is_below(path, root)
   return path == root or vim.startswith(path, root == '/' and root or root .. '/')
 end
 
---- Is the file one that the server would be given, were it opened? It must lie in what the server works on already.
+--- Would the server get the file if it were opened? It must be below the server's current roots.
 ---@param client vim.lsp.Client
 ---@param path string real
 ---@param filetype string
@@ -125,7 +125,7 @@ local function is_starting(clients)
   end)
 end
 
---- Wait a second at most for those of `list` that are starting.
+--- Wait at most a second for the servers in `list` that are starting.
 ---@param list fun(): vim.lsp.Client[]
 ---@return vim.lsp.Client[] ready
 ---@return boolean is_starting
@@ -142,8 +142,8 @@ local function ready(list)
   return clients, is_starting(list())
 end
 
---- Tell servers that run of a hidden buffer: those that know definitions. Linters, whose settings can be code of any directory of the
---- project, are not told: nobody has opened the file. Nor do the person's autocommands hear of it.
+--- Attach a hidden buffer to the running servers that know definitions. Linters do not get it, because their configuration can be code
+--- in any directory of the project, and the user has not opened the file. The user's autocommands are not fired.
 ---@param buf integer
 function M.attach(buf)
   local path, filetype = api.nvim_buf_get_name(buf), vim.bo[buf].filetype
@@ -160,10 +160,10 @@ function M.attach(buf)
 end
 
 local NONE =
-  'No language server of the editor has %s: use grep. The person can start one by opening such a file in Neovim.'
-local NONE_AT_ALL = 'No language server runs in the editor for this project: use grep.'
-local STARTING = 'The language server for %s is still starting: use grep, or try again later.'
-local CANNOT = '%s cannot say that (it has no %s). Use grep.'
+  'No language server in the editor has %s. Use grep. The user can start one by opening such a file in Neovim.'
+local NONE_AT_ALL = 'No language server in the editor works on this project. Use grep.'
+local STARTING = 'The language server for %s is still starting. Use grep, or try again later.'
+local CANNOT = '%s does not support this (%s). Use grep.'
 
 ---@param clients vim.lsp.Client[]
 ---@return string
@@ -191,7 +191,7 @@ local function able(clients, method, buf, must_know)
   return found
 end
 
---- The servers that have the buffer; ends the question where there is none.
+--- Return the servers of the buffer; end the request if there are none.
 ---@param buf integer
 ---@return vim.lsp.Client[]
 function M.of(buf)
@@ -205,7 +205,7 @@ function M.of(buf)
   return clients
 end
 
---- The servers of a buffer that know `method`; ends the question where there is none.
+--- Return the servers of the buffer that support `method`; end the request if there are none.
 ---@param buf integer
 ---@param method string
 ---@return vim.lsp.Client[]
@@ -213,8 +213,8 @@ function M.knowing(buf, method)
   return able(M.of(buf), method, buf, true)
 end
 
---- The servers that work on the project, or a part of it, and know `method`; ends the question where there is no server, or, if
---- one `must_know` it, none that does.
+--- Return the servers for the project, or a part of it, that support `method`. End the request if the project has no server or, with
+--- `must_know`, none that supports it.
 ---@param project string
 ---@param method string
 ---@param must_know boolean

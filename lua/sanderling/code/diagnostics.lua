@@ -1,4 +1,4 @@
---- Diagnostics when the model asks for them: all that language servers and linters in the editor say now.
+--- Diagnostics that the model requests: the current ones of language servers and linters in the editor.
 local M = {}
 
 local api = vim.api
@@ -10,7 +10,7 @@ local METHOD = 'textDocument/diagnostic'
 local FIRST_MS = 1000
 local MAX_TOLD = 1000
 
---- Have the servers say what they have to say of a buffer: those that wait to be asked are asked; others have a second, if it is new.
+--- Update the diagnostics of a buffer: request them where supported; wait a second for other servers if the buffer is new.
 ---@param buf integer
 ---@param is_new boolean
 local function refresh(buf, is_new)
@@ -43,9 +43,9 @@ end
 ---@field servers string
 ---@field still? string
 
---- The diagnostics of one buffer, or of all of them.
+--- Return the diagnostics of one buffer, or of all.
 ---@param buf? integer
----@param is_new boolean it was loaded for this
+---@param is_new boolean loaded for this
 ---@return sanderling.code.Diagnostics
 function M.said(buf, is_new)
   local asked ---@type vim.lsp.Client[]

@@ -1,7 +1,7 @@
---- Code intelligence for the model: Python's questions to the language servers that the person runs.
+--- Code intelligence for the model: requests from Python to the user's running language servers.
 ---
---- No server is started for the model: that would be a program outside of the sandbox, which obeys what the project configures. One
---- that runs is told only of files below the directories that it works on already.
+--- No server is started for the model: it would run outside the sandbox, under the project's configuration. Running servers only get
+--- files below their current roots.
 local M = {}
 
 local api = vim.api
@@ -20,13 +20,13 @@ local diagnostics = lazy('sanderling.code.diagnostics')
 local nav = lazy('sanderling.code.nav')
 local refactor = lazy('sanderling.code.refactor')
 
----@class (exact) sanderling.code.File a file that the sandbox has opened: see editing/find.lua
+---@class (exact) sanderling.code.File opened by the sandbox: see editing/find.lua
 ---@field path string
 ---@field device integer
 ---@field inode integer
 ---@field place string
 
---- The buffer of a file that the servers know, loaded for that if nobody has it open.
+--- Return the buffer of a file, attached to the servers. If it is not open, load it.
 ---@param file sanderling.code.File
 ---@return integer buf
 ---@return boolean is_new
@@ -34,7 +34,7 @@ local function buffer_of(file)
   local path, device, inode, place = file.path, file.device, file.inode, file.place
   local buf = find.buffer_of(path, device, inode, place)
   if buf then
-    if loading.is_quiet(buf) then -- the agent looks at it, the user does not yet
+    if loading.is_quiet(buf) then -- the user has not entered it
       loading.set_filetype(buf)
       clients.attach(buf)
     end
@@ -42,10 +42,10 @@ local function buffer_of(file)
   end
   local real, name = vim.uv.fs_realpath(path), vim.fs.basename(path)
   if not real or not find.names_file(real, device, inode, place) then
-    asking.fail(('%s is another file in the editor than in the sandbox.'):format(name))
+    asking.fail(('%s is a different file in the editor and in the sandbox.'):format(name))
   end
   if #clients.running() == 0 then
-    asking.fail('No language server runs in the editor: use grep.')
+    asking.fail('No language server runs in the editor. Use grep.')
   end
   local loaded, problem = hidden.load(assert(real))
   if not loaded then
@@ -58,7 +58,7 @@ local function buffer_of(file)
   return assert(loaded), true
 end
 
---- A question about a file, which waits for servers.
+--- Return a request about a file, which waits for servers.
 ---@param fn fun(buf: integer, is_new: boolean, ...): any
 ---@return sanderling.host.door.Question
 local function about_file(fn)
@@ -76,7 +76,7 @@ local function about_file(fn)
   }
 end
 
---- A question about the project.
+--- Return a request about the project.
 ---@param fn fun(...): any
 ---@return sanderling.host.door.Question
 local function about_project(fn)
@@ -95,7 +95,7 @@ local function given(value)
   return value ~= vim.NIL and value or nil
 end
 
---- The way in for what needs an answer.
+--- The entry point for requests that need an answer.
 M.answer = door.serve({
   navigate = about_file(function(buf, _, op, symbol, lnum)
     return nav.navigate(buf, op, symbol, given(lnum))
@@ -120,7 +120,7 @@ M.answer = door.serve({
   end),
 })
 
---- A file of the agent's has moved: windows that showed it show it where it is now.
+--- The agent has moved a file: show it in the windows that showed the old one.
 ---@param old string
 ---@param new string
 function M.moved(old, new)
@@ -130,7 +130,7 @@ function M.moved(old, new)
   busy.when_possible(buf, function()
     if vim.bo[buf].modified then
       return message.tell(
-        ('%s has moved to %s; your unsaved changes stay in the old buffer'):format(old, new)
+        ('%s was moved to %s; your unsaved changes stay in the old buffer.'):format(old, new)
       )
     end
     local fresh, problem = loading.load(new, vim.bo[buf].buflisted)

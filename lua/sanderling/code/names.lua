@@ -1,15 +1,15 @@
---- Names of symbols: as a model writes them (`Class/method`, `a::T`, `self.name`), and where they stand in lines and trees.
+--- Symbol names as models write them (`Class/method`, `a::T`, `self.name`), and how to find them in lines and trees.
 local M = {}
 
 local api = vim.api
 local parsing = require('sanderling.ui.parsing')
 
-local NAME = '[%w_$@!?~\128-\255-]+' -- `-` is in the names of shells, of Lisp and of style sheets
+local NAME = '[%w_$@!?~\128-\255-]+' -- `-` occurs in names of shells, Lisp and style sheets
 local WORD = '[%w_$\128-\255]'
 local MAX_PARSED_BYTES = 256 * 1024 -- of a file that is parsed for one line
 local MAX_OCCURRENCES = 50
 
---- The parts of a symbol's name, the outermost first; what servers write beside a name is none of it.
+--- Return the parts of a symbol's name, outermost first, without what servers add to names.
 ---@param symbol string
 ---@return string[]
 function M.parts(symbol)
@@ -21,7 +21,7 @@ function M.parts(symbol)
   return parts
 end
 
---- The name that a symbol ends in.
+--- Return the last part of a symbol's name.
 ---@param symbol string
 ---@return string
 function M.last(symbol)
@@ -29,7 +29,7 @@ function M.last(symbol)
   return parts[#parts] or symbol
 end
 
---- Are the parts, in their order, among those of a symbol's whole name, and do both end in the same?
+--- Are the parts contained, in order, in a symbol's full name, with the same last part?
 ---@param parts string[]
 ---@param chain string[]
 ---@return boolean
@@ -68,7 +68,7 @@ local function words(line, name, first, last)
   return cols
 end
 
---- The places of a symbol in a line: where it stands as it is written the name that it ends in, else wherever that name stands.
+--- Return where a symbol occurs in a line: the last part of its literal text if that occurs, else all occurrences of its last part.
 ---@param line string
 ---@param symbol string
 ---@return integer[] cols from 0
@@ -100,7 +100,7 @@ local function parser_of(buf)
   return not is_too_much(lines) and parser or nil
 end
 
---- The places at which the grammar has the name, and nothing larger (a comment, a text); all, where there is no grammar.
+--- Return the places where the grammar has a node for exactly the name, not for a comment or string; all, without a grammar.
 ---@param buf integer
 ---@param row integer
 ---@param cols integer[]
@@ -130,7 +130,7 @@ end
 ---@field name string
 ---@field kind string
 ---@field depth integer
----@field chain string[] the parts of its whole name
+---@field chain string[] the parts of its full name
 ---@field row integer of its name
 ---@field character integer of its name, as the server counts
 ---@field last_row integer
@@ -153,7 +153,7 @@ local function comes_before(a, b)
   return start_a.character < start_b.character
 end
 
---- The symbols of a document, as servers give them, in a row.
+--- Flatten the symbols of a document, in order.
 ---@param result table[] DocumentSymbol[] or SymbolInformation[]
 ---@param outer? sanderling.code.Symbol
 ---@param found? sanderling.code.Symbol[]

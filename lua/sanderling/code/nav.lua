@@ -1,4 +1,4 @@
---- The knowledge of language servers about a symbol: where it is defined and used, what it is, what calls it.
+--- What language servers know about a symbol: its definition, uses, documentation and calls.
 local M = {}
 
 local asking = require('sanderling.code.asking')
@@ -9,7 +9,7 @@ local resolve = require('sanderling.code.resolve')
 local words = require('sanderling.ui.words')
 
 local SYMBOLS, PREPARE = 'workspace/symbol', 'textDocument/prepareCallHierarchy'
-local INDEXING = '%s: what it would say now is not all. Use grep, or try again later.'
+local INDEXING = '%s, so its answer would be incomplete. Use grep, or try again later.'
 local MAX_HOVER_BYTES, MAX_SYMBOLS = 8000, 2000
 local MAX_NAMES, MAX_SOURCES = 8, 12
 
@@ -18,11 +18,11 @@ local MAX_NAMES, MAX_SOURCES = 8, 12
 ---@field files? sanderling.code.Places[]
 ---@field count? integer
 ---@field hover? string
----@field sources? string[] files that the words of `hover` may come from
+---@field sources? string[] files that `hover` may quote
 ---@field symbols? sanderling.code.Symbol[]
----@field row? integer where the symbol was asked about
+---@field row? integer of the symbol in the request
 ---@field candidates? sanderling.code.Candidates
----@field still? string what the server is at: there may be more
+---@field still? string what the server is still doing: there may be more
 
 ---@type table<string, string>
 local METHODS = {
@@ -32,7 +32,7 @@ local METHODS = {
   type = 'textDocument/typeDefinition',
 }
 
---- Ask one server after the other until one knows something.
+--- Ask the servers one after another until one knows something.
 ---@param buf integer
 ---@param spot sanderling.code.Spot
 ---@param method string
@@ -52,7 +52,7 @@ local function located(buf, spot, method)
   return places.none(), asked
 end
 
---- The calls to what stands at the spot, or from it: the lines with a call, and the function in which each is, or which it calls.
+--- Return the calls to or from the function at the spot: the lines with a call, and the calling or called function of each.
 ---@param buf integer
 ---@param spot sanderling.code.Spot
 ---@param op 'callers'|'callees'
@@ -75,7 +75,7 @@ local function calls(buf, spot, op)
             range.start.character,
             other.name
           )
-          if not seen[key] then -- each overload is one more
+          if not seen[key] then -- overloads repeat it
             seen[key] = true
             places.add(found, uri, range.start.line, other.name)
           end
@@ -93,7 +93,7 @@ local function hover_text(contents)
   return words.trimmed(table.concat(lines, '\n'))
 end
 
---- The files from which the words on a symbol may come: those of its type, and of the names in its line.
+--- Return the files that the documentation of a symbol may come from: those of its type, and of the names in its line.
 ---@param buf integer
 ---@param spot sanderling.code.Spot
 ---@param client vim.lsp.Client
@@ -165,7 +165,7 @@ local function outline(buf)
   return { server = clients.names(asked), symbols = symbols }
 end
 
---- Answer `op` about a symbol of the buffer.
+--- Answer `op` for a symbol of the buffer.
 ---@param buf integer
 ---@param op string
 ---@param symbol string
@@ -203,7 +203,7 @@ function M.navigate(buf, op, symbol, lnum)
   return answer
 end
 
---- The symbols of the project that are called so, or, with `is_like`, whose names hold that.
+--- Return the symbols of the project with this name or, with `is_like`, with names that contain it.
 ---@param project string
 ---@param symbol string
 ---@param is_like boolean

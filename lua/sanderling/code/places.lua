@@ -1,4 +1,4 @@
---- Places in files, between a server's way to count and ours.
+--- Positions in files, converted between a server's units and ours.
 local M = {}
 
 local api = vim.api
@@ -8,8 +8,8 @@ local MAX_PLACES = 50000
 ---@class (exact) sanderling.code.Places of one file
 ---@field path string
 ---@field rows integer[] from 0
----@field names? string[] what each is in, or is called
----@field is_modified? boolean a buffer has it with unsaved changes
+---@field names? string[] the name at each place, or the function around it
+---@field is_modified? boolean a buffer has unsaved changes of it
 
 ---@param buf integer
 ---@param row integer
@@ -18,7 +18,7 @@ function M.line(buf, row)
   return api.nvim_buf_get_lines(buf, row, row + 1, false)[1] or ''
 end
 
---- The position of a byte for a server.
+--- Return a server's position for a byte.
 ---@param client vim.lsp.Client
 ---@param buf integer
 ---@param row integer
@@ -32,7 +32,7 @@ function M.params(client, buf, row, col)
   }
 end
 
---- The byte of a server's position.
+--- Return the byte of a server's position.
 ---@param client vim.lsp.Client
 ---@param buf integer
 ---@param row integer
@@ -42,7 +42,7 @@ function M.col(client, buf, row, character)
   return vim.str_byteindex(M.line(buf, row), client.offset_encoding, character, false)
 end
 
---- The file that a URI names; where it names none, what it says.
+--- Return the path of a file URI; other URIs are returned unchanged.
 ---@param uri string
 ---@return string
 function M.path(uri)
@@ -50,7 +50,7 @@ function M.path(uri)
 end
 
 ---@class (exact) sanderling.code.Found
----@field files sanderling.code.Places[] in the order in which they came
+---@field files sanderling.code.Places[] in order of arrival
 ---@field by_path table<string, sanderling.code.Places>
 ---@field count integer
 
@@ -80,7 +80,7 @@ function M.add(found, uri, row, name)
   end
 end
 
---- The files of places; those are marked that a buffer has with unsaved changes.
+--- Return the files, marking those with unsaved changes in a buffer.
 ---@param found sanderling.code.Found
 ---@return sanderling.code.Places[]
 function M.files(found)
@@ -93,7 +93,7 @@ function M.files(found)
   return found.files
 end
 
---- The places that a server gives: one, several, or links.
+--- Return the places in a server's answer: one, several, or links.
 ---@param result table? Location, Location[] or LocationLink[]
 ---@return sanderling.code.Found
 function M.found(result)

@@ -1,4 +1,4 @@
---- Changes that language servers propose: a rename, an action, a file that moves. Nothing is changed here: Python is told the edits.
+--- Changes that language servers propose: renames, code actions, moved files. Nothing is changed here: the edits are sent to Python.
 local M = {}
 
 local asking = require('sanderling.code.asking')
@@ -10,24 +10,24 @@ local RENAME, PREPARE = 'textDocument/rename', 'textDocument/prepareRename'
 local ACTION, RESOLVE = 'textDocument/codeAction', 'codeAction/resolve'
 local WILL_MOVE, DID_MOVE = 'workspace/willRenameFiles', 'workspace/didRenameFiles'
 local READY_MS = 3000
-local INDEXING = '%s: what it would change now is not all. Try again later.'
-local REFUSED = '%s refuses: %s'
+local INDEXING = '%s, so its changes would be incomplete. Try again later.'
+local REFUSED = '%s refused: %s'
 local COMMAND =
-  'The action "%s" runs the command %s in the server, whose changes nobody could review: it is refused. Make the change with edit.'
-local NO_ACTION = 'There is no action "%s" there. There are: %s'
+  'The action "%s" runs the command %s in the server, whose changes could not be reviewed, so it was refused. Make the change with edit.'
+local NO_ACTION = 'No action "%s" there. Available: %s'
 
 ---@alias sanderling.code.Edit [integer, integer, integer, integer, string] rows and characters of a range, and its new text
 
 ---@class (exact) sanderling.code.FileEdits
 ---@field path string
 ---@field edits sanderling.code.Edit[]
----@field is_attached boolean the server knows the buffer's text, if there is one
+---@field is_attached boolean the server has the buffer's text, if there is a buffer
 
 ---@class (exact) sanderling.code.Change
 ---@field server string
----@field encoding string how the characters are counted
+---@field encoding string the unit of characters
 ---@field files sanderling.code.FileEdits[]
----@field operations [string, string, string][] what else it would do with files: kind, path, new path
+---@field operations [string, string, string][] other file operations: kind, path, new path
 ---@field candidates? sanderling.code.Candidates
 ---@field titles? string[]
 ---@field note? string
@@ -53,7 +53,7 @@ local function add_edits(client, change, uri, edits)
   local file = { path = path, edits = {}, is_attached = is_attached(client, path) }
   for i, edit in ipairs(edits) do
     if edit.snippet then
-      asking.fail(REFUSED:format('Sanderling', 'the server answers with a snippet.'))
+      asking.fail(REFUSED:format('Sanderling', 'the server answered with a snippet.'))
     end
     local first, last = edit.range.start, edit.range['end']
     file.edits[i] = { first.line, first.character, last.line, last.character, edit.newText }
@@ -61,7 +61,7 @@ local function add_edits(client, change, uri, edits)
   change.files[#change.files + 1] = file
 end
 
---- A server's workspace edit as data.
+--- Convert a server's workspace edit.
 ---@param client vim.lsp.Client
 ---@param edit? lsp.WorkspaceEdit
 ---@return sanderling.code.Change
@@ -84,7 +84,7 @@ local function as_data(client, edit)
   return change
 end
 
---- Wait for servers that are at work, as they are for a moment after each change; end the question if they go on.
+--- Wait for servers to become idle, as they are busy for a moment after each change; end the request if they stay busy.
 ---@param all vim.lsp.Client[]
 local function must_be_ready(all)
   local still ---@type string?
@@ -97,7 +97,7 @@ local function must_be_ready(all)
   end
 end
 
---- The change that gives a symbol another name.
+--- Return the change that renames a symbol.
 ---@param buf integer
 ---@param symbol string
 ---@param lnum? integer
@@ -127,7 +127,7 @@ function M.rename(buf, symbol, lnum, new)
   return as_data(client, edit)
 end
 
---- The diagnostics of a line, as the server has sent them.
+--- Return the diagnostics of a line as the server sent them.
 ---@param client vim.lsp.Client
 ---@param buf integer
 ---@param row integer
@@ -148,7 +148,7 @@ end
 ---@field client vim.lsp.Client
 ---@field action table
 
---- The servers' offers for a line.
+--- Return the actions that servers offer for a line.
 ---@param buf integer
 ---@param row integer
 ---@param spot? sanderling.code.Spot
@@ -196,13 +196,13 @@ local function take(offer, buf)
   end
   local change = as_data(client, action.edit)
   if action.command then
-    local words = 'After that the server would run its command %s, which was not done.'
+    local words = 'The server would then run its command %s, which was not done.'
     change.note = words:format(command_name(action.command))
   end
   return change
 end
 
---- The actions that are offered for a line or a symbol of it; with a `title`, the change that this one would make.
+--- Return the actions for a line or a symbol of it; with a `title`, the change that this action makes.
 ---@param buf integer
 ---@param symbol string
 ---@param lnum integer
@@ -236,7 +236,7 @@ local function moved_files(old, new)
   return { files = { { oldUri = vim.uri_from_fname(old), newUri = vim.uri_from_fname(new) } } }
 end
 
---- The changes that a file's move asks for in others.
+--- Return the changes that moving a file requires in other files.
 ---@param buf integer of the file
 ---@param old string
 ---@param new string
@@ -256,12 +256,12 @@ function M.move(buf, old, new)
     end
   end
   if not is_known then
-    change.note = clients.names(all) .. ' cannot say what names the file: look with grep.'
+    change.note = clients.names(all) .. ' cannot find references to the file. Use grep.'
   end
   return change
 end
 
---- Tell the servers that a file has moved.
+--- Notify the servers that a file was moved.
 ---@param old string
 ---@param new string
 function M.moved(old, new)

@@ -1,4 +1,4 @@
---- From a symbol to the place in a file where a server can be asked about it. A column is nobody's to give.
+--- Finding the position of a symbol at which a server can be asked. Models give no columns.
 local M = {}
 
 local api = vim.api
@@ -18,7 +18,7 @@ local MAX_CANDIDATES, MAX_CONFIRMED = 8, 8
 ---@field why string
 ---@field rows integer[]
 
---- The place of the definition, by the server, of what stands at the spot; nil: there is none, or it cannot say.
+--- Return where the server finds the definition of the name at the spot; nil if it finds none.
 ---@param buf integer
 ---@param spot sanderling.code.Spot
 ---@return string? definition
@@ -34,7 +34,7 @@ local function definition_at(buf, spot)
   end
 end
 
---- The one of several spots of a name that is meant: the first, where the server takes all of them for the same.
+--- Choose among several spots of a name: the first, if they have the same definition.
 ---@param buf integer
 ---@param spots sanderling.code.Spot[]
 ---@return sanderling.code.Spot?
@@ -55,7 +55,7 @@ end
 ---@param first_row integer
 ---@param last_row integer
 ---@param symbol string
----@param is_literal? boolean only where all of it stands so
+---@param is_literal? boolean only where its literal text occurs
 ---@return sanderling.code.Spot[]
 local function spots_in(buf, first_row, last_row, symbol, is_literal)
   local spots, name = {}, names.last(symbol)
@@ -114,7 +114,7 @@ local function on_line(buf, row, symbol)
   local spot, is_ambiguous = confirmed(buf, spots)
   if is_ambiguous then
     local words =
-      '%s stands there %d times and means different things: give more of the line as symbol, as in `a.%s`'
+      '%s occurs there %d times with different meanings: give more of the line as symbol, as in `a.%s`'
     return nil, candidates(words:format(name, #spots, name), { row })
   end
   return spot or spots[1]
@@ -136,7 +136,7 @@ function M.symbols(buf)
   return {}
 end
 
---- The place of a symbol's name, which some servers begin with what stands before it.
+--- Return the position of a symbol's name, before which some servers include other text.
 ---@param client vim.lsp.Client
 ---@param buf integer
 ---@param symbol sanderling.code.Symbol
@@ -168,18 +168,18 @@ local function in_file(buf, symbol)
     local rows = vim.tbl_map(function(each)
       return each.row
     end, fitting)
-    return nil, candidates(('%s is several symbols of this file'):format(symbol), rows)
+    return nil, candidates(('%s matches several symbols of this file'):format(symbol), rows)
   end
   local spots = spots_in(buf, 0, -2, symbol, #parts > 1)
   local spot, is_ambiguous = confirmed(buf, spots)
   if is_ambiguous then
     return nil,
-      candidates(('%s means different things in this file'):format(symbol), rows_of(spots))
+      candidates(('%s has different meanings in this file'):format(symbol), rows_of(spots))
   end
   return spot
 end
 
---- The spot of a symbol in a buffer, or what it could be.
+--- Return the spot of a symbol in a buffer, or candidates.
 ---@param buf integer
 ---@param symbol string
 ---@param lnum? integer from 1
@@ -197,7 +197,7 @@ function M.find(buf, symbol, lnum)
   table.sort(spots, function(a, b)
     return math.abs(a.row + 1 - lnum) < math.abs(b.row + 1 - lnum)
   end)
-  local words = '%s does not stand on line %d'
+  local words = '%s is not on line %d'
   return nil, #spots > 0 and candidates(words:format(symbol, lnum), rows_of(spots)) or nil
 end
 

@@ -1,9 +1,9 @@
---- The checks of options' values, where the type of its default does not say it all; and how the host is given some of them.
+--- Checks of options for which the default's type is not enough, and conversions for the host.
 local M = {}
 
 local keys = require('sanderling.ui.keys')
 
---- Says what is wrong deeper inside a value by `look`.
+--- Reports mistakes inside a value through `look`.
 ---@alias sanderling.config.Check fun(value: any, look: fun(inner: table, known: table, prefix: string)): boolean, string
 
 ---@param is_item fun(item: string): boolean
@@ -27,9 +27,9 @@ M.is_list_of_paths = M.list_of(function(path)
   return vim.startswith(vim.fs.normalize(path), '/')
 end, 'a list of absolute paths, in which ~ and $VAR are expanded')
 
---- `value` without the tables in it that are empty: the host could not tell whether they are lists.
+--- Return `value` without empty tables: the host cannot know whether they are lists.
 ---@param value any
----@return any value nil if it is such a table itself
+---@return any value nil if it is an empty table
 function M.without_empty(value)
   if type(value) ~= 'table' then
     return value
@@ -41,7 +41,7 @@ function M.without_empty(value)
   return next(kept) ~= nil and kept or nil
 end
 
---- Can the host be told of it? A table is a list, or has names; functions stay here.
+--- Can it be sent to the host? Tables must be lists or have string keys; functions cannot be sent.
 ---@param value any
 ---@return boolean
 local function can_travel(value)
@@ -57,7 +57,7 @@ local function can_travel(value)
   return true
 end
 
---- A check of tables by name, whose fields only the host knows.
+--- Return a check of tables by name, whose fields only the host knows.
 ---@param example string
 ---@return sanderling.config.Check
 function M.tables_by_name(example)
@@ -85,7 +85,7 @@ function M.is_key(value)
   return ok, 'a key, a list of keys, or false'
 end
 
---- A check of the keys that allow something.
+--- Check keys that allow something.
 ---@param value any
 ---@return boolean ok
 ---@return string expected

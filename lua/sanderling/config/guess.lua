@@ -1,12 +1,12 @@
---- Guesses at what was meant by a name that is not known.
+--- Suggestions for unknown names.
 local M = {}
 
---- The names that people know from elsewhere.
+--- Names that other plugins use.
 local SYNONYMS = { width = 'size', height = 'size', side = 'position', layout = 'position' }
 
 local MAX_GUESSES = 3
 
---- The number of letters that must change to make `a` into `b`.
+--- Return how many letters must change to turn `a` into `b`.
 ---@param a string
 ---@param b string
 ---@return integer
@@ -27,7 +27,7 @@ local function edit_distance(a, b)
   return row[#b]
 end
 
---- The key of `known` that takes the fewest changes.
+--- Return the key of `known` that needs the fewest changes.
 ---@param name string
 ---@param known table<string, any>
 ---@return string
@@ -43,14 +43,14 @@ function M.nearest(name, known)
   return best, best_distance
 end
 
---- `promptHeight`, `prompt-height` and `prompt_height` are one name.
+--- Normalize a name: `promptHeight`, `prompt-height` and `prompt_height` are the same.
 ---@param name string
 ---@return string
 local function letters(name)
   return (name:lower():gsub('[^%w]', ''))
 end
 
---- Is `name` a part or an abbreviation of `candidate`? "pos" and "cmd" are, of "position" and "command".
+--- Is `name` an abbreviation of `candidate`, such as "pos" of "position" or "cmd" of "command"?
 ---@param name string
 ---@param candidate string
 ---@return boolean
@@ -59,7 +59,7 @@ local function abbreviates(name, candidate)
   return #name > 1 and candidate:find(pattern) ~= nil
 end
 
---- The keys of `known` for which `holds`; "normal" comes before "insert", "previous" before "next".
+--- Return the keys of `known` for which `holds`, sorted so that "normal" precedes "insert", and "previous" precedes "next".
 ---@param known table<string, any>
 ---@param holds fun(candidate: string): boolean
 ---@return string[]
@@ -71,7 +71,7 @@ local function all(known, holds)
   return names
 end
 
---- The options of all tables that have this name, with or without that of a table.
+--- Return the options of all tables with this name, with or without that of a table.
 ---@param name string
 ---@param defaults table
 ---@return string[]
@@ -91,12 +91,12 @@ local function elsewhere(name, defaults)
   return found
 end
 
---- The options that were probably meant by `name`: those of its own table, `known`, or of all, `defaults`.
+--- Return the options probably meant by `name`: from its own table, `known`, or from all, `defaults`.
 ---@param name string
 ---@param known table<string, any>
 ---@param prefix string of the names in `known`
 ---@param defaults table
----@return string[] with their prefix, the best first; none where nothing is near
+---@return string[] with their prefix, best first; empty if nothing is close
 function M.options(name, known, prefix, defaults)
   local found = all(known, function(candidate)
     local is_beginning = #name > 1 and vim.startswith(letters(candidate), letters(name))

@@ -1,4 +1,4 @@
---- Options: what is given by |vim.g.sanderling| and setup(), and the refusal of what is wrong by its name.
+--- Options from |vim.g.sanderling| and setup(), with checks that name what is wrong.
 local M = {}
 
 local icons = require('sanderling.ui.icons')
@@ -15,19 +15,19 @@ M.defaults = schema.defaults
 ---@field name string the option
 ---@field text string
 ---@field guess? string
----@field guesses? string[] what an option that is unknown was probably meant to be
+---@field guesses? string[] options that an unknown one was probably meant to be
 
 ---@type sanderling.config.Options
 M.options = vim.deepcopy(M.defaults)
 
---- The options that were given.
+--- The valid options that were given.
 local chosen = {}
 
---- The mistakes in the options that were given.
+--- The mistakes in the given options.
 ---@type sanderling.config.Mistake[]
 M.mistakes = {}
 
---- The reason why they keep sessions from beginning, if they do.
+--- Why these mistakes prevent sessions, if they do.
 ---@type string?
 M.problem = nil
 
@@ -49,12 +49,12 @@ local function unknown(key, defaults, prefix)
   }
 end
 
---- Find what `defaults` does not know or takes otherwise.
+--- Find unknown options and invalid values.
 ---@param options table
 ---@param defaults table
 ---@param prefix string
----@param mistakes sanderling.config.Mistake[] to which what is wrong is added
----@return table right those of the options that are
+---@param mistakes sanderling.config.Mistake[] added to
+---@return table right the valid options
 local function check(options, defaults, prefix, mistakes)
   local right = {}
   local function look(inner, known, inner_prefix)
@@ -87,7 +87,7 @@ local function check(options, defaults, prefix, mistakes)
   return right
 end
 
---- Check `options` against what `path` of the defaults takes.
+--- Check `options` against `path` of the defaults.
 ---@param options table
 ---@param path? 'chat'
 function M.validate(options, path)
@@ -98,7 +98,7 @@ function M.validate(options, path)
   end
 end
 
---- Say what is wrong in one line, which asks for no <Enter>. `:checkhealth` has the whole sentences.
+--- Show the mistakes in one line, without a prompt for <Enter>. `:checkhealth` has the full sentences.
 ---@param mistakes sanderling.config.Mistake[]
 local function tell(mistakes)
   local line = 'sanderling: ' .. mistakes[1].text
@@ -106,7 +106,7 @@ local function tell(mistakes)
     local names = vim.tbl_map(function(mistake)
       return mistake.guess and ('%s (%s?)'):format(mistake.name, mistake.guess) or mistake.name
     end, mistakes)
-    line = ('sanderling: %d options are wrong, see :AgentHealth: %s'):format(
+    line = ('sanderling: %d invalid options, see :AgentHealth: %s'):format(
       #mistakes,
       table.concat(names, ', ')
     )
@@ -117,14 +117,14 @@ local function tell(mistakes)
   if vim.v.vim_did_enter == 1 then
     return show()
   end
-  vim.api.nvim_create_autocmd('VimEnter', { -- an error before that asks for <Enter>
+  vim.api.nvim_create_autocmd('VimEnter', { -- an earlier error would prompt for <Enter>
     once = true,
-    desc = 'Agent: tell what is wrong with the options',
+    desc = 'Agent: show mistakes in the options',
     callback = vim.schedule_wrap(show),
   })
 end
 
---- Is an option about the screen alone? With a mistake in any other, something could be sent, run or paid that was not wanted.
+--- Does an option affect only the screen? A mistake in any other could send, run or pay for something unwanted.
 ---@param name string
 ---@return boolean
 local function is_of_screen(name)
@@ -136,13 +136,13 @@ local function is_of_screen(name)
   return false
 end
 
--- Parts of names that an unknown option has which may have been meant to forbid something, or to limit it.
+-- Parts of names of unknown options that may have been meant to forbid or limit something.
 local SAFETY = vim.split(
   'allow ask approv budget cost den[yi] disabl env host key limit max mode net permi polic read rule safe sandbox secur tool trust write',
   ' '
 )
 
---- Say whether a mistake leaves no more to be sent or run than without it: the screen is not quite as was wanted.
+--- Does the mistake affect only the screen, so that no more is sent or run because of it?
 ---@param mistake sanderling.config.Mistake
 ---@return boolean
 local function is_harmless(mistake)
@@ -168,9 +168,9 @@ local function problem_of(mistakes)
   if #lines == 0 then
     return nil
   end
-  return ('The options are wrong, so nothing is sent:\n%s\n%s'):format(
+  return ('Invalid options; nothing was sent:\n%s\n%s'):format(
     table.concat(lines, '\n'),
-    'Correct them and call setup() again, or restart Neovim; then send the prompt again.'
+    'Fix the options, call setup() again, then resend.'
   )
 end
 
@@ -186,10 +186,10 @@ function M.subscribe(fn)
   subscribers[#subscribers + 1] = fn
 end
 
---- The part of `options` that is right.
+--- Return the valid part of `options`.
 ---@param options any
 ---@param source string
----@param mistakes sanderling.config.Mistake[] to which what is wrong is added
+---@param mistakes sanderling.config.Mistake[] added to
 ---@return table
 local function taken(options, source, mistakes)
   if type(options) == 'table' then
@@ -201,7 +201,7 @@ local function taken(options, source, mistakes)
   return {}
 end
 
---- Take the options that are right, and say which are not. No error: the rest of what calls it would not run.
+--- Apply the valid options and report the others. This raises no error, which would stop the rest of the user's configuration.
 local function reload()
   local mistakes = {} ---@type sanderling.config.Mistake[]
   local right = taken(global, 'vim.g.sanderling', mistakes)
@@ -221,21 +221,21 @@ local function reload()
   end
 end
 
---- Take these options instead of those given before. What they do not name is as |vim.g.sanderling| says.
+--- Replace the options of earlier calls. Options that are not given come from |vim.g.sanderling|.
 ---@param options? table
 function M.setup(options)
   given = options
   reload()
 end
 
---- Take what has become of |vim.g.sanderling|. (Not for callers outside: it comes here by a watcher.)
+--- Apply the new value of |vim.g.sanderling|, for its watcher.
 ---@param options any
 function M.take_global(options)
   global = options ~= vim.NIL and options or nil
   reload()
 end
 
---- The settings that the host takes: where its files are, and the options that were given. The others may stand in a file of settings.
+--- Return the settings for the host: where its files are, and the given options. Others may be in a settings file.
 ---@return { state_dir: string, log_file: string, options: table }
 function M.host_settings()
   local options = vim.empty_dict()

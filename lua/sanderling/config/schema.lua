@@ -1,22 +1,22 @@
---- The table of options: name, default, what else it must be, what it is for, and what the host calls it. From it come the checks,
---- the settings of the host, and, by `make format`, config/types.lua and the lists in the help.
+--- The table of options: name, default, constraints, description, and whether the host has it. It defines the checks and the host's
+--- settings; `make format` generates config/types.lua and the lists in the help from it.
 
 ---@class (exact) sanderling.config.Row
 ---@field name string `chat.size` is the option `size` of the table `chat`
 ---@field default any
 ---@field doc string
----@field class? string its type, where the default does not say it
----@field type? string the same, as the help has it
----@field choices? string[] what it can be
+---@field class? string its type, unless the default shows it
+---@field type? string the same, for the help
+---@field choices? string[] the valid values
 ---@field least? number
 ---@field is_whole? boolean
 ---@field check? sanderling.config.Check
----@field host? boolean it is the host's, too: a key of a file of settings (src/sanderling/config)
+---@field host? boolean also a key of settings files (src/sanderling/config)
 ---@field to_host? fun(value: any): any
 
 local checks = require('sanderling.config.checks')
 
---- The fields of a price that the host takes (src/sanderling/models/known.py).
+--- The fields of a price in the host (src/sanderling/models/known.py).
 local PRICE = {
   input = 0,
   output = 0,
@@ -45,12 +45,12 @@ M.rows = {
     name = 'review',
     default = 'inline',
     choices = { 'inline', 'float' },
-    doc = 'where a change of a file is reviewed before it is made: in the file itself, or in the float',
+    doc = 'where a file change is reviewed before it is made: in the file, or in the float',
   },
   {
     name = 'provider',
     default = 'auto',
-    doc = 'what answers',
+    doc = 'the provider of the model',
     check = function(value)
       return type(value) == 'string' and value ~= '', "'auto' or the name of a provider"
     end,
@@ -59,7 +59,7 @@ M.rows = {
   {
     name = 'model',
     default = 'claude-sonnet-5-5',
-    doc = 'the name that the API knows, alone or as PROVIDER:MODEL',
+    doc = "the model's name in the API, alone or as PROVIDER:MODEL",
     check = function(value)
       local expected = value == '' and 'the name of a model' or 'a string'
       return type(value) == 'string' and value ~= '', expected
@@ -71,19 +71,19 @@ M.rows = {
     default = 0,
     least = 0,
     is_whole = true,
-    doc = "of an answer; 0: 32,000, or the model's own limit if that is lower",
+    doc = "per answer; 0: 32,000, or the model's own limit if lower",
     host = true,
   },
   {
     name = 'base_url',
     default = '',
-    doc = 'empty: $ANTHROPIC_BASE_URL, else the API itself',
+    doc = "of Claude's API; empty: $ANTHROPIC_BASE_URL or the default",
     host = true,
   },
   {
     name = 'thinking',
     default = true,
-    doc = 'ask for it, and for summaries of it',
+    doc = 'request thinking, and summaries of it',
     host = true,
   },
   {
@@ -98,21 +98,21 @@ M.rows = {
     default = 200,
     least = 0,
     is_whole = true,
-    doc = 'of the model in one turn, before you are asked; 0: no limit',
+    doc = 'model calls per turn before you are asked; 0: no limit',
     host = true,
   },
   {
     name = 'budget_usd',
     default = 0,
     least = 0,
-    doc = 'dollars of one session, before you are asked; 0: no limit',
+    doc = 'dollars per session before you are asked; 0: no limit',
     host = true,
   },
   {
     name = 'prices',
     default = {},
     class = 'table<string, sanderling.config.Price>',
-    doc = 'by model, instead of those that are known',
+    doc = 'dollars per million tokens, by model; override the known prices',
     check = function(value, look)
       local ok = type(value) == 'table'
       for model, price in pairs(ok and value or {}) do
@@ -131,7 +131,7 @@ M.rows = {
     name = 'providers',
     default = {},
     class = 'table<string, table>',
-    doc = 'where models are, by name',
+    doc = 'providers of models, by name',
     check = checks.tables_by_name(
       "{ here = { wire = 'chat', base_url = 'http://127.0.0.1:8080/v1' } }"
     ),
@@ -141,13 +141,13 @@ M.rows = {
   {
     name = 'auto_compact',
     default = true,
-    doc = 'shorten what the model is shown before its window is full',
+    doc = 'compact the conversation before the context window is full',
     host = true,
   },
   {
     name = 'script',
     default = '',
-    doc = "the scripted provider's file",
+    doc = "the file of the provider 'scripted'",
     host = true,
     to_host = function(path)
       return path ~= '' and vim.fs.normalize(path) or ''
@@ -167,14 +167,14 @@ M.rows = {
     name = 'diagnostics',
     default = 'errors',
     choices = { 'errors', 'warnings', 'off' },
-    doc = 'that language servers report after an edit, and that the model is told',
+    doc = 'diagnostics after an edit that are reported to the model',
   },
   {
     name = 'permissions',
     default = {},
     class = 'table[]',
     type = 'list',
-    doc = 'rules: what may be done without asking, what asks, what is denied',
+    doc = 'rules that allow, ask or deny',
     check = function(value, look)
       local ok = type(value) == 'table' and vim.islist(value)
       for i, rule in ipairs(ok and value or {}) do
@@ -193,7 +193,7 @@ M.rows = {
     default = {},
     class = 'string[]',
     type = 'list',
-    doc = 'tools that the model is not offered; * stands for any',
+    doc = 'tools that the model is not offered; * matches any text',
     check = checks.is_list_of_strings,
     host = true,
   },
@@ -201,7 +201,7 @@ M.rows = {
     name = 'mcp.servers',
     default = {},
     class = 'table<string, table>',
-    doc = 'servers of tools (Model Context Protocol), by name',
+    doc = 'tool servers (Model Context Protocol), by name',
     check = checks.tables_by_name("{ git = { command = { 'mcp-server-git' } } }"),
     host = true,
     to_host = checks.without_empty,
@@ -210,7 +210,7 @@ M.rows = {
     name = 'agents',
     default = {},
     class = 'table<string, table>',
-    doc = 'agents of others (Agent Client Protocol), by name',
+    doc = 'external agents (Agent Client Protocol), by name',
     check = checks.tables_by_name("{ mine = { command = { 'my-agent', '--acp' } } }"),
     host = true,
     to_host = checks.without_empty,
@@ -219,14 +219,14 @@ M.rows = {
     name = 'acp_terminals',
     default = 'sandbox',
     choices = { 'sandbox', 'editor' },
-    doc = "where commands of another editor's session run: 'editor' is outside of any sandbox",
+    doc = "where commands of another editor's session run; 'editor' is outside any sandbox",
     host = true,
   },
   {
     name = 'sandbox.min_level',
     default = 'landlock',
     choices = { 'full', 'full-bwrap', 'namespaces', 'landlock' },
-    doc = 'below it commands are refused',
+    doc = 'below this level commands are refused',
     host = true,
   },
   {
@@ -234,7 +234,7 @@ M.rows = {
     default = {},
     class = 'string[]',
     type = 'list',
-    doc = "that commands reach when the network is 'proxy'",
+    doc = "hosts that commands may reach when the network is 'proxy'",
     check = checks.list_of(function(host)
       return host:find('^[^%s/@]+$') ~= nil
     end, "a list of hosts, like 'pypi.org', '*.example.com' or 'example.com:8080'"),
@@ -245,7 +245,7 @@ M.rows = {
     default = {},
     class = 'string[]',
     type = 'list',
-    doc = 'paths outside of the project that commands may read',
+    doc = 'paths outside the project that commands may read',
     check = checks.is_list_of_paths,
     host = true,
     to_host = checks.normalized,
@@ -255,7 +255,7 @@ M.rows = {
     default = {},
     class = 'string[]',
     type = 'list',
-    doc = 'paths outside of the project that commands may change',
+    doc = 'paths outside the project that commands may change',
     check = checks.is_list_of_paths,
     host = true,
     to_host = checks.normalized,
@@ -275,7 +275,7 @@ M.rows = {
     name = 'icons',
     default = 'unicode',
     choices = { 'unicode', 'ascii' },
-    doc = "signs on the screen; 'ascii' where the font lacks them",
+    doc = "signs on the screen; 'ascii' if the font lacks them",
   },
   {
     name = 'follow',
@@ -287,7 +287,7 @@ M.rows = {
     name = 'answer',
     default = 'chat',
     choices = { 'chat', 'float', 'lines' },
-    doc = 'where :AgentAsk answers: in the chat, beside the code, or in lines below it',
+    doc = 'where :AgentAsk answers: in the chat, in a float at the code, or in lines below it',
   },
   {
     name = 'chat.position',
@@ -306,7 +306,7 @@ M.rows = {
     default = 12,
     least = 1,
     is_whole = true,
-    doc = 'rows up to which the prompt window grows with its text',
+    doc = 'rows to which the prompt window can grow',
   },
   {
     name = 'chat.start_insert',
@@ -326,7 +326,7 @@ for _, key in ipairs(keys.rows) do
   }
 end
 
---- The checks of options whose default's type does not say it all.
+--- Checks of options for which the default's type is not enough.
 ---@type table<string, sanderling.config.Check>
 M.checks = {
   ['permissions[].action'] = checks.one_of({ 'allow', 'ask', 'deny' }),
@@ -357,7 +357,6 @@ for _, row in ipairs(M.rows) do
   defaults[name or row.name] = row.default
 end
 
---- The choices of the option `name`.
 ---@param name string
 ---@return string[]
 function M.choices(name)

@@ -3,13 +3,13 @@
 
 ---@alias sanderling.config.Key string|string[]|false
 
---- Dollars per million tokens; what is not given is as it is known.
+--- Dollars per million tokens; missing values use the known price.
 ---@class (exact) sanderling.config.Price
 ---@field input? number
 ---@field output? number
 ---@field cache_write? number
 ---@field cache_read? number
----@field long_prompt_tokens? integer from which a prompt costs more
+---@field long_prompt_tokens? integer the length from which a prompt costs more
 ---@field long_input_factor? number
 ---@field long_output_factor? number
 
@@ -17,22 +17,22 @@
 ---@field bell boolean ring the terminal's bell when a question comes
 
 ---@class (exact) sanderling.config.Tools
----@field disabled string[] tools that the model is not offered; * stands for any
+---@field disabled string[] tools that the model is not offered; * matches any text
 
 ---@class (exact) sanderling.config.Mcp
----@field servers table<string, table> servers of tools (Model Context Protocol), by name
+---@field servers table<string, table> tool servers (Model Context Protocol), by name
 
 ---@class (exact) sanderling.config.Sandbox
----@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below it commands are refused
----@field hosts string[] that commands reach when the network is 'proxy'
----@field read string[] paths outside of the project that commands may read
----@field write string[] paths outside of the project that commands may change
+---@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below this level commands are refused
+---@field hosts string[] hosts that commands may reach when the network is 'proxy'
+---@field read string[] paths outside the project that commands may read
+---@field write string[] paths outside the project that commands may change
 ---@field env string[] names of environment variables that commands see
 
 ---@class (exact) sanderling.config.Chat
 ---@field position 'right'|'left'|'top'|'bottom'|'float'|'tab'|'current' where the chat opens
 ---@field size number below 1: a share of the editor; from 1 on: columns or rows
----@field prompt_height integer rows up to which the prompt window grows with its text
+---@field prompt_height integer rows to which the prompt window can grow
 ---@field start_insert boolean enter the prompt in insert mode
 
 ---@class (exact) sanderling.config.Keys
@@ -44,7 +44,7 @@
 ---@field hide_prompt sanderling.config.Key hide the chat
 ---@field history_previous sanderling.config.Key older prompt
 ---@field history_next sanderling.config.Key newer prompt
----@field mention_pasted sanderling.config.Key mention what was pasted: |sanderling-pasted|
+---@field mention_pasted sanderling.config.Key replace pasted text by a mention: |sanderling-pasted|
 ---@field scroll_up sanderling.config.Key scroll the transcript a page up
 ---@field scroll_down sanderling.config.Key scroll the transcript a page down
 ---@field go_to_end sanderling.config.Key to the end of the transcript
@@ -63,82 +63,82 @@
 ---@field write sanderling.config.Key to the prompt, in insert mode
 ---@field open sanderling.config.Key open the closed fold, or else the file named here
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
----@field inspect sanderling.config.Key show the whole input and result of the tool's use
----@field approvals sanderling.config.Key to the question that waits
----@field waiting sanderling.config.Key show the prompts that wait
+---@field inspect sanderling.config.Key show the full input and result of the tool call
+---@field approvals sanderling.config.Key to the pending question
+---@field waiting sanderling.config.Key show the queued prompts
 ---@field next_session sanderling.config.Key next session; takes a count
 ---@field previous_session sanderling.config.Key previous session; takes a count
 ---@field question_once sanderling.config.Key allow it once
 ---@field question_session sanderling.config.Key allow it for this session
 ---@field question_always sanderling.config.Key allow it always
----@field question_deny sanderling.config.Key deny it, and what else is asked with it
----@field question_reason sanderling.config.Key the same for a reason
+---@field question_deny sanderling.config.Key deny it, and all questions asked with it
+---@field question_reason sanderling.config.Key the same, with a reason
 ---@field question_alone sanderling.config.Key deny only this one
----@field question_alone_reason sanderling.config.Key the same for a reason
+---@field question_alone_reason sanderling.config.Key the same, with a reason
 ---@field question_option sanderling.config.Key choose among another agent's answers
 ---@field question_next sanderling.config.Key next question
 ---@field question_previous sanderling.config.Key previous question
----@field question_whole sanderling.config.Key show all that it is about, in a tab page
+---@field question_whole sanderling.config.Key show the full request in a tab page
 ---@field question_later sanderling.config.Key close without an answer
----@field answer_focus sanderling.config.Key to the question that waits
----@field answer_once sanderling.config.Key allow once what is asked
----@field answer_deny sanderling.config.Key deny what is asked
+---@field answer_focus sanderling.config.Key to the pending question
+---@field answer_once sanderling.config.Key allow the pending request once
+---@field answer_deny sanderling.config.Key deny the pending request
 ---@field form_change sanderling.config.Key change the field
----@field form_send sanderling.config.Key send what is filled in
----@field form_decline sanderling.config.Key decline to fill it in
----@field form_cancel sanderling.config.Key send neither that nor a no
+---@field form_send sanderling.config.Key send the form
+---@field form_decline sanderling.config.Key decline the form
+---@field form_cancel sanderling.config.Key cancel without an answer
 ---@field trust_all sanderling.config.Key trust all files
----@field trust_mark sanderling.config.Key mark the file, or take the mark away
+---@field trust_mark sanderling.config.Key mark the file, or unmark it
 ---@field trust_choose sanderling.config.Key ask which files to trust
 ---@field waiting_delete sanderling.config.Key delete the line; on a header the prompt
----@field waiting_send sanderling.config.Key send the prompts that are held
+---@field waiting_send sanderling.config.Key send the held prompts
 ---@field mcp_show sanderling.config.Key show what the server offers, and its log
----@field mcp_start sanderling.config.Key start the server, again if it runs
----@field mcp_stop sanderling.config.Key stop the server, until it is started
----@field mcp_login sanderling.config.Key log in at the server, in a browser
+---@field mcp_start sanderling.config.Key start or restart the server
+---@field mcp_stop sanderling.config.Key stop the server until you start it
+---@field mcp_login sanderling.config.Key log in to the server in a browser
 ---@field next_hunk sanderling.config.Key to the next change; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
----@field keep_hunk sanderling.config.Key keep the change here; takes a count
+---@field keep_hunk sanderling.config.Key accept the change here; takes a count
 ---@field reject_hunk sanderling.config.Key reject the change here; takes a count
----@field keep_file sanderling.config.Key keep all changes of the file
+---@field keep_file sanderling.config.Key accept all changes of the file
 ---@field reject_file sanderling.config.Key reject all changes of the file
----@field edit_accept sanderling.config.Key put what was written in its place
----@field edit_discard sanderling.config.Key take it away
----@field edit_refine sanderling.config.Key ask for something different
----@field answer_carry sanderling.config.Key carry it on into the chat
----@field answer_further sanderling.config.Key ask further
----@field rewind_both sanderling.config.Key take back the conversation and the files
----@field rewind_conversation sanderling.config.Key take back the conversation alone
----@field rewind_files sanderling.config.Key take back the files alone
----@field close sanderling.config.Key close it, and answer nothing
+---@field edit_accept sanderling.config.Key accept the edit
+---@field edit_discard sanderling.config.Key reject the edit
+---@field edit_refine sanderling.config.Key ask for a different edit
+---@field answer_carry sanderling.config.Key continue it in the chat
+---@field answer_further sanderling.config.Key ask a follow-up
+---@field rewind_both sanderling.config.Key rewind the conversation and the files
+---@field rewind_conversation sanderling.config.Key rewind only the conversation
+---@field rewind_files sanderling.config.Key rewind only the files
+---@field close sanderling.config.Key close it without an answer
 ---@field close_page sanderling.config.Key the same
 ---@field show_keys sanderling.config.Key show these keys
 
 ---@class (exact) sanderling.config.Options
----@field review 'inline'|'float' where a change of a file is reviewed before it is made: in the file itself, or in the float
----@field provider string what answers
----@field model string the name that the API knows, alone or as PROVIDER:MODEL
----@field max_tokens integer of an answer; 0: 32,000, or the model's own limit if that is lower
----@field base_url string empty: $ANTHROPIC_BASE_URL, else the API itself
----@field thinking boolean ask for it, and for summaries of it
+---@field review 'inline'|'float' where a file change is reviewed before it is made: in the file, or in the float
+---@field provider string the provider of the model
+---@field model string the model's name in the API, alone or as PROVIDER:MODEL
+---@field max_tokens integer per answer; 0: 32,000, or the model's own limit if lower
+---@field base_url string of Claude's API; empty: $ANTHROPIC_BASE_URL or the default
+---@field thinking boolean request thinking, and summaries of it
 ---@field idle_timeout_s number seconds without a byte before a request fails
----@field max_calls integer of the model in one turn, before you are asked; 0: no limit
----@field budget_usd number dollars of one session, before you are asked; 0: no limit
----@field prices table<string, sanderling.config.Price> by model, instead of those that are known
----@field providers table<string, table> where models are, by name
----@field auto_compact boolean shorten what the model is shown before its window is full
----@field script string the scripted provider's file
+---@field max_calls integer model calls per turn before you are asked; 0: no limit
+---@field budget_usd number dollars per session before you are asked; 0: no limit
+---@field prices table<string, sanderling.config.Price> dollars per million tokens, by model; override the known prices
+---@field providers table<string, table> providers of models, by name
+---@field auto_compact boolean compact the conversation before the context window is full
+---@field script string the file of the provider 'scripted'
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field approval sanderling.config.Approval
----@field diagnostics 'errors'|'warnings'|'off' that language servers report after an edit, and that the model is told
----@field permissions table[] rules: what may be done without asking, what asks, what is denied
+---@field diagnostics 'errors'|'warnings'|'off' diagnostics after an edit that are reported to the model
+---@field permissions table[] rules that allow, ask or deny
 ---@field tools sanderling.config.Tools
 ---@field mcp sanderling.config.Mcp
----@field agents table<string, table> agents of others (Agent Client Protocol), by name
----@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run: 'editor' is outside of any sandbox
+---@field agents table<string, table> external agents (Agent Client Protocol), by name
+---@field acp_terminals 'sandbox'|'editor' where commands of another editor's session run; 'editor' is outside any sandbox
 ---@field sandbox sanderling.config.Sandbox
----@field icons 'unicode'|'ascii' signs on the screen; 'ascii' where the font lacks them
+---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' if the font lacks them
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
----@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, beside the code, or in lines below it
+---@field answer 'chat'|'float'|'lines' where :AgentAsk answers: in the chat, in a float at the code, or in lines below it
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys

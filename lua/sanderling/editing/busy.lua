@@ -1,4 +1,4 @@
---- Neovim is busy: with what, and what is done as soon as it is not.
+--- Times when Neovim cannot be changed: what it waits for, and calls that are postponed until then.
 local M = {}
 
 local api = vim.api
@@ -9,19 +9,19 @@ local RETRY_MS = 50
 
 ---@class (exact) sanderling.editing.Wait
 ---@field modes string pattern
----@field is_for string what Neovim waits for
----@field only_there? boolean it concerns the buffer that is typed into
+---@field is_for string what it waits for
+---@field only_there? boolean only for the buffer the user types in
 
 ---@type sanderling.editing.Wait[]
 local WAITS = {
   { modes = '^no', is_for = 'the motion of an operator' },
   { modes = '^r', is_for = 'the answer to a prompt' },
   { modes = '^!', is_for = 'a shell command' },
-  -- The completion remembers lines by number: taking a match would delete those between.
+  -- The completion remembers lines by number: accepting a match would delete lines in between.
   { modes = '^[iR]v?[cx]', is_for = 'the choice of a completion', only_there = true },
 }
 
---- The reason why the buffer may not be changed yet: what has to come before.
+--- Return what must happen before the buffer can be changed.
 ---@param buf integer
 ---@return string?
 function M.what_is_awaited(buf)
@@ -34,7 +34,7 @@ function M.what_is_awaited(buf)
   return locked.text_waits_for()
 end
 
---- Tell `text` in one line, which cannot become a hit-enter prompt.
+--- Show `text` in one line, which cannot become a hit-enter prompt.
 ---@param text string
 function M.notify(text)
   local line = ('Sanderling: ' .. text):gsub('%c+', ' ')
@@ -43,7 +43,7 @@ function M.notify(text)
   end)
 end
 
---- Call `fn` now, or as soon as it is possible; never, if the buffer goes before.
+--- Call `fn` now, or as soon as it is possible, unless the buffer is unloaded first.
 ---@param buf integer
 ---@param fn fun(buf: integer)
 ---@param is_possible? fun(): boolean

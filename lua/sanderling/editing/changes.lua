@@ -1,15 +1,15 @@
---- Lines changed in place: marks, cursors and LSP clients see no more than what differs.
+--- Changing lines in place, so that marks, cursors and LSP clients see only what differs.
 local M = {}
 
 local api = vim.api
 local find = require('sanderling.editing.find')
 
-local MAX_PAIRED_LINES = 200 -- of a change; each is an event for every LSP client, which costs it the whole buffer
+local MAX_PAIRED_LINES = 200 -- of a change; each is an event for every LSP client, which then copies the buffer
 
----@type fun()? what `M.run_due` is to run
+---@type fun()? what `M.run_due` will run
 local due
 
---- Run `fn` under modifiers of Ex commands, which reach what :lua runs.
+--- Run `fn` under modifiers of Ex commands, which apply to what :lua runs.
 ---@param modifiers string
 ---@param fn fun()
 function M.with_modifiers(modifiers, fn)
@@ -30,7 +30,7 @@ local function continues_character(byte)
   return byte ~= nil and byte >= 0x80 and byte < 0xC0
 end
 
---- Change the line where it differs: marks, cursors and LSP clients see a change inside of it.
+--- Change only the part of the line that differs.
 ---@param buf integer
 ---@param row integer
 ---@param old string
@@ -55,12 +55,12 @@ local function change_line(buf, row, old, new)
     tail = tail - 1
   end
   local text = new:sub(head + 1, #new - tail)
-  M.with_modifiers('keepjumps lockmarks', function() -- else the line's own marks go
+  M.with_modifiers('keepjumps lockmarks', function() -- otherwise the line's own marks are lost
     api.nvim_buf_set_text(buf, row, head, row, #old - tail, { text })
   end)
 end
 
---- Lines are changed in place as long as there are old ones; then lines go, or come.
+--- Change as many lines in place as there are old ones, then delete or insert the rest.
 ---@param buf integer
 ---@param edits sanderling.editing.Edit[] in order
 function M.apply(buf, edits)
@@ -71,7 +71,7 @@ function M.apply(buf, edits)
   for n = #edits, 1, -1 do
     local edit = edits[n]
     local kept = paired <= MAX_PAIRED_LINES and math.min(#edit.old, #edit.new) or 0
-    if find.is_empty(buf) then -- one step would leave it so if there is one empty line to be
+    if find.is_empty(buf) then -- in one step it would stay empty if the new text is one empty line
       api.nvim_buf_set_lines(buf, 0, 0, true, edit.new)
       api.nvim_buf_set_lines(buf, #edit.new, -1, true, {})
     else

@@ -1,14 +1,15 @@
---- Diagnostics that edits of the agent's have brought: what language servers say afterwards and did not say before.
+--- Diagnostics caused by the agent's edits: what language servers report afterwards and did not report before.
 ---
---- A *watch* begins before the first edit of a message with what is known then, and takes in the other edits of that message. It is
---- asked about once, when all of them are made, and later ones are told when they are asked for again, until it is too old.
+--- A *watch* starts before the first edit of a message with the diagnostics known then, and covers the other edits of
+--- that message. The host asks for news once all edits are made, and gets later ones with later requests, until the
+--- watch expires.
 ---
---- No server says which text it speaks of in a way that Neovim keeps, and none says that it has done. So: each that usually says
---- something has a second to begin, and is believed when nothing came for a while. Neovim forgets empty reports; who has never said
---- anything is waited for once.
+--- Servers do not report which version of the text they describe in a way that Neovim keeps, nor when they are done. So
+--- each server that usually reports something has one second to begin, and counts as done when nothing came for a
+--- while. Neovim drops empty reports, so a server that has never reported anything is waited for once.
 ---
---- Only buffers that are loaded are watched. To load one for this would run the person's hooks at a file that they have not opened,
---- and have servers outside of the sandbox run what its project configures.
+--- Only loaded buffers are watched. Loading one for this would run the user's hooks on a file that they have not
+--- opened, and servers outside the sandbox would run what its project configures.
 local M = {}
 
 local api = vim.api
@@ -22,39 +23,39 @@ local undo = require('sanderling.editing.undo')
 
 local METHOD = 'textDocument/diagnostic'
 local FIRST_MS, SETTLE_MS, POLL_MS = 1000, 300, 20
-local LATE_MS = 150 -- after that nobody listens any more
-local COLD_MS = 5000 -- a server that has just got the buffer says what is old
-local TYPED_MS = 2000 -- what somebody typed is answered by then
+local LATE_MS = 150 -- later than this the host has stopped waiting
+local COLD_MS = 5000 -- the first reports of a server that has just got the buffer are old
+local TYPED_MS = 2000 -- reports on typed text have come by then
 local EXPIRES_MS = 60000
 local MAX_TOLD = 500
 
 ---@class (exact) sanderling.editing.diagnostics.Edit of a buffer
----@field reports integer that came afterwards
----@field pulling integer reports that were asked for, and did not come yet
+---@field reports integer that came since
+---@field pulling integer reports requested, not yet received
 ---@field last? number when the last one came
 
 ---@class (exact) sanderling.editing.diagnostics.Watch
 ---@field began number
----@field known table<integer, sanderling.editing.known.Entry[]> by buffer: what is not new
+---@field known table<integer, sanderling.editing.known.Entry[]> by buffer
 ---@field edits table<integer, sanderling.editing.diagnostics.Edit> by buffer
----@field typed table<integer, true> buffers that somebody else has changed: what is said of them may be theirs
+---@field typed table<integer, true> buffers that the user has changed: reports on them may be due to that
 
 ---@type table<string, sanderling.editing.diagnostics.Watch>
 local watches = {}
 
----@type table<integer, table<integer, number>> when clients got buffers, by buffer and client, until they have said something
+---@type table<integer, table<integer, number>> when clients got buffers, by buffer and client, until their first report
 local attached = {}
 
----@type table<integer, number> when somebody has typed in a buffer, until a server has answered that
+---@type table<integer, number> when the user typed in a buffer, until the next report on it
 local typed_at = {}
 
----@type table<integer, true> clients that have said something
+---@type table<integer, true> clients that have reported something
 local has_spoken = {}
 
----@type table<integer, true> clients that were waited for and did not
+---@type table<integer, true> clients that were waited for in vain
 local is_mute = {}
 
--- what is said --------------------------------------------------------------------------------------------------------
+-- reports -------------------------------------------------------------------------------------------------------------
 
 ---@param buf? integer nil: all
 ---@return vim.Diagnostic[]
@@ -63,19 +64,19 @@ local function said(buf)
   return vim.diagnostic.get(buf, { severity = { min = vim.diagnostic.severity[least] } })
 end
 
--- who says it ---------------------------------------------------------------------------------------------------------
+-- servers -------------------------------------------------------------------------------------------------------------
 
---- The clients of the buffer; none, and nothing loaded, where no language server runs.
+--- Return the clients of the buffer, without loading `vim.lsp` where no language server runs.
 ---@param buf integer
 ---@return vim.lsp.Client[]
 local function clients_of(buf)
   return package.loaded['vim.lsp'] and vim.lsp.get_clients({ bufnr = buf }) or {}
 end
 
---- The servers that are to be heard before the buffer is settled.
+--- Return the servers to wait for until the buffer is settled.
 ---@param buf integer
----@return integer expected reports, besides those that are asked for
----@return vim.lsp.Client[] silent, that may never say anything
+---@return integer expected reports, without requested ones
+---@return vim.lsp.Client[] silent clients, which may never report anything
 local function expected(buf)
   local count, silent = 0, {}
   for _, client in ipairs(clients_of(buf)) do
@@ -89,14 +90,14 @@ local function expected(buf)
   return count, silent
 end
 
---- Does it read the project, or check it?
+--- Is it reading or checking the project?
 ---@param client vim.lsp.Client
 ---@return boolean
 local function is_indexing(client)
   return next(client.progress.pending) ~= nil
 end
 
---- Has the server just got the buffer, or is it still reading the project? Then what it says first is old.
+--- Has the server just got the buffer, or is it still reading the project? Then its first report is old.
 ---@param client vim.lsp.Client
 ---@param since number
 ---@return boolean
@@ -106,7 +107,7 @@ end
 
 ---@param client vim.lsp.Client
 ---@param diagnostics vim.Diagnostic[]
----@return vim.Diagnostic[] those that it says, pushed or pulled
+---@return vim.Diagnostic[] its own, pushed or pulled
 local function said_by(client, diagnostics)
   local name = ('lsp.%s.%d'):format(client.name, client.id)
   return vim.tbl_filter(function(diagnostic)
@@ -115,7 +116,7 @@ local function said_by(client, diagnostics)
   end, diagnostics)
 end
 
---- Take in what clients say: the first words about a buffer that one has just got, nobody's edit has brought.
+--- Note reports of clients. The first one on a buffer that a client has just got is not caused by an edit.
 ---@param buf integer
 ---@param diagnostics vim.Diagnostic[]
 local function hear(buf, diagnostics)
@@ -179,20 +180,20 @@ on({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, function(event)
   end
 end)
 
-for _, diagnostic in ipairs(said()) do -- by those who were there before us
+for _, diagnostic in ipairs(said()) do -- reported before this module was loaded
   hear(assert(diagnostic.bufnr), { diagnostic })
 end
 
 -- questions -----------------------------------------------------------------------------------------------------------
 
---- Can an edit of the buffer bring diagnostics that the model is to be told?
+--- Can an edit of the buffer cause diagnostics to report to the model?
 ---@param buf integer
 ---@return boolean
 function M.can_come(buf)
   return config.options.diagnostics ~= 'off' and #clients_of(buf) > 0
 end
 
---- The buffer is about to be edited: what is said now is not new.
+--- Start watching a buffer that is about to be edited: the current diagnostics are not new.
 ---@param buf integer
 ---@param id string of the watch; the first edit begins it
 ---@return boolean is_watched
@@ -218,13 +219,13 @@ local function begin_watch(buf, id)
       watch.typed[each] = true
     end
   end
-  -- A proposal that stands there does not change the text any more: nothing new is said.
+  -- A proposal already in the buffer does not change the text again, so no new report comes.
   local is_told = watch.edits[buf] and reviews.now.is_as_proposed(buf)
   watch.edits[buf] = is_told and watch.edits[buf] or { reports = 0, pulling = 0 }
   return true
 end
 
---- Ask the servers that wait to be asked; Neovim asks them for what a window shows alone.
+--- Request diagnostics from servers that only report on request; Neovim requests them only for visible buffers.
 ---@param watch sanderling.editing.diagnostics.Watch
 local function pull(watch)
   for buf, edit in pairs(watch.edits) do
@@ -245,7 +246,7 @@ local function pull(watch)
   end
 end
 
---- Have the servers of the edited buffers said what they have to say?
+--- Have the servers of the edited buffers reported?
 ---@param watch sanderling.editing.diagnostics.Watch
 ---@param asked_ms number
 ---@return boolean
@@ -267,7 +268,8 @@ local function is_settled(watch, asked_ms)
   return true
 end
 
---- The diagnostics that are new to `watch`. Whoever else has changed a file may have brought what is said of it, and of files elsewhere.
+--- Return the diagnostics that are new to `watch`. Those of files that the user or another session has changed may be
+--- due to that, as may those in other files.
 ---@param watch sanderling.editing.diagnostics.Watch
 ---@param by_buf table<integer, vim.Diagnostic[]>
 ---@param others table<integer, true> buffers that other sessions have edited
@@ -284,7 +286,7 @@ local function new_to(watch, by_buf, others)
 end
 
 ---@param ids string[] of watches
----@return sanderling.editing.Diagnostic[] told those that none of them has told yet
+---@return sanderling.editing.Diagnostic[] diagnostics that none of them has returned yet
 local function take_new(ids)
   local by_buf = {} ---@type table<integer, vim.Diagnostic[]>
   for _, diagnostic in ipairs(said()) do
@@ -304,21 +306,22 @@ local function take_new(ids)
       found[diagnostic] = true
     end
   end
-  local told = vim.tbl_keys(found) ---@type vim.Diagnostic[]
-  reported.sort(told, function(each)
+  local fresh = vim.tbl_keys(found) ---@type vim.Diagnostic[]
+  reported.sort(fresh, function(each)
     return { is_in_edit[each.bufnr] and 0 or 1, each.severity, each.bufnr, each.lnum, each.col }
   end)
   for _, id in ipairs(ids) do
     if watches[id] then
-      known.add(watches[id].known, told)
+      known.add(watches[id].known, fresh)
     end
   end
   return vim.tbl_map(function(diagnostic)
     return reported.as_told(diagnostic, is_in_edit[diagnostic.bufnr] or false)
-  end, vim.list_slice(told, 1, MAX_TOLD))
+  end, vim.list_slice(fresh, 1, MAX_TOLD))
 end
 
---- Tell what is new, once the buffers of the last watch have settled if it `waits`; a second or a little more, at most.
+--- Answer with the new diagnostics, if it `waits` once the buffers of the last watch have settled: after little more
+--- than a second at most.
 ---@param reply fun(answer: sanderling.host.door.Answer)
 ---@param _ sanderling.host.door.Call
 ---@param ids string[] of watches
@@ -341,7 +344,7 @@ local function begin_telling(reply, _, ids, waits)
   tell()
 end
 
---- The way in for what needs an answer.
+--- The entry point for requests that need an answer.
 M.answer = door.serve({
   watch = { answer = begin_watch },
   tell_new = { begin = begin_telling },

@@ -1,4 +1,4 @@
---- Buffers and their files on disk: hooks, what was written by Python, what has changed there.
+--- Buffers and their files on disk: write hooks, writes by Python, changed files.
 local M = {}
 
 local api = vim.api
@@ -11,19 +11,19 @@ local scratch = require('sanderling.ui.scratch')
 local undo = require('sanderling.editing.undo')
 local views = require('sanderling.editing.views')
 
-local MAX_LOADED_BYTES = 16 * 1024 * 1024 -- by itself, or twice what was held: 64 MB stop Neovim for 3 s, 1 GB takes 7 GB of memory
-local MAX_RELOADED_LINES = 1000000 -- Neovim takes minutes for the old ones of a few millions
+local MAX_LOADED_BYTES = 16 * 1024 * 1024 -- without asking, or twice the buffer's size: 64 MB freeze Neovim for 3 s, 1 GB takes 7 GB of memory
+local MAX_RELOADED_LINES = 1000000 -- Neovim takes minutes to replace a few million lines
 local OVERWRITE = 'Do you really want to write to it'
 local KEPT = 'your unsaved changes are kept'
-local READ_BY_PLUGIN = 'a plugin reads it: :e loads it'
-local TOO_LARGE = 'it is %d MB now, and is not loaded by itself: :e loads it'
-local OF_KERNEL = 'it leads to a file of the kernel, and is not loaded by itself'
-local OTHER_KIND = 'it is %s now, and is left alone'
-local NOT_WRITTEN = '%s is not written: %s.'
+local READ_BY_PLUGIN = 'a plugin reads it; :e loads it'
+local TOO_LARGE = 'it is %d MB now, so it was not loaded; :e loads it'
+local OF_KERNEL = 'it now leads to a kernel file, so it was not loaded'
+local OTHER_KIND = 'it is %s now, so it is left alone'
+local NOT_WRITTEN = '%s was not written: %s.'
 local HOW_TO_WRITE = ' :w NAME writes elsewhere, and :w! overwrites a file.'
 local WRITE_MS = 10000 -- from the hooks before a write until it is done
 local USERS_WRITE_WAITS_MS = 1000
-local CONFIRM_EVERY_MS = 20 -- after that answer Neovim takes a moment until it wants to know that it was read
+local CONFIRM_EVERY_MS = 20 -- after the answer Neovim takes a moment to ask for <Enter>
 local MAX_CONFIRM_MS = 500
 
 local group = api.nvim_create_augroup('sanderling_buffers', {})
@@ -35,11 +35,11 @@ function M.shown_name(buf)
   return vim.fn.fnamemodify(api.nvim_buf_get_name(buf), ':~:.')
 end
 
----@type boolean the hooks of the person run, but it is not they who write
+---@type boolean the user's hooks run, but for a write of ours
 M.are_hooks_running = false
 
---- Run the autocommands of `event` as `:write` does. Their errors are told, and stop nothing. In a file that the user has not
---- opened none run: a formatter can be the project's own.
+--- Run the autocommands of `event` as `:write` does. Their errors are shown, and stop nothing. None run in a file that
+--- the user has not opened: a formatter can be the project's own.
 ---@param buf integer
 ---@param event 'BufWritePre'|'BufWritePost'
 function M.run_hooks(buf, event)
@@ -63,7 +63,8 @@ function M.run_hooks(buf, event)
   end
 end
 
---- Have `choose` decide about each `reason` (see v:fcs_reason), and ask nobody else, until that is taken back.
+--- Let `choose` answer FileChangedShell for the buffer by `reason` (see v:fcs_reason), until the returned function is
+--- called.
 ---@param buf integer
 ---@param choose fun(reason: string): string of v:fcs_choice
 ---@return fun() take_back
@@ -79,21 +80,22 @@ local function answer_for_user(buf, choose)
     end,
   })
   return function()
-    pcall(api.nvim_del_autocmd, id) -- it goes with its buffer
+    pcall(api.nvim_del_autocmd, id) -- deleted with its buffer
   end
 end
 
----@type table<integer, fun()> by buffer that is being written: Neovim may ask about its file again
+---@type table<integer, fun()> by buffer that is being written: lets Neovim ask about its file again
 local ask_again = {}
 
---- Have a write of the person's wait for Python's: between that and its adoption Neovim would ask them whether to overwrite it.
+--- Let the user's write wait for Python's: between that and `adopt_file` Neovim would ask whether to overwrite the
+--- file.
 ---@param buf integer
 ---@return integer autocommand
 local function hold_users_write(buf)
   return api.nvim_create_autocmd('BufWritePre', {
     group = group,
     buffer = buf,
-    nested = true, -- the adoption, which comes while this one waits, needs an autocommand
+    nested = true, -- `adopt_file`, which comes while this one waits, needs an autocommand
     callback = function(event)
       if M.are_hooks_running or event.match ~= api.nvim_buf_get_name(buf) then
         return false
@@ -101,12 +103,12 @@ local function hold_users_write(buf)
       vim.wait(USERS_WRITE_WAITS_MS, function()
         return ask_again[buf] == nil
       end, 5)
-      return true -- one that Python does not end is waited for only once
+      return true -- wait only once for a write that does not end
     end,
   })
 end
 
---- Until it is written, the file of the buffer may change without a question.
+--- Suppress questions about the buffer's file until it is written.
 ---@param buf integer
 function M.expect_write(buf)
   M.stop_expecting(buf)
@@ -119,7 +121,7 @@ function M.expect_write(buf)
     pcall(api.nvim_del_autocmd, held)
   end
   ask_again[buf] = take_back
-  vim.defer_fn(function() -- nobody wrote
+  vim.defer_fn(function() -- it was not written
     if ask_again[buf] == take_back then
       M.stop_expecting(buf)
     end
@@ -134,7 +136,7 @@ function M.stop_expecting(buf)
   end
 end
 
---- The words at the end of the screen, where Neovim asks.
+--- Return the text at the end of the screen, where Neovim asks.
 ---@return string
 local function last_words()
   local cells = {}
@@ -146,8 +148,8 @@ local function last_words()
   return vim.trim(table.concat(cells))
 end
 
---- Answer for the person if Neovim asks whether to overwrite the file of the buffer, which it does not know to be ours yet: no. An
---- autosave can ask for that: what an autocommand writes runs no other one, which could have it wait.
+--- Answer no if Neovim asks whether to overwrite the buffer's file, which Python has written just now. An autosave can
+--- cause that question: a write by an autocommand runs no other autocommands, which could make it wait.
 ---@param buf integer
 function M.decline_overwriting(buf)
   local may_be_asked = api.nvim_get_mode().mode == 'r?' and api.nvim_get_current_buf() == buf
@@ -156,7 +158,7 @@ function M.decline_overwriting(buf)
   end
   api.nvim_input('n')
   local deadline = vim.uv.now() + MAX_CONFIRM_MS
-  local timer = assert(vim.uv.new_timer()) -- nothing that is scheduled runs while Neovim waits for a key
+  local timer = assert(vim.uv.new_timer()) -- a timer, because nothing scheduled runs while Neovim waits for a key
   timer:start(CONFIRM_EVERY_MS, CONFIRM_EVERY_MS, function()
     local mode = api.nvim_get_mode().mode
     if mode ~= 'r?' or vim.uv.now() > deadline then
@@ -168,7 +170,7 @@ function M.decline_overwriting(buf)
   end)
 end
 
---- Take the file as it is now for what was read and written: see "Writing" in init.lua.
+--- Make Neovim take the current file for the one it has read and written: see "Writing" in init.lua.
 ---@param buf integer
 function M.adopt_file(buf)
   local id = api.nvim_create_autocmd('BufWriteCmd', {
@@ -176,7 +178,7 @@ function M.adopt_file(buf)
     buffer = buf,
     callback = function() end,
   })
-  -- should the autocommand not run, for whatever reason, this writes nothing either
+  -- if the autocommand does not run, this prevents a write
   scratch.set_buf_options(buf, { buftype = 'acwrite' })
   api.nvim_buf_call(buf, function()
     vim.cmd('silent! lockmarks write!')
@@ -197,7 +199,7 @@ function M.write_undo_file(buf)
   end
 end
 
---- Say once that a buffer stays as it is while its file has changed. `:write` asks before it overwrites that.
+--- Report once that a buffer is kept although its file has changed. `:write` asks before it overwrites the file.
 ---@param buf integer
 ---@param why string
 local function note_conflict(buf, why)
@@ -207,14 +209,14 @@ local function note_conflict(buf, why)
   end
 end
 
---- Is the file of a buffer one that is not loaded without asking? It is no file any more, leads to one of the kernel's, or has
---- become too large for what nobody has changed.
+--- Should the file of a buffer not be loaded without asking: because it is no longer a file, leads to a kernel file, or
+--- has become too large for an unmodified buffer?
 ---@param buf integer
 ---@return boolean
----@return string? why where that is news
+---@return string? why, if the user must know
 local function judge(buf)
   local name = api.nvim_buf_get_name(buf)
-  if files.is_of_kernel(vim.uv.fs_realpath(name) or '') then -- a link that was put there: its size says nothing
+  if files.is_of_kernel(vim.uv.fs_realpath(name) or '') then -- a new link: its size says nothing
     return true, not files.is_of_kernel(name) and OF_KERNEL or nil
   end
   local kind = kinds.changed_kind(buf)
@@ -234,7 +236,6 @@ end
 ---@type table<integer, string> why the files of buffers are left alone
 local alone = {}
 
---- Return why the file of the buffer is left alone.
 ---@param buf integer
 ---@return string?
 function M.left_alone(buf)
@@ -244,7 +245,7 @@ end
 ---@type fun(buf: integer, why: string)
 local leave_alone
 
---- The user writes a buffer whose file is left alone, or writes it elsewhere.
+--- Write a buffer whose file is left alone, when the user writes it, or writes it elsewhere.
 ---@param args { buf: integer, match: string, file: string }
 local function write_by_hand(args)
   local buf, why = args.buf, alone[args.buf]
@@ -267,8 +268,9 @@ local function write_by_hand(args)
   end
 end
 
---- Leave the file of a buffer alone, and have Neovim do so. 'noautoread' is not enough: Neovim asks, or, where the size is the
---- same, reads the file to compare it, and waits for ever for a named pipe. It never looks at the file of an "acwrite" buffer.
+--- Leave the file of a buffer alone, and make Neovim do so. 'noautoread' is not enough: Neovim asks or, if the size is
+--- unchanged, reads the file to compare it, and a named pipe blocks it forever. It never checks the file of an
+--- "acwrite" buffer.
 ---@param buf integer
 ---@param why string
 function leave_alone(buf, why)
@@ -283,7 +285,7 @@ function leave_alone(buf, why)
     group = alone_group,
     buffer = buf,
     nested = true,
-    desc = 'Agent: what is no file any more is not written',
+    desc = 'Agent: do not write what is no longer a file',
     callback = write_by_hand,
   })
   api.nvim_create_autocmd({ 'BufReadPre', 'BufUnload' }, {
@@ -296,7 +298,7 @@ function leave_alone(buf, why)
   })
 end
 
---- The file of the buffer may be read and written again.
+--- Allow reading and writing the buffer's file again.
 ---@param buf integer
 function M.take_back(buf)
   if alone[buf] then
@@ -319,7 +321,7 @@ local function is_left_alone(buf)
   return is_so
 end
 
---- Is the buffer one of a file that is, or was, left alone? The tools know no buffer of a file then.
+--- Is the buffer's file left alone, or should it be? The tools find no buffer of a file then.
 ---@param buf integer
 ---@return boolean
 function M.may_be_left_alone(buf)
@@ -327,7 +329,7 @@ function M.may_be_left_alone(buf)
   return alone[buf] ~= nil or is_ordinary and kinds.changed_kind(buf) ~= nil
 end
 
---- Was there no file when the buffer was made? Then checktime would ask ("created after editing started").
+--- Was there no file when the buffer was created? Then checktime would ask ("created after editing started").
 ---@param buf integer
 ---@return boolean
 local function is_new(buf)
@@ -337,7 +339,7 @@ local function is_new(buf)
   return info:match('[^"]*$'):find(vim.fn.gettext('[New]'), 1, true) ~= nil
 end
 
---- Read the file of a buffer again that was made before it.
+--- Load the file of a buffer that is older than the file.
 ---@param buf integer
 local function load_created_file(buf)
   if not vim.uv.fs_stat(api.nvim_buf_get_name(buf)) then
@@ -363,7 +365,7 @@ local function load_created_file(buf)
   end
 end
 
---- Read the file of the buffer again if it has changed. Never asks; unsaved changes stay.
+--- Reload the buffer's file if it has changed, without asking; unsaved changes stay.
 ---@param buf integer
 local function reload_if_changed(buf)
   local saved, is_only_stamp
@@ -380,8 +382,8 @@ local function reload_if_changed(buf)
     return ''
   end)
   local autoread = vim.go.autoread
-  vim.go.autoread = false -- else it reloads without a word
-  local ok, err = pcall(files.reading_plainly, function() -- it reads the file to compare it, too
+  vim.go.autoread = false -- otherwise it reloads without the autocommand
+  local ok, err = pcall(files.reading_plainly, function() -- it also reads the file to compare it
     vim.cmd('silent! checktime ' .. buf)
   end)
   vim.go.autoread = autoread
@@ -410,10 +412,10 @@ function M.refresh(buf)
   end
 end
 
--- A job that runs on changes files when nothing tells of it. Neovim looks at all files when it gets the focus, but after this.
+-- A background job changes files without notice. When Neovim gets the focus it checks all files, after this.
 api.nvim_create_autocmd({ 'FocusGained', 'VimResume' }, {
   group = group,
-  desc = 'Agent: have Neovim read no file that is none any more',
+  desc = 'Agent: do not read what is no longer a file',
   callback = function()
     vim.iter(api.nvim_list_bufs()):filter(M.may_be_left_alone):each(is_left_alone)
   end,

@@ -1,4 +1,4 @@
---- The buffers of a file, and what they hold.
+--- Finding the buffers of a file, and describing them.
 local M = {}
 
 local api = vim.api
@@ -8,7 +8,7 @@ local diagnostics = lazy('sanderling.editing.diagnostics')
 local files = require('sanderling.ui.files')
 local reviews = require('sanderling.editing.reviews')
 
-local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
+local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- fetching it freezes the screen: for 0.3 s, at 250,000 lines
 
 ---@class (exact) sanderling.editing.Buffer
 ---@field id integer
@@ -19,12 +19,12 @@ local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.
 ---@field encoding string
 ---@field line_ending 'unix'|'dos'|'mac'
 ---@field has_bom boolean
----@field is_diagnosed boolean a language server may say something of a change
+---@field is_diagnosed boolean a language server may report on a change
 
---- The directory that would hold a file, or, where the directories above it are still to be made, the next one that is there.
+--- Return the file's directory, or its nearest existing parent.
 ---@param path string
----@return string? directory nil: it is no absolute path
----@return string rest of the path, from a slash on
+---@return string? directory nil: not an absolute path
+---@return string rest of the path, beginning with a slash
 local function directory_above(path)
   if not vim.startswith(path, '/') then
     return nil, ''
@@ -36,7 +36,7 @@ local function directory_above(path)
   return directory, directory == '/' and path or path:sub(#directory + 1)
 end
 
---- The identity behind a name, the same for two names of one file: the file where there is one, else the place.
+--- Return an identity that all names of one file share: the file's, or its place if it does not exist.
 ---@param path string absolute
 ---@return string? identity nil: a directory, or nowhere
 function M.identity(path)
@@ -49,24 +49,24 @@ function M.identity(path)
   return real and vim.fs.joinpath(real, rest)
 end
 
---- Does a plugin read or write this buffer in its own way (packed, encrypted, over a network)? Then its text is not what its file
---- holds.
+--- Does a plugin read or write this buffer in its own way (packed, encrypted, over a network)? Then its text is not the
+--- file's.
 ---@param event 'BufReadCmd'|'BufWriteCmd'
 ---@param buf integer
 ---@return boolean
 function M.is_plugins(event, buf)
   local name = api.nvim_buf_get_name(buf)
-  -- a pattern is compared with all of the name, with the end of it, and with what is short below the working directory
+  -- patterns match the whole name, its tail, and the short name below the working directory
   local names = { name, vim.fs.basename(name), vim.fn.bufname(buf) }
   if event == 'BufReadCmd' then
     return files.is_read_otherwise(names, buf)
   end
   return files.is_handled(event, names, buf, function(autocmd)
-    return autocmd.group_name ~= 'sanderling_proposals' -- those of review/writing.lua: Neovim writes it
+    return autocmd.group_name ~= 'sanderling_proposals' -- review/writing.lua: Neovim writes these
   end)
 end
 
---- Is the buffer loaded, and an ordinary one of a file?
+--- Is the buffer loaded, and an ordinary file buffer?
 ---@param buf integer
 ---@return boolean
 function M.is_file_buffer(buf)
@@ -79,11 +79,11 @@ function M.is_file_buffer(buf)
   return name ~= '' and M.identity(name) ~= nil and not M.is_plugins('BufWriteCmd', buf)
 end
 
---- Is `name` that of the very file that the sandbox has opened, or of the place where it found none?
+--- Does `name` name the very file that the sandbox has opened, or the place where it found none?
 ---@param name string absolute
 ---@param device integer
 ---@param inode integer
----@param place string of a file that was not there; then device and inode are those of the next directory above it that is
+---@param place string path of a missing file; then device and inode are those of its nearest existing parent
 ---@return boolean
 function M.names_file(name, device, inode, place)
   local stat = vim.uv.fs_stat(name)
@@ -100,7 +100,7 @@ function M.names_file(name, device, inode, place)
     and stat.ino == inode
 end
 
----@param path string what it was asked for by; of two buffers of one file that one
+---@param path string requested name, preferred among several buffers of the file
 ---@param device integer
 ---@param inode integer
 ---@param place string
@@ -125,7 +125,7 @@ function M.buffer_of(path, device, inode, place)
   return found
 end
 
---- A buffer without text shows one line, as does the buffer of a file that holds one empty line.
+--- Is the buffer without text? It shows one line, like that of a file with one empty line.
 ---@param buf integer
 ---@return boolean
 function M.is_empty(buf)
@@ -135,13 +135,13 @@ function M.is_empty(buf)
 end
 
 ---@param buf integer
----@param path string the name that it was asked for by
+---@param path string the requested name
 ---@return sanderling.editing.Buffer
 function M.describe(buf, path)
   local bytes = api.nvim_buf_get_offset(buf, api.nvim_buf_line_count(buf))
   if bytes > MAX_TEXT_BYTES then
     error(
-      ('Neovim holds %s in a buffer of %d MB, which is more than can be asked for. Use bash, or ask the user to unload it.'):format(
+      ('The Neovim buffer of %s has %d MB, too much to fetch. Use bash, or ask the user to unload it.'):format(
         path,
         bytes / 1024 / 1024
       ),

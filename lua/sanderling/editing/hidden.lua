@@ -1,8 +1,8 @@
---- Hidden buffers: files that are loaded for a question to a language server, without anybody seeing them.
+--- Hidden buffers: files that are loaded for a request to a language server, and never shown.
 ---
---- Nothing runs because one is loaded (ui/loading.lua), and so no language server starts; those that run already are sent its text
---- by whoever loaded it (code/clients.lua). The file tools do not know these buffers: what they change, they change on the disk, and
---- the buffer goes. One that the user enters becomes an ordinary one.
+--- Loading one runs nothing (ui/loading.lua), so no language server starts; running ones are sent its text by the
+--- caller (code/clients.lua). The file tools ignore these buffers: they change the file on disk, and the buffer is
+--- dropped. One that the user enters becomes an ordinary buffer.
 local M = {}
 
 local api = vim.api
@@ -13,9 +13,9 @@ local scratch = require('sanderling.ui.scratch')
 
 local MAX_BYTES = 2 * 1024 * 1024
 local MAX_BUFFERS = 16
-local LINGER_MS = 30000 -- a model asks about one file several times, and a server begins anew each time
-local TOO_LARGE = '%s has %d MB, which is more than is loaded for this.'
-local READ_BY_PLUGIN = 'A plugin reads files like %s, so it is not loaded for this.'
+local LINGER_MS = 30000 -- a model asks about one file several times, and a server would start over each time
+local TOO_LARGE = '%s is too large to load for this (%d MB).'
+local READ_BY_PLUGIN = 'A plugin would read %s, so it is not loaded for this.'
 
 ---@class (exact) sanderling.editing.hidden.File
 ---@field used number
@@ -43,14 +43,14 @@ local function find(path)
   end
 end
 
---- Have the buffer go; later, where that cannot be now.
+--- Drop the buffer, later if that is impossible now.
 ---@param buf integer
 function M.drop(buf)
   if not loaded[buf] then
     return
   elseif not api.nvim_buf_is_valid(buf) or #vim.fn.win_findbuf(buf) > 0 then
     loaded[buf] = nil
-  elseif pcall(api.nvim_buf_delete, buf, { force = true, unload = true }) then -- a list may name it by now
+  elseif pcall(api.nvim_buf_delete, buf, { force = true, unload = true }) then -- unloaded only: a list may refer to it
     loaded[buf] = nil
     vim.b[buf].sanderling_hidden = nil
   else
@@ -60,7 +60,7 @@ function M.drop(buf)
   end
 end
 
---- Have the buffers go whose file is not what they hold any more.
+--- Drop the buffers whose file has changed.
 function M.drop_stale()
   for buf, file in pairs(loaded) do
     if not api.nvim_buf_is_valid(buf) or stamp_of(api.nvim_buf_get_name(buf)) ~= file.stamp then
@@ -69,14 +69,13 @@ function M.drop_stale()
   end
 end
 
---- Have all buffers go.
 function M.drop_all()
   for buf in pairs(loaded) do
     M.drop(buf)
   end
 end
 
---- Have the buffers go that nobody has asked about for long, and the oldest of too many.
+--- Drop the buffers that were not used for long, and the oldest ones above the limit.
 local function drop_old()
   local bufs = vim.tbl_keys(loaded) ---@type integer[]
   table.sort(bufs, function(a, b)
@@ -89,8 +88,8 @@ local function drop_old()
   end
 end
 
--- A buffer that is to be seen is hidden no more. Servers that have it leave it: the user's configuration attaches them, and hears
--- of that.
+-- A buffer that becomes visible is no longer hidden. Servers are detached, so that the user's configuration attaches
+-- them and notices it.
 loading.before_use(function(buf)
   local file = loaded[buf]
   local is_stale = file and stamp_of(api.nvim_buf_get_name(buf)) ~= file.stamp
@@ -108,7 +107,7 @@ end)
 ---@return integer? buf
 local function read(path)
   local buf = loading.read(path)
-  if not buf or not loading.is_quiet(buf) then -- a plugin's, or it would have been found
+  if not buf or not loading.is_quiet(buf) then -- a plugin's, or found before
     return nil
   end
   loaded[buf] = { used = now_ms(), stamp = stamp_of(path) }
@@ -117,7 +116,7 @@ local function read(path)
   return buf
 end
 
---- Tell a server of the buffer; of all autocommands, only that of our diagnostics hears of it.
+--- Attach a server to the buffer. Only the autocommand of our diagnostics is fired.
 ---@param buf integer
 ---@param client_id integer
 function M.attach(buf, client_id)
@@ -134,7 +133,7 @@ function M.attach(buf, client_id)
   end
 end
 
---- Load the file for some time.
+--- Load the file for a while.
 ---@param path string absolute and real
 ---@return integer? buf
 ---@return string? problem a sentence
@@ -150,7 +149,7 @@ function M.load(path)
     end
     buf = read(path)
     if not buf then
-      return nil, ('%s cannot be loaded in the editor.'):format(name)
+      return nil, ('Cannot load %s in the editor.'):format(name)
     end
   end
   loaded[buf].used = now_ms()

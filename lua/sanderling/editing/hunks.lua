@@ -1,16 +1,16 @@
---- Hunks: what is to be changed in a buffer, narrowed to what differs.
+--- Hunks: replacements of lines, narrowed to what differs.
 local M = {}
 
 local api = vim.api
 local find = require('sanderling.editing.find')
 
-local MAX_COMPARED_LINES = 10000 -- on each side; the worst of them take 0.1 s
+local MAX_COMPARED_LINES = 10000 -- on each side; the worst case takes 0.1 s
 
----@alias sanderling.editing.Hunk [integer, integer, string[]] first line from 0, how many, what replaces them
+---@alias sanderling.editing.Hunk [integer, integer, string[]] first line from 0, count, replacement
 
 ---@class (exact) sanderling.editing.Edit
 ---@field row integer
----@field old string[] the lines that are there
+---@field old string[] the current lines
 ---@field new string[] the lines that replace them
 
 ---@param lines string[]
@@ -21,7 +21,7 @@ local function joined(lines, first, last)
   return first <= last and table.concat(lines, '\n', first, last) .. '\n' or ''
 end
 
---- The parts of two lists of lines that differ: first and count in the old one, first and count in the new one; from 1.
+--- Return where two lists of lines differ: first and count in the old one, first and count in the new one; from 1.
 ---@param old string[]
 ---@param new string[]
 ---@return [integer, integer, integer, integer][]
@@ -43,7 +43,7 @@ function M.differences(old, new)
   local after = joined(new, head + 1, #new - tail)
   local parts = vim.diff(before, after, { result_type = 'indices' }) --[[@as [integer, integer, integer, integer][] ]]
   for _, part in ipairs(parts) do
-    -- An empty part has the line before it, as vim.diff() tells it.
+    -- For an empty part vim.diff() gives the line before it.
     part[1] = head + part[1] + (part[2] == 0 and 1 or 0)
     part[3] = head + part[3] + (part[4] == 0 and 1 or 0)
   end
@@ -51,7 +51,7 @@ function M.differences(old, new)
 end
 
 ---@param hunks sanderling.editing.Hunk[]
----@return sanderling.editing.Hunk[] hunks none begins where another ends
+---@return sanderling.editing.Hunk[] hunks with adjacent ones joined
 local function merge(hunks)
   local merged = {}
   for _, hunk in ipairs(hunks) do
@@ -66,8 +66,8 @@ local function merge(hunks)
   return merged
 end
 
---- The hunks as the buffer counts its lines. A text that ends in a newline has an empty line behind that, which hunks may name and
---- a buffer tells by 'endofline'.
+--- Convert hunks to edits in the buffer's line numbers. A text that ends in a newline has an empty line after it, which
+--- hunks may name and a buffer represents by 'endofline'.
 ---@param buf integer
 ---@param hunks sanderling.editing.Hunk[]
 ---@return sanderling.editing.Edit[] edits
@@ -81,13 +81,13 @@ function M.plan(buf, hunks)
   for _, hunk in ipairs(merge(hunks)) do
     local row, count, new = unpack(hunk)
     if row < free_from or count < 0 or row + count > total then
-      error(('There are no lines %d to %d to replace.'):format(row + 1, row + count), 0)
+      error(('Lines %d to %d do not exist.'):format(row + 1, row + count), 0)
     elseif table.concat(new):find('\n', 1, true) then
-      error('A line of the replacement holds a newline.', 0)
+      error('A line of the replacement contains a newline.', 0)
     end
     free_from = row + count
     if free_from == total then -- it decides how the text ends
-      if row > line_count then -- behind the newline at the end: that line now shows
+      if row > line_count then -- after the final newline: that line now appears
         row, new = line_count, vim.list_extend({ '' }, new)
       elseif #new == 0 and row > 0 then -- the line before becomes the last one
         row, new = row - 1, api.nvim_buf_get_lines(buf, row - 1, row, true)
@@ -102,7 +102,7 @@ function M.plan(buf, hunks)
   return edits, has_end
 end
 
---- The edits cut down to what differs, so that the rest keeps its marks.
+--- Reduce edits to what differs, so that other lines keep their marks.
 ---@param edits sanderling.editing.Edit[]
 ---@return sanderling.editing.Edit[]
 function M.narrow(edits)

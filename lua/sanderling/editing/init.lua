@@ -1,17 +1,17 @@
---- Buffers of files, as the file tools see and change them: the half of src/sanderling/editor/buffers.py that Neovim runs.
+--- Buffers of files as the file tools see and change them: Neovim's half of src/sanderling/editor/buffers.py.
 ---
---- A person's work stays intact:
+--- The user's work stays intact:
 ---
---- Undo. `:let &l:undolevels = &l:undolevels` ends the undo block that is open, in any mode: before a change, so that it does not
---- join what the person just typed, and after it. The changes of one tool use are joined while nobody else has changed the buffer.
+--- Undo. `:let &l:undolevels = &l:undolevels` ends the open undo block in any mode: before a change, so that it does not join what the
+--- user just typed, and after it. The changes of one tool use are joined while nothing else changes the buffer.
 ---
---- Writing. Python writes the file, inside of the sandbox; afterwards `:write` runs here with a BufWriteCmd autocommand that
---- writes nothing. Neovim then takes the file's present time and size for what it has read itself: no W11, no W12, no "changed
---- since reading", no E13. It does not do one thing that a real write does: mark the older undo states as modified. So a buffer is
---- modified before it is changed, and undoing a change that has been written makes it modified, as it must.
+--- Writing. Python writes the file, inside the sandbox. Afterwards `:write` runs here with a BufWriteCmd autocommand that writes
+--- nothing, so Neovim takes the file's current time and size for those it has read: no W11, no W12, no "changed since reading", no E13.
+--- Unlike a real write it does not mark older undo states as modified. So a buffer is marked as modified before it is changed, and
+--- undoing a written change makes it modified, as it must.
 ---
---- Waiting. Where a change would fail or harm (a pending operator, a prompt, textlock), nothing is done: Python asks again until
---- its deadline, and what is to happen in any case (`after_write`, `files_changed`) is tried again from here.
+--- Waiting. Where a change would fail or harm (a pending operator, a prompt, textlock), nothing is done: Python asks again until its
+--- deadline, and steps that must happen (`after_write`, `files_changed`) are retried here.
 local M = {}
 
 local api = vim.api
@@ -27,16 +27,16 @@ local reviews = require('sanderling.editing.reviews')
 local servers = lazy('sanderling.editing.servers')
 local undo = require('sanderling.editing.undo')
 
---- Call a function each time an edit of the agent's has changed lines.
+--- Call a function each time an edit by the agent has changed lines.
 M.on_change = listeners.on_change
 
 local VISUAL = '^[vVsS\22\19]' -- patterns of modes
 local NOT_NORMAL = '^[^n]'
 
--- questions -----------------------------------------------------------------------------------------------------------
+-- requests ------------------------------------------------------------------------------------------------------------
 
---- The loaded buffer of a file, by whatever name it was opened.
----@param path string absolute, what the file is called: it is not looked up, for it may lead elsewhere by now
+--- Find the loaded buffer of a file, under any of its names.
+---@param path string absolute; not looked up, as it may lead elsewhere by now
 ---@param device integer
 ---@param inode integer
 ---@param place string where the file would be, if there is none; then device and inode are its directory's
@@ -46,7 +46,6 @@ local function find_buffer(path, device, inode, place)
   return buf ~= nil and find.describe(buf, path)
 end
 
---- The buffer as it is now.
 ---@param buf integer
 ---@param path string
 ---@return sanderling.editing.Buffer|false
@@ -75,9 +74,9 @@ local function make_change(buf, replacements, tool_use_id)
           changes.apply(buf, edits)
         end)
       end)
-      -- Undo does not bring the option back, so it stays where it says nothing.
+      -- Undo does not restore the option, so it is not set where it has no meaning.
       if vim.bo[buf].endofline ~= has_end and not find.is_empty(buf) then
-        if #edits == 0 then -- the tick would not tell
+        if #edits == 0 then -- otherwise the tick stays the same
           api.nvim_buf_set_text(buf, 0, 0, 0, 0, { '' })
         end
         vim.bo[buf].endofline = has_end
@@ -92,8 +91,8 @@ end
 ---@param buf integer
 ---@param tick integer
 ---@param replacements sanderling.editing.Hunk[] in order
----@param tool_use_id string its changes are one undo block, as long as nobody else changes the buffer between them
----@return boolean is_done false: the buffer is no longer what it was
+---@param tool_use_id string its changes are one undo block, unless something else changes the buffer in between
+---@return boolean is_done false: the buffer has changed
 local function change(buf, tick, replacements, tool_use_id)
   if not api.nvim_buf_is_loaded(buf) or api.nvim_buf_get_changedtick(buf) ~= tick then
     return false
@@ -105,7 +104,7 @@ local function change(buf, tick, replacements, tool_use_id)
     end
   end
   if listeners.is_restoring(tool_use_id) and not vim.bo[buf].modified then
-    disk.expect_write(buf) -- undo runs no hooks, so that nothing else says it before the write
+    disk.expect_write(buf) -- undo runs no hooks, so nothing else calls this before the write
   end
   local parts = reviews.now.accepted(buf, replacements, tool_use_id)
   if parts then
@@ -118,10 +117,10 @@ local function change(buf, tick, replacements, tool_use_id)
   end)
 end
 
---- Let the person's hooks at the buffer (format on save), unless they are typing or selecting in it.
+--- Run the user's hooks on the buffer (format on save), unless they are typing or selecting in it.
 ---@param buf integer
 ---@param path string
----@return sanderling.editing.Buffer|false the person has changed the buffer since, and what they type is theirs to write
+---@return sanderling.editing.Buffer|false false: the user has changed the buffer since, so they will write it
 local function before_write(buf, path)
   if api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified and not undo.untouched_change(buf) then
     disk.expect_write(buf)
@@ -145,7 +144,7 @@ local function before_write(buf, path)
   return find.describe(buf, path)
 end
 
---- The way in for what needs an answer.
+--- The entry point for requests that need an answer.
 M.answer = door.serve({
   find = { answer = find_buffer },
   open = {
@@ -158,11 +157,11 @@ M.answer = door.serve({
   before_write = { answer = before_write, what_is_awaited = busy.what_is_awaited },
 })
 
--- what follows --------------------------------------------------------------------------------------------------------
+-- notifications -------------------------------------------------------------------------------------------------------
 
 ---@alias sanderling.editing.Written [integer, integer, integer, integer] mtime in seconds and nanoseconds, size, inode
 
---- Is the file of the buffer still what Python has written?
+--- Is the buffer's file still as Python wrote it?
 ---@param buf integer
 ---@param written sanderling.editing.Written
 ---@return boolean
@@ -172,7 +171,7 @@ local function is_as_written(buf, written)
     and vim.deep_equal({ stat.mtime.sec, stat.mtime.nsec, stat.size, stat.ino }, written)
 end
 
---- The file holds what the buffer held at `tick`, written by Python. What follows a write follows.
+--- Python has written the file with the buffer's content at `tick`: do what follows a write.
 ---@param buf integer
 ---@param tick integer
 ---@param written sanderling.editing.Written
@@ -188,7 +187,7 @@ function M.after_write(buf, tick, written)
     disk.stop_expecting(buf)
     if is_as_written(buf, written) then
       disk.adopt_file(buf)
-    else -- taken for ours, it would be overwritten without a question
+    else -- adopting it would let it be overwritten without a question
       disk.refresh(buf)
     end
     disk.write_undo_file(buf)
@@ -199,7 +198,7 @@ function M.after_write(buf, tick, written)
   end)
 end
 
---- The buffer holds at `tick` what it did before a change that could not be written.
+--- A change could not be written. At `tick` the buffer has its content from before that change.
 ---@param buf integer
 ---@param tick integer
 function M.not_written(buf, tick)
@@ -212,7 +211,7 @@ function M.not_written(buf, tick)
   end)
 end
 
---- Files have changed on disk: buffers that are not modified show it at once, or when nobody selects in them any more.
+--- Files have changed on disk: unmodified buffers show it at once, or when the user's selection ends.
 ---@param paths string[] absolute; none: all
 ---@param tool_use_id? string that has changed them
 function M.files_changed(paths, tool_use_id)
@@ -244,14 +243,14 @@ function M.files_changed(paths, tool_use_id)
   end
 end
 
---- A tool has changed a file, and no buffer: what one reads of it now is the tool's work.
+--- A tool has changed a file without a buffer: buffers that read it now contain the tool's changes.
 ---@param path string absolute
----@param counts [integer, integer, integer][] of hunks: the first line from 0, how many went, how many came
+---@param counts [integer, integer, integer][] of hunks: first line from 0, lines removed, lines added
 ---@param tool_use_id string
 function M.changed_on_disk(path, counts, tool_use_id)
   M.files_changed({ path }, tool_use_id)
   if package.loaded['vim.lsp'] then
-    servers.tell({ { path, 'created' }, { path, 'changed' } }) -- the host does not say which
+    servers.tell({ { path, 'created' }, { path, 'changed' } }) -- the host does not report which
   end
   local parts = {} ---@type sanderling.editing.Part[]
   for i, each in ipairs(counts) do

@@ -1,15 +1,14 @@
---- The kind of thing that each buffer was read from. A command of the agent's can put a named pipe, a link or a directory in the
---- place of a file that is open. Neovim looks at none of that: to read or write the pipe it waits for ever, and through the link it
---- writes another file.
+--- The file type of what each buffer was read from. A command of the agent can replace an open file by a named pipe, a link or a
+--- directory, and Neovim does not check: reading or writing a pipe blocks forever, and through a link it writes another file.
 local M = {}
 
 local api = vim.api
 local loading = require('sanderling.ui.loading')
 
----@type table<integer, string> as `vim.uv.fs_lstat()` calls them, by buffer; nothing of a file that was not there yet
+---@type table<integer, string> from `vim.uv.fs_lstat()`, by buffer; nil for a file that did not exist
 local kinds = {}
 
---- Take the file of a buffer, as it is now, for what was read or written.
+--- Record the current type of a buffer's file.
 ---@param buf integer
 function M.note(buf)
   local name = api.nvim_buf_is_valid(buf) and api.nvim_buf_get_name(buf) or ''
@@ -17,7 +16,7 @@ function M.note(buf)
   kinds[buf] = stat and stat.type or nil
 end
 
---- Return what stands in the place of the file that was read, in words; nil while it is a file, or nothing is there.
+--- Describe what has replaced the file that was read; nil if it is still a file, or missing.
 ---@param buf integer
 ---@return string?
 function M.changed_kind(buf)
@@ -33,7 +32,7 @@ local group = api.nvim_create_augroup('sanderling_kinds', {})
 
 api.nvim_create_autocmd({ 'BufReadPost', 'BufWritePost', 'BufFilePost' }, {
   group = group,
-  desc = 'Agent: remember what kind of file was read',
+  desc = 'Agent: remember the type of the file',
   callback = function(args)
     if not loading.is_opening then
       M.note(args.buf)
@@ -43,7 +42,7 @@ api.nvim_create_autocmd({ 'BufReadPost', 'BufWritePost', 'BufFilePost' }, {
 
 api.nvim_create_autocmd('BufWipeout', {
   group = group,
-  desc = 'Agent: forget what kind of file was read',
+  desc = 'Agent: forget the type of the file',
   callback = function(args)
     kinds[args.buf] = nil
   end,

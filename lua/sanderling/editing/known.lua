@@ -1,5 +1,4 @@
---- Diagnostics that are known: what they say, and where that is by now. Marks go with their lines, so that what has only moved is
---- not new.
+--- Known diagnostics and their positions. Extmarks follow their lines, so that a diagnostic that has only moved is not new.
 local M = {}
 
 local api = vim.api
@@ -7,11 +6,11 @@ local api = vim.api
 local ns = api.nvim_create_namespace('sanderling_diagnostics')
 
 ---@class (exact) sanderling.editing.known.Entry
----@field key string what it says
+---@field key string its text
 ---@field row integer
----@field mark? integer goes with its line
+---@field mark? integer follows its line
 
---- The words that it says, without where: lines by number, in a message, move as the text does.
+--- Return the text without positions: line numbers in a message change as lines move.
 ---@param diagnostic vim.Diagnostic
 ---@return string
 local function key_of(diagnostic)
@@ -19,7 +18,7 @@ local function key_of(diagnostic)
   return table.concat({ message, diagnostic.code or '', diagnostic.source or '' }, '\0')
 end
 
---- Add `diagnostics` to what is known, by buffer.
+--- Add `diagnostics` to the known ones.
 ---@param known table<integer, sanderling.editing.known.Entry[]>
 ---@param diagnostics vim.Diagnostic[]
 function M.add(known, diagnostics)
@@ -35,7 +34,7 @@ function M.add(known, diagnostics)
   end
 end
 
---- Let go of all that is known, and of its marks.
+--- Forget all known diagnostics and their marks.
 ---@param known table<integer, sanderling.editing.known.Entry[]>
 function M.forget(known)
   for buf, entries in pairs(known) do
@@ -56,7 +55,7 @@ local function take(counts, key)
   return count > 0
 end
 
---- The diagnostics that are not known: each known one stands for one, first for that where its line is now.
+--- Return the diagnostics that are not known. Each known one matches one, preferably on its line.
 ---@param buf integer
 ---@param diagnostics vim.Diagnostic[] of the buffer
 ---@param known sanderling.editing.known.Entry[]

@@ -1,4 +1,4 @@
---- Listeners: functions of this plugin, and the person's autocommands, are told which lines an edit of the agent's has changed.
+--- Listeners for the lines that the agent's edits have changed: functions of this plugin and the user's autocommands.
 local M = {}
 
 local bus = require('sanderling.host.bus')
@@ -6,29 +6,29 @@ local log = require('sanderling.host.log')
 local reviews = require('sanderling.editing.reviews')
 
 ---@class (exact) sanderling.editing.ChangedLines
----@field first_line integer as the text is now, from 1
----@field last_line integer one less than the first, where lines have only gone
----@field old? string[] what stood there before; nil where no buffer held it
+---@field first_line integer in the current text, from 1
+---@field last_line integer one less than the first, if lines were only deleted
+---@field old? string[] the replaced lines; nil if no buffer contained them
 
 ---@class (exact) sanderling.editing.Changed
 ---@field path string absolute
----@field buf? integer nil: no buffer is known that holds the file
+---@field buf? integer nil: no buffer of the file is known
 ---@field tool_use_id string
 ---@field hunks sanderling.editing.ChangedLines[] in their order
 
--- The beginning of the ids of what the person takes back: nothing of that is to be reviewed. (tools/restoring.py)
+-- The prefix of the ids of undo and redo by the user, which need no review. (tools/restoring.py)
 local RESTORING = 'restoring:'
 
 ---@type fun(changed: sanderling.editing.Changed)[]
 local listeners = {}
 
---- Call `fn` each time an edit of the agent's has changed lines, before anything else can change them again.
+--- Call `fn` each time an edit by the agent has changed lines, before anything else can change them.
 ---@param fn fun(changed: sanderling.editing.Changed)
 function M.on_change(fn)
   listeners[#listeners + 1] = fn
 end
 
----@type table<string, string> the tool uses whose changes the user has seen before, with their sessions
+---@type table<string, string> tool uses whose changes the user has accepted, with their sessions
 local allowed = {}
 
 for _, type in ipairs({ 'turn_ended', 'local_failed', 'local_closed' }) do
@@ -39,7 +39,7 @@ for _, type in ipairs({ 'turn_ended', 'local_failed', 'local_closed' }) do
   end)
 end
 
---- The person has seen what this tool use would change, and allowed it: nothing of it is to be reviewed.
+--- The user has seen and accepted the changes of this tool use, so they need no review.
 ---@param tool_use_id string
 ---@param session_id string
 function M.allow(tool_use_id, session_id)
@@ -58,7 +58,7 @@ function M.is_restoring(tool_use_id)
   return vim.startswith(tool_use_id, RESTORING)
 end
 
---- Change a buffer for a tool use, which `fn` does.
+--- Let `fn` change a buffer for a tool use, and record that for the review.
 ---@param buf integer
 ---@param tool_use_id string
 ---@param fn fun()
@@ -84,12 +84,12 @@ local function announce(changed)
 end
 
 ---@class (exact) sanderling.editing.Part
----@field row integer in the text before
----@field old_count integer how many lines have gone
----@field new_count integer how many have come
----@field old? string[] those that have gone
+---@field row integer in the old text
+---@field old_count integer lines removed
+---@field new_count integer lines added
+---@field old? string[] the removed lines
 
---- An edit of the agent's has changed lines of a file.
+--- Notify the listeners that an edit by the agent has changed lines of a file.
 ---@param path string absolute
 ---@param buf? integer
 ---@param tool_use_id string
@@ -98,7 +98,7 @@ function M.tell(path, buf, tool_use_id, parts)
   if #parts == 0 then
     return
   end
-  reviews.loaded() -- it is among the listeners
+  reviews.loaded() -- it registers a listener
   local hunks, shift = {}, 0
   for i, part in ipairs(parts) do
     local first = part.row + shift + 1
@@ -109,7 +109,7 @@ function M.tell(path, buf, tool_use_id, parts)
   for _, fn in ipairs(listeners) do
     log.guarded(fn, changed)
   end
-  vim.schedule(function() -- Python waits for its answer first
+  vim.schedule(function() -- after the answer that Python waits for
     announce(changed)
   end)
 end

@@ -1,4 +1,4 @@
---- Diagnostics as the tools get them.
+--- Diagnostics in the form that the tools receive.
 local M = {}
 
 local api = vim.api

@@ -1,5 +1,5 @@
---- The review of changes, as far as buffers of files are concerned. It ranks above this: the first change has it loaded, and it says
---- here, once, what it does. Until then nothing is proposed, and nobody takes note of what changes.
+--- The interface to the review of changes, for buffers of files. The review is in a higher layer: it is loaded at the first change and
+--- registers here. Until then nothing is proposed, and no changes are recorded.
 local M = {}
 
 local bus = require('sanderling.host.bus')
@@ -7,21 +7,21 @@ local bus = require('sanderling.host.bus')
 ---@alias sanderling.editing.reviews.Open fun(path: string, device: integer, inode: integer, place: string, tool_use_id: string): sanderling.editing.Buffer|false
 ---@alias sanderling.editing.reviews.Accepted fun(buf: integer, replacements: sanderling.editing.Hunk[], tool_use_id: string): sanderling.editing.Part[]?
 
---- `open`: The buffer in which a change of a file is to be reviewed before it is made, loaded for that if need be. `place` is where the
---- file would be, if there is none; then device and inode are its directory's.
+--- `open`: Return the buffer in which a change of a file is reviewed before it is made, loading it if needed. `place` is the path of a
+--- missing file; then device and inode are its directory's.
 ---
---- `own_text`: The lines of the person's own text of a buffer in which something is proposed, and whether they are modified.
+--- `own_text`: Return the user's own text of a buffer with proposals, and whether it is modified.
 ---
---- `is_as_proposed`: Is something proposed in the buffer, and the person has changed neither that nor the text around it?
+--- `is_as_proposed`: Does the buffer contain a proposal that the user has not changed, nor the text around it?
 ---
---- `accepted`: What is to be changed, if it is the very text that the person has accepted. Then it stands there already, and is no
---- proposal any more.
+--- `accepted`: Return the change if it is exactly the text that the user has accepted. Then it is in the buffer already, and no longer a
+--- proposal.
 ---
---- `aside`: Run `fn` on the person's own text: what is proposed is not in the buffer meanwhile.
+--- `aside`: Run `fn` on the user's own text, without proposals in the buffer.
 ---
---- `reading`: Run `fn`, which reads the file of a buffer again if it has changed. What was proposed for another text is looked at again.
+--- `reading`: Run `fn`, which reloads a buffer's file if it has changed, and check proposals against the new text.
 ---
---- `changing`, `restoring`: Run `fn`, and take note of what it changes in the buffer for a tool use, or changes back.
+--- `changing`, `restoring`: Run `fn`, and record what it changes in the buffer for a tool use, or reverts.
 ---@class (exact) sanderling.editing.reviews.Review
 ---@field open sanderling.editing.reviews.Open
 ---@field own_text fun(buf: integer): string[]?, boolean?
@@ -56,7 +56,7 @@ local none = {
   end,
 }
 
---- The review as far as it is there; nothing is loaded for it.
+--- The review, if it is loaded.
 M.now = none
 
 ---@param review sanderling.editing.reviews.Review
@@ -64,7 +64,7 @@ function M.register(review)
   M.now = review
 end
 
---- The review, loaded if need be.
+--- Return the review, loading it if needed.
 ---@return sanderling.editing.reviews.Review
 function M.loaded()
   if M.now == none then

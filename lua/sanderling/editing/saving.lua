@@ -1,15 +1,15 @@
---- Writing a buffer into the file that was read, and into nothing else.
+--- Writing a buffer to the file that was read, and to no other.
 ---
---- Python writes what tools change, inside the sandbox. This is for what the user rejects, which needs no agent.
+--- Python writes the changes of tools, inside the sandbox. This module writes what the user rejects, which needs no agent.
 local M = {}
 
 local api = vim.api
 local disk = require('sanderling.editing.disk')
 local scratch = require('sanderling.ui.scratch')
 
-local NOT_WRITTEN = '%s is not written: %s.'
+local NOT_WRITTEN = '%s was not written: %s.'
 
---- Return the bytes that Neovim would write: it knows encodings and line ends. A last line without an end stays so.
+--- Return the bytes that Neovim would write, with its encoding and line endings. A missing final newline stays missing.
 ---@param buf integer
 ---@return string
 local function bytes_of(buf)
@@ -38,10 +38,10 @@ local function overwrite(fd, bytes)
   assert(vim.uv.fs_fsync(fd))
 end
 
---- Write the bytes into the file that `stat` is of, if that is still what `path` leads to.
+--- Write the bytes to the file of `stat`, if `path` still leads to it.
 ---
---- `:write` would follow a link that a command has put there a moment ago, and waits for ever for a named pipe; no look before it
---- helps, for it looks again. Here the file is opened without waiting, and what was opened is looked at.
+--- `:write` follows a link that a command has just put there, and blocks forever on a named pipe. Checking first does not help, because
+--- it resolves the path again. So the file is opened without blocking, and the open file is checked.
 ---@param path string
 ---@param stat uv.fs_stat.result
 ---@param bytes string
@@ -54,12 +54,12 @@ local function write_into(path, stat, bytes)
   end
   local now = assert(vim.uv.fs_fstat(fd))
   local is_same = now.type == 'file' and now.dev == stat.dev and now.ino == stat.ino
-  local problem = 'it has just been changed'
+  local problem = 'it has just changed'
   if is_same and vim.deep_equal(now.mtime, stat.mtime) and now.size == stat.size then
     local before = assert(vim.uv.fs_read(fd, now.size, 0))
     local ok, failure = pcall(overwrite, fd, bytes)
     problem = not ok and tostring(failure) or nil
-    if not ok then -- a full disk: what it held has its place there
+    if not ok then -- disk full: the old content still fits
       pcall(overwrite, fd, before)
     end
   end
@@ -67,14 +67,14 @@ local function write_into(path, stat, bytes)
   return problem
 end
 
---- Write the buffer into its file, which is as it was read. Never asks.
+--- Write the buffer to its file, which is unchanged since it was read. Never asks.
 ---@param buf integer
 ---@return string? problem a sentence; the buffer stays modified
 function M.write(buf)
   local path, name = api.nvim_buf_get_name(buf), disk.shown_name(buf)
   local stat = vim.uv.fs_stat(path)
   if not stat then
-    return NOT_WRITTEN:format(name, 'it is not on the disk any more')
+    return NOT_WRITTEN:format(name, 'it no longer exists')
   end
   disk.run_hooks(buf, 'BufWritePre')
   if not api.nvim_buf_is_loaded(buf) then
@@ -91,14 +91,14 @@ function M.write(buf)
   disk.run_hooks(buf, 'BufWritePost')
 end
 
---- Remove the file of a buffer, which was the agent's and is empty.
+--- Delete the file of a buffer that the agent created and that is empty.
 ---@param buf integer
 ---@return string? problem a sentence
 function M.remove(buf)
   local path = api.nvim_buf_get_name(buf)
   local ok, err = vim.uv.fs_unlink(path)
   if not ok and vim.uv.fs_lstat(path) then
-    return ('%s is not removed: %s.'):format(disk.shown_name(buf), err)
+    return ('%s was not removed: %s.'):format(disk.shown_name(buf), err)
   end
   vim.bo[buf].modified = false
 end

@@ -1,4 +1,4 @@
---- Language servers are told of files that change on the disk: Neovim watches none for them on Linux, and few do so by themselves.
+--- Notifying language servers of files that change on disk: Neovim watches no files for them on Linux, and few servers do so themselves.
 local M = {}
 
 local METHOD = 'workspace/didChangeWatchedFiles'
@@ -8,7 +8,7 @@ local METHOD = 'workspace/didChangeWatchedFiles'
 ---@type table<sanderling.editing.servers.Kind, integer>
 local KINDS = { created = 1, changed = 2, deleted = 3 }
 
---- Tell those that run.
+--- Notify the running servers.
 ---@param changes [string, sanderling.editing.servers.Kind][] absolute paths
 function M.tell(changes)
   local events = vim.tbl_map(function(change)

@@ -1,4 +1,4 @@
---- Changes as undo blocks of their own, in whatever mode the person is.
+--- Changes in their own undo blocks, in any mode of the user's.
 local M = {}
 
 local api = vim.api
@@ -6,11 +6,11 @@ local api = vim.api
 local VISUAL = '^[vVsS\22\19]' -- patterns of modes
 local TYPING = '^[iR]'
 
----@type table<integer, { tool_use_id: string, tick: integer }> what a tool use left behind, by buffer
+---@type table<integer, { tool_use_id: string, tick: integer }> the last change of a tool use, by buffer
 local last_changes = {}
 local ns = api.nvim_create_namespace('sanderling_buffers')
 
---- Is somebody typing or selecting in this very buffer?
+--- Is the user typing or selecting in this buffer?
 ---@param buf integer
 ---@param modes string pattern of the modes that count
 ---@return boolean
@@ -18,19 +18,19 @@ function M.is_under_hands(buf, modes)
   return api.nvim_get_current_buf() == buf and api.nvim_get_mode().mode:find(modes) ~= nil
 end
 
---- End the undo block that is open, if one is.
+--- End the open undo block, if any.
 ---@param buf integer
 function M.end_block(buf)
   api.nvim_buf_call(buf, function()
     vim.cmd('noautocmd let &l:undolevels = &l:undolevels')
   end)
   if M.is_under_hands(buf, TYPING) then
-    -- Insert mode counts on lines that it has saved since it began. CTRL-G u lets it begin anew, before the next key.
+    -- Insert mode relies on lines saved when it began. CTRL-G u makes it begin again, before the next key.
     api.nvim_feedkeys('\7u', 'in', false)
   end
 end
 
---- The change that a tool use left behind, if nobody has changed the buffer since.
+--- Return the last change of a tool use, if nothing has changed the buffer since.
 ---@param buf integer
 ---@return { tool_use_id: string, tick: integer }?
 function M.untouched_change(buf)
@@ -38,16 +38,16 @@ function M.untouched_change(buf)
   return last and last.tick == api.nvim_buf_get_changedtick(buf) and last or nil
 end
 
---- Note that the buffer is now as that tool use leaves it behind.
+--- Record the buffer's current state as the result of that tool use.
 ---@param buf integer
 ---@param tool_use_id string
 function M.remember_change(buf, tool_use_id)
   last_changes[buf] = { tool_use_id = tool_use_id, tick = api.nvim_buf_get_changedtick(buf) }
 end
 
---- Change the buffer in an undo block of its own.
+--- Change the buffer in its own undo block.
 ---@param buf integer
----@param joins boolean the block is the last change's
+---@param joins boolean join the last change's block
 ---@param change fun()
 function M.in_block(buf, joins, change)
   local was_modified, tick = vim.bo[buf].modified, api.nvim_buf_get_changedtick(buf)
@@ -71,8 +71,7 @@ function M.in_block(buf, joins, change)
   end
 end
 
---- Change the buffer while it may be the one in which somebody selects: the other end of the selection goes with its text, as the
---- cursor does by itself.
+--- Change the buffer, which may have a selection: its other end moves with the text, as the cursor does anyway.
 ---@param buf integer
 ---@param change fun()
 function M.keeping_selection(buf, change)

@@ -1,4 +1,4 @@
---- Views: what windows show of a buffer stays what they show.
+--- Views: windows keep showing the same part of a buffer.
 local M = {}
 
 local api = vim.api
@@ -23,7 +23,7 @@ function M.save(buf)
   }
 end
 
---- The place of line `lnum` after `parts` have changed.
+--- Return the position of line `lnum` after `parts` have changed.
 ---@param parts [integer, integer, integer, integer][]
 ---@param lnum integer
 ---@return integer
@@ -41,7 +41,7 @@ local function follow(parts, lnum)
   return lnum + shift
 end
 
---- Let the windows show what they showed before, whatever has changed and moved since.
+--- Make the windows show what they showed before, wherever it has moved.
 ---@param buf integer
 ---@param views sanderling.editing.Views
 function M.restore(buf, views)

@@ -1,27 +1,27 @@
---- The bus: by it the parts of the screen learn what has happened in a session. Events of the host and those of this side, whose
---- types begin with `local_`, go the same way, in one order. (Only the host's own code publishes events of the host.)
+--- The event bus: how the parts of the screen learn what happens in a session. Events of the host and local events,
+--- whose types begin with `local_`, take the same path in one order. Only the host's code publishes host events.
 ---
---- 1. At once, the session's state takes in all of them (session/state.lua), and the bars are drawn again. Nothing can be in the way.
---- 2. The transcript draws them. While text is locked they wait, and whatever comes after them waits, too.
---- 3. Those that have subscribed are told of one event after the other, each in the order in which they subscribed. They are given
----    the state before the event; what the session has by now may be newer.
---- 4. The host hears that its frame is on the screen.
+--- 1. The session's state is updated at once by all events of a frame (session/state.lua), and the bars are redrawn.
+---    Nothing can delay this step.
+--- 2. The transcript draws the events. While text is locked they wait, and so do all later events.
+--- 3. Subscribers are called, one event after the other, in the order of subscription. They get the state before the
+---    event; the session's current state may be newer.
+--- 4. The host is informed that its frame is on the screen.
 ---
---- The end of a session is told at once: nothing more is drawn of it.
+--- The end of a session is reported at once, because nothing more is drawn.
 local log = require('sanderling.host.log')
 
 local M = {}
 
 ---@alias sanderling.host.bus.Subscriber fun(session_id: string, event: any, before: sanderling.session.state.State)
 
----@type table<string, sanderling.host.bus.Subscriber[]> by the type of event
+---@type table<string, sanderling.host.bus.Subscriber[]> by event type
 local subscribers = {}
 
---- Takes events to the session that they are about, and calls `M.tell` for each; given by the chat.
+--- Delivers events to their session, and calls `M.tell` for each; set by the chat.
 ---@type fun(session_id: string, events: table[], seq?: integer)
 M.deliver = nil
 
---- Have `fn` told of all events of this type.
 ---@param type string
 ---@param fn sanderling.host.bus.Subscriber
 function M.subscribe(type, fn)
@@ -29,7 +29,7 @@ function M.subscribe(type, fn)
   table.insert(subscribers[type], fn)
 end
 
---- Have the module `name` loaded at the first event of this type: it subscribes, and is told of that one, too.
+--- Load the module `name` at the first event of this type. It can subscribe and receive that event, too.
 ---@param type string
 ---@param name string
 function M.load_at(type, name)
@@ -47,10 +47,9 @@ function M.publish(session_id, events, seq)
   end
 end
 
---- Tell those that have subscribed.
 ---@param session_id string
 ---@param event table
----@param before? sanderling.session.state.State nil of what is about no session
+---@param before? sanderling.session.state.State nil if the event belongs to no session
 function M.tell(session_id, event, before)
   for _, fn in ipairs(subscribers[event.type] or {}) do
     log.guarded(fn, session_id, event, before)
@@ -62,7 +61,7 @@ end
 ---@type { pattern: string, data: table }?
 local announcement
 
---- Run the autocommands of `announcement`. (Not for callers outside: `announce` comes here by a command.)
+--- Run the autocommands of `announcement`. Only for `announce`, which calls it by a command.
 function M.run_autocommands()
   local event = assert(announcement)
   vim.api.nvim_exec_autocmds(
@@ -71,8 +70,8 @@ function M.run_autocommands()
   )
 end
 
---- Tell the user's autocommands. An error in one of them must not become a hit-enter prompt, which would stop the stream; a
---- command can be told to keep its errors to itself, nvim_exec_autocmds() cannot.
+--- Run the user's autocommands for `pattern`. An error in one must not cause a hit-enter prompt, which would stop the
+--- stream. A command can be made to suppress errors, nvim_exec_autocmds() cannot, so this goes through `:lua`.
 ---@param pattern string
 ---@param data table
 function M.announce(pattern, data)

@@ -1,28 +1,28 @@
---- Python's questions to the editor. A module that knows answers has an `answer` of its own, made here of its questions; Python
---- names that module. An answer is given at once, or later: then it goes to Python under the number of the question.
+--- The entry for requests of Python to the editor. A module that handles requests creates its `answer` function here,
+--- and Python calls it by the module's name. A request is answered at once, or later by a notification with its number.
 local M = {}
 
 local locked = require('sanderling.ui.locked')
 local now_ms = require('sanderling.ui.now_ms')
 
-local IS_TWICE = 'The question has its answer.'
+local IS_TWICE = 'The question is already answered.'
 
 ---@class (exact) sanderling.host.door.Call
----@field deadline_ms number by the monotonic clock; what comes later, after a prompt, is no longer wanted
----@field channel integer who asks
----@field number integer of the question, for an answer that comes later
+---@field deadline_ms number monotonic clock; a request handled later, such as after a blocking prompt, is dropped
+---@field channel integer of the caller
+---@field number integer of the request, for a late answer
 
----@class (exact) sanderling.host.door.Answer one of them
+---@class (exact) sanderling.host.door.Answer with one of these fields
 ---@field value? any
 ---@field error? string a sentence for the model
----@field waits_for? string what has to come first; ask again
+---@field waits_for? string what has to happen before the caller asks again
 ---@field is_late? boolean the deadline had passed
----@field comes_later? boolean
+---@field comes_later? boolean the answer follows as a notification
 
----@class (exact) sanderling.host.door.Question with `answer` or `begin`
+---@class (exact) sanderling.host.door.Question has `answer` or `begin`
 ---@field answer? fun(...): any
 ---@field begin? fun(reply: fun(answer: sanderling.host.door.Answer), call: sanderling.host.door.Call, ...) calls `reply` once
----@field what_is_awaited? fun(...): string? what has to come before it can be answered
+---@field what_is_awaited? fun(...): string? what has to happen before it can be answered, if anything
 
 ---@param call sanderling.host.door.Call
 ---@return fun(answer: sanderling.host.door.Answer)
@@ -31,11 +31,11 @@ local function replier(call)
   return function(answer)
     assert(not has_replied, IS_TWICE)
     has_replied = true
-    pcall(vim.rpcnotify, call.channel, 'sanderling_answer', call.number, answer) -- who asked may be gone
+    pcall(vim.rpcnotify, call.channel, 'sanderling_answer', call.number, answer) -- the caller may be gone
   end
 end
 
---- The way in for `questions`.
+--- Return the `answer` function for `questions`.
 ---@param questions table<string, sanderling.host.door.Question> by name
 ---@return fun(call: sanderling.host.door.Call, name: string, ...: any): sanderling.host.door.Answer
 function M.serve(questions)

@@ -1,39 +1,40 @@
---- The host: the Python process that holds the conversation. Starts it when it is first needed, again after a crash, and is
---- the only one who knows its channel. Everything to it is a notification: Neovim never waits for Python.
+--- The host: the Python process that runs the conversation. This module starts it on first use, restarts it after a
+--- crash, and is the only one that knows its channel. All messages to it are notifications, so Neovim never waits for
+--- Python.
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
 local log = require('sanderling.host.log')
 
 local M = {}
 
-local LAST_WORDS_MS = 50 -- what a host wrote to stderr may arrive after its exit
-local BROKEN = 1 -- how Python ends when it cannot import what it is to run
-local RUNNING = -1 -- what jobwait() says of a job that has not ended
-local ACK_EVERY = 8 -- frames; src/sanderling/editor/frames.py allows 16 undrawn
+local LAST_WORDS_MS = 50 -- stderr output may arrive after the exit
+local BROKEN = 1 -- Python's exit code after a failed import
+local RUNNING = -1 -- result of jobwait() for a running job
+local ACK_EVERY = 8 -- frames; src/sanderling/editor/frames.py allows 16 undrawn frames
 
 ---@type integer? channel of the running host
 local channel
----@type string its interpreter
+---@type string interpreter of the running host
 local host_python = ''
----@type table<string, string> project of each session that is to be open, by session id
+---@type table<string, string> project of each registered session, by session id
 local sessions = {}
----@type table<string, string> the agent that was asked for in each, where it is not ours
+---@type table<string, string> requested external agents, by session id
 local agents = {}
----@type table<string, true> sessions that the running host has been told to open
+---@type table<string, true> sessions that the running host was asked to open
 local opened = {}
----@type table<string, true> sessions that a host has opened before: what was said in them is on the screen
+---@type table<string, true> sessions opened before, whose history is already on the screen
 local shown = {}
----@alias sanderling.host.OnAnswer fun(result: table) `result.error` says in a sentence what went wrong
----@type table<integer, sanderling.host.OnAnswer> what waits for an answer of the running host, by the request's id
+---@alias sanderling.host.OnAnswer fun(result: table) `result.error` is a sentence
+---@type table<integer, sanderling.host.OnAnswer> pending requests, by id
 local requests = {}
----@type table<integer, fun(piece: table)> what is told of an answer while it comes, by the request's id
+---@type table<integer, fun(piece: table)> handlers of streamed answers, by request id
 local on_pieces = {}
 local last_request = 0
 ---@type boolean the running host has sent something
 local has_answered = false
----@type string? why the host is being ended, when it is
+---@type string? why we stop the host
 local ending
----@type fun()? tells that the host has ended
+---@type fun()? reports the exit of the host
 local due_report
 
 ---@return string root of the plugin's checkout
@@ -47,7 +48,8 @@ local function python_in(environment)
   return vim.fs.joinpath(environment, 'bin', 'python')
 end
 
---- The directory of the Python environment: the checkout's own if it has one, else the one that :AgentInstall builds.
+--- Return the directory of the Python environment: the checkout's `.venv` if it exists, else the one built by
+--- :AgentInstall.
 ---@return string
 function M.environment_dir()
   local own = vim.fs.joinpath(M.root(), '.venv')
@@ -57,23 +59,21 @@ function M.environment_dir()
   return vim.fs.joinpath(vim.fn.stdpath('data'), 'sanderling', 'venv')
 end
 
---- A sentence on what to do when the environment is of no use.
 ---@return string
 local function remedy()
-  return config.options.python == '' and ':AgentInstall builds it.'
-    or "Correct the option 'python', or leave it out and run :AgentInstall."
+  return config.options.python == '' and 'Run :AgentInstall.'
+    or "Correct the option 'python', or remove it and run :AgentInstall."
 end
 
---- The interpreter to run the host with.
+--- Return the interpreter for the host.
 ---@return string? path
----@return string? error why there is none, and what to do
+---@return string? error why there is none and what to do
 function M.python()
   local chosen = config.options.python
   if chosen ~= '' then
     local path = vim.fn.exepath(vim.fs.normalize(chosen))
     if path == '' then
-      return nil,
-        ("The option 'python' names '%s', which cannot be run. %s"):format(chosen, remedy())
+      return nil, ("The option 'python' is '%s', which cannot be run. %s"):format(chosen, remedy())
     end
     return path
   end
@@ -81,20 +81,20 @@ function M.python()
   if vim.fn.executable(path) == 1 then
     return path
   end
-  return nil, 'The Python environment of Sanderling is not built yet. ' .. remedy()
+  return nil, "Sanderling's Python environment is not built yet. " .. remedy()
 end
 
--- The path is set here and not by PYTHONPATH, which is about the person's own programs. Commands get it as it is.
+-- Set sys.path here and not with PYTHONPATH, which is for the user's programs and is passed on to commands.
 local START = table.concat({
   'import runpy, sys',
   'sys.path.insert(0, sys.argv.pop(1))',
   "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)",
 }, '; ')
 
---- The command that runs a module of Sanderling's.
+--- Return the command that runs a module of Sanderling's.
 ---@param python string
 ---@param module string
----@return string[] argv to which its arguments can be added
+---@return string[] argv without the module's arguments
 function M.argv(python, module)
   return { python, '-E', '-P', '-c', START, vim.fs.joinpath(M.root(), 'src'), module }
 end
@@ -104,11 +104,10 @@ end
 ---@return string? error
 local function notify(session_id, action)
   if not pcall(vim.rpcnotify, channel, 'sanderling_act', session_id, action) then
-    return 'The agent process is just ending. Send the prompt again.'
+    return 'The agent process is exiting. Send the prompt again.'
   end
 end
 
---- Tell the sessions that the running host serves; where none runs, nobody.
 ---@param action sanderling.Action
 function M.tell_open_sessions(action)
   for session_id in pairs(channel and opened or {}) do
@@ -116,7 +115,7 @@ function M.tell_open_sessions(action)
   end
 end
 
---- The host serves the session no longer.
+--- Close the session in the host.
 ---@param session_id string
 local function forget(session_id)
   if channel and opened[session_id] then
@@ -125,19 +124,19 @@ local function forget(session_id)
   opened[session_id] = nil
 end
 
---- The host's way in: draw a frame.
+--- Called by the host: draw a frame.
 ---@param frame sanderling.Frame
 function M.receive(frame)
   has_answered = true
   local id = frame.session_id
   if not sessions[id] then
-    return -- one that was closed has nothing more to say
+    return -- the session was closed
   end
   for _, event in ipairs(frame.events) do
     if event.type == 'session_opened' then
       shown[id] = true
     elseif event.type == 'session_in_use' then
-      forget(id) -- the next use tries it again
+      forget(id) -- so that the next use opens it again
     end
   end
   bus.publish(id, frame.events, frame.seq)
@@ -153,7 +152,7 @@ local function settle(request_id, result)
   end
 end
 
---- The host's way in: the next piece of an answer that streams.
+--- Called by the host: the next piece of a streamed answer.
 ---@param request_id integer
 ---@param piece table
 function M.streamed(request_id, piece)
@@ -163,7 +162,7 @@ function M.streamed(request_id, piece)
   end
 end
 
---- The host's way in: the answer to a request.
+--- Called by the host: the answer to a request.
 ---@param request_id integer
 ---@param result table
 function M.answered(request_id, result)
@@ -171,8 +170,8 @@ function M.answered(request_id, result)
   settle(request_id, result)
 end
 
---- End the host. The next use starts it again.
----@param reason string what the user is told
+--- Stop the host. The next use restarts it.
+---@param reason string shown to the user
 function M.stop(reason)
   if channel then
     ending = reason
@@ -180,13 +179,13 @@ function M.stop(reason)
   end
 end
 
---- The host does not take the settings.
+--- Called by the host: it rejects the settings.
 ---@param message string
 function M.refused(message)
-  M.stop('The settings are wrong: ' .. message)
+  M.stop('Invalid settings: ' .. message)
 end
 
---- Frame `seq` is on the screen.
+--- Inform the host that frame `seq` is on the screen.
 ---@param session_id string
 ---@param seq integer
 function M.drawn(session_id, seq)
@@ -195,8 +194,8 @@ function M.drawn(session_id, seq)
   end
 end
 
---- Keep what a host writes to stderr.
----@return fun(_, pieces: string[]) on_stderr each call's first piece continues the last one of the call before
+--- Return a handler that logs the host's stderr.
+---@return fun(_, pieces: string[]) on_stderr the first piece of a call continues the last piece of the previous call
 local function stderr_keeper()
   local unfinished = ''
   return function(_, pieces)
@@ -210,10 +209,10 @@ local function stderr_keeper()
   end
 end
 
---- Say why the host has ended, where it is missed.
+--- Report the exit of the host to its sessions.
 ---@param code integer
 ---@param python string
----@param missed string[] the sessions that it served
+---@param missed string[] its sessions
 local function report_exit(code, python, missed)
   due_report = nil
   local message
@@ -224,7 +223,7 @@ local function report_exit(code, python, missed)
     message = ('The Python environment of %s is broken (%s). %s'):format(python, why, remedy())
   else
     local how = code > 128 and 'signal ' .. code - 128 or 'exit code ' .. code
-    message = ('The agent process has ended (%s). The conversation is safe on disk and the next prompt starts it again; :AgentLog tells more.'):format(
+    message = ('The agent process exited (%s). The conversation is saved, and the next prompt restarts the process. Details: :AgentLog.'):format(
       how
     )
   end
@@ -235,12 +234,12 @@ local function report_exit(code, python, missed)
   end
 end
 
----@param id integer channel of the host that has ended
+---@param id integer channel of the host that exited
 ---@param code integer
 ---@param python string
 local function on_exit(id, code, python)
   if channel ~= id then
-    return -- its end was noticed before
+    return -- already noticed
   end
   channel, opened = nil, {}
   if vim.v.exiting == vim.NIL then
@@ -248,15 +247,15 @@ local function on_exit(id, code, python)
     due_report = function()
       report_exit(code, python, missed)
       for _, request_id in ipairs(unanswered) do
-        settle(request_id, { error = 'The agent process has ended. Try it again.' })
+        settle(request_id, { error = 'The agent process exited. Try again.' })
       end
     end
     vim.defer_fn(M.report_exit_if_due, LAST_WORDS_MS)
   end
 end
 
---- Say now that a host has ended, if that is still to be said: before anything is sent to the next one. Neovim itself may not
---- have noticed yet, and a notification to a dead host is an error.
+--- Report a pending exit of the host now, before anything is sent to the next one. Neovim may not have noticed the exit
+--- yet, and a notification to a dead host is an error.
 function M.report_exit_if_due()
   local code = channel and vim.fn.jobwait({ channel }, 0)[1] or RUNNING
   if channel and code ~= RUNNING then
@@ -267,7 +266,7 @@ function M.report_exit_if_due()
   end
 end
 
---- Start the host unless it runs.
+--- Start the host unless it is running.
 ---@return string? error why it cannot start
 local function start()
   M.report_exit_if_due()
@@ -278,7 +277,7 @@ local function start()
   if config.problem or not python then
     return config.problem or err
   end
-  pcall(vim.fn.mkdir, vim.fn.stdpath('log'), 'p') -- where it cannot be, the log goes to stderr
+  pcall(vim.fn.mkdir, vim.fn.stdpath('log'), 'p') -- if this fails, the log goes to stderr
   has_answered, ending = false, nil
   local plugin = vim.fs.joinpath(M.root(), 'rplugin', 'python3', 'sanderling_host.py')
   local ok, id
@@ -291,22 +290,22 @@ local function start()
     end,
   })
   if not ok or id <= 0 then
-    return ('%s cannot be started. %s'):format(python, remedy())
+    return ('Cannot start %s. %s'):format(python, remedy())
   end
   channel, host_python = id, python
   vim.rpcnotify(channel, 'sanderling_configure', config.host_settings())
 end
 
---- Make a session known, without starting anything.
+--- Register a session without starting anything.
 ---@param session_id string
----@param project string absolute path of the root that it is about
----@param agent? string that answers in a new one, if it is not ours
+---@param project string absolute path of the project's root
+---@param agent? string the external agent of a new session
 function M.register(session_id, project, agent)
   sessions[session_id], agents[session_id] = project, agent
 end
 
---- Open a session in the host, starting it when needed. What is sent before it listens waits in the pipe.
----@param session_id string a registered one
+--- Open a session in the host, starting the host if necessary. Messages sent before it is ready wait in the pipe.
+---@param session_id string id of a registered session
 ---@return string? error
 function M.open(session_id)
   local err = start() or not opened[session_id] and config.problem or nil
@@ -322,7 +321,7 @@ function M.open(session_id)
   return err
 end
 
---- Send an action; `Session:act` tells the error.
+--- Send an action. `Session:act` reports the error.
 ---@param session_id string
 ---@param action sanderling.Action
 ---@return string? error
@@ -330,10 +329,10 @@ function M.act(session_id, action)
   return M.open(session_id) or notify(session_id, action)
 end
 
---- Ask the host something, starting it when needed. The answer comes later, whatever it is.
+--- Send a request to the host, starting it if necessary. The answer always arrives later.
 ---@param request sanderling.Request
 ---@param on_answer sanderling.host.OnAnswer
----@param on_piece? fun(piece: table) told of the answer while it comes, where it streams
+---@param on_piece? fun(piece: table) called with each piece of a streamed answer
 ---@return integer request_id
 function M.request(request, on_answer, on_piece)
   local err = start()
@@ -341,13 +340,13 @@ function M.request(request, on_answer, on_piece)
   requests[last_request], on_pieces[last_request] = on_answer, on_piece
   local ok = not err and pcall(vim.rpcnotify, channel, 'sanderling_request', last_request, request)
   if not ok then
-    err = err or 'The agent process is just ending. Try it again.'
+    err = err or 'The agent process is exiting. Try again.'
     vim.schedule_wrap(settle)(last_request, { error = err })
   end
   return last_request
 end
 
---- Stop a request whose answer streams: nothing more is heard of it.
+--- Stop a streaming request and ignore its answer.
 ---@param request_id integer
 function M.stop_request(request_id)
   if requests[request_id] then
@@ -362,7 +361,7 @@ function M.close(session_id)
   sessions[session_id], agents[session_id], shown[session_id] = nil, nil, nil
 end
 
--- Sessions that are opened from now on take the options as they have become.
+-- Changed options apply to sessions opened from now on.
 config.subscribe(function()
   if channel and not config.problem then
     pcall(vim.rpcnotify, channel, 'sanderling_configure', config.host_settings())
@@ -374,7 +373,7 @@ function M.is_running()
   return channel ~= nil
 end
 
---- Ask the running host for its process id: the one request that waits, for :checkhealth, where a person asked.
+--- Ask the running host for its process id. This is the only blocking request, used by :checkhealth.
 ---@return boolean ok
 ---@return integer|string pid_or_error
 function M.ping()

@@ -1,4 +1,4 @@
---- :AgentInstall: builds the Python environment, with its progress in a terminal.
+--- :AgentInstall: builds the Python environment and shows the progress in a terminal.
 local config = require('sanderling.config')
 local files = require('sanderling.ui.files')
 local host = require('sanderling.host')
@@ -6,14 +6,14 @@ local message = require('sanderling.ui.message')
 
 local M = {}
 
----@type fun(is_wanted: boolean): boolean? goes on where the chat is, if there is one; is_wanted: that is where the person is
+---@type fun(is_wanted: boolean): boolean? reopens the chat, if there is one; is_wanted: enter its prompt
 M.on_ready = nil
 
 local CANDIDATES = { 'python3', 'python3.14', 'python3.13', 'python3.12', 'python3.11', 'python' }
 
 local IS_NEW_ENOUGH = 'import sys; sys.exit(sys.version_info < (3, 11))'
 
---- The first interpreter that runs and is new enough. (A version manager leaves commands on PATH that do not run.)
+--- Return the first interpreter that runs and is new enough. Version managers may put commands on PATH that do not run.
 ---@return string?
 local function base_python()
   local chosen = config.options.python
@@ -25,7 +25,7 @@ local function base_python()
   end
 end
 
---- Make the tags of the help, which not every way to install a plugin does; some directories cannot be written.
+--- Generate the help tags if they are missing, which some plugin managers do not do. The directory may be read-only.
 local function make_help_tags()
   local doc = vim.fs.joinpath(host.root(), 'doc')
   if not vim.uv.fs_stat(vim.fs.joinpath(doc, 'tags')) then
@@ -36,29 +36,29 @@ local function make_help_tags()
   end
 end
 
---- The environment is there: take the terminal away, and go on where the chat is.
----@param buf integer the terminal's
+--- Close the terminal and reopen the chat.
+---@param buf integer of the terminal
 local function finish(buf)
   local was_here = vim.api.nvim_get_current_buf() == buf
   for _, win in ipairs(vim.fn.win_findbuf(buf)) do
-    pcall(vim.api.nvim_win_close, win, true) -- not the last window
+    pcall(vim.api.nvim_win_close, win, true) -- fails for the last window
   end
   make_help_tags()
   local is_shown = M.on_ready and M.on_ready(was_here)
-  message.tell('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
+  message.tell('Sanderling is ready.' .. (is_shown and '' or ' :AgentChat opens the chat.'))
 end
 
---- Build the environment, or bring it up to date.
+--- Build or update the environment.
 function M.run()
   local python = base_python()
   if not python then
     message.tell(
-      'Sanderling needs Python 3.11 or newer: install it, then :AgentInstall again.',
+      'Sanderling needs Python 3.11 or newer. Install it, then run :AgentInstall again.',
       vim.log.levels.ERROR
     )
     return
   end
-  host.stop('The agent process was stopped to install it anew; the next prompt starts it again.')
+  host.stop('The agent process was stopped for the installation. The next prompt restarts it.')
   vim.cmd('botright 12split')
   vim.cmd.enew()
   local buf = vim.api.nvim_get_current_buf()
@@ -75,14 +75,14 @@ function M.run()
       if code == 0 then
         finish(buf)
       else
-        message.tell('Sanderling was not installed: the terminal says why.', vim.log.levels.ERROR)
+        message.tell('Installation failed. The terminal shows why.', vim.log.levels.ERROR)
       end
     end,
   })
   vim.cmd.normal({ 'G', bang = true }) -- follow the output
 end
 
---- Offer to build the environment, if that is what is missing.
+--- Offer to build the environment if it is missing.
 function M.offer()
   if config.options.python ~= '' or host.python() then
     return

@@ -1,10 +1,10 @@
---- The log of what has gone wrong: the last lines of the host's stderr, and defects of the screen. :checkhealth shows them.
+--- The error log: the last lines of the host's stderr, and internal errors of the Lua side. :checkhealth shows them.
 local M = {}
 
 local message = require('sanderling.ui.message')
 
 local MAX_LINES = 200
-local has_told = false
+local has_reported = false
 
 ---@type string[]
 M.lines = {}
@@ -17,20 +17,20 @@ function M.keep(line)
   end
 end
 
---- A defect of the screen is written down and told once, in one line; it must not stop the stream.
+--- Log an internal error. The first one is also reported in one line. It must not stop the stream.
 ---@param err string
 function M.note_defect(err)
   M.keep(err)
-  if not has_told then
-    has_told = true
+  if not has_reported then
+    has_reported = true
     vim.schedule(function()
-      local text = 'Sanderling: something went wrong here; :AgentHealth shows it'
+      local text = 'Sanderling: internal error. :AgentHealth shows it.'
       message.tell(text, vim.log.levels.ERROR)
     end)
   end
 end
 
---- Call `fn`; an error in it is a defect.
+--- Call `fn` and log an error in it.
 ---@param fn function
 ---@return any result nil after an error
 function M.guarded(fn, ...)

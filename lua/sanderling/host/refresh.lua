@@ -1,5 +1,5 @@
---- Asking Python for what is completed: in the background, and only where its process runs. Completing shows what is known at once:
---- nobody waits for an answer while they type, and no process starts by that.
+--- Send a request for completion data in the background, if the host is running. Completion shows what is known at
+--- once: it neither waits for an answer nor starts the host.
 local ask = require('sanderling.host.ask')
 local host = require('sanderling.host')
 

@@ -1,5 +1,5 @@
---- The completion of slash commands and of mentions in a prompt: a menu that opens while one is typed, the 'omnifunc', and the items
---- of the language server for whatever else completes (server.lua).
+--- Completion of slash commands and mentions in a prompt: a menu that opens while one is typed, the 'omnifunc', and the
+--- items of the language server for other completion plugins (server.lua).
 local M = {}
 
 local api = vim.api
@@ -13,9 +13,9 @@ local words = require('sanderling.ui.words')
 
 local MAX_ITEMS = 50
 
----@class (exact) sanderling.prompt.completion.Item as |complete-items| has it
+---@class (exact) sanderling.prompt.completion.Item see |complete-items|
 ---@field word string
----@field abbr? string shown in the place of the word
+---@field abbr? string shown instead of the word
 ---@field menu? string
 
 ---@param items sanderling.prompt.completion.Item[]
@@ -44,7 +44,7 @@ local function arguments(name, session_id)
   end, slash.words(name, session_id))
 end
 
---- The resources that could be mentioned, `@server:uri`, of servers that are ready.
+--- Return the resources of ready MCP servers, `@server:uri`.
 ---@param session_id string
 ---@return sanderling.prompt.completion.Item[]
 local function resources(session_id)
@@ -58,7 +58,7 @@ local function resources(session_id)
   return items
 end
 
---- The files that could be mentioned, the open ones first where nothing is typed yet.
+--- Return matching files. Open files come first if nothing is typed yet.
 ---@param mention string
 ---@param project string
 ---@return sanderling.prompt.completion.Item[]
@@ -69,7 +69,7 @@ local function files(mention, project)
   end, tracked.search(project, (mention:sub(2):gsub('\\ ', ' ')), MAX_ITEMS))
 end
 
---- The words that stand for something of the editor's.
+--- Return the mentions of editor content, such as `@buffer`.
 ---@return sanderling.prompt.completion.Item[]
 local function mentioned_words()
   return vim.tbl_map(function(word)
@@ -77,7 +77,7 @@ local function mentioned_words()
   end, require('sanderling.prompt.mentions').WORDS)
 end
 
---- The sessions that could be mentioned, `@session:id`; those that were listed last.
+--- Return the sessions that match `@session:…`, from the last list of sessions.
 ---@param mention string
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.prompt.completion.Item[]
@@ -98,8 +98,8 @@ local function sessions(mention, session)
   return items
 end
 
---- The items that could be mentioned.
----@param mention string as far as it is typed
+--- Return the items that match a mention.
+---@param mention string as typed so far
 ---@param session_id string
 ---@return sanderling.prompt.completion.Item[]
 local function mentionable(mention, session_id)
@@ -115,7 +115,7 @@ local function mentionable(mention, session_id)
   return items
 end
 
---- The mention that ends `line`, and where it begins.
+--- Return the mention at the end of `line`, and where it starts.
 ---@param line string
 ---@return integer? col 0-based
 ---@return string? mention
@@ -126,11 +126,11 @@ local function mention_in(line)
   end
 end
 
---- The words that could go on `line`, up to the cursor.
+--- Return the completions for `line`, which ends at the cursor.
 ---@param line string
----@param is_first boolean it is the prompt's first line
+---@param is_first boolean `line` is in the prompt's first line
 ---@param session_id string
----@return integer col at which it would begin, 0-based
+---@return integer col start of the completed text, 0-based
 ---@return sanderling.prompt.completion.Item[]
 function M.candidates(line, is_first, session_id)
   local col, mention = mention_in(line)
@@ -159,7 +159,7 @@ end
 ---@type sanderling.prompt.completion.Item[]
 local found = {}
 
---- 'omnifunc' of a prompt: asked where it begins, and then for what was found.
+--- 'omnifunc' of a prompt. Neovim first asks for the start, then for the items.
 ---@param is_start 0|1
 ---@return integer|sanderling.prompt.completion.Item[]
 function M.omnifunc(is_start)
@@ -168,12 +168,12 @@ function M.omnifunc(is_start)
   end
   local col
   col, found = candidates_here()
-  return #found > 0 and col or -3 -- leave the completion without a word
+  return #found > 0 and col or -3 -- cancel silently
 end
 
---- While the menu is open, <Tab> goes through it, unless it does something of the user's own here.
+--- Map <Tab> to the next item while the menu is open, unless the user has a buffer-local map on it.
 ---@param buf integer
----@return fun() give_back
+---@return fun() restore
 local function lend_tab(buf)
   if vim.fn.maparg('<Tab>', 'i', false, true).buffer == 1 then
     return function() end
@@ -184,27 +184,27 @@ local function lend_tab(buf)
   end
 end
 
---- Open a menu with `items` that inserts nothing by itself; all other completions are as the user has them.
+--- Open a menu of `items` that selects nothing automatically. The user's 'completeopt' is restored afterwards.
 ---@param buf integer
 ---@param col integer
 ---@param items sanderling.prompt.completion.Item[]
 local function open_menu(buf, col, items)
   local completeopt = api.nvim_get_option_value('completeopt', { buf = buf, scope = 'local' })
   scratch.set_buf_options(buf, { completeopt = 'menu,menuone,noselect' })
-  local give_tab_back = lend_tab(buf)
+  local restore_tab = lend_tab(buf)
   vim.fn.complete(col + 1, items)
   api.nvim_create_autocmd('CompleteDone', {
     buffer = buf,
     once = true,
-    desc = 'Agent: the menu of commands is closed',
+    desc = 'Agent: restore options after the menu of commands',
     callback = function()
       scratch.set_buf_options(buf, { completeopt = completeopt })
-      give_tab_back()
+      restore_tab()
     end,
   })
 end
 
----@param value any or a function that gives it
+---@param value any or a function that returns it
 ---@return any
 local function value_of(value)
   if type(value) == 'function' then
@@ -213,8 +213,8 @@ local function value_of(value)
   return value
 end
 
---- The plugins that complete by language servers, and whether each does so in the buffer that is current. One that is loaded may
---- be for other filetypes, or lack the source.
+--- Plugins that complete from language servers, and a function that says whether the plugin does so in the current
+--- buffer. A loaded plugin may be limited to other filetypes, or lack the source.
 ---@type table<string, fun(plugin: any): boolean?>
 local PLUGINS = {
   ['cmp'] = function(cmp)
@@ -234,21 +234,21 @@ local PLUGINS = {
   end,
 }
 
---- Does a plugin complete here, by the language server? Then two menus would open.
+--- Return whether a plugin completes from the language server here. Our menu would then be a second one.
 ---@return boolean
 local function is_completed_otherwise()
   for name, completes in pairs(PLUGINS) do
     local plugin = package.loaded[name] or name == 'mini.completion' and _G.MiniCompletion
     local ok, does = pcall(completes, plugin)
-    if plugin and (does or not ok) then -- of one that is made otherwise by now it is not known
+    if plugin and (does or not ok) then -- on an error the plugin's API has changed, so assume that it completes
       return true
     end
   end
   return false
 end
 
---- Open the menu where a command or a mention is being typed, and nothing else completes. One of mentions that is open has other files
---- with each key.
+--- Open the menu if a command or mention is being typed and no plugin completes here. An open menu of mentions is
+--- updated with each key.
 ---@param buf integer
 ---@param is_again boolean
 local function offer(buf, is_again)
@@ -262,7 +262,7 @@ local function offer(buf, is_again)
   end
 end
 
---- Offer commands in the prompt `buf`: as its 'omnifunc', and in a menu while one is typed.
+--- Set up completion in the prompt `buf`: its 'omnifunc', and a menu while a command or mention is typed.
 ---@param buf integer
 function M.attach(buf)
   if vim.bo[buf].omnifunc == '' then -- a FileType autocommand of the user's may have set it
@@ -275,18 +275,18 @@ function M.attach(buf)
   local function on(events, desc, callback)
     api.nvim_create_autocmd(events, { buffer = buf, desc = 'Agent: ' .. desc, callback = callback })
   end
-  on('InsertCharPre', 'tell what is typed from what is put in', function()
+  on('InsertCharPre', 'distinguish typed from inserted text', function()
     is_typed = true
   end)
-  on('CompleteDone', 'a menu that was sent away stays away', function()
+  on('CompleteDone', 'do not reopen a cancelled menu', function()
     is_unwanted = vim.v.event.reason == 'cancel' and not is_renewed
   end)
-  on('InsertEnter', 'and may come again', function()
+  on('InsertEnter', 'allow the menu again', function()
     is_unwanted = false
     vim.schedule(function()
       local session = api.nvim_buf_is_loaded(buf) and live.of_buffer(buf)
       if session then
-        tracked.refresh(session.project) -- so that they are known when a mention begins
+        tracked.refresh(session.project) -- so that the files are known when a mention is typed
         require('sanderling.prompt.server').attach(buf, M.candidates)
       end
     end)

@@ -1,7 +1,7 @@
---- The context of a prompt: what goes along with it, and whether it can be sent at all, whole or not.
+--- Checks and limits for what is sent with a prompt.
 local M = {}
 
-local MAX_BYTES = 16 * 1024 * 1024 -- the API takes 32 MB a request, and the conversation goes along
+local MAX_BYTES = 16 * 1024 * 1024 -- the API accepts 32 MB per request, including the conversation
 
 local utf8
 ---@param text string
@@ -23,9 +23,9 @@ local function is_utf8(text)
   return utf8:match(text) ~= nil
 end
 
---- Join buffer lines into text.
+--- Join lines into a text that can be sent.
 ---@param lines string[]
----@param name string of what they are, for the error
+---@param name string of the lines, for error messages
 ---@param first_lnum integer
 ---@return string? text
 ---@return string? error why the lines cannot be sent
@@ -37,12 +37,12 @@ function M.text(lines, name, first_lnum)
       or not is_utf8(line) and 'bytes that are not UTF-8'
     if what then
       return nil,
-        ('%s holds %s in line %d: nothing was sent'):format(name, what, first_lnum + i - 1)
+        ('%s contains %s in line %d. Nothing was sent.'):format(name, what, first_lnum + i - 1)
     end
   end
   if size > MAX_BYTES then
     return nil,
-      ('%s has %.1f MB, and at most %d MB can be sent: nothing was sent'):format(
+      ('%s is too large: %.1f MB, at most %d MB. Nothing was sent.'):format(
         name,
         size / 1024 / 1024,
         MAX_BYTES / 1024 / 1024
@@ -51,35 +51,35 @@ function M.text(lines, name, first_lnum)
   return table.concat(lines, '\n')
 end
 
---- The words of a prompt.
+--- Return the text of a prompt.
 ---@param lines string[]
 ---@return string? text
 ---@return string? error
 function M.prompt(lines)
   local text, err = M.text(lines, 'The prompt', 1)
   if text and not text:find('%S') then
-    return nil, 'The prompt is empty: nothing was sent'
+    return nil, 'The prompt is empty. Nothing was sent.'
   end
   return text, err
 end
 
---- A command for the shell.
+--- Return the text of a shell command.
 ---@param lines string[]
 ---@return string? text
 ---@return string? error
 function M.command(lines)
   local text, err = M.text(lines, 'The command', 1)
   if text and not text:find('%S') then
-    return nil, 'There is no command after the `!`: nothing was run.'
+    return nil, 'No command after `!`. Nothing was run.'
   end
   return text, err
 end
 
---- The lines of a buffer as the user sees them, unsaved text included.
+--- Return lines of a buffer as the user sees them, including unsaved text.
 ---@param buf integer
 ---@param first_lnum integer
 ---@param last_lnum integer
----@param project string root that the path is told from, where it is below it
+---@param project string root of the project; paths below it are relative
 ---@return sanderling.Selection? selection
 ---@return string? error
 function M.selection(buf, first_lnum, last_lnum, project)

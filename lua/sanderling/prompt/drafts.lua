@@ -1,18 +1,19 @@
---- Drafts: what stands unsent in a prompt, on disk. After a Neovim that was killed it comes back when its session is opened; where
---- nothing was said in that, when the next one of the project is. One file for each session, for the user alone; an empty prompt has none.
+--- Drafts: unsent prompts, saved to disk. After Neovim was killed, a draft comes back when its session is opened again,
+--- or, if that session was empty, with the next session of the project. There is one private file per session, and none
+--- for an empty prompt.
 local M = {}
 
 local slash = require('sanderling.prompt.slash')
 
-local DELAY_MS = 300 -- after a key, before it is written
+local DELAY_MS = 300 -- after the last key
 
 ---@class (exact) sanderling.prompt.drafts.Draft
 ---@field project string
----@field pid integer of the Neovim in which it stands
----@field is_fresh boolean nothing was said in the session
+---@field pid integer of the Neovim that has the prompt
+---@field is_fresh boolean the session is empty
 ---@field text string
 
----@type table<string, sanderling.prompt.drafts.Draft> that are to be written, by session id
+---@type table<string, sanderling.prompt.drafts.Draft> drafts to write, by session id
 local due = {}
 
 ---@return string
@@ -33,7 +34,7 @@ local function write(session_id)
   if not draft then
     return
   end
-  pcall(vim.fn.mkdir, directory(), 'p', tonumber('700', 8)) -- where it cannot be, no draft is kept
+  pcall(vim.fn.mkdir, directory(), 'p', tonumber('700', 8)) -- if this fails, drafts are not saved
   local path = path_of(session_id)
   local fd = vim.uv.fs_open(path .. '.new', 'w', tonumber('600', 8))
   if fd then
@@ -45,23 +46,22 @@ end
 
 vim.api.nvim_create_autocmd('VimLeavePre', {
   group = vim.api.nvim_create_augroup('sanderling_drafts', {}),
-  desc = 'Agent: keep what is unsent',
+  desc = 'Agent: save unsent prompts',
   callback = function()
     vim.iter(vim.tbl_keys(due)):each(write)
   end,
 })
 
---- There is nothing unsent in the session any more.
 ---@param session_id string
 function M.drop(session_id)
   due[session_id] = nil
   vim.uv.fs_unlink(path_of(session_id))
 end
 
---- Keep `text`, unless it may hold what is kept nowhere.
+--- Save `text` as a draft, unless it is empty or may contain a secret.
 ---@param session_id string
 ---@param project string
----@param is_fresh boolean nothing was said in the session
+---@param is_fresh boolean the session is empty
 ---@param text string
 function M.keep(session_id, project, is_fresh, text)
   if not text:find('%S') or not slash.is_kept(text) then
@@ -78,7 +78,7 @@ function M.keep(session_id, project, is_fresh, text)
 end
 
 ---@param session_id string
----@return sanderling.prompt.drafts.Draft? of a Neovim that has ended
+---@return sanderling.prompt.drafts.Draft? of a Neovim that no longer runs
 local function left_behind(session_id)
   local file = io.open(path_of(session_id), 'r')
   local ok, draft = pcall(vim.json.decode, file and file:read('*a') or '')
@@ -90,7 +90,7 @@ local function left_behind(session_id)
   return is_over and draft or nil
 end
 
---- Take what a Neovim that has ended has left in the session's prompt.
+--- Return and delete the session's draft, if it is of a Neovim that no longer runs.
 ---@param session_id string
 ---@return string? text
 function M.take(session_id)
@@ -101,9 +101,9 @@ function M.take(session_id)
   end
 end
 
---- Take what was left in a session of the project in which nothing was said, so that nothing else brings it back.
+--- Return and delete the newest draft of an empty session of the project.
 ---@param project string
----@return string? text the newest
+---@return string? text
 function M.take_fresh(project)
   local ids = {}
   for name in vim.fs.dir(directory()) do

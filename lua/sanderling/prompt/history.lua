@@ -1,4 +1,4 @@
---- The prompts that were sent, across sessions: one JSON string a line, the newest last.
+--- The history of sent prompts, across sessions: a file with one JSON string per line, newest last.
 local slash = require('sanderling.prompt.slash')
 
 local M = {}
@@ -16,7 +16,7 @@ end
 ---@param lines string[]
 ---@param mode 'a'|'w'
 local function write(lines, mode)
-  pcall(vim.fn.mkdir, vim.fs.dirname(path()), 'p', tonumber('700', 8)) -- where it cannot be, there is no history
+  pcall(vim.fn.mkdir, vim.fs.dirname(path()), 'p', tonumber('700', 8)) -- if this fails, there is no history
   local fd = vim.uv.fs_open(path(), mode, tonumber('600', 8))
   if fd then
     vim.uv.fs_write(fd, table.concat(lines, '\n') .. '\n')
@@ -48,7 +48,7 @@ function M.entries()
   return entries
 end
 
---- Keep `text`, unless it may hold what is kept nowhere.
+--- Add `text`, unless it may contain a secret.
 ---@param text string
 function M.add(text)
   local known = M.entries()

@@ -1,11 +1,11 @@
---- Images in prompts: those of files, and the one on the clipboard.
+--- Images in prompts, from files or the clipboard.
 local M = {}
 
 local processes = require('sanderling.ui.process')
 local words = require('sanderling.ui.words')
 
-local MAX_BYTES = 5 * 1024 * 1024 * 3 / 4 -- APIs take 5 MB of base64
-local MAX_SIDE = 8000 -- in pixels, as APIs take them
+local MAX_BYTES = 5 * 1024 * 1024 * 3 / 4 -- APIs accept 5 MB of base64
+local MAX_SIDE = 8000 -- in pixels, the limit of the APIs
 local PIXELS_PER_TOKEN = 750
 
 ---@type [string, string][] first bytes and media type
@@ -35,7 +35,7 @@ local function number_at(data, at)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
 
---- The width and the height of a PNG; of other images they are known when the prompt is sent.
+--- Return the width and height of a PNG. The host determines those of other formats.
 ---@param data string
 ---@return integer? width
 ---@return integer? height
@@ -45,7 +45,7 @@ local function sides(data)
   end
 end
 
---- The image as what a mention has found.
+--- Return the image in the form of a resolved mention.
 ---@param path string
 ---@param data string
 ---@param origin string
@@ -54,7 +54,7 @@ end
 function M.found(path, data, origin)
   local media_type = M.kind(data)
   if not media_type then
-    return nil, 'is no image that a model can be shown: PNG, JPEG, GIF or WebP'
+    return nil, 'unsupported image type (use PNG, JPEG, GIF or WebP)'
   elseif #data > MAX_BYTES then
     local limit = MAX_BYTES / 1024 / 1024
     return nil, ('too large: %.1f MB, at most %.1f'):format(#data / 1024 / 1024, limit)
@@ -67,7 +67,7 @@ function M.found(path, data, origin)
   return { path = path, lines = lines, first = 1, origin = origin, media_type = media_type }
 end
 
---- The size of an image in words: as tokens where its first bytes tell how many pixels it has.
+--- Describe the size of an image: in tokens if its header contains the dimensions, else in bytes.
 ---@param selection sanderling.Selection
 ---@return string
 function M.size(selection)
@@ -80,7 +80,7 @@ function M.size(selection)
   return ('image, %d KB'):format(math.ceil(#selection.text * 3 / 4 / 1024))
 end
 
---- The programs that write the image on the clipboard to their output, those first that fit where Neovim runs.
+--- Return programs that write the clipboard's image to stdout, the most likely first.
 ---@return string[][]
 local function programs()
   local found = {}
@@ -94,7 +94,7 @@ local function programs()
   return found
 end
 
---- The image on the clipboard. A program is asked, which may take a moment.
+--- Return the image on the clipboard. This runs a program and may take a moment.
 ---@return sanderling.prompt.sources.Found?
 ---@return string? problem
 function M.of_clipboard()
@@ -105,12 +105,12 @@ function M.of_clipboard()
         return ok and process or nil
       end)
       if not result or result.code ~= 0 or (result.stdout or '') == '' then
-        return nil, 'no image is on the clipboard'
+        return nil, 'no image on the clipboard'
       end
       return M.found('@clipboard', result.stdout, 'the image on the clipboard')
     end
   end
-  return nil, 'wl-paste, xclip or pngpaste is needed for images on the clipboard'
+  return nil, 'needs wl-paste, xclip or pngpaste'
 end
 
 return M

@@ -1,4 +1,4 @@
---- The prompt: an ordinary buffer, what it starts from, and the way through what was sent before.
+--- The prompt: an ordinary buffer, with recall of earlier prompts.
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
@@ -17,15 +17,15 @@ local seams_ns = api.nvim_create_namespace('sanderling_seams')
 
 ---@class (exact) sanderling.prompt.Prompt
 ---@field buf integer
----@field private history_index? integer the entry of the prompt history that stands here
----@field private draft? string[] what stood here before
----@field private has_notes boolean beside mentions
+---@field private history_index? integer index of the recalled history entry
+---@field private draft? string[] text before the recall
+---@field private has_notes boolean there are notes next to mentions
 ---@field private state? fun(): sanderling.session.state.State of its session
 local Prompt = {}
 Prompt.__index = Prompt
 
 ---@param buf integer
----@param state? fun(): sanderling.session.state.State of the session whose chat it is in
+---@param state? fun(): sanderling.session.state.State of its session; nil: none yet
 ---@return sanderling.prompt.Prompt
 function M.new(buf, state)
   completion.attach(buf)
@@ -39,7 +39,7 @@ function M.new(buf, state)
   local self = setmetatable({ buf = buf, has_notes = false, state = state }, Prompt)
   api.nvim_create_autocmd('ModeChanged', {
     buffer = buf,
-    desc = 'Agent: the keys that an empty prompt names',
+    desc = 'Agent: update the keys in an empty prompt',
     callback = function()
       self:draw_placeholder()
     end,
@@ -52,12 +52,12 @@ function Prompt:lines()
   return api.nvim_buf_get_lines(self.buf, 0, -1, true)
 end
 
---- Replace what stands here, as a change of its own: `u` brings back what was typed, in the same insert or not.
+--- Replace the text as a separate change, so that `u` restores the typed text, even within one insert.
 ---@private
 ---@param lines string[]
 function Prompt:replace(lines)
   api.nvim_buf_call(self.buf, function()
-    vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the block of changes
+    vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the undo block
   end)
   api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
@@ -71,14 +71,14 @@ function Prompt:set(lines)
   self:draw_placeholder()
 end
 
---- A command of the chat's or one for the shell: it is one at the beginning of a prompt only.
+--- Return whether `text` is a slash command or a shell command, which must be at the beginning of a prompt.
 ---@param text string
 ---@return boolean
 local function is_command(text)
   return text:find('^[/!]') ~= nil
 end
 
---- Mark what stands from `row` on as a prompt of its own. The mark goes with the line and comes back with it.
+--- Mark the text from `row` on as a separate prompt. The mark moves with the line, and undo restores it.
 ---@private
 ---@param row integer
 function Prompt:mark_seam(row)
@@ -91,8 +91,8 @@ function Prompt:mark_seam(row)
   })
 end
 
---- Put texts that will not be answered back, above what is being typed: the cursor goes along with its line. A command stays
---- apart from what stands beside it.
+--- Put unsent texts back above the typed text; the cursor moves with its line. A command is separated from adjacent
+--- texts.
 ---@param texts string[]
 function Prompt:put_back(texts)
   local lines = vim.split(table.concat(texts, '\n'), '\n', { plain = true })
@@ -112,7 +112,7 @@ function Prompt:put_back(texts)
   end
 end
 
---- The parts of what stands here: the prompts that it is to be.
+--- Split the text into separate prompts.
 ---@private
 ---@return string[][]
 function Prompt:parts()
@@ -138,14 +138,14 @@ function Prompt:parts()
   return parts
 end
 
---- End a completion: it would go on in a text that is no longer there.
+--- Close the completion menu, which would otherwise apply to removed text.
 local function close_menu()
   if vim.fn.pumvisible() == 1 then
     vim.fn.complete(vim.fn.col('.'), {})
   end
 end
 
---- Send what stands here: `send` is given the lines without the blank ones at the end, and says whether it took them.
+--- Send the text, without trailing blank lines. `send` returns whether it has accepted the lines.
 ---@param send fun(lines: string[]): boolean
 function Prompt:send(send)
   local lines, parts = self:lines(), self:parts()
@@ -171,7 +171,7 @@ function Prompt:send(send)
   end
 end
 
---- Step through the prompts that were sent; past the newest comes back what was being typed.
+--- Step through earlier prompts. After the newest comes the text typed before.
 ---@private
 ---@param step -1|1
 function Prompt:recall(step)
@@ -181,7 +181,7 @@ function Prompt:recall(step)
     return
   end
   if not self.history_index or table.concat(self:lines(), '\n') ~= entries[self.history_index] then
-    self.draft = self:lines() -- what was never sent is not lost to looking around
+    self.draft = self:lines() -- keep unsent text while browsing
   end
   if index > #entries then
     self.history_index = nil
@@ -192,7 +192,7 @@ function Prompt:recall(step)
   end
 end
 
---- The keys of the prompt history move in the completion menu when it is open, and in the text where there is a line to go to.
+--- Move in the completion menu if it is open, else to another line of the text, else through the prompt history.
 ---@param step -1|1
 function Prompt:recall_or_move(step)
   local lnum = vim.fn.line('.')
@@ -207,17 +207,17 @@ function Prompt:recall_or_move(step)
   end
   local keys = vim.fn.pumvisible() == 1 and select or move
   local count = vim.v.count > 0 and vim.v.count or ''
-  api.nvim_feedkeys(count .. vim.keycode(keys), 'ni', false) -- before what is typed or played already
+  api.nvim_feedkeys(count .. vim.keycode(keys), 'ni', false) -- inserted before other typed or recorded keys
 end
 
---- Put a mention in the place of lines that are those of an open file.
+--- Replace pasted lines of an open file by a mention.
 function Prompt:mention_pasted()
   if pasted.mention(self.buf) then
     self:draw_placeholder()
   end
 end
 
---- Say beside mentions what they bring along.
+--- Update the notes next to mentions.
 ---@private
 function Prompt:note_mentions()
   local has_some = table.concat(self:lines()):find('@', 1, true) ~= nil
@@ -227,7 +227,7 @@ function Prompt:note_mentions()
   self.has_notes = has_some
 end
 
---- Say, in an empty prompt, what can be done just now; in another, what its mentions bring along.
+--- Show hints in an empty prompt, and notes next to mentions in any other.
 function Prompt:draw_placeholder()
   self:note_mentions()
   api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)

@@ -1,8 +1,8 @@
---- Mentions in a prompt: `@path`, `@path:10-40`, `@directory/`, `@buffer`, `@selection`, `@diagnostics`, `@quickfix`, `@diff`, `@staged`,
---- `@clipboard`, `@symbol:name`, `@https://page`; `@session:id` is the host's.
---- They are words like all others until the prompt is sent: then what they stand for goes along, as it is at that moment.
+--- Mentions in a prompt: `@path`, `@path:10-40`, `@directory/`, `@buffer`, `@selection`, `@diagnostics`, `@quickfix`,
+--- `@diff`, `@staged`, `@clipboard`, `@symbol:name`, `@https://page`, and `@session:id`, which the host resolves.
 ---
---- A word that names nothing stays a word: people write `@property`, and addresses.
+--- They are resolved when the prompt is sent, and what they refer to at that moment is attached. A word that matches
+--- nothing is sent as plain text, because people write `@property` and addresses.
 local M = {}
 
 local lazy = require('sanderling.ui.lazy')
@@ -17,36 +17,36 @@ local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
 M.WORDS = {
-  { 'buffer', 'the file that you were in last' },
-  { 'selection', 'what you selected last, there' },
-  { 'diagnostics', 'what is reported in that file' },
+  { 'buffer', 'the last file you were in' },
+  { 'selection', 'your last selection in it' },
+  { 'diagnostics', 'its diagnostics' },
   { 'quickfix', 'the quickfix list' },
-  { 'diff', 'changes that git has not staged' },
-  { 'staged', 'changes that git has staged' },
+  { 'diff', 'unstaged changes' },
+  { 'staged', 'staged changes' },
   { 'clipboard', 'the image on the clipboard' },
-  { 'symbol:', 'a name that a language server knows' },
+  { 'symbol:', 'a symbol of the language server' },
   { 'session:', 'the last answer of another session' },
 }
 
-local MAX_MENTIONS, MAX_WORD_BYTES = 500, 4096 -- in a prompt: what is pasted can have any number of `@`
-local MAX_BYTES = 256 * 1024 -- of one mention: more than a model reads with care
+local MAX_MENTIONS, MAX_WORD_BYTES = 500, 4096 -- per prompt: pasted text may contain any number of `@`
+local MAX_BYTES = 256 * 1024 -- per mention: more than a model reads with care
 local MAX_READ = 16 * 1024 * 1024
 local TOO_LARGE = 'too large: %.1f MB'
 local MAX_LISTED = 300 -- files of a directory
-local AFTER = '[%.,;:!%?%)%]}\'"]+$' -- a sentence goes on with it
+local AFTER = '[%.,;:!%?%)%]}\'"]+$' -- punctuation of the sentence around a mention
 local IMAGES = { png = true, jpg = true, jpeg = true, gif = true, webp = true }
 
 ---@class (exact) sanderling.prompt.mentions.Mention
----@field text string as it stands there, without what a sentence goes on with
----@field name string what it names
+---@field text string as written, without following punctuation
+---@field name string what it refers to
 ---@field first? integer line
 ---@field last? integer
 ---@field row integer from 0
 ---@field col integer
 
--- what is written -----------------------------------------------------------------------------------------------------
+-- parsing -------------------------------------------------------------------------------------------------------------
 
----@param word string behind the `@`
+---@param word string after the `@`
 ---@return string name
 ---@return integer? first
 ---@return integer? last
@@ -60,7 +60,7 @@ local function parts_of(word)
   return name, first, last or first
 end
 
---- The mentions in lines, in their order.
+--- Return the mentions in `lines`, in order.
 ---@param lines string[]
 ---@return sanderling.prompt.mentions.Mention[]
 function M.parse(lines)
@@ -94,7 +94,7 @@ function M.parse(lines)
   return found
 end
 
--- what they stand for -------------------------------------------------------------------------------------------------
+-- resolving -----------------------------------------------------------------------------------------------------------
 
 ---@param path string
 ---@param project string
@@ -104,7 +104,7 @@ local function absolute(path, project)
   return path:sub(1, 1) == '/' and path or vim.fs.joinpath(project, path)
 end
 
---- A directory, as the list of its files.
+--- Return a directory as a list of its files.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param path string absolute
 ---@return sanderling.prompt.sources.Found
@@ -125,7 +125,7 @@ local function of_directory(mention, path)
     lines[#lines + 1] = name:gsub('%c', '?') .. (kind == 'directory' and '/' or '')
   end
   table.sort(lines)
-  return { path = mention.name, lines = lines, first = 1, origin = 'the names in this directory' }
+  return { path = mention.name, lines = lines, first = 1, origin = 'directory listing' }
 end
 
 ---@param real string
@@ -165,7 +165,7 @@ local function of_file(mention, project, real)
   end
   local buf = find.buffer_of(real, stat.dev, stat.ino, '')
   local first, last = mention.first or 1, mention.last or math.huge
-  local origin = buf and 'as it stands in the editor' or 'as it stands on the disk'
+  local origin = buf and 'current editor text' or 'as saved on disk'
   local lines
   if buf then
     lines = vim.split((find.describe(buf, path).text:gsub('\n$', '')), '\n', { plain = true })
@@ -175,7 +175,7 @@ local function of_file(mention, project, real)
   if not lines then
     return nil, TOO_LARGE:format(stat.size / 1024 / 1024)
   elseif first < 1 or first > #lines or last < first then
-    return nil, ('has %s'):format(words.counted(#lines, 'line'))
+    return nil, ('file has %s'):format(words.counted(#lines, 'line'))
   end
   return {
     path = path,
@@ -186,7 +186,7 @@ local function of_file(mention, project, real)
   }
 end
 
---- Does `mention` name a tool server's resource? These are the host's.
+--- Return whether `mention` names an MCP server's resource, which the host resolves.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session_id string
 ---@return boolean
@@ -196,7 +196,7 @@ local function is_resource(mention, session_id)
   end)
 end
 
---- Does it look like a file, so that it is worth a word that there is none?
+--- Return whether a mention looks like a file, so that a missing file is worth a note.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@return boolean
 local function looks_like_path(mention)
@@ -205,29 +205,30 @@ local function looks_like_path(mention)
     or mention.name:find('%w%.%l') ~= nil
 end
 
---- The words that stand beside a mention as long as what it stands for is looked up; nil: that takes no time.
+--- Return the note shown next to a mention while it is resolved, nil if that takes no time.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@return string?
 function M.is_looked_up_late(mention)
   if mention.name == 'diff' or mention.name == 'staged' then
-    return 'git is asked'
+    return 'asking git'
   elseif mention.name == 'clipboard' then
-    return 'the clipboard is read'
+    return 'reading the clipboard'
   elseif mention.name:find('^symbol:.') then
-    return 'the language servers are asked'
+    return 'asking language servers'
   elseif mention.name:find('^session:[%w_-]+$') then
-    return stored.title_of(mention.name:sub(#'session:' + 1)) or 'its log is read'
+    return stored.title_of(mention.name:sub(#'session:' + 1)) or 'reading its log'
   end
 end
 
---- Does only the host know what a mention stands for?
+--- Return whether only the host can resolve a mention.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@return boolean
 function M.is_hosts(mention)
   return vim.startswith(mention.name, 'session:')
 end
 
---- A page of the web, which the model fetches by its own tool: that asks, and goes through the sandbox's network.
+--- Resolve a web page: the model fetches it with its own tool, which asks for permission and uses the sandbox's
+--- network.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session_id string
 ---@return sanderling.prompt.sources.Found?
@@ -237,17 +238,17 @@ local function of_page(mention, session_id)
   local is_local = mention.text:find('^@https?://localhost')
     or mention.text:find('^@https?://127%.')
   if sandbox.network == 'off' and sandbox.level ~= 'off' and not is_local then
-    return nil, 'the network is off: :AgentNet opens it'
+    return nil, 'the network is off (:AgentNet on opens it)'
   end
-  local line = '(A page: fetch it with your tool web_fetch, and answer with what it holds.)'
-  return { path = mention.text, lines = { line }, first = 1, origin = 'a page of the web' }
+  local line = '(A web page. Fetch it with your web_fetch tool and use its content.)'
+  return { path = mention.text, lines = { line }, first = 1, origin = 'a web page' }
 end
 
---- Look up what a mention stands for.
+--- Resolve a mention.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session { id: string, project: string }
 ---@return sanderling.prompt.sources.Found? found
----@return string? problem why there is nothing; neither: it is no mention
+---@return string? problem why it cannot be resolved; nil for both: it is not a mention
 function M.look_up(mention, session)
   local by_word = sources.BY_WORD[mention.name]
   local is_page = mention.name:find('^https?://[%w%[]') ~= nil
@@ -274,17 +275,17 @@ function M.look_up(mention, session)
   return nil, looks_like_path(mention) and 'not found' or nil
 end
 
---- The selection that goes along for what was found.
+--- Return the selection to attach for a resolved mention.
 ---@param found sanderling.prompt.sources.Found
 ---@return sanderling.Selection? selection
 ---@return string? problem
 function M.selection(found)
   local text, err = context.text(found.lines, found.path, found.first)
   if not text then
-    return nil, err and 'is no text' or nil
+    return nil, err and 'binary file' or nil
   elseif #text > MAX_BYTES and not found.media_type then
     local limit = MAX_BYTES / 1024
-    return nil, ('too large: %d KB, at most %d; name some of its lines'):format(#text / 1024, limit)
+    return nil, ('too large: %d KB, at most %d; name a range of lines'):format(#text / 1024, limit)
   end
   return {
     path = found.path,
@@ -297,7 +298,7 @@ function M.selection(found)
   }
 end
 
---- The lines that go along for a mention.
+--- Resolve a mention to the selection to attach.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session { id: string, project: string }
 ---@return sanderling.Selection? selection
@@ -310,7 +311,7 @@ function M.resolve(mention, session)
   return M.selection(found)
 end
 
---- All that goes along with a prompt for its mentions, each once.
+--- Return the selections of all mentions of a prompt, without duplicates.
 ---@param lines string[]
 ---@param session { id: string, project: string }
 ---@return sanderling.Selection[]

@@ -1,4 +1,4 @@
---- Notes beside the mentions in a prompt: how much each brings along, or why it brings nothing, before it is sent.
+--- Notes next to the mentions in a prompt: the size of what each attaches, or why it attaches nothing.
 local M = {}
 
 local api = vim.api
@@ -12,14 +12,14 @@ local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_mentions')
 
-local PAUSE_MS = 150 -- in typing
+local PAUSE_MS = 150 -- after the last key
 local BYTES_PER_TOKEN = 4
-local MAX_PATHS = 300 -- in one mention
-local FRESH_MS = 5000 -- for which what git says is not asked for again
+local MAX_PATHS = 300 -- per mention
+local FRESH_MS = 5000 -- before a slow mention is resolved again
 
 ---@type table<integer, uv.uv_timer_t> by buffer
 local timers = {}
----@type table<string, boolean> paths that a rule keeps from the model, or does not, by session and path
+---@type table<string, boolean> by session and path: does a rule keep the file from the model?
 local kept = {}
 
 ---@param session_id string
@@ -28,7 +28,7 @@ local function key_of(session_id, path)
   return session_id .. '\0' .. path
 end
 
---- Ask the host about the files whose rules are not known, and draw again when it has answered.
+--- Ask the host about files whose rules are unknown, then draw again.
 ---@param session sanderling.chat.session.Session
 ---@param paths string[]
 ---@param draw fun()
@@ -47,7 +47,7 @@ local function check(session, paths, draw)
   end)
 end
 
---- The names of the files in a list of places, or a difference, that goes along; of another selection its own.
+--- Return the files in an attached list of places or difference, or the selection's own file.
 ---@param selection sanderling.Selection
 ---@return string[]
 local function paths_of(selection)
@@ -65,10 +65,10 @@ local function paths_of(selection)
   return paths
 end
 
----@class (exact) sanderling.prompt.noting.Looked up of a mention
+---@class (exact) sanderling.prompt.noting.Looked a resolved mention
 ---@field began_ms number
 ---@field selection? sanderling.Selection
----@field size_bytes? integer of what only the host has
+---@field size_bytes? integer if only the host can resolve it
 ---@field problem? string
 ---@field is_known boolean
 
@@ -87,7 +87,7 @@ local function resolve(mention, session)
   return nil, words.first_line(tostring(selection))
 end
 
---- Ask the host how much a mention of another session brings along.
+--- Ask the host for the size of a mentioned session.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param known sanderling.prompt.noting.Looked
 ---@param draw fun()
@@ -99,7 +99,7 @@ local function measure(mention, known, draw)
   end)
 end
 
---- The last that was looked up of a mention which takes its time; it is looked up again in the background now and then.
+--- Return the last result for a slow mention, and resolve it again in the background from time to time.
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session sanderling.chat.session.Session
 ---@param draw fun()
@@ -125,9 +125,9 @@ end
 
 ---@param mention sanderling.prompt.mentions.Mention
 ---@param session sanderling.chat.session.Session
----@param unknown string[] the files whose rules are still to be asked for
+---@param unknown string[] receives files whose rules are unknown
 ---@param draw fun()
----@return [string, string]? chunk without the mention
+---@return [string, string]? chunk
 local function note_of(mention, session, unknown, draw)
   local late = mentions.is_looked_up_late(mention)
   local selection, problem, size_bytes ---@type sanderling.Selection?, string?, integer?
@@ -161,9 +161,9 @@ local function note_of(mention, session, unknown, draw)
   end
 end
 
---- Forget what was looked up for a session, but for the mentions that are still there.
+--- Forget results for a session, except for mentions that are still in the prompt.
 ---@param session_id string
----@param seen? table<string, true> by mention; nil: the session is closed
+---@param seen? table<string, true> mentions in the prompt; nil: forget all
 local function forget(session_id, seen)
   local prefix = key_of(session_id, '')
   for key in pairs(looked) do
@@ -201,7 +201,7 @@ function draw(buf)
     if chunk then
       local notes = by_row[mention.row] or {}
       by_row[mention.row] = notes
-      local is_problem = chunk[2] == 'AgentWarning' -- first: what does not fit into the window is cut
+      local is_problem = chunk[2] == 'AgentWarning' -- problems come first, because the window may cut off the rest
       table.insert(notes, is_problem and 1 or #notes + 1, { mention = mention.text, chunk = chunk })
     end
   end
@@ -218,7 +218,7 @@ function draw(buf)
   end)
 end
 
---- The prompt `buf` has changed: note its mentions in the next pause.
+--- Update the notes of the prompt `buf` after the next pause in typing.
 ---@param buf integer
 function M.update(buf)
   local timer = timers[buf] or assert(vim.uv.new_timer())

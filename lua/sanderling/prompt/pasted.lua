@@ -1,5 +1,5 @@
---- Text in a prompt that is a part of an open buffer: a note beside it says so, and a key puts a mention in its place, which tells the
---- model where that text stands and takes fewer lines.
+--- Pasted text in a prompt that is part of an open buffer. A note next to it offers a key that replaces it by a
+--- mention, which tells the model where the text is and takes fewer lines.
 local M = {}
 
 local api = vim.api
@@ -8,17 +8,18 @@ local live = require('sanderling.session.live')
 local words = require('sanderling.ui.words')
 
 local MIN_LINES = 3
-local MAX_LINES = 5000 -- of a paste, and ten times as many of a buffer
-local PAUSE_MS = 150 -- a long paste comes in pieces, <C-r> line by line
+local MAX_LINES = 5000 -- of a paste; of a buffer ten times as many
+local PAUSE_MS = 150 -- a long paste arrives in pieces, <C-r> line by line
 local ns = api.nvim_create_namespace('sanderling_pasted')
 
 ---@class (exact) sanderling.prompt.pasted.Place
 ---@field buf integer
 ---@field first integer line, from 1
----@field head string what stands before the text, in the prompt's first line of it
----@field tail string what stands behind it
+---@field head string text before it in its first line of the prompt
+---@field tail string text after it in its last line
 
---- The place of `text` in `lines`, if it begins in line `at`: its first line may end one of theirs, its last begin one.
+--- Return whether `text` is found in `lines` from line `at` on. Its first and last line may contain more than the
+--- file's lines, or less.
 ---@param text string[]
 ---@param lines string[]
 ---@param at integer
@@ -58,7 +59,7 @@ local function place_in(text, buf)
   end
 end
 
---- The open file that has `text`; files that nobody has listed are none of the person's.
+--- Return the open file that contains `text`. Unlisted buffers are skipped.
 ---@param text string[]
 ---@return sanderling.prompt.pasted.Place?
 local function find(text)
@@ -74,10 +75,10 @@ local function find(text)
   end
 end
 
---- The rows of a paste without blank lines at its ends.
+--- Return the rows of a paste without blank lines at its ends.
 ---@param buf integer
 ---@param first integer row
----@param last integer row behind it
+---@param last integer end row
 ---@return integer first
 ---@return string[] text
 local function trimmed(buf, first, last)
@@ -105,16 +106,17 @@ end
 ---@class (exact) sanderling.prompt.pasted.Offer
 ---@field mark integer
 ---@field note_mark integer
----@field text string[] that is there
----@field instead string
+---@field text string[] text in the prompt
+---@field instead string replacement
 
 ---@type table<integer, sanderling.prompt.pasted.Offer[]> by buffer of a prompt
 local offers = {}
 
---- The part of what has come that is in an open file: all of it, or without a line at its ends that was typed meanwhile.
+--- Return the part of new text that is in an open file: all of it, or without a first or last line that was typed
+--- meanwhile.
 ---@param buf integer of the prompt
 ---@param first integer row
----@param last integer row behind it
+---@param last integer end row
 ---@return sanderling.prompt.pasted.Place? place
 ---@return integer row
 ---@return string[] text
@@ -129,7 +131,7 @@ local function part_of_file(buf, first, last)
   return nil, first, {}
 end
 
---- The note, as long as it fits, and the last line beside which it does: those at the end are seen.
+--- Return the longest note that fits, and the last line that it fits next to: the end of a paste is visible.
 ---@param mention string
 ---@param text string[]
 ---@param width integer
@@ -138,7 +140,7 @@ end
 local function note_for(mention, text, width)
   local key = keys.name(keys.chosen.mention_pasted, ':help sanderling-pasted')
   local note
-  for _, form in ipairs({ '%s makes this %s', '%s: %s' }) do
+  for _, form in ipairs({ '%s turns this into %s', '%s: %s' }) do
     note = words.plain(form:format(key, mention))
     for i = #text, 1, -1 do
       if vim.fn.strdisplaywidth(text[i]) + 3 + api.nvim_strwidth(note) <= width then
@@ -159,10 +161,10 @@ local function take_back(buf, offer)
   end, offers[buf])
 end
 
---- The rows that have come, with those right above that were offered already: a paste may come slowly.
+--- Extend new rows by an earlier offer directly above: a paste may arrive slowly.
 ---@param buf integer
 ---@param first integer row
----@param last integer row behind it
+---@param last integer end row
 ---@return integer first
 ---@return integer last
 local function with_beginning(buf, first, last)
@@ -179,7 +181,7 @@ end
 
 ---@param buf integer
 ---@param first integer row
----@param last integer row behind it
+---@param last integer end row
 local function look(buf, first, last)
   local session = api.nvim_buf_is_loaded(buf) and live.of_buffer(buf)
   if not session then
@@ -221,11 +223,11 @@ end
 ---@type table<integer, sanderling.prompt.pasted.Pending> by buffer
 local pending = {}
 
---- Lines have come into the prompt `buf`: look at them in the next pause.
+--- Check new lines in the prompt `buf` after the next pause.
 ---@param buf integer
 ---@param first integer row
----@param last integer row behind what was there
----@param new_last integer row behind what is there now
+---@param last integer end row before the change
+---@param new_last integer end row after the change
 function M.note(buf, first, last, new_last)
   local so_far = pending[buf]
   local timer = so_far and so_far.timer or assert(vim.uv.new_timer())
@@ -247,7 +249,7 @@ function M.note(buf, first, last, new_last)
   )
 end
 
---- The offer at the cursor, else the last one that still holds.
+--- Return the offer at the cursor, else the last one whose text is unchanged.
 ---@param buf integer
 ---@return sanderling.prompt.pasted.Offer? offer
 ---@return integer row
@@ -269,7 +271,7 @@ local function offer_here(buf)
   return found, first, last
 end
 
---- Put the mention in the place of the text, as a change of its own.
+--- Replace the text by the mention, as a separate change.
 ---@param buf integer of the prompt, the current one
 ---@return boolean is_done
 function M.mention(buf)
@@ -277,10 +279,10 @@ function M.mention(buf)
   if not offer then
     return false
   end
-  vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the block of changes
+  vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the undo block
   take_back(buf, offer)
   api.nvim_buf_set_lines(buf, first, last + 1, true, { offer.instead })
-  vim.fn.winrestview({ topline = 1 }) -- which had scrolled for the text
+  vim.fn.winrestview({ topline = 1 }) -- undo the scrolling caused by the text
   api.nvim_win_set_cursor(0, { first + 1, #offer.instead })
   return true
 end

@@ -1,9 +1,9 @@
---- The words in an empty prompt: what can be done just now.
+--- The hint in an empty prompt: what its keys do at the moment.
 local M = {}
 
 local config = require('sanderling.config')
 
---- The texts that can be, from wide to narrow; names of keys stand in braces, `send` for the one of the mode.
+--- Texts by situation, from wide to narrow. Braces contain key options; `send` is the send key of the current mode.
 ---@type table<string, string[]>
 local texts = {
   idle = {
@@ -13,19 +13,19 @@ local texts = {
     'Ask anything',
   },
   in_turn = {
-    'Write on: {send} queues, {steer} steers the turn, {stop} stops it',
+    'Keep typing: {send} queues, {steer} steers the turn, {stop} stops it',
     '{send} queues, {steer} steers, {stop} stops',
     '{send} queues, {stop} stops',
     '{stop} stops',
   },
   asked = {
-    'A question waits: {approvals} goes there to answer it, {answer_deny} denies it',
+    'Question pending: {approvals} goes there to answer it, {answer_deny} denies it',
     '{approvals} answers, {answer_deny} denies',
-    'A question waits',
+    'Question pending',
   },
   held = {
-    '{send} sends the prompts that wait, {waiting} shows them',
-    '{send} sends what waits',
+    '{send} sends the held prompts, {waiting} shows them',
+    '{send} sends held prompts',
   },
 }
 
@@ -42,7 +42,7 @@ local function kind_of(state)
   return state.is_in_turn and 'in_turn' or 'idle'
 end
 
---- The commands that do the same as keys, for who has given these up.
+--- Commands to name instead of keys that the user has disabled.
 ---@type table<string, string>
 local commands = {
   send_normal = ':Send',
@@ -54,22 +54,23 @@ local commands = {
   waiting = ':AgentQueue',
 }
 
---- The key of an option, or the command that does the same. Those that answer questions are set where nobody has a map on them.
+--- Return the key of an option, or the equivalent command. Keys that answer questions are not set where the user has
+--- mapped them.
 ---@param option string
 ---@return string
 local function name_of(option)
   local name = config.key_name(config.options.keys[option], commands[option])
   if not vim.startswith(option, 'answer_') or vim.fn.mapcheck(name, 'n') == '' then
-    return name -- it may be set in a moment only: the question is drawn first
+    return name -- the question is drawn before its keys are set
   end
   local desc = vim.fn.maparg(name, 'n', false, true).desc or ''
   return vim.startswith(desc, 'Agent: ') and name or commands[option]
 end
 
---- The longest text that fits into `width` cells, or else the shortest.
----@param state? sanderling.session.state.State of the session; nil: it has none yet
+--- Return the longest text that fits into `width` cells, else the shortest one.
+---@param state? sanderling.session.state.State of the session; nil: no session yet
 ---@param width integer
----@param is_insert boolean the person is in insert mode there
+---@param is_insert boolean the user is in insert mode in the prompt
 ---@return string
 function M.text(state, width, is_insert)
   local text = ''

@@ -1,5 +1,5 @@
---- The language server of a prompt: it runs in this very Neovim, and completes slash commands and mentions. So every plugin that
---- completes by language servers does so in a prompt, and none needs an adapter. It has one method, and asks nothing of anybody.
+--- A language server inside Neovim that completes slash commands and mentions in prompts. Plugins that complete from
+--- language servers therefore work in a prompt without an adapter.
 local M = {}
 
 local api = vim.api
@@ -7,7 +7,7 @@ local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 
 local NAME = 'sanderling'
-local KINDS = { file = 17, folder = 19, keyword = 14 } -- of the protocol's completion items
+local KINDS = { file = 17, folder = 19, keyword = 14 } -- CompletionItemKind of the protocol
 local METHOD_NOT_FOUND = -32601
 
 ---@type table
@@ -16,7 +16,7 @@ local CAPABILITIES = {
   completionProvider = { triggerCharacters = { '@', '/', '.', '-', '_', ':' } },
 }
 
---- The words that could go on a line; given by completion.lua.
+--- Returns the completions of a line; set by completion.lua.
 ---@type fun(line: string, is_first: boolean, session_id: string): integer, sanderling.prompt.completion.Item[]
 local candidates
 
@@ -24,7 +24,7 @@ local candidates
 ---@return integer
 local function kind_of(word)
   if vim.startswith(word, '/') or word:find('^@%l+$') then
-    return KINDS.keyword -- behind what is a function, plugins write parentheses
+    return KINDS.keyword -- not a function, after which plugins insert parentheses
   end
   return word:sub(-1) == '/' and KINDS.folder or KINDS.file
 end
@@ -54,7 +54,7 @@ local function complete(params)
       label = item.abbr or item.word,
       kind = kind_of(item.word),
       detail = item.menu,
-      filterText = line:sub(col + 1), -- what fits is decided here, and how well
+      filterText = line:sub(col + 1), -- matching and sorting happen here
       sortText = ('%04d'):format(i),
       textEdit = {
         newText = item.word,
@@ -68,7 +68,7 @@ local function complete(params)
   return { isIncomplete = true, items = items }
 end
 
---- The server, as |vim.lsp.start()| takes one.
+--- The server, as a function for |vim.lsp.start()|.
 ---@param dispatchers vim.lsp.rpc.Dispatchers
 ---@return vim.lsp.rpc.PublicClient
 local function serve(dispatchers)
@@ -112,12 +112,12 @@ local function serve(dispatchers)
   return server
 end
 
---- Tell nvim-cmp that there is a server: it looks for new ones only when insert mode begins, and by then there was none.
+--- Make nvim-cmp notice the server: it only looks for servers when insert mode starts, which is too early.
 local function tell_cmp()
   pcall(api.nvim_exec_autocmds, 'InsertEnter', { group = 'cmp_nvim_lsp', modeline = false })
 end
 
---- Have the server complete in `buf`; one serves all prompts.
+--- Attach the server to `buf`. All prompts share one server.
 ---@param buf integer
 ---@param find fun(line: string, is_first: boolean, session_id: string): integer, sanderling.prompt.completion.Item[]
 function M.attach(buf, find)

@@ -1,5 +1,5 @@
---- Slash commands: `/name arguments` on the first line of a prompt. Ours (`verbs/table.lua` has their rows) are run here; those of
---- Markdown files are sent as they were typed, and the host puts in what they stand for.
+--- Slash commands: `/name arguments` in the first line of a prompt. Built-in ones (`verbs/table.lua`) run here. Those
+--- of Markdown files are sent as typed, and the host expands them.
 local M = {}
 
 local lazy = require('sanderling.ui.lazy')
@@ -12,22 +12,22 @@ local words = require('sanderling.ui.words')
 ---@class (exact) sanderling.prompt.slash.Command
 ---@field name string
 ---@field help string
----@field arguments? string a hint at what it takes; nil: nothing
----@field words? fun(session_id: string): string[] what the argument can be
----@field is_word? boolean it cannot be anything else
----@field only_looks? boolean at a session, so that it begins none
----@field has_own_page? boolean what it shows is not in the chat
----@field is_unkept? boolean what a person may have put behind it is kept nowhere
----@field fits? fun(arguments: string): boolean says whether they may stand there
----@field refusal? string of what stands behind it and may not
+---@field arguments? string hint at the argument; nil: takes none
+---@field words? fun(session_id: string): string[] values of the argument
+---@field is_word? boolean no other values are valid
+---@field only_looks? boolean reads a session, so it does not open one
+---@field has_own_page? boolean shows a window outside the chat
+---@field is_unkept? boolean its argument may be secret and is kept in no history
+---@field fits? fun(arguments: string): boolean returns whether the argument is valid
+---@field refusal? string message for an invalid argument
 ---@field run fun(arguments: string, session: sanderling.chat.session.Session)
 
----@type sanderling.prompt.slash.Command[] those of ours
+---@type sanderling.prompt.slash.Command[] built-in commands
 local commands = {}
 ---@type table<string, sanderling.prompt.slash.Command>
 local by_name = {}
 
---- Take the commands that are ours.
+--- Register the built-in commands.
 ---@param list sanderling.prompt.slash.Command[]
 function M.register(list)
   commands = list
@@ -36,7 +36,7 @@ function M.register(list)
   end
 end
 
---- The commands of Markdown files; a name of ours stays ours.
+--- Return the session's Markdown commands, except those with a built-in name.
 ---@param session_id? string
 ---@return sanderling.SlashCommand[]
 local function markdown_of(session_id)
@@ -45,7 +45,6 @@ local function markdown_of(session_id)
   end, live.state_of(session_id).slash_commands or {})
 end
 
---- All commands of a session.
 ---@param session_id? string
 ---@return { name: string, help: string, arguments: string }[]
 function M.all(session_id)
@@ -64,14 +63,13 @@ function M.all(session_id)
   return rows
 end
 
---- A command of ours.
 ---@param name string
 ---@return sanderling.prompt.slash.Command?
 function M.find(name)
   return by_name[name]
 end
 
---- The words that the argument of the command `name` can be, as far as they are known.
+--- Return the known values for the argument of the command `name`.
 ---@param name string
 ---@param session_id string
 ---@return string[]
@@ -80,9 +78,9 @@ function M.words(name, session_id)
   return command and command.words and command.words(session_id) or {}
 end
 
--- what is typed -------------------------------------------------------------------------------------------------------
+-- parsing and running -------------------------------------------------------------------------------------------------
 
---- The name and what stands behind it, if `line` begins as a command does.
+--- Return the command name and the rest of `line`, if it starts like a command.
 ---@param line string
 ---@return string? name
 ---@return string? arguments
@@ -93,7 +91,7 @@ local function parse(line)
   end
 end
 
---- Say whether `lines` are a command, or look like one: `/etc` is a directory, where there is one.
+--- Return whether `lines` are a command. `/etc` is a path if it exists.
 ---@param lines string[]
 ---@return boolean
 function M.is_command(lines)
@@ -101,7 +99,6 @@ function M.is_command(lines)
   return name ~= nil and (by_name[name] ~= nil or not vim.uv.fs_stat('/' .. name))
 end
 
---- Say whether the prompt history may keep `text`.
 ---@param text string
 ---@return boolean
 function M.is_kept(text)
@@ -109,7 +106,7 @@ function M.is_kept(text)
   return not (name and by_name[name] and by_name[name].is_unkept)
 end
 
---- The reason why `command` cannot be run with these arguments.
+--- Return why `command` cannot be run with these arguments.
 ---@param command sanderling.prompt.slash.Command
 ---@param arguments string
 ---@param session_id string
@@ -119,7 +116,7 @@ local function problem(command, arguments, session_id)
     return
   end
   if not command.arguments then
-    return ('/%s takes no argument: nothing was done.'):format(command.name)
+    return ('/%s takes no argument.'):format(command.name)
   elseif command.fits and not command.fits(arguments) then
     return command.refusal
   elseif command.is_word and not vim.list_contains(command.words(session_id), arguments) then
@@ -139,10 +136,10 @@ local function unknown(name, session_id)
   local nearest, distance = guess.nearest(name, known)
   local hint = distance <= #name / 2 and ('did you mean /%s?'):format(nearest)
     or '/help lists them.'
-  return ('There is no command /%s; %s A space before it sends it as text.'):format(name, hint)
+  return ('Unknown command /%s; %s Type a space first to send it as text.'):format(name, hint)
 end
 
---- Say whether a Markdown file makes this command. Before the host has told of them, it may.
+--- Return whether a Markdown file defines this command. It may until the host has listed them.
 ---@param name string
 ---@param session_id string
 ---@return boolean
@@ -168,11 +165,11 @@ local function run(command, arguments, session)
   return true
 end
 
---- Run the command that `lines` are, or refuse it and say why.
+--- Run the command in `lines`, or refuse it and say why.
 ---@param lines string[]
 ---@param session sanderling.chat.session.Session
----@param is_steering? boolean what the host makes of it goes to the model in the middle of its turn
----@return boolean is_done what was typed has had its use
+---@param is_steering? boolean send the expanded command during the turn
+---@return boolean is_done the prompt can be cleared
 function M.run(lines, session, is_steering)
   local name, rest = parse(lines[1])
   local command = by_name[name]

@@ -1,5 +1,5 @@
---- The small prompt: a float at the code that a question is about. One writes in it as in the chat's: several lines, mentions,
---- commands, what was sent before.
+--- The small prompt: a float at the code that a question is about, with the same features as the chat's prompt: several
+--- lines, mentions, commands, history.
 local M = {}
 
 local api = vim.api
@@ -14,12 +14,12 @@ local BORDERS = 2
 
 ---@class (exact) sanderling.prompt.small.Opts
 ---@field title string
----@field session_id string whose commands are completed, and what it is about
----@field row integer of the current buffer: the float is below it
+---@field session_id string session of the question, whose commands are completed
+---@field row integer row of the current buffer, the float is below it
 ---@field on_send fun(lines: string[])
----@field on_leave fun() nothing was sent
+---@field on_leave fun() closed without sending
 
---- The place of the float, below a row that is on the screen.
+--- Return the position of the float, below a visible row.
 ---@param win integer
 ---@param row integer
 ---@param height integer
@@ -38,7 +38,7 @@ local function place(win, row, height)
   }
 end
 
---- The keys of the mode that it is in.
+--- Return a footer with the keys of the current mode.
 ---@param is_insert boolean
 ---@return vim.api.keyset.win_config
 local function footer(is_insert)
@@ -71,7 +71,7 @@ local function new_prompt(session_id)
   return prompts.new(buf)
 end
 
---- Do `fn` in normal mode: insert mode ends first.
+--- Call `fn` in normal mode, leaving insert mode first.
 ---@param fn fun()
 local function out_of_insert(fn)
   if api.nvim_get_mode().mode:find('^[iR]') then
@@ -124,7 +124,7 @@ local function set_keys(prompt, win, from, opts)
   })
   api.nvim_create_autocmd('BufWipeout', {
     buffer = prompt.buf,
-    desc = 'Agent: the small prompt is closed',
+    desc = 'Agent: handle the closed small prompt',
     callback = function()
       if not is_sent then
         vim.schedule(opts.on_leave)
@@ -145,7 +145,7 @@ function M.open(opts)
   set_keys(prompt, win, from, opts)
   api.nvim_create_autocmd({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, {
     buffer = prompt.buf,
-    desc = 'Agent: the small prompt grows',
+    desc = 'Agent: resize the small prompt',
     callback = function()
       prompt:draw_placeholder()
       local rows = api.nvim_win_text_height(win, {}).all
@@ -154,7 +154,7 @@ function M.open(opts)
   })
   api.nvim_create_autocmd({ 'InsertEnter', 'InsertLeave' }, {
     buffer = prompt.buf,
-    desc = 'Agent: the keys of the small prompt',
+    desc = 'Agent: update the keys of the small prompt',
     callback = function(args)
       if api.nvim_win_is_valid(win) then
         api.nvim_win_set_config(win, footer(args.event == 'InsertEnter'))

@@ -1,4 +1,4 @@
---- The sources of mentions that are no files by their names: what the editor and git have to show.
+--- Sources of mentions other than files: content of the editor and of git.
 local M = {}
 
 local api = vim.api
@@ -7,19 +7,19 @@ local git = require('sanderling.ui.git')
 local process = require('sanderling.ui.process')
 local words = require('sanderling.ui.words')
 
-local MAX_LISTED = 300 -- places of a list
-local SYMBOL_MS = 1000 -- for each server
-local SYMBOL_LINES = 30 -- where a server does not say how far it goes
+local MAX_LISTED = 300 -- places per list
+local SYMBOL_MS = 1000 -- per server
+local SYMBOL_LINES = 30 -- if a server does not report the end of a symbol
 
 ---@class (exact) sanderling.prompt.sources.Found
 ---@field path string of a file, or the mention
 ---@field lines string[]
 ---@field first integer
----@field origin string in words
+---@field origin string description for the model
 ---@field filetype? string
----@field media_type? string of an image, whose base64 is the only line
+---@field media_type? string of an image, whose base64 text is the only line
 
---- The buffer of the person's own that they were in last.
+--- Return the buffer of the last code window.
 ---@return integer? buf
 local function code_buffer()
   local win = files.code_window('')
@@ -44,7 +44,7 @@ local function of_buffer(buf, project, first, last)
     path = path_of(buf, project),
     lines = api.nvim_buf_get_lines(buf, (first or 1) - 1, last or -1, false),
     first = first or 1,
-    origin = 'as it stands in the editor',
+    origin = 'current editor text',
     filetype = vim.bo[buf].filetype,
   }
 end
@@ -56,12 +56,12 @@ local function of_selection(project)
   local buf = code_buffer()
   local from, to = buf and api.nvim_buf_get_mark(buf, '<'), buf and api.nvim_buf_get_mark(buf, '>')
   if not buf or from[1] == 0 then
-    return nil, 'nothing is selected'
+    return nil, 'no selection'
   end
   return of_buffer(buf, project, from[1], to[1])
 end
 
---- A list of places, `path:line: text`.
+--- Return a list of places, `path:line: text`.
 ---@param name string
 ---@param origin string
 ---@param items { path: string, lnum: integer, text: string }[]
@@ -89,7 +89,7 @@ local function of_reports(list, project)
   end)
   return of_places(
     '@diagnostics',
-    'as language servers and linters report it in the editor',
+    'diagnostics of language servers and linters',
     vim.tbl_map(function(each)
       local text = ('%s: %s'):format(SEVERITIES[each.severity], each.message)
       return { path = path_of(each.bufnr, project), lnum = each.lnum + 1, text = text }
@@ -97,12 +97,12 @@ local function of_reports(list, project)
   )
 end
 
---- The diagnostics that are, in part at least, in lines of a buffer.
+--- Return the diagnostics that overlap a range of lines.
 ---@param buf integer
 ---@param project string
 ---@param range [integer, integer]
----@return sanderling.prompt.sources.Found? found nil: there are none
----@return [integer, integer]? lines that they are in
+---@return sanderling.prompt.sources.Found? found nil if there are none
+---@return [integer, integer]? lines that they cover
 function M.reported(buf, project, range)
   local first, last = unpack(range)
   local from, to = math.huge, 0
@@ -126,7 +126,7 @@ local function of_diagnostics(project)
   local buf = code_buffer()
   local list = buf and vim.diagnostic.get(buf) or {}
   if #list == 0 then
-    return nil, 'nothing is reported'
+    return nil, 'no diagnostics'
   end
   return of_reports(list, project)
 end
@@ -145,10 +145,10 @@ local function of_quickfix(project)
   if #items == 0 then
     return nil, 'the quickfix list is empty'
   end
-  return of_places('@quickfix', 'the quickfix list of the editor', items)
+  return of_places('@quickfix', "the editor's quickfix list", items)
 end
 
---- The differences that git knows.
+--- Return a difference from git.
 ---@param name string
 ---@param project string
 ---@param arguments string[]
@@ -157,18 +157,18 @@ end
 local function of_git(name, project, arguments)
   local difference = git.diff(project, arguments)
   if not difference then
-    return nil, 'git does not say'
+    return nil, 'git failed'
   elseif difference == '' then
-    return nil, 'nothing has changed'
+    return nil, 'no changes'
   end
   local lines = words.lines_of(difference)
-  return { path = name, lines = lines, first = 1, origin = 'as git tells it', filetype = 'diff' }
+  return { path = name, lines = lines, first = 1, origin = 'from git', filetype = 'diff' }
 end
 
---- The places of a name in what a language server has answered: nested symbols, or a flat list.
+--- Collect the locations of a name from a language server's answer: nested symbols, or a flat list.
 ---@param symbols table[]
 ---@param name string
----@param uri string of those that name no file
+---@param uri string for symbols without a file
 ---@param found { uri: string, range: lsp.Range }[]
 local function collect(symbols, name, uri, found)
   for _, symbol in ipairs(symbols) do
@@ -181,7 +181,7 @@ local function collect(symbols, name, uri, found)
   end
 end
 
---- The places of a name as the language servers of the code buffer know it: in that file first, then in their workspaces.
+--- Return the locations of a name: from the code buffer's symbols, else from the workspaces of its language servers.
 ---@param buf integer
 ---@param name string
 ---@return { uri: string, range: lsp.Range }[]
@@ -212,7 +212,7 @@ local function places_of(buf, name)
   return found
 end
 
---- The lines of what a language server knows by a name.
+--- Return the lines of a symbol.
 ---@param name string
 ---@param project string
 ---@return sanderling.prompt.sources.Found?
@@ -220,13 +220,13 @@ end
 function M.symbol(name, project)
   local buf = code_buffer()
   if not buf or #vim.lsp.get_clients({ bufnr = buf }) == 0 then
-    return nil, 'no language server is attached to the file that you were in last'
+    return nil, 'no language server for the last file you were in'
   end
   local place = places_of(buf, name)[1]
   local path = place and vim.startswith(place.uri, 'file:') and vim.uri_to_fname(place.uri)
   local real = path and files.find(path, project)
   if not place or not real then
-    return nil, 'the language server knows no such name'
+    return nil, 'unknown to the language server'
   end
   local at = vim.fn.bufnr('^' .. vim.fn.fnameescape(real) .. '$')
   local is_open = at ~= -1 and api.nvim_buf_is_loaded(at)
@@ -238,7 +238,7 @@ function M.symbol(name, project)
     path = vim.fs.relpath(project, real) or real,
     lines = lines,
     first = first + 1,
-    origin = is_open and 'as it stands in the editor' or 'as it stands on the disk',
+    origin = is_open and 'current editor text' or 'as saved on disk',
     filetype = vim.filetype.match({ filename = real }) or '',
   }
 end

@@ -1,7 +1,7 @@
---- The to-do list: what the model means to do, pinned below what is typed in the prompt, and whole in a float.
+--- The model's to-do list: pinned below the text of the prompt, and shown whole in a float.
 ---
---- The lines are virtual ones of the prompt's buffer. So they stay where they are while the transcript moves, they hide nothing,
---- and no window has to be made or resized for them; a prompt that fills its window pushes them out while it is written.
+--- The pinned lines are virtual lines of the prompt's buffer. So they do not move with the transcript, hide nothing and
+--- need no window of their own. A prompt that fills its window pushes them out.
 local M = {}
 
 local api = vim.api
@@ -13,7 +13,7 @@ local MAX_LINES = 6
 local ns = api.nvim_create_namespace('sanderling_todo')
 
 ---@class (exact) sanderling.prompt.todo.Todo
----@field buf? integer of the prompt, once there is one
+---@field buf? integer of the prompt
 ---@field private state fun(): sanderling.session.state.State of its session
 ---@field private mark? integer
 local Todo = {}
@@ -35,7 +35,7 @@ local function line_of(item)
   return ('%s %s'):format(icons[item.status], words.plain(item.content)), hls[item.status]
 end
 
---- The item that is worked on; else the first that is not done, else the last.
+--- Return the index of the item in progress, else of the first pending one, else of the last.
 ---@param items sanderling.TodoItem[]
 ---@return integer
 local function index_of_current(items)
@@ -51,7 +51,7 @@ local function index_of_current(items)
 end
 
 ---@param state sanderling.session.state.State
----@return boolean there is nothing left to do
+---@return boolean everything is completed, and no turn is running
 local function is_done(state)
   local left = vim.tbl_filter(function(item)
     return item.status ~= 'completed'
@@ -59,7 +59,7 @@ local function is_done(state)
   return not state.is_in_turn and #left == 0
 end
 
---- The number of lines that there is room for, below a line of text.
+--- Return the number of lines available below a line of text.
 ---@private
 ---@return integer
 function Todo:room()
@@ -70,7 +70,7 @@ function Todo:room()
   return math.max(room, 2)
 end
 
---- The items around the current one, as many as there is room for, and how many there are besides.
+--- Return the items around the current one, as many as fit, and the number of further ones.
 ---@private
 ---@return [string, string][][]
 function Todo:virtual_lines()
@@ -89,14 +89,14 @@ function Todo:virtual_lines()
   return lines
 end
 
---- The rows that the list would take below the prompt.
+--- Return the rows that the list needs below the prompt.
 ---@return integer
 function Todo:wanted_rows()
   local state = self.state()
   return is_done(state) and 0 or math.min(#state.todo, MAX_LINES)
 end
 
---- Put the list below the last line of the prompt, or take it away when there is nothing left to do.
+--- Draw the list below the last line of the prompt, or remove it when everything is completed.
 function Todo:draw()
   if not self.buf then
     return
@@ -113,14 +113,13 @@ function Todo:draw()
   })
 end
 
---- The prompt has got other text: the list stays below it.
+--- Keep the list below the text, which has changed.
 function Todo:follow()
   if self.mark then
     self:draw()
   end
 end
 
---- Show the whole list.
 function Todo:show()
   local items = self.state().todo
   local lines, line_hls = {}, {}

@@ -1,29 +1,30 @@
---- The files of a project, for completion: what git tracks, and what it does not ignore. Listed by a process of its own when a mention
---- begins, taken in slice by slice, so that no key waits for it.
+--- A project's files, for completion: those that git tracks or does not ignore. When a mention begins they are listed
+--- by a separate process and indexed in slices, so that no key has to wait.
 ---
---- Each file has a mask of the letters in it: a query's letters must be among them, which leaves few of 100,000 files to be compared.
+--- The index stores a mask of each file's letters. A file can only match if its mask includes all letters of the query,
+--- which leaves few of 100,000 files to compare.
 local M = {}
 
 local bit = require('bit')
 local git = require('sanderling.ui.git')
 local now_ms = require('sanderling.ui.now_ms')
 
-local SLICE_MS, PAUSE_MS = 3, 1 -- of taking files in
-local BUDGET_MS = 4 -- of a search
-local FRESH_MS = 2000 -- for which a list is not made again
-local LIST_MS = 30000 -- then a list is given up: a FIFO for a .gitignore would hold it for ever
-local MAX_RANKED = 200 -- files of one rank that are put in order
+local SLICE_MS, PAUSE_MS = 3, 1 -- of indexing
+local BUDGET_MS = 4 -- per search
+local FRESH_MS = 2000 -- before the list is renewed
+local LIST_MS = 30000 -- timeout, because a FIFO in place of a .gitignore would block for ever
+local MAX_RANKED = 200 -- files of one rank to sort
 local MAX_FILES = 500000
 local LIST = { 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate' }
 local FIND = { 'rg', '--files', '--null' }
 
 ---@class (exact) sanderling.prompt.tracked.Index
 ---@field paths string[] directories end in a slash
----@field folded string[] in small letters
----@field names integer[] where the name begins in each, from 1
+---@field folded string[] lowercase paths
+---@field names integer[] start of each file name, from 1
 ---@field masks integer[]
----@field source string of which it was made
----@field listed_ms? number when the list was asked for last
+---@field source string the list it was built from
+---@field listed_ms? number time of the last listing
 ---@field is_listing boolean
 
 ---@type table<string, sanderling.prompt.tracked.Index> by project
@@ -38,7 +39,7 @@ for byte = 0, 255 do
   BITS[byte] = place and bit.lshift(1, place) or 0
 end
 
----@param text string in small letters
+---@param text string lowercase
 ---@return integer
 local function mask_of(text)
   local mask = 0
@@ -62,9 +63,9 @@ local function add(index, path)
   index.masks[at] = mask_of(folded)
 end
 
---- Take in the files of `source`, and then put the new index in the place of the old one.
+--- Index the files of `source` in slices, then replace the old index.
 ---@param project string
----@param source string names, each with a NUL behind it
+---@param source string names, each followed by a NUL
 local function take_in(project, source)
   local index, seen, at = empty(), {}, 1
   index.source = source
@@ -100,7 +101,7 @@ local function take_in(project, source)
   slice()
 end
 
---- List the files: those that git knows, or where it does not say, those that ripgrep finds.
+--- List the files that git knows, or those that ripgrep finds if git fails.
 ---@param project string
 ---@param on_list fun(source?: string)
 local function list(project, on_list)
@@ -126,7 +127,7 @@ local function list(project, on_list)
   end
 end
 
---- Bring the list of a project's files up to date, some time soon.
+--- Update the list of a project's files in the background.
 ---@param project string
 function M.refresh(project)
   local index = indexes[project] or empty()
@@ -144,10 +145,10 @@ function M.refresh(project)
   end)
 end
 
--- The ranks of what fits, the best first.
+-- Ranks of matches, best first.
 local NAME_BEGINS, NAME_HAS, PATH_HAS, LETTERS_IN_NAME, LETTERS = 1, 2, 3, 4, 5
 
---- Are all letters of `query` in `text`, in their order?
+--- Return whether `text` contains all letters of `query` in order.
 ---@param text string
 ---@param query string
 ---@param from integer
@@ -178,7 +179,7 @@ local function rank_of(index, i, query)
   return has_letters(text, query, 1) and LETTERS or nil
 end
 
---- The files that fit, by rank. What takes longer than a key may wait is left out.
+--- Return the matching files by rank, as many as are found within the time budget.
 ---@param index sanderling.prompt.tracked.Index
 ---@param query string
 ---@return integer[][]
@@ -202,7 +203,7 @@ local function ranked(index, query)
   return ranks
 end
 
---- The files that fit `query` best.
+--- Return the files that match `query` best.
 ---@param project string
 ---@param query string
 ---@param count integer
@@ -224,7 +225,7 @@ function M.search(project, query, count)
 end
 
 ---@param project string
----@return integer how many files and directories are known
+---@return integer number of indexed files and directories
 function M.count(project)
   return indexes[project] and #indexes[project].paths or 0
 end

@@ -1,8 +1,10 @@
---- Ask mode, in the file itself: what a question proposes stands in the file's buffer, in lines that can be edited, until each hunk
---- is kept or rejected; then the question has its answer. Python writes what was accepted, and nothing else ever reaches the disk.
+--- Ask mode in the file itself. A question's proposed change is shown in the file's buffer as editable lines until each
+--- hunk is accepted or rejected; that answers the question. Only the accepted text reaches the disk, and Python writes
+--- it.
 ---
---- A buffer holds the proposal of one question at a time. What else asks about the file, or has no place here, is shown in the
---- float. So is the change of a file that the person closes meanwhile; one whose text becomes another is looked at again.
+--- A buffer holds the proposal of one question at a time. Other questions about the file, and files that cannot be
+--- shown in a window, use the float. So does a change of a file that the user closes meanwhile. If the text of the
+--- buffer is replaced, the question is asked again.
 local M = {}
 
 local api = vim.api
@@ -25,7 +27,7 @@ local views = require('sanderling.editing.views')
 local wording = require('sanderling.approval.wording')
 local writing = require('sanderling.review.writing')
 
-local MAX_LOOKS = 3 -- at a text that becomes another each time
+local MAX_LOOKS = 3 -- proposals of one question in a buffer whose text keeps being replaced; then the float asks
 
 ---@type table<string, { source: sanderling.review.Source, looks: integer }> by tool use
 local known = {}
@@ -37,10 +39,9 @@ local function drop(asked)
   end)
 end
 
--- the answer --------------------------------------------------------------------------------------------------------------
+-- the answer ---------------------------------------------------------------------------------------------------------
 
---- The review that goes along with the answer to a question; nothing where the person has left all as it was proposed, or taken all of it out
---- by undo.
+--- Return the review to send with the answer to a question, nil if undo has removed the whole proposal.
 ---@param q sanderling.session.state.Question
 ---@return sanderling.Review?
 function answers.review_of(q)
@@ -48,7 +49,7 @@ function answers.review_of(q)
   return asked and #lifting.parts(asked.buf) > 0 and outcome.review_of(asked) or nil
 end
 
---- Answer, if all hunks are decided on. Where undo has taken out what is proposed, they are not: redo brings it back.
+--- Answer the question once all hunks are decided. Hunks that undo removed are not decided: redo restores them.
 ---@param asked sanderling.review.proposals.Asked
 local function answer_if_decided(asked)
   local q = outcome.question_of(asked.session_id, asked.id)
@@ -67,7 +68,7 @@ local function answer_if_decided(asked)
   answers.send(q, { answer = choice, is_alone = true, review = review })
 end
 
--- proposing -------------------------------------------------------------------------------------------------------------------
+-- proposing ----------------------------------------------------------------------------------------------------------
 
 ---@param asked sanderling.review.proposals.Asked
 local function watch(asked)
@@ -81,7 +82,7 @@ local function watch(asked)
     end
     proposals.forget(asked)
     if not api.nvim_buf_is_loaded(buf) then
-      known[asked.id].looks = MAX_LOOKS -- the person has closed it: it is not opened again
+      known[asked.id].looks = MAX_LOOKS -- the user closed it, so it is not opened again
       history.drop(asked.history)
     else
       local text, modified = history.text_of(buf), vim.bo[buf].modified
@@ -91,7 +92,7 @@ local function watch(asked)
     end
     outcome.ask_again(asked.session_id, asked.id)
   end)
-  local function on_unload() -- `:edit` is one, too
+  local function on_unload() -- `:edit` unloads, too
     local kept = following.by_buf[buf] or following.unloaded[api.nvim_buf_get_name(buf)]
     local _, own = lifting.last_parts(kept)
     give_up(own)
@@ -159,7 +160,7 @@ local function begin(session_id, event)
   end)
 end
 
----@type table<sanderling.review.Hunk, { tick: integer, count: integer }> characters that are not seen
+---@type table<sanderling.review.Hunk, { tick: integer, count: integer }> count of invisible characters
 local unseen_in = setmetatable({}, { __mode = 'k' })
 
 ---@param hunk sanderling.review.Hunk
@@ -199,7 +200,7 @@ function wording.progress_of(q)
   end
 end
 
--- what Python asks, and does -------------------------------------------------------------------------------------------------
+-- requests from Python -----------------------------------------------------------------------------------------------
 
 ---@param path string absolute
 ---@param device integer
@@ -288,7 +289,7 @@ function M.reading(buf, fn)
   end
 end
 
--- what happens ------------------------------------------------------------------------------------------------------------------
+-- events -------------------------------------------------------------------------------------------------------------
 
 hunks.on_decision(function(list, is_kept, reason)
   local asked = proposals.by_buf[list[1].buf]
@@ -346,7 +347,7 @@ bus.subscribe('local_answered', function(_, event)
     drop(asked)
   elseif asked then
     asked.is_answered = true
-    writing.release(asked.buf) -- the user has accepted all that stands there
+    writing.release(asked.buf) -- the user accepted the buffer's text
     loading.open(asked.buf)
   end
 end)

@@ -1,5 +1,5 @@
---- Files that the agent has changed while no buffer held them, or in an earlier life of the session: their hunks are made when they
---- are opened.
+--- Files that the agent changed while no buffer held them, or before the session was resumed. Their hunks are made when
+--- they are opened.
 local M = {}
 
 local api = vim.api
@@ -11,16 +11,16 @@ local message = require('sanderling.ui.message')
 local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.review.closed.File
----@field source sanderling.review.Source of its last change
+---@field source sanderling.review.Source of the latest change
 ---@field lnum integer of the first change
----@field count integer changes
----@field nr integer the later the higher
+---@field count integer number of changes
+---@field nr integer increases with each change
 
 ---@type table<string, sanderling.review.closed.File> by real path
 local closed = {}
 local last_nr = 0
 
----@type fun() called when it has become another number
+---@type fun() called when the number of changes may differ
 local on_change
 
 ---@param fn fun()
@@ -28,7 +28,7 @@ function M.on_change(fn)
   on_change = fn
 end
 
---- Lines of a text as a buffer would hold them.
+--- Split a text into the lines that a buffer would hold.
 ---@param text string
 ---@return string[]
 function M.lines_of(text)
@@ -50,7 +50,7 @@ local function buffer_of(path)
   end
 end
 
---- Make the hunks of a file that is loaded.
+--- Make the hunks of a loaded file.
 ---@param buf integer
 ---@param path string
 ---@param on_done? fun()
@@ -67,7 +67,7 @@ local function make_hunks(buf, path, on_done)
     if before and api.nvim_buf_is_loaded(buf) then
       hunks.add(buf, M.lines_of(before.text or ''), file.source, before.what == 'created')
     elseif (result.left or {})[1] then
-      local words_ = 'What the agent changed in %s is not known any more: %s.'
+      local words_ = "Cannot show the agent's changes in %s: %s."
       message.tell(words_:format(vim.fs.basename(path), result.left[1].why), vim.log.levels.WARN)
     end
     on_change()
@@ -80,7 +80,7 @@ local function make_hunks(buf, path, on_done)
   end)
 end
 
---- Note that changes of a file wait for a review.
+--- Record changes of a file that are to be reviewed later.
 ---@param path string
 ---@param lnum integer
 ---@param source sanderling.review.Source
@@ -100,7 +100,7 @@ end
 
 api.nvim_create_autocmd('BufReadPost', {
   group = api.nvim_create_augroup('sanderling_closed', {}),
-  desc = 'Agent: show what was changed in the file while it was not open',
+  desc = 'Agent: show changes made while the file was not open',
   callback = function(args)
     local path = vim.uv.fs_realpath(api.nvim_buf_get_name(args.buf))
     if path and closed[path] then
@@ -109,7 +109,7 @@ api.nvim_create_autocmd('BufReadPost', {
   end,
 })
 
---- Nothing is to be reviewed in a file any more.
+--- Drop the session's changes of a file: there is nothing left to review.
 ---@param session_id string
 ---@param path string
 function M.settle(session_id, path)
@@ -118,7 +118,7 @@ function M.settle(session_id, path)
   end
 end
 
---- Take over what was left by an earlier life of the session, or what was made again in it.
+--- Take over the unreviewed files of a resumed session, or changes that were redone.
 ---@param session_id string
 ---@param left sanderling.UnreviewedFile[]
 function M.take_over(session_id, left)
@@ -163,7 +163,6 @@ function hunks.count_closed(is_meant)
   return change_count, file_count
 end
 
---- The source of the last change.
 ---@return sanderling.review.Source?
 function M.last_source()
   local last
@@ -173,7 +172,7 @@ function M.last_source()
   return last and last.source
 end
 
---- Keep all that was changed in these files.
+--- Accept all changes in the matching files.
 ---@param is_meant? fun(file: sanderling.review.closed.File): boolean
 ---@return integer count
 function M.keep(is_meant)
@@ -186,7 +185,7 @@ function M.keep(is_meant)
   return count
 end
 
---- Load these files, and make their hunks; then call `fn` with why some could not be loaded.
+--- Load the matching files and make their hunks. Then call `fn` with the reasons why files could not be loaded.
 ---@param is_meant? fun(file: sanderling.review.closed.File): boolean
 ---@param fn fun(problems: string[])
 function M.open(is_meant, fn)
@@ -200,7 +199,7 @@ function M.open(is_meant, fn)
   for path in pairs(meant(is_meant)) do
     if vim.uv.fs_lstat(path) then
       local file = closed[path]
-      closed[path] = nil -- so that loading asks for nothing
+      closed[path] = nil -- so that loading does not make them, too
       local buf, problem = loading.load(path, true)
       closed[path] = file
       if buf then
@@ -222,7 +221,7 @@ function M.forget(path)
   on_change()
 end
 
---- The files, in order.
+--- Return the files in order of their paths.
 ---@return { path: string, lnum: integer }[]
 function M.list()
   local list = {}
@@ -232,7 +231,7 @@ function M.list()
   return list
 end
 
---- The files, as entries of the quickfix list.
+--- Return the files as quickfix entries.
 ---@return vim.quickfix.entry[]
 function M.entries()
   return vim.tbl_map(function(file)

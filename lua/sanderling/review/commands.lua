@@ -1,4 +1,4 @@
---- Commands for hunks: to go to them, keep them, reject them, list them.
+--- Commands for hunks: go to them, accept them, reject them, list them.
 local M = {}
 
 local api = vim.api
@@ -19,9 +19,9 @@ local writing = require('sanderling.review.writing')
 
 M.SCOPES = { 'hunk', 'file', 'turn', 'all' }
 
-local CONTEXT = 'sanderling' -- of our quickfix lists
-local MAX_LIST_ROWS = 10 -- Neovim's own number
-local MAX_PROBLEMS = 3 -- that fit into a message
+local CONTEXT = 'sanderling' -- marks our quickfix lists
+local MAX_LIST_ROWS = 10 -- the default height of :copen
+local MAX_PROBLEMS = 3 -- shown in one message
 
 local NOTHING = 'No change to review'
 
@@ -30,9 +30,9 @@ local function tell(text)
   message.tell(text, vim.log.levels.WARN)
 end
 
---- Find all hunks, those of files that are not loaded, too: loads these.
+--- Return all hunks. Unloaded files with hunks are loaded first.
 ---@return sanderling.review.Hunk[]
----@return table<string, string> problems why a file cannot be loaded, by its name
+---@return table<string, string> problems by file name: why it cannot be loaded
 local function all()
   local list, problems = {}, {}
   for name in pairs(hunks.unloaded()) do
@@ -52,7 +52,8 @@ end
 
 ---@alias sanderling.review.commands.IsMeant fun(change: { source: sanderling.review.Source }): boolean
 
---- The changes of the turn that the hunk at the cursor is of, else of the last one that left some.
+--- Return a filter for the changes of one turn: the turn of the hunk at the cursor, else the latest turn with
+--- unreviewed changes.
 ---@return sanderling.review.commands.IsMeant
 local function of_turn()
   local last = hunk_here(api.nvim_get_current_buf())
@@ -68,7 +69,7 @@ local function of_turn()
   end
 end
 
---- The changes that a command is about which is not about this file alone.
+--- Return the filter of a scope that spans files, nil for other scopes.
 ---@param scope string
 ---@return sanderling.review.commands.IsMeant?
 local function anywhere(scope)
@@ -80,7 +81,7 @@ local function anywhere(scope)
   end or nil
 end
 
---- The hunk at the cursor, and those behind it.
+--- Return `count` hunks of the buffer, starting with the one at the cursor.
 ---@param buf integer
 ---@param count integer
 ---@return sanderling.review.Hunk[]
@@ -94,7 +95,7 @@ local function from_here(buf, count)
   return {}
 end
 
---- The way to the changes that are elsewhere, if there are any.
+--- Return a hint on where other changes are: the end of a sentence, empty if there are none.
 ---@param buf integer
 ---@return string
 local function way_on(buf)
@@ -105,13 +106,13 @@ local function way_on(buf)
   return hunks.counts() > 0 and ': see :AgentReviews' or ''
 end
 
---- The hunks that a command is about; says so where there are none.
+--- Return the hunks that a command applies to. If there are none, say so.
 ---@param scope string
 ---@param is_meant? sanderling.review.commands.IsMeant
----@param range? [integer, integer] lines, which go before the hunk at the cursor
----@param count? integer that one, and those behind it
+---@param range? [integer, integer] lines; overrides the hunk at the cursor
+---@param count? integer the hunk at the cursor and those after it
 ---@return sanderling.review.Hunk[]
----@return string[] problems why some of them are not in the list: sentences
+---@return string[] problems sentences: why some hunks are missing
 local function meant(scope, is_meant, range, count)
   local buf = api.nvim_get_current_buf()
   local list, where
@@ -148,7 +149,7 @@ end
 
 ---@param done string
 ---@param count integer of changes
----@param problems? string[] sentences: why other changes stay
+---@param problems? string[] sentences: why other changes were not decided
 local function report(done, count, problems)
   local left, said = hunks.counts(), {}
   if count > 1 or count == 1 and left == 0 then
@@ -165,7 +166,7 @@ local function report(done, count, problems)
   end
 end
 
---- Keep what the agent changed.
+--- Accept the agent's changes.
 ---@param scope string one of `SCOPES`; empty: the hunk at the cursor
 ---@param range? [integer, integer]
 ---@param count? integer
@@ -175,14 +176,14 @@ function M.keep(scope, range, count)
   local list, problems = meant(scope, is_meant, range, count)
   hunks.keep(list)
   for buf in pairs(hunks.by_buffer(list)) do
-    if #vim.fn.win_findbuf(buf) > 0 then -- others are opened when the user goes there
+    if #vim.fn.win_findbuf(buf) > 0 then -- other buffers are opened when the user goes there
       loading.open(buf)
     end
   end
-  report('Kept', #list + (is_meant and closed.keep(is_meant) or 0), problems)
+  report('Accepted', #list + (is_meant and closed.keep(is_meant) or 0), problems)
 end
 
---- Return why hunks of the buffer cannot be rejected: a sentence.
+--- Return a sentence that says why hunks of the buffer cannot be rejected, or nil.
 ---@param buf integer
 ---@param is_written boolean
 ---@return string?
@@ -193,11 +194,11 @@ local function obstacle(buf, is_written)
   elseif is_written and bo.readonly then
     return ("%s is locked in Neovim ('readonly')."):format(name)
   elseif is_written and disk.left_alone(buf) then
-    return ('%s is left as it is: %s.'):format(name, disk.left_alone(buf))
+    return ('%s was not changed: %s.'):format(name, disk.left_alone(buf))
   end
 end
 
---- Have the file hold what its buffer does; one that was made for what is rejected goes.
+--- Write the buffer to its file. Remove the file if the agent created it and the buffer is empty now.
 ---@param buf integer
 ---@param made_file boolean
 ---@return string? problem
@@ -212,8 +213,8 @@ local function write(buf, made_file)
   return saving.write(buf)
 end
 
---- Reject hunks of one buffer. A file that had no unsaved changes is written. If it has changed on disk it is read first, so that
---- what others have changed there stays.
+--- Reject hunks of one buffer, and write the file unless it had unsaved changes. A file that changed on disk is read
+--- first, so that those changes are kept.
 ---@param buf integer
 ---@param list sanderling.review.Hunk[]
 ---@param reason string
@@ -241,7 +242,7 @@ local function reject_in(buf, list, reason)
   return #list, is_written and #list > 0 and write(buf, made_file) or nil
 end
 
---- Reject what the agent changed: the lines that stood there come back. What stops one file stops no other.
+--- Reject hunks: restore the lines they replaced. An error in one file does not affect the others.
 ---@param list sanderling.review.Hunk[]
 ---@param reason string
 ---@return integer count of rejected hunks
@@ -256,8 +257,8 @@ local function reject_hunks(list, reason)
   return count, problems
 end
 
---- Reject what the agent changed.
----@param args string a scope, if it begins with one, and the reason that the model reads
+--- Reject the agent's changes.
+---@param args string an optional scope, then the reason sent to the model
 ---@param range? [integer, integer]
 ---@param count? integer
 function M.reject(args, range, count)
@@ -277,7 +278,7 @@ function M.reject(args, range, count)
   end
 end
 
--- going about ---------------------------------------------------------------------------------------------------------
+-- navigation ----------------------------------------------------------------------------------------------------------
 
 ---@param list sanderling.review.Hunk[]
 ---@param row integer
@@ -295,7 +296,7 @@ local function beside(list, row, direction)
   return found
 end
 
---- Show the lines that have gone where they would be above the window.
+--- Scroll the lines that the hunk removed into view if they are just above the window.
 ---@param hunk sanderling.review.Hunk
 local function show_removed(hunk)
   local view = vim.fn.winsaveview()
@@ -315,8 +316,8 @@ function M.go_to(hunk)
   show_removed(hunk)
 end
 
---- The file that was changed while it was not open and comes next: those are behind all buffers.
----@param hunk? sanderling.review.Hunk that comes next in a buffer
+--- Return the changed file to visit next, if it was not open when it was changed. Such files come after all buffers.
+---@param hunk? sanderling.review.Hunk the next one in a buffer
 ---@param buf integer
 ---@param direction -1|1
 ---@return { path: string, lnum: integer }?
@@ -338,7 +339,7 @@ local function go_to_file(file)
   vim.cmd('normal! ^zv')
 end
 
---- Go to the next hunk, or the previous one: behind the last of a file to the first of the next file, round and round.
+--- Go to the next or previous hunk. It continues in the next file, and after the last file in the first.
 ---@param direction -1|1
 function M.go(direction)
   for _ = 1, vim.v.count1 do
@@ -370,8 +371,10 @@ function M.go(direction)
   end
 end
 
---- The entry under the cursor of a quickfix list is opened. Neovim's own <CR> takes no window that shows a proposal: it would split
---- one off for each entry. The file is loaded before, for `:cc` would ask about a swap file, and wait for a named pipe.
+--- Open the quickfix entry under the cursor.
+---
+--- Neovim's own <CR> does not reuse a window that shows a proposal: it would split one off for each entry. `:cc` would
+--- ask about a swap file and block on a named pipe, so the file is loaded first.
 local function open_entry()
   local lnum = vim.fn.line('.')
   local list = vim.fn.getqflist({ context = 0, items = 0 })
@@ -395,16 +398,15 @@ local function open_entry()
   end
 end
 
---- A change in a line of a list.
 ---@param added integer lines
 ---@param removed integer
----@param line string the first one
+---@param line string the first line
 ---@return string
 function M.summary(added, removed, line)
   return ('+%d %s%d  %s'):format(added, icons.minus, removed, words.first_line(words.trimmed(line)))
 end
 
---- Put hunks, and what else there is to tell, into the quickfix list, and show it.
+--- Show hunks and other entries in the quickfix list.
 ---@param title string
 ---@param list sanderling.review.Hunk[]
 ---@param more? vim.quickfix.entry[]
@@ -419,16 +421,15 @@ function M.show_list(title, list, more)
     }
   end, list)
   vim.list_extend(items, more or {})
-  scratch.quietly(function() -- an entry's file gets a buffer by that, which is not loaded
+  scratch.quietly(function() -- this creates an unloaded buffer for each entry's file
     vim.fn.setqflist({}, ' ', { title = title, items = items, context = CONTEXT })
   end)
   vim.cmd(('botright copen %d'):format(math.min(#items, MAX_LIST_ROWS)))
   if vim.fn.maparg('<CR>', 'n') == '' then
-    vim.keymap.set('n', '<CR>', open_entry, { buffer = true, desc = 'Agent: open the entry here' })
+    vim.keymap.set('n', '<CR>', open_entry, { buffer = true, desc = 'Agent: open this entry' })
   end
 end
 
---- List all hunks of all files.
 function M.show_all()
   local list, problems = all()
   local more = closed.entries()
@@ -439,7 +440,7 @@ function M.show_all()
     tell(NOTHING .. '.')
     return
   end
-  M.show_list("The agent's changes, not reviewed", list, more)
+  M.show_list("The agent's unreviewed changes", list, more)
 end
 
 return M

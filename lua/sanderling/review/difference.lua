@@ -1,4 +1,5 @@
---- The difference that the agent has made, by commands, too: as a list, with hunks of what is not reviewed, or in Neovim's diff mode.
+--- All changes of the agent, also those made by commands: as a list with hunks for unreviewed ones, or in Neovim's diff
+--- mode.
 local M = {}
 
 local api = vim.api
@@ -13,13 +14,13 @@ local message = require('sanderling.ui.message')
 local reading = require('sanderling.ui.reading')
 local scratch = require('sanderling.ui.scratch')
 
-require('sanderling.review') -- which draws them
+require('sanderling.review') -- it draws the hunks
 
 M.SCOPES = { 'turn', 'session' }
 
 local MAX_TABS = 10
 
---- The changes of a file that are reviewed, for the list.
+--- List the reviewed changes of a file.
 ---@param buf integer
 ---@param file sanderling.FileBefore
 ---@return vim.quickfix.entry[]
@@ -38,13 +39,13 @@ local function reviewed_in(buf, file)
   return entries
 end
 
---- Make hunks of what is not reviewed, and list all.
+--- Make hunks of the unreviewed changes, and list all changes.
 ---@param result sanderling.FilesBefore
 ---@param source sanderling.review.Source
 local function show_inline(result, source)
   local items, list = {}, {}
   for _, file in ipairs(result.files) do
-    local buf, problem = loading.load(file.path, true) -- that of a file that was removed is empty
+    local buf, problem = loading.load(file.path, true) -- the buffer of a removed file is empty
     if not buf then
       items[#items + 1] = { filename = file.path, text = problem }
     else
@@ -59,18 +60,18 @@ local function show_inline(result, source)
     end
   end
   for _, file in ipairs(result.left or {}) do
-    local text = ('Not known what was there before: %s.'):format(file.why)
+    local text = ('The previous content is unknown: %s.'):format(file.why)
     items[#items + 1] = { filename = file.path, text = text }
   end
   commands.show_list("The agent's changes", list, items)
 end
 
---- Compare each file with what it was, in a tab page of its own.
+--- Compare each file with its previous content in a tab page of its own.
 ---@param result sanderling.FilesBefore
 local function show_side_by_side(result)
   for i, file in ipairs(result.files) do
     if i > MAX_TABS then
-      message.tell(('The first %d of %d files are shown.'):format(MAX_TABS, #result.files))
+      message.tell(('Showing the first %d of %d files.'):format(MAX_TABS, #result.files))
       break
     end
     local now, problem
@@ -94,21 +95,18 @@ local function show_side_by_side(result)
     local what = file.what == 'removed' and 'removed' or 'changed'
     vim.wo[0][0].winbar = ('%s before the agent %s it'):format(name, what)
     vim.cmd.diffthis()
-    reading.without(
-      { 'BufEnter' },
-      function() -- it is the command that goes back, for each of the tabs
-        vim.cmd.wincmd('p')
-      end
-    )
+    reading.without({ 'BufEnter' }, function() -- the command itself returns, for every tab
+      vim.cmd.wincmd('p')
+    end)
     loading.show(api.nvim_get_current_win(), api.nvim_get_current_buf())
-    if vim.wo.winbar == '' then -- or else its lines would be beside the wrong ones
+    if vim.wo.winbar == '' then -- otherwise this side's lines would be shifted against the other's
       vim.wo[0][0].winbar = name .. ' now'
     end
   end
 end
 
---- Show what the agent has changed.
----@param scope string 'turn', which is the last one, or 'session'
+--- Show the agent's changes.
+---@param scope string 'turn' (the last one) or 'session'
 ---@param is_side_by_side boolean
 function M.show(scope, is_side_by_side)
   scope = scope ~= '' and scope or 'turn'
@@ -117,13 +115,13 @@ function M.show(scope, is_side_by_side)
   end
   local session = live.current()
   if not session then
-    message.tell('There is no session yet: :AgentChat opens one.', vim.log.levels.WARN)
+    message.tell('No session is open. :AgentChat opens one.', vim.log.levels.WARN)
     return
   end
   local request = { type = 'show_difference', session_id = session.id, what = scope }
   ask(request, function(result)
     if #result.files + #(result.left or {}) == 0 then
-      message.tell(('The agent has changed nothing in this %s.'):format(scope))
+      message.tell(('The agent changed nothing in this %s.'):format(scope))
     elseif is_side_by_side then
       show_side_by_side(result)
     else

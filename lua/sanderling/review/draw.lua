@@ -1,7 +1,7 @@
---- The drawing of hunks: signs, added lines, and the lines that they replaced, as virtual ones above them.
+--- Drawing of hunks: signs, added lines, and the replaced lines as virtual lines above them.
 ---
---- Virtual lines stand there from the beginning, for they count in scrolling. All else, and the words that differ, is made when a
---- window is about to show it, and stays.
+--- Virtual lines are there from the start, because they count in scrolling. Signs, highlights and word differences are
+--- made when a window is about to show them, and stay.
 local M = {}
 
 local api = vim.api
@@ -12,9 +12,9 @@ local review_words = require('sanderling.review.words')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
-local MAX_REMOVED = 100 -- lines of a hunk that are shown
-local MAX_BYTES = 1000 -- of one of those: they do not wrap
-local MAX_RUNS = 1000 -- of a hunk, of characters that are not seen, that are shown by their numbers
+local MAX_REMOVED = 100 -- of a hunk are shown
+local MAX_BYTES = 1000 -- of each of those; they do not wrap
+local MAX_RUNS = 1000 -- runs of invisible characters that a hunk shows as code points
 local SIGN_PRIORITY, LINE_PRIORITY, WORD_PRIORITY = 9, 90, 210 -- diagnostics' signs: 10; syntax: 50 to 125
 
 local ns = api.nvim_create_namespace('sanderling_hunks') -- virtual lines
@@ -26,14 +26,14 @@ local details_ns = api.nvim_create_namespace('sanderling_hunk_details')
 ---@field is_below boolean
 ---@field mark? integer of the virtual lines
 ---@field details integer[] marks
----@field text? string[] for which there are details
----@field textoff integer cells beside the text when the virtual lines were made
----@field is_compared boolean a window in diff mode shows what has gone, and what has come
+---@field text? string[] the lines that `details` are for
+---@field textoff integer width of the columns left of the text when the virtual lines were made
+---@field is_compared boolean a window in diff mode shows the difference already
 
 ---@type table<integer, table<integer, sanderling.review.draw.Drawn>> by buffer and id
 local drawn = {}
 
--- the lines that have gone --------------------------------------------------------------------------------------------
+-- removed lines -------------------------------------------------------------------------------------------------------
 
 ---@param line string
 ---@param tabstop integer
@@ -80,7 +80,7 @@ end
 
 local blank = { { '' } }
 
---- Put blank lines there: no window shows them yet.
+--- Blank lines reserve the space until a window shows them.
 ---@param count integer
 ---@return [string][][]
 local function blank_lines(count)
@@ -93,7 +93,7 @@ end
 
 ---@param buf integer
 ---@param one sanderling.review.draw.Drawn
----@param gone? table<integer, sanderling.review.words.Span[]> nil: no window shows them yet
+---@param gone? table<integer, sanderling.review.words.Span[]> nil: not on the screen yet
 local function set_virtual_lines(buf, one, gone)
   if #one.old == 0 or one.is_compared then
     return
@@ -108,9 +108,10 @@ local function set_virtual_lines(buf, one, gone)
   })
 end
 
--- what is in view -----------------------------------------------------------------------------------------------------
+-- visible hunks -------------------------------------------------------------------------------------------------------
 
---- The sign of a hunk's lines, and its highlight. Above the first line of a window nothing shows that lines have gone there.
+--- Return the sign of a hunk's lines and its highlight. A pure deletion has a sign only at the top of the buffer:
+--- virtual lines above the first line of a window are not visible.
 ---@param hunk sanderling.review.Hunk
 ---@param one sanderling.review.draw.Drawn
 ---@return string?
@@ -133,9 +134,9 @@ local function clear_details(buf, one)
   one.details, one.text = {}, nil
 end
 
---- Show the characters of a hunk that are not seen: whoever keeps it keeps them, too.
+--- Make invisible characters in a hunk visible, because accepting the hunk accepts them, too.
 ---@param text string[]
----@param mark fun(index: integer, col: integer, opts: vim.api.keyset.set_extmark) of a line
+---@param mark fun(index: integer, col: integer, opts: vim.api.keyset.set_extmark) sets a mark on a line
 local function mark_unseen(text, mark)
   local left = MAX_RUNS
   for i, line in ipairs(text) do
@@ -149,7 +150,7 @@ local function mark_unseen(text, mark)
     end
     if left == 0 then
       return mark(i, #line, {
-        virt_text = { { '<and more that are not seen>', 'AgentWarning' } },
+        virt_text = { { '<more invisible characters>', 'AgentWarning' } },
         virt_text_pos = 'inline',
       })
     end
@@ -201,7 +202,7 @@ end
 
 local draw_view ---@type fun(win: integer, buf: integer, top: integer, bottom: integer)
 
---- Draw what a window is about to show.
+--- Draw the hunks that a window is about to show.
 ---@param win integer
 ---@param buf integer
 ---@param top integer
@@ -223,7 +224,7 @@ function draw_view(win, buf, top, bottom)
       end
     end
   end
-  if is_first and is_new then -- the first sign of a window brings the column for it
+  if is_first and is_new then -- the first sign of a window adds the sign column
     vim.schedule(function()
       local is_shown = api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf
       if is_shown and vim.fn.getwininfo(win)[1].textoff ~= textoff then
@@ -242,9 +243,9 @@ api.nvim_set_decoration_provider(ns, {
   end,
 })
 
--- when hunks come and go ----------------------------------------------------------------------------------------------
+-- changes of hunks ----------------------------------------------------------------------------------------------------
 
---- The place of a hunk's virtual lines. Where nothing is left to stand above, they stand below.
+--- Return the row of a hunk's virtual lines. They go below the row if no line is left for them to be above.
 ---@param buf integer
 ---@param hunk sanderling.review.Hunk
 ---@return integer row
@@ -255,7 +256,6 @@ local function place_of(buf, hunk)
   return math.min(hunk.row, last), is_below
 end
 
---- Is the buffer compared with another one, in a window that shows it?
 ---@param buf integer
 ---@return boolean
 local function is_compared(buf)
@@ -264,7 +264,6 @@ local function is_compared(buf)
   end)
 end
 
---- Is the hunk drawn as it is now?
 ---@param buf integer
 ---@param one sanderling.review.draw.Drawn
 ---@param hunk sanderling.review.Hunk
@@ -292,7 +291,8 @@ local function remove(buf, one)
   end
 end
 
---- Show the lines that have gone above the first line of a buffer, if a window shows that line and nobody is in it.
+--- Scroll lines removed above the buffer's first line into view. Not in the current window, nor in one that is scrolled
+--- down.
 ---@param buf integer
 ---@param win integer
 ---@return boolean is_done
@@ -309,7 +309,7 @@ local function show_top(buf, win)
   return true
 end
 
---- Run `fn`, which changes lines or what stands between them: the cursor of each window stays where it is on the screen.
+--- Run `fn`, which changes lines or virtual lines, and keep the cursor of each window at its place on the screen.
 ---@param buf integer
 ---@param fn fun()
 function M.keeping_views(buf, fn)
@@ -334,7 +334,6 @@ function M.keeping_views(buf, fn)
   end
 end
 
---- Take all that is drawn in a buffer away.
 ---@param buf integer
 function M.forget(buf)
   for _, one in pairs(drawn[buf] or {}) do
@@ -343,7 +342,7 @@ function M.forget(buf)
   drawn[buf] = nil
 end
 
---- Draw the hunks of a buffer as they are by now.
+--- Draw the hunks of a buffer in their current state.
 ---@param buf integer
 function M.update(buf)
   local list = api.nvim_buf_is_loaded(buf) and hunks.list(buf) or {}
@@ -390,13 +389,13 @@ end
 api.nvim_create_autocmd('OptionSet', {
   group = group,
   pattern = 'diff',
-  desc = 'Agent: what diff mode shows is not shown twice',
+  desc = 'Agent: do not repeat what diff mode shows',
   callback = update_all,
 })
 
 api.nvim_create_autocmd({ 'BufWinEnter', 'WinClosed' }, {
   group = group,
-  desc = 'Agent: what diff mode shows is not shown twice',
+  desc = 'Agent: do not repeat what diff mode shows',
   callback = vim.schedule_wrap(update_all),
 })
 

@@ -1,5 +1,5 @@
---- Following the agent: the file that it reads or changes is shown in the code window. The focus stays where it is, and a window in
---- which the person is stays theirs, unless they want to jump and do nothing but look.
+--- Follow mode: the code window shows the file that the agent reads or changes. The cursor stays in its window. The
+--- current window is used only with `follow = 'jump'`, and only in normal mode.
 local M = {}
 
 local api = vim.api
@@ -11,7 +11,6 @@ local live = require('sanderling.session.live')
 
 local TOOLS = { read = true, edit = true, write = true }
 
---- May the window show something else?
 ---@param win integer
 ---@return boolean
 local function is_free(win)
@@ -42,7 +41,7 @@ listeners.on_change(function(changed)
   if config.options.follow == 'off' then
     return
   end
-  vim.schedule(function() -- Python waits for its answer first
+  vim.schedule(function() -- Python is waiting for the answer, so send that first
     local real = vim.uv.fs_realpath(changed.path)
     if real then
       show({ path = real, lnum = changed.hunks[1].first_line })

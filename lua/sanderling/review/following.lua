@@ -1,8 +1,9 @@
---- Following: the text of a buffer, line by line, so that its hunks stay where their lines are.
+--- Tracking of a buffer's text, so that its hunks move with their lines.
 ---
---- Neovim tells which lines have changed, and they are looked at on a copy of the text before: a formatter that replaces all of it
---- has changed no more than what differs. Undo and redo bring back the hunks together with the text, whosever change is undone: for
---- each state of the undo tree it is known which there were. An unloaded buffer's hunks wait until its file is loaded again.
+--- Neovim reports which lines have changed. They are compared with a copy of the previous text: a formatter that
+--- replaces the whole text changes no more than what differs. Undo and redo restore the hunks together with the text,
+--- whoever made the change, because the hunks of each state of the undo tree are recorded. The hunks of an unloaded
+--- buffer wait until its file is loaded again.
 local M = {}
 
 local api = vim.api
@@ -11,32 +12,32 @@ local find = require('sanderling.editing.find')
 local log = require('sanderling.host.log')
 local regions = require('sanderling.review.regions')
 
-local MAX_STATES = 200 -- of the undo tree, of each buffer
+local MAX_STATES = 200 -- recorded for each buffer's undo tree
 
----@class (exact) sanderling.review.following.Dirt what has changed since the text was looked at
+---@class (exact) sanderling.review.following.Dirt changes since the text was last compared
 ---@field first integer
----@field last integer behind it, in the text as it was then
----@field new_last integer behind it, in the text as it is
+---@field last integer exclusive, in the previous text
+---@field new_last integer exclusive, in the current text
 
 ---@class (exact) sanderling.review.following.Followed
 ---@field buf integer
----@field lines string[] the text when it was looked at last; none of a buffer without text
+---@field lines string[] the text when it was last compared; empty for an empty buffer
 ---@field hunks sanderling.review.Hunk[] in order
 ---@field dirt? sanderling.review.following.Dirt
----@field nr integer the state of the undo tree then
----@field states table<integer, sanderling.review.Hunk[]> by state
----@field is_due boolean it will be looked at
----@field is_reloaded boolean all of it may have changed
+---@field nr integer the undo state of that text
+---@field states table<integer, sanderling.review.Hunk[]> by undo state
+---@field is_due boolean a comparison is scheduled
+---@field is_reloaded boolean all lines may have changed
 
 ---@type table<integer, sanderling.review.following.Followed> by buffer
 M.by_buf = {}
----@type table<string, { lines: string[], hunks: sanderling.review.Hunk[] }> those of buffers that are not loaded, by name
+---@type table<string, { lines: string[], hunks: sanderling.review.Hunk[] }> of unloaded buffers, by name
 M.unloaded = {}
 
 ---@type fun(buf: integer)[]
 local listeners = {}
 
---- Call `fn` whenever the hunks of a buffer may have changed, or the lines in them.
+--- Call `fn` whenever the hunks of a buffer, or lines in them, may have changed.
 ---@param fn fun(buf: integer)
 function M.on_change(fn)
   listeners[#listeners + 1] = fn
@@ -49,10 +50,10 @@ function M.tell(buf)
   end
 end
 
--- following a buffer --------------------------------------------------------------------------------------------------
+-- tracking a buffer ---------------------------------------------------------------------------------------------------
 
 ---@param buf integer
----@return integer lines of its text
+---@return integer lines of its text, 0 for an empty buffer
 local function count_lines(buf)
   return find.is_empty(buf) and 0 or api.nvim_buf_line_count(buf)
 end
@@ -65,7 +66,7 @@ local function undo_state(buf)
 end
 
 ---@param self sanderling.review.following.Followed
----@return boolean there are hunks, or undo could bring some
+---@return boolean there are hunks, or undo could restore some
 local function has_any(self)
   return #self.hunks > 0
     or vim.iter(pairs(self.states)):any(function(_, hunks)
@@ -73,8 +74,10 @@ local function has_any(self)
     end)
 end
 
---- The hunks as they were in a state of the undo tree. Where the tree has begun anew with a file, its first state has a number when
---- changes begin, and none when they are undone.
+--- Return the hunks recorded for an undo state.
+---
+--- When a file is read again the tree starts over: its first state has a number while changes are added, but undoing
+--- them all leads to state 0.
 ---@param self sanderling.review.following.Followed
 ---@param nr integer
 ---@return sanderling.review.Hunk[]?
@@ -90,12 +93,12 @@ local function known_in(self, nr)
   return not (last and last.row + last.count > #self.lines) and known or nil
 end
 
---- The hunks are those that the undo tree's state had when it was left, if it has been there before.
+--- Restore the hunks recorded for the current undo state, if it has been visited before. Then record them.
 ---@param self sanderling.review.following.Followed
 ---@param is_agents boolean
 local function follow_undo(self, is_agents)
   local nr = undo_state(self.buf)
-  if self.is_reloaded and nr == self.nr then -- without an undo block: the tree has begun anew
+  if self.is_reloaded and nr == self.nr then -- reloaded without an undo block: the tree has started over
     self.states = { [nr] = {} }
   end
   self.is_reloaded = false
@@ -107,7 +110,6 @@ local function follow_undo(self, is_agents)
   self.states[nr - MAX_STATES] = nil
 end
 
---- The parts that differ.
 ---@param self sanderling.review.following.Followed
 ---@param dirt sanderling.review.following.Dirt
 ---@param new string[]
@@ -141,10 +143,10 @@ function M.drop_undone(self)
   end, self.hunks)
 end
 
---- Look at what has changed.
+--- Compare the text with its copy and update the hunks.
 ---@param self sanderling.review.following.Followed
----@param source? sanderling.review.Source of the agent's; nil: it was not
----@param is_restored? boolean it was changed back
+---@param source? sanderling.review.Source of a change by the agent; nil: someone else changed the text
+---@param is_restored? boolean changes of the agent were undone or redone
 function M.settle(self, source, is_restored)
   local dirt, buf = self.dirt, self.buf
   if not dirt or not api.nvim_buf_is_loaded(buf) then
@@ -152,8 +154,8 @@ function M.settle(self, source, is_restored)
   end
   self.dirt = nil
   local count = count_lines(buf)
-  local is_told = not self.is_reloaded and #self.lines > 0 and count > 0
-  if not is_told or #self.lines - dirt.last ~= count - dirt.new_last then
+  local is_exact = not self.is_reloaded and #self.lines > 0 and count > 0
+  if not is_exact or #self.lines - dirt.last ~= count - dirt.new_last then
     dirt = { first = 0, last = #self.lines, new_last = count }
   end
   local new = count > 0 and api.nvim_buf_get_lines(buf, dirt.first, dirt.new_last, true) or {}
@@ -173,10 +175,10 @@ function M.settle(self, source, is_restored)
   follow_undo(self, source ~= nil)
 end
 
---- The undo tree was exchanged for one of before, and the text has come to what it was.
+--- Adopt the undo tree from before a proposal, whose text the buffer has again.
 ---@param self sanderling.review.following.Followed
----@param last integer state of that tree
----@param hunks sanderling.review.Hunk[] of the text
+---@param last integer last state of that tree
+---@param hunks sanderling.review.Hunk[] of the current text
 function M.exchange_tree(self, last, hunks)
   for nr in pairs(self.states) do
     self.states[nr] = nr <= last and self.states[nr] or nil
@@ -195,8 +197,8 @@ end
 
 local key_ns = api.nvim_create_namespace('sanderling_hunk_keys')
 
---- Look at what has changed before the next key is used, also where keys come in a row, as from a macro: what is undone and then
---- changed again would be told from neither.
+--- Compare the text before the next key, even if keys follow without a pause, as in a macro: the comparison could not
+--- tell an undo from a change made right after it.
 local function settle_before_keys()
   vim.on_key(function()
     for _, self in pairs(M.by_buf) do
@@ -245,7 +247,7 @@ local function soil_all(self)
   settle_soon(self)
 end
 
---- Keep the hunks of a buffer whose text is given up.
+--- Keep the hunks of a buffer that is unloaded.
 ---@param self sanderling.review.following.Followed
 local function put_away(self)
   if M.by_buf[self.buf] == self then
@@ -258,7 +260,7 @@ local function put_away(self)
   end
 end
 
---- Forget hunks of a buffer that is not loaded.
+--- Drop hunks of an unloaded buffer unless `is_left` returns true.
 ---@param name string
 ---@param is_left fun(hunk: sanderling.review.Hunk): boolean
 function M.filter_unloaded(name, is_left)
@@ -303,7 +305,7 @@ end
 
 api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile' }, {
   group = api.nvim_create_augroup('sanderling_hunks', {}),
-  desc = 'Agent: a file is loaded again whose changes are not reviewed',
+  desc = 'Agent: restore the hunks of a file that is loaded again',
   callback = function(args)
     local name = api.nvim_buf_get_name(args.buf)
     local kept = M.unloaded[name]

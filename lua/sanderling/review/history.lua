@@ -1,8 +1,8 @@
---- History: the undo tree of a buffer, kept while something is proposed in it.
+--- The undo tree of a buffer, saved while the buffer shows a proposal.
 ---
---- What is proposed are real lines, so Neovim's undo tree knows states that hold them. Once nothing is proposed any more, undo must
---- not lead there: the lines would look like the person's own. So the tree from before is kept in a file, and brought back; what the
---- person has changed meanwhile is one change on top of it.
+--- A proposal is inserted as real lines, so Neovim's undo tree records states that contain them. After the proposal has
+--- gone, undo must not return to those states: the lines would look like the user's own. So the tree from before is
+--- saved in a file and restored afterwards, with the user's changes since then as one change on top of it.
 local M = {}
 
 local api = vim.api
@@ -15,9 +15,9 @@ local undo = require('sanderling.editing.undo')
 local views = require('sanderling.editing.views')
 
 ---@class (exact) sanderling.review.history.Saved
----@field lines string[] the text that the tree is of; none of a buffer without text
----@field file? string nil: there was nothing to undo
----@field last integer the number of its last state
+---@field lines string[] the text that the tree belongs to; empty for an empty buffer
+---@field file? string of `:wundo`; nil: there was nothing to undo
+---@field last integer number of the last undo state
 
 ---@param buf integer
 ---@return integer last
@@ -34,9 +34,9 @@ function M.text_of(buf)
   return find.is_empty(buf) and {} or api.nvim_buf_get_lines(buf, 0, -1, true)
 end
 
---- Keep the undo tree of a buffer as it is now.
+--- Save the undo tree of a buffer.
 ---@param buf integer
----@return sanderling.review.history.Saved? nil: it cannot be kept
+---@return sanderling.review.history.Saved? nil: it could not be saved
 function M.save(buf)
   undo.end_block(buf)
   return api.nvim_buf_call(buf, function()
@@ -58,7 +58,7 @@ function M.drop(saved)
   end
 end
 
---- Has the undo tree got one state more, and nothing else?
+--- Return whether the undo tree has exactly one new state, which is the current one.
 ---@param buf integer
 ---@param saved? sanderling.review.history.Saved
 ---@return boolean
@@ -67,7 +67,7 @@ function M.is_one_ahead(buf, saved)
   return saved ~= nil and last == saved.last + 1 and current == last
 end
 
---- Has undo led to a state from before the tree was kept?
+--- Return whether undo has led to a state from before the tree was saved.
 ---@param buf integer
 ---@param saved? sanderling.review.history.Saved
 ---@return boolean
@@ -76,10 +76,10 @@ function M.is_before(buf, saved)
   return saved ~= nil and current <= saved.last
 end
 
---- Change a buffer's text into `lines`, in an undo block.
+--- Replace the text of a buffer by `lines` in one undo block.
 ---@param buf integer
 ---@param lines string[]
----@param is_modified boolean 'modified' of the text that undo leads back to
+---@param is_modified boolean 'modified' of the text that undo returns to
 function M.set_text(buf, lines, is_modified)
   undo.end_block(buf)
   vim.bo[buf].modified = is_modified
@@ -93,7 +93,7 @@ function M.set_text(buf, lines, is_modified)
   undo.end_block(buf)
 end
 
---- Forget all that could be undone in the current buffer.
+--- Clear the undo history of the current buffer.
 local function clear()
   local levels = vim.bo.undolevels
   vim.bo.undolevels = -1
@@ -112,17 +112,17 @@ local function read_tree(buf, saved)
     else
       clear()
     end
-    if current <= saved.last then -- the person went back to it while the change was proposed
+    if current <= saved.last then -- the user went back to it while the change was proposed
       vim.cmd(('silent! noautocmd keepjumps undo %d'):format(current))
     end
   end)
 end
 
---- Bring the tree back, and end with the text `own` and its hunks. 'modified' is left to the caller.
+--- Restore the tree, and end with the text `own` and its hunks. The caller sets 'modified'.
 ---@param buf integer
 ---@param saved? sanderling.review.history.Saved
 ---@param own string[]
----@param is_modified boolean the text that the tree is of differs from the file
+---@param is_modified boolean the saved text differs from the file
 function M.bring_back(buf, saved, own, is_modified)
   if not saved then
     return

@@ -1,7 +1,7 @@
---- Hunks: what the agent has changed in the buffers of files and nobody has reviewed, or what it proposes to change.
+--- Hunks: the agent's unreviewed changes in file buffers, and the changes that it proposes.
 ---
---- The changes of the agent are those that happen in `M.changing`. Whatever else happens to the text is the person's: their keys,
---- their formatter, a reload. What was kept stays so, also when undo goes back to a state before that.
+--- The agent's changes are those made inside `M.changing`. All other changes are the user's: typing, a formatter, a
+--- reload. A hunk that was accepted stays accepted, even if undo returns to a state before that.
 local M = {}
 
 local api = vim.api
@@ -17,25 +17,25 @@ local on_decision = {}
 
 M.on_change = following.on_change
 
---- Call `fn` when a person keeps or rejects hunks of one buffer. It is called before anything is changed: the buffer still has
---- what is decided on.
+--- Call `fn` when the user accepts or rejects hunks of one buffer, before anything is changed: the buffer still
+--- contains the lines in question.
 ---@param fn fun(hunks: sanderling.review.Hunk[], is_kept: boolean, reason: string)
 function M.on_decision(fn)
   on_decision[#on_decision + 1] = fn
 end
 
--- what the agent changes ----------------------------------------------------------------------------------------------
+-- changes by the agent ------------------------------------------------------------------------------------------------
 
---- Hunks of a buffer have come or gone.
+--- Report that hunks of a buffer have come or gone.
 ---@param self sanderling.review.following.Followed
 local function finish(self)
   following.stop_unless_needed(self)
   following.tell(self.buf)
 end
 
---- Run `fn`, and `settle` what it has changed in the buffer, if that is still followed.
+--- Run `fn`, then call `settle` if the buffer is still tracked.
 ---@param self? sanderling.review.following.Followed
----@param fn fun() its errors pass
+---@param fn fun() its errors are passed on
 ---@param settle fun(self: sanderling.review.following.Followed)
 local function run(self, fn, settle)
   local ok, err = pcall(fn)
@@ -48,10 +48,10 @@ local function run(self, fn, settle)
   end
 end
 
---- Run `fn`: what it changes in the buffer is the agent's, makes hunks, or joins those that it touches.
+--- Run `fn`. What it changes in the buffer becomes hunks, or extends the hunks that it touches.
 ---@param buf integer loaded
 ---@param source sanderling.review.Source
----@param fn fun() its errors pass
+---@param fn fun() its errors are passed on
 function M.changing(buf, source, fn)
   local self = following.follow(buf)
   following.settle(self)
@@ -72,20 +72,20 @@ function M.changing(buf, source, fn)
   end)
 end
 
---- Run `fn`: what it changes in the buffer is what the agent has changed, changed back or once more. It makes no hunks.
+--- Run `fn`, which undoes or redoes changes of the agent in the buffer. It makes no hunks.
 ---@param buf integer loaded
----@param fn fun() its errors pass
+---@param fn fun() its errors are passed on
 function M.restoring(buf, fn)
   run(following.settled(buf), fn, function(self)
     following.settle(self, nil, true)
   end)
 end
 
---- The buffer has got text that the agent wrote, and no hunks yet: make them.
+--- Make hunks for a buffer that contains text of the agent's without having hunks yet.
 ---@param buf integer loaded
----@param old string[] its text before that, without what a person has changed
+---@param old string[] the text before the agent's changes, but with the user's changes
 ---@param source sanderling.review.Source
----@param is_new? boolean there was no file before it
+---@param is_new? boolean the agent created the file
 function M.add(buf, old, source, is_new)
   local self = following.follow(buf)
   following.settle(self)
@@ -103,16 +103,16 @@ function M.add(buf, old, source, is_new)
 end
 
 ---@param hunks sanderling.review.Hunk[]
----@return sanderling.review.Hunk[] without what is kept of a proposal
+---@return sanderling.review.Hunk[] without the accepted hunks of a proposal
 local function undecided(hunks)
   return vim.tbl_filter(function(hunk)
     return not hunk.is_kept
   end, hunks)
 end
 
--- questions -----------------------------------------------------------------------------------------------------------
+-- queries -------------------------------------------------------------------------------------------------------------
 
---- The hunks of a buffer, in order. They are not to be changed, and stand where they are said to stand until the text changes.
+--- Return the hunks of a buffer, in order. Do not change them. Their rows are valid until the text changes.
 ---@param buf integer
 ---@return sanderling.review.Hunk[]
 function M.list(buf)
@@ -120,7 +120,7 @@ function M.list(buf)
   return self and undecided(self.hunks) or {}
 end
 
---- The hunk with a line, or, where lines have only gone, the one before or behind it.
+--- Return the hunk that contains a line. For a pure deletion that is the line before or after it.
 ---@param buf integer
 ---@param row integer from 0
 ---@return sanderling.review.Hunk?
@@ -136,7 +136,6 @@ function M.at(buf, row)
   return beside
 end
 
---- The lines of a hunk as they are now.
 ---@param hunk sanderling.review.Hunk
 ---@return string[]
 function M.text_of(hunk)
@@ -144,7 +143,7 @@ function M.text_of(hunk)
   return self and vim.list_slice(self.lines, hunk.row + 1, hunk.row + hunk.count) or {}
 end
 
---- The buffers that have hunks.
+--- Return the buffers with hunks.
 ---@return integer[]
 function M.buffers()
   local bufs = {}
@@ -157,7 +156,7 @@ function M.buffers()
   return bufs
 end
 
---- The names of files that are not loaded and have hunks, and how many.
+--- Return the names of unloaded files with hunks, and the number of hunks.
 ---@return table<string, integer>
 function M.unloaded()
   return vim.tbl_map(function(kept)
@@ -165,13 +164,13 @@ function M.unloaded()
   end, following.unloaded)
 end
 
---- Counts changes of files that no buffer has held since; given by the module that knows of them.
+--- Count the changes of files that have not been opened since. The module closed.lua replaces this function.
 ---@type fun(is_meant?: fun(file: { source: sanderling.review.Source }): boolean): integer, integer
 function M.count_closed()
   return 0, 0
 end
 
---- Count the hunks, and the files that have some.
+--- Count the hunks, and the files that have hunks.
 ---@param is_meant? fun(hunk: { source: sanderling.review.Source }): boolean
 ---@return integer hunks
 ---@return integer files
@@ -193,7 +192,7 @@ end
 
 -- decisions -----------------------------------------------------------------------------------------------------------
 
---- The ones of `hunks` that are still there, by buffer and in order.
+--- Return those of `hunks` that still exist, by buffer and in order.
 ---@param hunks sanderling.review.Hunk[]
 ---@return table<integer, sanderling.review.Hunk[]>
 function M.by_buffer(hunks)
@@ -220,15 +219,15 @@ end
 
 ---@param hunks sanderling.review.Hunk[]
 ---@param ids table<integer, true>
----@return sanderling.review.Hunk[] without those, whatever they were taken in by since
+---@return sanderling.review.Hunk[] without those, and without hunks that have absorbed them
 local function without(hunks, ids)
   return vim.tbl_filter(function(hunk)
     return not ids[hunk.id]
   end, hunks)
 end
 
---- Keep hunks: their lines are the baseline from now on, and undo does not bring them back. What is proposed is not on the disk
---- yet: until its question is answered, it stays known what stood there.
+--- Accept hunks: their lines become the baseline, and undo does not restore the hunks. A proposal is not on the disk
+--- yet, so its hunks keep their old lines until the question is answered.
 ---@param hunks sanderling.review.Hunk[]
 function M.keep(hunks)
   for buf, list in pairs(M.by_buffer(hunks)) do
@@ -250,7 +249,7 @@ function M.keep(hunks)
   end
 end
 
---- Nothing of a session's is to be reviewed in a file any more: what it was is what stands there, or there is no file.
+--- Drop the session's hunks of a file: there is nothing left to review, or the file is gone.
 ---@param session_id string
 ---@param path string absolute, no link
 function M.settle(session_id, path)
@@ -271,9 +270,9 @@ function M.settle(session_id, path)
   end
 end
 
---- Make edits in an undo block: marks, selection and jumps stay, as far as the text does.
+--- Apply edits in one undo block, preserving marks, selection and jump list where the text remains.
 ---@param buf integer
----@param joins boolean undo does not stop before it
+---@param joins boolean undo does not stop before this block
 ---@param list sanderling.editing.Edit[] in order
 function M.write(buf, joins, list)
   undo.in_block(buf, joins, function()
@@ -285,7 +284,7 @@ function M.write(buf, joins, list)
   end)
 end
 
---- Put back what stood there, in one undo block.
+--- Restore the lines that hunks replaced, in one undo block.
 ---@param self sanderling.review.following.Followed
 ---@param hunks sanderling.review.Hunk[]
 local function put_back(self, hunks)
@@ -300,11 +299,11 @@ local function put_back(self, hunks)
       vim.bo[buf].endofline = hunk.had_end
     end
   end
-  self.hunks = without(self.hunks, ids) -- what comes back in their place is of the baseline
+  self.hunks = without(self.hunks, ids) -- the restored lines belong to the baseline
   following.settle(self)
 end
 
---- Reject hunks: what stood there comes back, in one undo block for each buffer. Undo brings the hunks back, too.
+--- Reject hunks: restore the lines they replaced, in one undo block per buffer. Undo restores the hunks, too.
 ---@param hunks sanderling.review.Hunk[]
 ---@param reason? string
 function M.reject(hunks, reason)

@@ -1,4 +1,5 @@
---- The review of what the agent changes in files: each change is a hunk of its buffer, which a person keeps or rejects there.
+--- Review of the agent's changes in files: each change is a hunk in its buffer, which the user accepts or rejects
+--- there.
 local M = {}
 
 local asked = require('sanderling.review.asked')
@@ -15,7 +16,8 @@ local reviews = require('sanderling.editing.reviews')
 
 require('sanderling.review.noting')
 
---- The session that uses a tool. The frame that tells of the use may be on its way yet.
+--- Return the state of the session that uses a tool, or one in a turn if the frame with the tool use has not arrived
+--- yet.
 ---@param tool_use_id string
 ---@return sanderling.session.state.State
 local function state_using(tool_use_id)
@@ -45,7 +47,8 @@ listeners.on_change(function(changed)
   end
 end)
 
---- Have the model told what was rejected, of each session what it changed. A question's answer tells of what was proposed.
+--- Report rejected hunks to the sessions that made the changes. Rejected proposals are reported by the question's
+--- answer instead.
 hunks.on_decision(function(list, is_kept, reason)
   local by_session = {} ---@type table<string, sanderling.RejectedHunk[]>
   for _, hunk in ipairs(list) do
@@ -73,10 +76,9 @@ end)
 hunks.on_change(draw.update)
 hunks.on_change(keys.update)
 
-local known = 0 -- hunks that the bars tell of
+local known = 0 -- hunks that the bars show
 
---- Have the bars count anew.
-local function count_anew()
+local function recount()
   local count = hunks.counts()
   if count ~= known then
     known = count
@@ -87,8 +89,8 @@ local function count_anew()
   end
 end
 
-hunks.on_change(count_anew)
-closed.on_change(count_anew)
+hunks.on_change(recount)
+closed.on_change(recount)
 
 bus.subscribe('changes_unreviewed', function(session_id, event)
   for _, path in ipairs(event.settled or {}) do

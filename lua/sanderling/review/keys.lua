@@ -1,4 +1,4 @@
---- Keys in the buffers that have hunks, as long as they have some. None is set that the person has mapped.
+--- Keys in buffers with hunks. They are removed with the last hunk, and never override the user's own maps.
 local M = {}
 
 local commands = require('sanderling.review.commands')
@@ -6,10 +6,10 @@ local hunks = require('sanderling.review.hunks')
 local keys = require('sanderling.ui.keys')
 local message = require('sanderling.ui.message')
 
----@type fun() the last of the keys below, for `.`
+---@type fun() the action of the last key, repeated by `.`
 local last
 
---- Do what the last key did: what `.` comes to.
+--- Repeat the last key: the operator function behind `.`.
 function M.act()
   local ok, err = pcall(last)
   if not ok then
@@ -17,7 +17,7 @@ function M.act()
   end
 end
 
---- A key that can be repeated with `.`, as one that changes text can.
+--- Make `fn` repeatable with `.`.
 ---@param fn fun()
 ---@return fun(): string keys
 local function repeatable(fn)

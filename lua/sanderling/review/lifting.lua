@@ -1,5 +1,5 @@
---- Lifting: what is proposed for a buffer is taken out of it, and laid in again. In between the text is the person's own, for
---- whoever is to see no other: a write, a formatter, an edit of somebody else's.
+--- Taking a proposal out of its buffer temporarily, and putting it back. In between the buffer contains the user's own
+--- text, for everything that must not see the proposal: a write, a formatter, someone else's edit.
 local M = {}
 
 local api = vim.api
@@ -11,20 +11,20 @@ local regions = require('sanderling.review.regions')
 local views = require('sanderling.editing.views')
 
 ---@class (exact) sanderling.review.lifting.Part
----@field hunk sanderling.review.Hunk its row is that of the text without what is proposed
+---@field hunk sanderling.review.Hunk its row counts in the text without the proposal
 ---@field new string[]
 
 ---@class (exact) sanderling.review.lifting.Lifted
 ---@field buf integer
 ---@field parts sanderling.review.lifting.Part[]
----@field text string[] of the buffer without them
+---@field text string[] of the buffer without the proposal
 ---@field views sanderling.editing.Views
----@field is_apart? boolean it is to be an undo block of its own when it is laid in again
+---@field is_apart? boolean putting it back starts a new undo block
 
---- The parts that were proposed when the text was looked at last, with what is kept of them; rows are those of the text without it.
+--- Return the proposed parts as of the last comparison, also accepted ones. Rows count in the text without them.
 ---@param self? sanderling.review.following.Followed
 ---@return sanderling.review.lifting.Part[] parts
----@return string[] text without it; none of a buffer without text
+---@return string[] text without the parts; empty for an empty buffer
 function M.last_parts(self)
   local parts, text, next_row = {}, {}, 0
   for _, hunk in ipairs(self and self.hunks or {}) do
@@ -40,7 +40,7 @@ function M.last_parts(self)
   return parts, vim.list_extend(text, self and self.lines or {}, next_row + 1)
 end
 
---- The parts that are proposed, and the text without them.
+--- Return the proposed parts, and the text without them.
 ---@param buf integer
 ---@return sanderling.review.lifting.Part[] parts
 ---@return string[] text
@@ -48,7 +48,8 @@ function M.parts(buf)
   return M.last_parts(following.settled(buf))
 end
 
---- Is the text still the one that the proposal is for, and no change of the agent's that waits for a review in its way?
+--- Return whether the proposal still applies: the old lines are unchanged, and no unreviewed change of the agent's is
+--- next to them.
 ---@param buf integer
 ---@param proposed sanderling.ProposedHunk[]
 ---@return boolean
@@ -70,7 +71,7 @@ function M.fits(buf, proposed)
   return true
 end
 
---- Put what is proposed into the buffer, as hunks of `source`.
+--- Insert a proposal into the buffer, as hunks of `source`.
 ---@param buf integer
 ---@param source sanderling.review.Source
 ---@param proposed sanderling.ProposedHunk[]
@@ -85,7 +86,7 @@ function M.propose(buf, source, proposed)
   end)
 end
 
---- Take what is proposed out of the buffer.
+--- Take the proposal out of the buffer.
 ---@param buf integer
 ---@return sanderling.review.lifting.Lifted
 function M.lift(buf)
@@ -104,7 +105,7 @@ function M.lift(buf)
   return lifted
 end
 
---- The place, after `parts` have changed, of what stood before line `row`.
+--- Return where the position before line `row` has moved after `parts` changed.
 ---@param parts [integer, integer, integer, integer][]
 ---@param row integer
 ---@return integer
@@ -122,7 +123,7 @@ local function follow(parts, row)
   return row + shift
 end
 
---- Lay in again what was lifted, where it was, whatever has changed since.
+--- Put a proposal back where it was, whatever has changed since.
 ---@param lifted sanderling.review.lifting.Lifted
 function M.lay(lifted)
   local buf = lifted.buf
@@ -155,7 +156,7 @@ function M.lay(lifted)
   following.tell(buf)
 end
 
---- Run `fn` on the person's own text.
+--- Run `fn` on the user's own text.
 ---@generic T
 ---@param buf integer
 ---@param fn fun(): T
@@ -174,7 +175,7 @@ function M.aside(buf, fn)
   return value
 end
 
---- Forget hunks: what has come into the text from this source is no proposal any more.
+--- Drop the hunks of `source`: its text is no longer a proposal.
 ---@param buf integer
 ---@param source sanderling.review.Source
 function M.forget(buf, source)

@@ -1,23 +1,23 @@
---- Noting: what is left to be reviewed of a file is told to the host after each decision, and when the file is written. So it is known
---- when the session is resumed.
+--- Reports what is left to review of a file to the host, after each decision and each write, so that a resumed session
+--- knows it.
 local api = vim.api
 local following = require('sanderling.review.following')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
 
-local MAX_BYTES = 1024 * 1024 -- of a text: that of a larger one is looked up in the journal as far as it can be
+local MAX_BYTES = 1024 * 1024 -- of a text; of larger ones the host looks up what it can in the journal
 
----@type table<integer, table<string, true>> sessions of whose changes some are or were to be reviewed, by buffer
+---@type table<integer, table<string, true>> by buffer: sessions that have or had unreviewed changes in it
 local sessions = {}
 ---@type table<integer, true> buffers
 local is_due = {}
 
---- The text of a buffer, and what it would be before the changes of a session that are to be reviewed.
+--- Return the text before and after the session's unreviewed changes. Both are without proposals.
 ---@param self sanderling.review.following.Followed
 ---@param session_id string
 ---@return string[] before
 ---@return string[] after
----@return boolean is_any left
+---@return boolean is_any are there unreviewed changes?
 local function texts(self, session_id)
   local before, after, next_row, is_any = {}, {}, 0, false
   local function add(list, lines, first, last)
@@ -118,7 +118,7 @@ local group = api.nvim_create_augroup('sanderling_reviewed', {})
 
 api.nvim_create_autocmd('BufWritePost', {
   group = group,
-  desc = 'Agent: what is left to be reviewed is kept with the session',
+  desc = 'Agent: store unreviewed changes with the session',
   callback = function(args)
     local disk = package.loaded['sanderling.editing.disk']
     if sessions[args.buf] and not (disk and disk.are_hooks_running) then
@@ -129,7 +129,7 @@ api.nvim_create_autocmd('BufWritePost', {
 
 api.nvim_create_autocmd('BufWipeout', {
   group = group,
-  desc = 'Agent: nothing is kept of a buffer that is gone',
+  desc = 'Agent: forget a wiped-out buffer',
   callback = function(args)
     sessions[args.buf] = nil
   end,

@@ -1,4 +1,4 @@
---- The outcome of a review: what a person makes of a proposal, as Python is told.
+--- The user's review of a proposal, in the form that Python expects.
 local M = {}
 
 local answers = require('sanderling.approval.answers')
@@ -11,7 +11,7 @@ local queue = require('sanderling.approval.queue')
 ---@field new string[]
 ---@field reason? string why it was rejected
 
---- The lines that were proposed for a hunk, which may have taken in others.
+--- Return the lines that were proposed for a hunk, including the lines of absorbed hunks.
 ---@param asked sanderling.review.proposals.Asked
 ---@param hunk sanderling.review.Hunk
 ---@return string[]
@@ -25,7 +25,7 @@ local function proposed_for(asked, hunk)
   return lines
 end
 
---- The review that the person has made of the proposal: what stands in the buffer is kept, what does not is rejected.
+--- Return the user's review of a proposal: hunks that are still in the buffer are accepted, all others are rejected.
 ---@param asked sanderling.review.proposals.Asked
 ---@return sanderling.Review
 function M.review_of(asked)
@@ -65,7 +65,7 @@ function M.review_of(asked)
   }
 end
 
---- The lines of a text after `replacements`, and whether it ends in a newline.
+--- Apply `replacements` to a text. Return its lines, and whether it ends in a newline.
 ---@param text string[]
 ---@param ends boolean
 ---@param replacements sanderling.editing.Hunk[]
@@ -87,7 +87,7 @@ function M.replaced(text, ends, replacements)
   return lines, false
 end
 
---- The question that is open under this id.
+--- Return the open question with this id.
 ---@param session_id string
 ---@param id string
 ---@return sanderling.session.state.Question?
@@ -99,7 +99,7 @@ function M.question_of(session_id, id)
   end
 end
 
---- Have the question asked again, for a text that has become another one.
+--- Have the question asked again, because its text was replaced.
 ---@param session_id string
 ---@param id string
 function M.ask_again(session_id, id)

@@ -1,4 +1,5 @@
---- The place of a proposal: a buffer of its file, loaded for it if need be, in a window for code. The person stays where they are.
+--- The buffer and window in which a proposal is shown: the file's buffer, loaded if necessary, in a code window. The
+--- cursor stays in its window.
 local M = {}
 
 local api = vim.api
@@ -8,12 +9,12 @@ local find = require('sanderling.editing.find')
 local loading = require('sanderling.ui.loading')
 local scratch = require('sanderling.ui.scratch')
 
-local MAX_BYTES = 2 * 1024 * 1024 -- of a file that is reviewed in a window
+local MAX_BYTES = 2 * 1024 * 1024 -- larger files are not reviewed in a window
 
----@type table<integer, { win?: integer, before?: integer }> buffers that were loaded for a proposal, and where they are shown
+---@type table<integer, { win?: integer, before?: integer }> buffers loaded for a proposal, and where they are shown
 local loaded = {}
 
---- The buffer in which a change of the file can be reviewed.
+--- Return the buffer in which a change of the file can be reviewed.
 ---@param path string absolute
 ---@param device integer
 ---@param inode integer
@@ -32,7 +33,7 @@ function M.load(path, device, inode, where)
   then
     buf = loading.load(path)
     if not buf or not find.names_file(api.nvim_buf_get_name(buf), device, inode, where) then
-      return nil -- a link there has just been changed
+      return nil -- a link in the path changed in between
     end
     loaded[buf] = {}
   end
@@ -47,7 +48,7 @@ function M.load(path, device, inode, where)
   return api.nvim_buf_get_offset(buf, api.nvim_buf_line_count(buf)) <= MAX_BYTES and buf or nil
 end
 
---- The state of a buffer's file.
+--- Return a string that changes with the buffer's file.
 ---@param buf integer
 ---@return string
 function M.stamp_of(buf)
@@ -55,7 +56,7 @@ function M.stamp_of(buf)
   return stat and ('%d.%d %d'):format(stat.mtime.sec, stat.mtime.nsec, stat.size) or ''
 end
 
---- The window in which files were looked at last, else another one for code: never the one that the person is in.
+--- Return the code window used last, else another one, but never the current window.
 ---@param buf integer
 ---@param is_free fun(buf: integer): boolean
 ---@return integer? win
@@ -69,10 +70,10 @@ local function free_window(buf, is_free)
   end
 end
 
---- Show the buffer, if it is not on the screen, with line `row` in view.
+--- Show the buffer with line `row` in view, unless it is already on the screen.
 ---@param buf integer
 ---@param row integer
----@param is_free fun(buf: integer): boolean another buffer may go for it
+---@param is_free fun(buf: integer): boolean another buffer may be replaced
 function M.show(buf, row, is_free)
   scratch.set_buf_options(buf, { buflisted = true })
   local win = #vim.fn.win_findbuf(buf) == 0 and free_window(buf, is_free) or nil
@@ -84,7 +85,7 @@ function M.show(buf, row, is_free)
   end
 end
 
---- Leave a buffer in which nothing is proposed any more: one of a file that is still none is of no use.
+--- Leave a buffer whose proposal is gone. Delete it if it was loaded for a new file that does not exist yet.
 ---@param buf integer
 ---@param is_new boolean
 function M.leave(buf, is_new)

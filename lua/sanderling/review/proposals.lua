@@ -1,4 +1,4 @@
---- Proposals: what stands in buffers, and is a question yet. It is taken out of a buffer as if it had never been in it.
+--- Proposals: changes shown in a buffer while their question is open. Removing one leaves no trace in the buffer.
 local M = {}
 
 local draw = require('sanderling.review.draw')
@@ -7,17 +7,17 @@ local lifting = require('sanderling.review.lifting')
 local place = require('sanderling.review.place')
 local writing = require('sanderling.review.writing')
 
----@class (exact) sanderling.review.proposals.Asked
+---@class (exact) sanderling.review.proposals.Asked a proposal with its question
 ---@field session_id string
----@field id string of the question, which is that of the tool use
+---@field id string of the question and of the tool use
 ---@field buf integer
 ---@field proposal sanderling.Proposal
 ---@field source sanderling.review.Source
----@field made table<integer, sanderling.review.outcome.Made> hunks as they were proposed, or rejected, by id
----@field clean? string[] the person's own text where the buffer is not modified
----@field stamp string of the file when it was proposed
----@field history? sanderling.review.history.Saved the undo tree before it was
----@field is_touched boolean a hunk was decided on
+---@field made table<integer, sanderling.review.outcome.Made> by id: hunks as they were proposed or rejected
+---@field clean? string[] the user's own text when it was last equal to the file
+---@field stamp string of the file at the time of the proposal
+---@field history? sanderling.review.history.Saved the undo tree from before the proposal
+---@field is_touched boolean a hunk was decided
 ---@field is_answered boolean
 
 ---@type table<integer, sanderling.review.proposals.Asked> by buffer
@@ -33,7 +33,7 @@ function M.find(id)
   end
 end
 
---- Is the buffer modified, what is proposed aside?
+--- Return whether the user's own text is modified, apart from the proposal.
 ---@param asked sanderling.review.proposals.Asked
 ---@return boolean
 function M.is_modified(asked)
@@ -44,7 +44,7 @@ function M.is_modified(asked)
   return not vim.deep_equal(text, asked.clean)
 end
 
---- Let 'modified' say whether the person has changed something.
+--- Clear 'modified' unless the user's own text is modified.
 ---@param asked sanderling.review.proposals.Asked
 function M.set_modified(asked)
   if vim.bo[asked.buf].modified and not M.is_modified(asked) then
@@ -52,7 +52,7 @@ function M.set_modified(asked)
   end
 end
 
---- Is something proposed in the buffer, and the person has changed neither that nor the text around it?
+--- Return whether the buffer shows a proposal, and the user has changed neither it nor the text around it.
 ---@param buf integer
 ---@return boolean
 function M.is_as_proposed(buf)
@@ -69,7 +69,7 @@ function M.is_as_proposed(buf)
     end)
 end
 
---- Forget a proposal: nothing is proposed in the buffer any more.
+--- Forget a proposal whose lines have gone from the buffer, or are accepted.
 ---@param asked sanderling.review.proposals.Asked
 function M.forget(asked)
   M.by_buf[asked.buf] = nil
@@ -77,9 +77,9 @@ function M.forget(asked)
   lifting.forget(asked.buf, asked.source)
 end
 
---- Bring the undo tree back that knows no proposal.
+--- Restore the undo tree from before the proposal.
 ---@param asked sanderling.review.proposals.Asked
----@param own string[] the person's text
+---@param own string[] the user's text
 function M.bring_history_back(asked, own)
   local saved = asked.history
   local is_modified = saved ~= nil and not vim.deep_equal(saved.lines, asked.clean)
@@ -87,7 +87,7 @@ function M.bring_history_back(asked, own)
   asked.history = nil
 end
 
---- Give the person their own text back, with what they have changed.
+--- Restore the user's own text, with the user's changes since.
 ---@param asked sanderling.review.proposals.Asked
 function M.take_out(asked)
   if M.by_buf[asked.buf] ~= asked then

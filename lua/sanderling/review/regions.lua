@@ -1,31 +1,32 @@
---- Regions: where the hunks of a text are, and how a change of its lines moves, widens or joins them. Nothing here knows Neovim.
+--- Regions: the positions of a text's hunks, and how a change of lines moves, extends or joins them. This module does
+--- not use Neovim.
 ---
---- A hunk is some lines of the text and those that they replaced. So there is a baseline without a copy of it: the text with the old
---- lines in the place of each hunk's. What a person changes outside of hunks is in the text and in the baseline alike; what they
---- change inside of one is the hunk's from then on. Where one change of theirs reaches out of a hunk, it is divided at its border as
---- long as lines only go or are replaced one by one; else nobody can say what has become of which line, and the hunk grows by it:
---- to reject it brings all of those lines back.
+--- A hunk consists of some lines of the text and the lines that they replaced. This defines a baseline without storing
+--- a copy: the text, with the old lines in place of each hunk's. A user's change outside the hunks goes into the text
+--- and the baseline alike; a change inside a hunk becomes part of it. A change across a hunk's border is divided there
+--- if it only removes lines or replaces them one by one. Otherwise there is no way to tell which new line belongs to
+--- which side, so the hunk grows by the change: rejecting it restores all of those lines.
 local M = {}
 
----@class (exact) sanderling.review.Source whose change it is
+---@class (exact) sanderling.review.Source who made the change
 ---@field session_id string
 ---@field tool_use_id string
 ---@field turn string the id of its prompt
----@field is_proposed? boolean not on the disk: a question waits for its answer
+---@field is_proposed? boolean not on the disk yet: its question is open
 
 ---@class (exact) sanderling.review.Hunk
----@field id integer stays the same, also when undo brings the hunk back
----@field ids table<integer, true> its own, and those of hunks that it has taken in
+---@field id integer stays the same when undo restores the hunk
+---@field ids table<integer, true> its own, and those of absorbed hunks
 ---@field buf integer
----@field row integer of its first line, from 0; where lines have only gone, of the line behind them
----@field count integer its lines; 0 where lines have only gone
----@field old string[] the lines that they replaced
----@field is_kept? boolean it was proposed, and the person keeps it; its question is still open
----@field had_end? boolean how 'endofline' was, if the change is about that, too
----@field made_file? boolean there was no file before it
+---@field row integer of its first line, from 0; for a pure deletion, of the line after it
+---@field count integer number of its lines; 0 for a pure deletion
+---@field old string[] the replaced lines
+---@field is_kept? boolean proposed and accepted, but its question is still open
+---@field had_end? boolean the old 'endofline', if the hunk changes it
+---@field made_file? boolean the agent created the file
 ---@field source sanderling.review.Source
 
----@class (exact) sanderling.review.Change lines that others have replaced
+---@class (exact) sanderling.review.Change a replacement of lines
 ---@field row integer in the text before
 ---@field count integer
 ---@field new_count integer
@@ -44,7 +45,7 @@ function M.new(buf, row, count, old, source)
   return { id = last_id, ids = ids, buf = buf, row = row, count = count, old = old, source = source }
 end
 
---- Does the change reach into the hunk? At its borders lines are put beside it.
+--- Return whether the change reaches into the hunk. Lines inserted at its borders do not.
 ---@param hunk sanderling.review.Hunk
 ---@param change sanderling.review.Change
 ---@return boolean
@@ -52,7 +53,8 @@ local function overlaps(hunk, change)
   return change.row < hunk.row + hunk.count and change.row + change.count > hunk.row
 end
 
---- Does a change of the agent's reach into the hunk, or end where it begins? It joins both.
+--- Return whether a change of the agent's overlaps or adjoins the hunk, so that both are joined. Proposals join only
+--- proposals, unless they overlap.
 ---@param hunk sanderling.review.Hunk
 ---@param change sanderling.review.Change
 ---@param source sanderling.review.Source
@@ -73,7 +75,7 @@ local function add_lines(list, lines, first, behind)
   end
 end
 
---- Make one hunk of those from `first` to `last` and of the change.
+--- Join the hunks from `first` to `last` and the change into one hunk.
 ---@param hunks sanderling.review.Hunk[]
 ---@param first integer
 ---@param last integer
@@ -119,7 +121,7 @@ local function range_of(hunks, is_meant)
   return first, last
 end
 
---- Lines have gone: the hunks are left with what is left of theirs.
+--- Remove lines. Hunks keep their remaining lines.
 ---@param hunks sanderling.review.Hunk[]
 ---@param change sanderling.review.Change
 local function take_out(hunks, change)
@@ -141,7 +143,7 @@ local function move(hunks, from, shift)
   end
 end
 
---- The index of the first hunk that lies behind the change.
+--- Return the index of the first hunk after the change.
 ---@param hunks sanderling.review.Hunk[]
 ---@param change sanderling.review.Change
 ---@return integer
@@ -154,7 +156,7 @@ local function first_behind(hunks, change)
   return #hunks + 1
 end
 
---- A person has changed lines, or a program of theirs.
+--- Apply a change that is not the agent's.
 ---@param hunks sanderling.review.Hunk[] in order
 ---@param lines string[] the text before
 ---@param change sanderling.review.Change
@@ -177,7 +179,7 @@ function M.follow(hunks, lines, change)
   end
 end
 
---- The agent has changed lines.
+--- Apply a change of the agent's.
 ---@param hunks sanderling.review.Hunk[] in order
 ---@param lines string[] the text before
 ---@param change sanderling.review.Change
@@ -206,7 +208,7 @@ function M.add(hunks, lines, change, source, buf)
   return hunk
 end
 
---- Take out of a hunk the lines at its ends that are what they were.
+--- Drop lines at the ends of a hunk that are equal to the old ones.
 ---@param hunk sanderling.review.Hunk
 ---@param lines string[] the text
 local function trim(hunk, lines)
@@ -221,19 +223,21 @@ local function trim(hunk, lines)
 end
 
 ---@param hunks sanderling.review.Hunk[]
----@return integer lines that they have and had
+---@return integer number of their lines, new and old
 local function size_of(hunks)
   return vim.iter(hunks):fold(0, function(sum, hunk)
     return sum + #hunk.old + hunk.count
   end)
 end
 
---- Changes of the agent's were changed back. Is that about a hunk that they touch, as lines that come back where they had only
---- gone, or about what was kept beside it? Nobody has noted that: it is about what leaves less of the hunks.
+--- Apply changes that undo or redo the agent's.
+---
+--- A change next to a hunk may belong to the hunk, such as lines that return where the hunk had deleted them, or to an
+--- accepted change next to it. That is not recorded, so the interpretation that leaves smaller hunks is taken.
 ---@param hunks sanderling.review.Hunk[] in order
 ---@param lines string[] the text before
 ---@param list sanderling.review.Change[] in order
----@return fun(text: string[]): sanderling.review.Hunk[] gives the hunks of the text after it
+---@return fun(text: string[]): sanderling.review.Hunk[] returns the hunks of the text after the changes
 function M.restore(hunks, lines, list)
   local joined = M.copy(hunks)
   for i = #list, 1, -1 do
@@ -258,7 +262,7 @@ function M.restore(hunks, lines, list)
   end
 end
 
---- Is the text there what it was before the hunk?
+--- Return whether the hunk's lines are equal to the old ones.
 ---@param hunk sanderling.review.Hunk
 ---@param lines string[] the text
 ---@return boolean

@@ -1,16 +1,17 @@
---- Words: which parts of lines differ from the lines that they replaced.
+--- Word differences between a hunk's lines and the lines that they replaced.
 local M = {}
 
-local MAX_LINES = 60 -- of a hunk, on each side
--- The sides of a hunk are matched by how alike they are: 1 ms, and it grows with the square. A screen may come to show several.
+local MAX_LINES = 60 -- per side of a hunk
+-- Matching the sides of a hunk by similarity takes 1 ms at these sizes, grows quadratically, and a screen may show
+-- several hunks.
 local MAX_MATCHED_LINES, MAX_MATCHED_BYTES = 24, 2000
 local MAX_BYTES = 500 -- of a line
 
----@alias sanderling.review.words.Span [integer, integer] bytes from 0, the second behind it
+---@alias sanderling.review.words.Span [integer, integer] bytes from 0, end exclusive
 
 ---@class (exact) sanderling.review.words.Words
----@field old table<integer, sanderling.review.words.Span[]> what has gone, by index of the line
----@field new table<integer, sanderling.review.words.Span[]> what has come
+---@field old table<integer, sanderling.review.words.Span[]> removed parts, by index of the line
+---@field new table<integer, sanderling.review.words.Span[]> added parts
 
 ---@param lines string[]
 ---@return string
@@ -18,10 +19,10 @@ local function joined(lines)
   return #lines > 0 and table.concat(lines, '\n') .. '\n' or ''
 end
 
---- The words of a line, and each other character by itself.
+--- Split a line into words and single other characters.
 ---@param line string
 ---@return string[] tokens
----@return integer[] starts bytes from 0, and one behind the last
+---@return integer[] starts bytes from 0, and the end of the line
 local function split(line)
   local tokens, starts, at = {}, {}, 1
   while at <= #line do
@@ -64,11 +65,10 @@ local function compare(old, new)
   return gone, come
 end
 
---- Compare lines one by one.
 ---@param old string[]
 ---@param new string[]
----@param words sanderling.review.words.Words takes what differs
----@return boolean is_alike each has a counterpart
+---@param words sanderling.review.words.Words receives the differences
+---@return boolean is_alike every line is similar to its counterpart
 local function compare_each(old, new, words)
   for i, line in ipairs(old) do
     words.old[i], words.new[i] = compare(line, new[i])
@@ -79,7 +79,7 @@ local function compare_each(old, new, words)
   return true
 end
 
---- The words that have gone and come, in lines that are alike.
+--- Return the removed and added words of similar lines.
 ---@param old string[]
 ---@param new string[]
 ---@return sanderling.review.words.Words

@@ -1,8 +1,8 @@
---- Writing: what is proposed in a buffer never reaches the disk. While something is, writing it is ours: the person's own text is in
---- the buffer for as long as Neovim writes, with all of its hooks and checks; then what is proposed is laid in again.
+--- Writing buffers that show a proposal, so that the proposal never reaches the disk. While Neovim writes, with all its
+--- hooks and checks, the buffer contains the user's own text; then the proposal is put back.
 ---
---- An autocommand that does not nest runs no others, so that a write in it would not come here. Such buffers are "acwrite": then
---- Neovim writes nothing without us.
+--- We handle BufWriteCmd for that. A write inside an autocommand without `nested` triggers no events, so our handler
+--- would be skipped. Therefore these buffers are "acwrite": then Neovim writes nothing without a handler.
 local M = {}
 
 local api = vim.api
@@ -11,20 +11,20 @@ local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
 
-local GROUP = 'sanderling_proposals' -- editing/find.lua knows it, too
+local GROUP = 'sanderling_proposals' -- editing/find.lua uses this name, too
 local group = api.nvim_create_augroup(GROUP, {})
 
----@type fun(buf: integer) called when a write is over, with the person's own text in the buffer
+---@type fun(buf: integer) called after a write, with the user's own text in the buffer
 local on_written
----@type fun(lifted: sanderling.review.lifting.Lifted) called before a write that keeps the undo tree with the file
+---@type fun(lifted: sanderling.review.lifting.Lifted) called before a write that also writes an undo file
 local on_lifted
 
---- The lines of the person's own text among those from `first` to `last`, counted from 1.
+--- Convert a range of lines, counted from 1, to the user's own text.
 ---@param buf integer
 ---@param first integer
 ---@param last integer
 ---@return integer first
----@return integer last one less than the first: there are none
+---@return integer last first - 1: the range is empty
 local function own_range(buf, first, last)
   local function place_of(row)
     local shift = 0
@@ -49,7 +49,7 @@ local function command_of(args, range)
   local is_own = args.event == 'BufWriteCmd' and args.match == api.nvim_buf_get_name(args.buf)
   return table.concat({
     'lockmarks',
-    -- The person was asked before this if another file may be overwritten.
+    -- If another file would be overwritten, Neovim has asked the user before this.
     ('%swrite%s'):format(range, (not is_own or vim.v.cmdbang == 1) and '!' or ''),
     vim.v.cmdarg,
     args.event == 'FileAppendCmd' and '>>' or '',
@@ -103,7 +103,7 @@ local function write(args)
   end
 end
 
---- Write only the person's own text of the buffer from now on.
+--- From now on, write only the user's own text of the buffer.
 ---@param buf integer
 function M.guard(buf)
   M.release(buf)
@@ -113,7 +113,7 @@ function M.guard(buf)
     group = group,
     buffer = buf,
     nested = true,
-    desc = 'Agent: what is proposed is not written',
+    desc = 'Agent: do not write proposed changes',
     callback = write,
   })
 end

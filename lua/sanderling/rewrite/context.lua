@@ -1,14 +1,14 @@
---- The context of a part that is to be rewritten: what stands around it, and an outline of the rest of the file.
+--- The context of an edit: the lines around it, and an outline of the rest of the file.
 local M = {}
 
 local api = vim.api
 local context = require('sanderling.prompt.context')
 
 local AROUND_LINES, AROUND_BYTES = 100, 32 * 1024 -- before it, and after it
-local MAX_BYTES = 200 * 1024 -- of the part: no model writes more in one answer
+local MAX_BYTES = 200 * 1024 -- of the text to replace: models do not write more in one answer
 local OUTLINE_LINES, OUTLINE_ENTRIES, OUTLINE_BYTES = 20000, 150, 200
 
--- Words with which lines begin that define something, in languages that people write; behind words such as `export` and `static`.
+-- Words that begin a definition in common languages, possibly after words such as `export` and `static`.
 local DEFINING = {}
 for word in
   ([[class def defmodule defp enum fn fun func function impl interface macro mod module namespace package
@@ -24,7 +24,7 @@ do
   BEFORE[word] = true
 end
 
---- Does the line define something, or head a section?
+--- Does the line begin a definition or a section?
 ---@param line string
 ---@param is_markdown boolean
 ---@return boolean
@@ -43,7 +43,7 @@ local function is_definition(line, is_markdown)
   return false
 end
 
---- Name what the file defines before and behind the lines that are sent whole.
+--- List the definitions before and after the lines that are sent in full.
 ---@param buf integer
 ---@param first integer row of those lines
 ---@param last integer
@@ -60,7 +60,7 @@ function M.outline(buf, first, last)
   return table.concat(found, '\n')
 end
 
---- Take as many lines as may go along, from that end of `lines` that is next to the part.
+--- Return as many lines as can be sent, from the end of `lines` next to the region.
 ---@param lines string[]
 ---@param is_before boolean
 ---@return string
@@ -81,14 +81,14 @@ local function near(lines, is_before)
 end
 
 ---@param lines string[]
----@return boolean each of them ends in a carriage return, which Neovim takes for a part of the line
+---@return boolean each ends in a carriage return, which is part of Neovim's line
 function M.has_returns(lines)
   return #lines > 0 and vim.iter(lines):all(function(line)
     return line:sub(-1) == '\r'
   end)
 end
 
---- The text of lines, without the returns that all of them end in.
+--- Join lines, without carriage returns if all of them end in one.
 ---@param lines string[]
 ---@return string
 function M.joined(lines)
@@ -96,7 +96,7 @@ function M.joined(lines)
   return M.has_returns(lines) and text:gsub('\r\n', '\n'):sub(1, -2) or text
 end
 
---- The beginning of the first line that is not in the part, and the end of the last one.
+--- Return the parts of the first and last line outside the region.
 ---@param region sanderling.rewrite.region.Region
 ---@return string head
 ---@return string tail
@@ -109,16 +109,16 @@ local function edges(region)
   return head, api.nvim_buf_get_text(region.buf, end_row, end_col, end_row, -1, {})[1]
 end
 
---- The fields of a request that are about a part of a buffer.
+--- Return the fields of a request about a region.
 ---@param region sanderling.rewrite.region.Region
 ---@param project string
----@return table? request nil: it cannot be sent
+---@return table? request nil: cannot be sent
 ---@return string? error why not
 function M.of(region, project)
   local buf = region.buf
   local first, last = region:rows()
   if not first then
-    return nil, 'The buffer is closed: nothing was sent.'
+    return nil, 'The buffer was closed; nothing was sent.'
   end
   local name = api.nvim_buf_get_name(buf)
   local shown_as = name == '' and '[No Name]' or vim.fs.relpath(project, name) or name
@@ -136,8 +136,8 @@ function M.of(region, project)
   if err then
     return nil, err
   elseif #text > MAX_BYTES then
-    local told = '%s: %d KB are more than a model writes in one answer, at most %d are sent.'
-    return nil, told:format(shown_as, #text / 1024, MAX_BYTES / 1024)
+    local problem = '%s: %d KB is too much for one answer (at most %d KB); nothing was sent.'
+    return nil, problem:format(shown_as, #text / 1024, MAX_BYTES / 1024)
   end
   local whole = region.kind == 'block' and api.nvim_buf_get_lines(buf, first, last + 1, false) or {}
   return {

@@ -1,5 +1,5 @@
---- Edits: lines, a selection or a block that the model writes anew, on an instruction. The buffer is untouched until the person
---- accepts; any number may be going on, each below what it is about.
+--- Inline edits: lines, a selection or a block that the model rewrites on an instruction. The buffer is unchanged until the user
+--- accepts. Several edits can run at once, each shown below its lines.
 local M = {}
 
 local api = vim.api
@@ -17,12 +17,12 @@ local regions = require('sanderling.rewrite.region')
 local shown = require('sanderling.rewrite.shown')
 local stored = require('sanderling.session.stored')
 
-local TAKEN = 'Another edit waits in these lines: accept or discard it first.'
-local NOTHING_HERE = 'No edit waits here: :AgentEdit asks for one.'
+local TAKEN = 'These lines have another edit. Accept or reject it first.'
+local NOTHING_HERE = 'No edit here. :AgentEdit starts one.'
 local STOP_REASONS = {
-  max_tokens = 'The answer was cut at the limit of its tokens: it cannot be accepted.',
-  refusal = 'The model refuses to write this.',
-  context_full = "The model's context window is full: it cannot be accepted.",
+  max_tokens = 'The answer reached the token limit, so it cannot be accepted.',
+  refusal = 'The model refused to write this.',
+  context_full = "The model's context window is full, so the edit cannot be accepted.",
 }
 
 ---@type table<integer, sanderling.rewrite.Edit>
@@ -47,7 +47,7 @@ local function edits_in(buf)
   return list
 end
 
---- The edit at the cursor; where only one waits in the buffer, that.
+--- Return the edit at the cursor, or the only one in the buffer.
 ---@return sanderling.rewrite.Edit?
 function M.here()
   return regions.here(edits_in(api.nvim_get_current_buf()))
@@ -69,7 +69,7 @@ local actions = {
   end,
 }
 
---- Give a buffer the keys of its edits, or take them away.
+--- Set the keys of a buffer's edits, or remove them.
 ---@param buf integer
 function M.update_keys(buf)
   keys.keep(buf, 'edit', function()
@@ -77,9 +77,9 @@ function M.update_keys(buf)
   end, actions)
 end
 
--- beginning and end ---------------------------------------------------------------------------------------------------
+-- requests ------------------------------------------------------------------------------------------------------------
 
---- An edit is over: nothing of it is left but what it has changed.
+--- End an edit and remove everything but its changes.
 ---@param edit sanderling.rewrite.Edit
 ---@param outcome 'accepted'|'discarded'|'stopped'|'failed'|'closed'
 local function finish(edit, outcome)
@@ -105,7 +105,7 @@ local function take_piece(edit, piece)
   shown.draw(edit)
 end
 
---- The last request has not brought a draft: the one before stands again, if there is one.
+--- Return to the previous draft after a request without a result; without a draft, end the edit.
 ---@param edit sanderling.rewrite.Edit
 ---@param outcome 'stopped'|'failed'
 local function fall_back(edit, outcome)
@@ -143,7 +143,7 @@ local function take_answer(edit, result)
   bus.announce('AgentEditReady', { buf = edit.region.buf, usd = edit.usd })
 end
 
---- Ask for what `edit.instruction` says.
+--- Send a request for `edit.instruction`.
 ---@param edit sanderling.rewrite.Edit
 ---@return string? error
 local function ask(edit)
@@ -160,11 +160,11 @@ local function ask(edit)
   end
   edit.text, edit.is_empty, edit.notice = '', true, ''
   local function while_it_lives(fn)
-    return function(told)
+    return function(result)
       if edits[edit.id] then
         locked.retry(function()
           if edits[edit.id] then
-            fn(edit, told)
+            fn(edit, result)
           end
         end, function(why)
           require('sanderling.host.log').note_defect(why)
@@ -176,7 +176,7 @@ local function ask(edit)
   shown.draw(edit)
 end
 
---- Say why the buffer cannot be edited, if it cannot.
+--- Return why the buffer cannot be edited, if so.
 ---@param buf integer
 ---@return string?
 local function refusal(buf)
@@ -185,16 +185,16 @@ local function refusal(buf)
     vim.schedule(install.offer)
     return config.problem or err
   elseif not vim.bo[buf].modifiable then
-    return "This buffer is locked ('nomodifiable'): nothing was asked."
+    return "This buffer is locked ('nomodifiable'); nothing was sent."
   end
 end
 
---- The edit that lies where `first` to `last` do, in part at least.
+--- Return an edit that overlaps the rows `first` to `last`.
 ---@param buf integer
 ---@param first integer row
 ---@param last integer
 ---@return sanderling.rewrite.Edit?
----@return boolean is_same it is about exactly these
+---@return boolean is_same it has exactly these rows
 local function overlapping(buf, first, last)
   for _, edit in ipairs(edits_in(buf)) do
     local from, to = edit.region:rows()
@@ -205,7 +205,7 @@ local function overlapping(buf, first, last)
   return nil, false
 end
 
---- Give a further instruction on an edit.
+--- Refine an edit by another instruction.
 ---@param edit sanderling.rewrite.Edit
 ---@param instruction string
 function M.refine(edit, instruction)
@@ -222,11 +222,11 @@ function M.refine(edit, instruction)
   end
 end
 
---- An edit of `region`, about which nothing was asked yet.
+--- Create an edit of `region`, without a request.
 ---@param region sanderling.rewrite.region.Region
 ---@param instruction string
----@return sanderling.rewrite.Edit? edit nil: it cannot be, which is told
----@return sanderling.rewrite.Edit? other that is about exactly these lines; nothing is told then
+---@return sanderling.rewrite.Edit? edit nil: impossible, which is reported
+---@return sanderling.rewrite.Edit? other with exactly these lines; nothing is reported then
 local function open(region, instruction)
   local first, last = region:rows()
   local err = refusal(region.buf)
@@ -267,10 +267,10 @@ local function open(region, instruction)
   return edit
 end
 
---- Begin an edit of `region`, or go on with the one that is there.
+--- Start an edit of `region`, or refine the one that is there.
 ---@param region sanderling.rewrite.region.Region
 ---@param instruction string
----@param selections? sanderling.Selection[] what goes along
+---@param selections? sanderling.Selection[] attachments
 function M.begin(region, instruction, selections)
   local edit, other = open(region, instruction)
   if other then
@@ -285,7 +285,7 @@ function M.begin(region, instruction, selections)
   end
 end
 
---- Offer `text` in the place of `region`, as an edit that is written already.
+--- Offer to replace `region` by `text`, as an edit that is already written.
 ---@param region sanderling.rewrite.region.Region
 ---@param text string
 ---@param title string
@@ -299,9 +299,9 @@ function M.offer(region, text, title)
   end
 end
 
--- what a person does with it ------------------------------------------------------------------------------------------
+-- actions -------------------------------------------------------------------------------------------------------------
 
----@return sanderling.rewrite.Edit? edit else it is said that there is none
+---@return sanderling.rewrite.Edit? edit nil: there is none, which is reported
 local function wanted()
   local edit = M.here()
   if not edit then
@@ -332,7 +332,7 @@ local function put_in(edit)
   return why
 end
 
---- Put what was written in its place: of the edit at the cursor, or of all in the buffer.
+--- Accept the edit at the cursor, or all in the buffer.
 ---@param is_all? boolean
 function M.accept(is_all)
   local list = is_all and edits_in(api.nvim_get_current_buf()) or { M.here() }
@@ -347,7 +347,7 @@ function M.accept(is_all)
   end
 end
 
---- Take the edit at the cursor away, or all in the buffer.
+--- Reject the edit at the cursor, or all in the buffer.
 ---@param is_all? boolean
 function M.discard(is_all)
   local list = is_all and edits_in(api.nvim_get_current_buf()) or { M.here() }
@@ -359,7 +359,7 @@ function M.discard(is_all)
   end
 end
 
---- Stop what is being written at the cursor; what stood there before comes back.
+--- Stop the request at the cursor; the previous draft returns.
 function M.stop()
   local edit = M.here()
   if edit and edit.request then
@@ -372,7 +372,7 @@ function M.stop()
   end
 end
 
---- Ask what is to be different in the edit at the cursor.
+--- Ask how to change the edit at the cursor.
 function M.ask_to_refine()
   local edit = wanted()
   if edit then

@@ -1,4 +1,4 @@
---- The operator of edits, and its repetition by `.`: the same instruction on as much text from the cursor on.
+--- The operator for edits. `.` repeats it: the same instruction on as much text from the cursor.
 local M = {}
 
 local api = vim.api
@@ -7,9 +7,9 @@ local operator = require('sanderling.ui.operator')
 local regions = require('sanderling.rewrite.region')
 local rewrite = require('sanderling.rewrite')
 
----@type string? what `.` asks for once more
+---@type string? the instruction that `.` repeats
 local instruction
-local goes_to_ends = false -- a block that was selected with `$`
+local goes_to_ends = false -- a block selected with `$`
 
 ---@param type 'line'|'char'|'block'
 ---@return sanderling.rewrite.region.Region
@@ -29,7 +29,7 @@ local function edit(type)
   if not ok then
     return message.tell_error('AgentEdit', region)
   end
-  -- Not a buffer to write in: `.` would then repeat what was typed there.
+  -- Not in a prompt buffer: `.` would then repeat the text typed there.
   instruction = instruction or vim.fn.input({ prompt = 'Edit: ', cancelreturn = '' })
   if instruction:find('%S') then
     rewrite.begin(region, instruction)
@@ -47,14 +47,14 @@ local function run(type)
   end
 end
 
---- Begin the operator: a motion follows, or a selection is there.
+--- Start the operator on the selection, or on the motion that follows.
 function M.start()
   instruction = nil
   goes_to_ends = api.nvim_get_mode().mode == '\22' and vim.fn.getcurpos()[5] == vim.v.maxcol
   operator.start(run)
 end
 
---- `:AgentEdit`: an edit of lines, or a further instruction where one waits.
+--- `:AgentEdit`: edit lines, or refine the edit that is there.
 ---@param text string
 ---@param range? [integer, integer]
 function M.edit(text, range)
@@ -64,8 +64,8 @@ function M.edit(text, range)
   end
   local lnum = api.nvim_win_get_cursor(0)[1]
   local first, last = unpack(range or { lnum, lnum })
-  vim.cmd(('silent! %d,%dfoldopen!'):format(first, last)) -- what is below a closed fold is not drawn
-  if lnum < first or lnum > last then -- it would be written where nobody looks
+  vim.cmd(('silent! %d,%dfoldopen!'):format(first, last)) -- nothing is drawn below a closed fold
+  if lnum < first or lnum > last then -- show it where the user looks
     vim.cmd("normal! m'")
     api.nvim_win_set_cursor(0, { math.min(last, api.nvim_buf_line_count(0)), 0 })
   end

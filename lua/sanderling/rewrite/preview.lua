@@ -1,4 +1,4 @@
---- The preview of an edit: virtual lines below what is to be replaced, with what goes and what comes. The buffer is as it was.
+--- The preview of an edit: virtual lines below the text to replace, with removed and added lines. The buffer is unchanged.
 local M = {}
 
 local api = vim.api
@@ -10,9 +10,9 @@ local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_rewrite')
 
-local AROUND = 3 -- lines that stay, shown beside those that differ
-local MAX_ROWS = 300 -- Neovim makes them anew each time
-local MAX_BYTES = 1000 -- of a line: they do not wrap
+local AROUND = 3 -- unchanged lines shown around changed ones
+local MAX_ROWS = 300 -- Neovim draws all of them each time
+local MAX_BYTES = 1000 -- of a line: virtual lines do not wrap
 
 ---@alias sanderling.rewrite.preview.Row [string, string] sign and text
 ---@alias sanderling.rewrite.preview.Chunks [string, string|string[]][]
@@ -22,7 +22,7 @@ local MAX_BYTES = 1000 -- of a line: they do not wrap
 ---@field added integer
 ---@field removed integer
 
---- Compare `new` with `old`. While it is written, what is left of `old` behind the last line that both have is still to come.
+--- Compare `new` with `old`. While `new` is incomplete, the rest of `old` after the last common line is assumed to follow.
 ---@param old string[]
 ---@param new string[]
 ---@param is_whole boolean
@@ -47,7 +47,7 @@ function M.difference(old, new, is_whole)
   return { rows = rows, added = added, removed = removed }
 end
 
---- Leave out what stays, but for some lines beside what does not.
+--- Leave out unchanged lines, except near changed ones.
 ---@param rows sanderling.rewrite.preview.Row[]
 ---@return sanderling.rewrite.preview.Row[]
 local function folded(rows)
@@ -59,7 +59,7 @@ local function folded(rows)
   end
   local function tell()
     if skipped > 0 then
-      local text = ('%s %s as before'):format(icons.more, words.counted(skipped, 'line'))
+      local text = ('%s %s unchanged'):format(icons.more, words.counted(skipped, 'line'))
       kept[#kept + 1], skipped = { '', text }, 0
     end
   end
@@ -75,7 +75,7 @@ local function folded(rows)
   return kept
 end
 
---- At most `count` of `rows` as lines: those at the end while it is written, those at the beginning when it is done.
+--- Return at most `count` of `rows` as lines: the last ones while the text is written, the first ones when it is complete.
 ---@generic T
 ---@param rows T[]
 ---@param count integer
@@ -112,7 +112,7 @@ end
 ---@field is_whole boolean
 ---@field status sanderling.rewrite.preview.Chunks below it
 
---- The rows that a preview may have in a window of that height; all of them once it is whole.
+--- Return how many rows a preview may have in a window of that height; more when it is complete.
 ---@param height integer
 ---@param is_whole boolean
 ---@return integer
@@ -137,7 +137,7 @@ local function lines_of(view, tabstop, height)
   return lines
 end
 
---- The height of the window that shows `buf`.
+--- Return the height of the window that shows `buf`.
 ---@param buf integer
 ---@return integer
 function M.height_of(buf)
@@ -145,17 +145,17 @@ function M.height_of(buf)
   return win ~= -1 and api.nvim_win_get_height(win) or vim.o.lines
 end
 
---- Draw lines below row `row`, which are `mark` from then on.
+--- Draw lines below row `row`, as extmark `mark`.
 ---@param buf integer
 ---@param row integer
----@param mark? integer that they were before
+---@param mark? integer to replace
 ---@param lines sanderling.rewrite.preview.Chunks[]
 ---@return integer mark
 function M.put(buf, row, mark, lines)
   local options = { id = mark, virt_lines = lines, undo_restore = false, strict = false }
   mark = api.nvim_buf_set_extmark(buf, ns, row, 0, options)
   for _, win in ipairs(vim.fn.win_findbuf(buf)) do
-    -- Neovim draws such lines anew with the line behind them, which may be below the window's end.
+    -- Neovim redraws such lines with the line after them, which may be below the window.
     if vim.fn.line('w$', win) == row + 1 then
       api.nvim_win_call(win, function()
         vim.fn.winrestview(vim.empty_dict())
@@ -165,10 +165,10 @@ function M.put(buf, row, mark, lines)
   return mark
 end
 
---- Draw the preview below row `row`, which is `mark` from then on.
+--- Draw the preview below row `row`, as extmark `mark`.
 ---@param buf integer
 ---@param row integer
----@param mark? integer that it was before
+---@param mark? integer to replace
 ---@param view sanderling.rewrite.preview.View
 ---@return integer mark
 ---@return integer height in rows
@@ -177,11 +177,11 @@ function M.draw(buf, row, mark, view)
   return M.put(buf, row, mark, lines), #lines
 end
 
---- Scroll the current window so far that what is below `last` is seen, and `first` still is, if the cursor is there.
+--- If the cursor is in the region, scroll the current window until the lines below `last` are visible, and `first` still is.
 ---@param buf integer
 ---@param first integer row
 ---@param last integer
----@param height integer rows of what is drawn below
+---@param height integer of the lines drawn below
 function M.reveal(buf, first, last, height)
   local win = api.nvim_get_current_win()
   local lnum = api.nvim_win_get_cursor(win)[1]

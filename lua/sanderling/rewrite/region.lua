@@ -1,5 +1,5 @@
---- The part of a buffer that is to be rewritten: whole lines, the characters of a selection, or a block of columns. Its place is
---- kept by marks, which go along with what is changed above it; what is in it is compared with what was sent.
+--- The region of a buffer to rewrite: whole lines, the characters of a selection, or a block of columns. Extmarks follow its position;
+--- its text is compared with the text that was sent.
 local M = {}
 
 local api = vim.api
@@ -11,7 +11,7 @@ local ns = api.nvim_create_namespace('sanderling_rewrite_regions')
 
 ---@alias sanderling.rewrite.region.Kind 'lines'|'characters'|'block'
 
---- Bytes of rows, from 0, the second column behind the last; for a block one for each row.
+--- Row and byte positions, from 0, end-exclusive; for a block, one per row.
 ---@alias sanderling.rewrite.region.Span [integer, integer, integer, integer] row, col, end row, end col
 
 ---@class (exact) sanderling.rewrite.region.Region
@@ -19,7 +19,7 @@ local ns = api.nvim_create_namespace('sanderling_rewrite_regions')
 ---@field kind sanderling.rewrite.region.Kind
 ---@field text string[] as it was sent
 ---@field private marks integer[] one, or one for each row of a block
----@field private first_vcol integer of a block: the display column at which it begins, from 0
+---@field private first_vcol integer of a block: its first display column, from 0
 local Region = {}
 Region.__index = Region
 
@@ -55,18 +55,18 @@ local function new(buf, kind, spans, first_vcol, is_unseen)
   return self
 end
 
---- The lines from `first` to `last`, whole.
+--- Create a region of whole lines.
 ---@param buf integer
 ---@param first integer line, from 1
 ---@param last integer
----@param is_unseen? boolean they look as before
+---@param is_unseen? boolean without highlight
 ---@return sanderling.rewrite.region.Region
 function M.lines(buf, first, last, is_unseen)
   local end_col = #line_at(buf, last - 1)
   return new(buf, 'lines', { { first - 1, 0, last - 1, end_col } }, nil, is_unseen)
 end
 
---- The edits, or the answers, of `known` whose regions are in `buf`.
+--- Return the items of `known` whose regions are in `buf`.
 ---@generic T: { region: sanderling.rewrite.region.Region }
 ---@param known table<any, T>
 ---@param buf integer
@@ -77,7 +77,7 @@ function M.of_buffer(known, buf)
   end, vim.tbl_values(known))
 end
 
---- The one of `list` whose region the cursor is in; where there is only one, and it need not be at the cursor, that.
+--- Return the item of `list` at the cursor, or the only one unless `is_at_cursor`.
 ---@generic T: { region: sanderling.rewrite.region.Region }
 ---@param list T[] of the current buffer
 ---@param is_at_cursor? boolean
@@ -93,7 +93,7 @@ function M.here(list, is_at_cursor)
   return not is_at_cursor and #list == 1 and list[1] or nil
 end
 
---- The bytes of a row between two positions as getregionpos() gives them.
+--- Return the bytes of a row between two positions of getregionpos().
 ---@param buf integer
 ---@param pair [integer[], integer[]]
 ---@return sanderling.rewrite.region.Span
@@ -101,27 +101,27 @@ local function span_of(buf, pair)
   local from, to = unpack(pair)
   local row = from[2] - 1
   local length = #line_at(buf, row)
-  local first = from[3] == 0 and length or math.min(from[3] - 1, length) -- 0: the line ends before it
+  local first = from[3] == 0 and length or math.min(from[3] - 1, length) -- 0: the line ends before the block
   local behind = from[3] == 0 and first or math.min(to[3], length)
   return { row, first, row, math.max(first, behind) }
 end
 
---- Refuse a block whose edge lies within a tab, or a wide character: it has no bytes of its own there.
+--- Refuse a block whose edge is within a tab or a wide character, where it has no byte position.
 ---@param pair [integer[], integer[]]
 local function check_edges(pair)
   local from, to = unpack(pair)
   if (from[3] > 0 and from[4] > 0) or to[4] > 0 then
-    local text = 'The block cuts a tab or a wide character in line %d: select other columns.'
+    local text = 'The block cuts a tab or a wide character in line %d. Select other columns.'
     error(text:format(from[2]), 0)
   end
 end
 
---- The characters, or the columns, between two positions as getpos() gives them.
+--- Create a region of the characters or columns between two positions of getpos().
 ---@param buf integer the current one
 ---@param from integer[]
 ---@param to integer[]
 ---@param kind 'characters'|'block'
----@param goes_to_ends? boolean a block goes to the end of each line
+---@param goes_to_ends? boolean the block extends to the end of each line
 ---@return sanderling.rewrite.region.Region
 function M.between(buf, from, to, kind, goes_to_ends)
   local type = kind == 'block' and '\22' or 'v'
@@ -145,7 +145,7 @@ function M.between(buf, from, to, kind, goes_to_ends)
   return new(buf, kind, { { first[1], first[2], last[3], last[4] } })
 end
 
---- The places of its marks by now.
+--- Return the current positions of its marks.
 ---@return sanderling.rewrite.region.Span[]? nil: they are gone
 function Region:spans()
   local spans = {}
@@ -160,8 +160,8 @@ function Region:spans()
   return #spans > 0 and spans or nil
 end
 
---- The rows that it is in by now, from 0.
----@return integer? first nil: its buffer, or its place, is gone
+--- Return its current rows, from 0.
+---@return integer? first nil: its buffer or its text is gone
 ---@return integer last
 function Region:rows()
   local spans = self:spans()
@@ -171,7 +171,7 @@ function Region:rows()
   return spans[1][1], math.min(spans[#spans][3], api.nvim_buf_line_count(self.buf) - 1)
 end
 
----@return boolean what it holds is what was sent
+---@return boolean
 function Region:is_as_sent()
   local spans, text = self:spans(), {}
   for _, span in ipairs(spans or {}) do
@@ -196,7 +196,7 @@ function Region:replace_lines(span, lines)
   end)
 end
 
---- Replace columns row by row. A row that ends before them is filled up with blanks, if it gets something.
+--- Replace columns row by row. A row that ends before the block is padded with spaces if it gets text.
 ---@private
 ---@param spans sanderling.rewrite.region.Span[]
 ---@param lines string[]
@@ -210,24 +210,24 @@ function Region:replace_block(spans, lines)
   end
 end
 
---- The reason why `lines` cannot stand in its place, if there is one.
+--- Return why `lines` cannot replace it, if so.
 ---@param lines string[]
 ---@return string?
 function Region:refusal(lines)
   if not api.nvim_buf_is_loaded(self.buf) then
-    return 'The buffer is closed: nothing was changed.'
+    return 'The buffer was closed; nothing was changed.'
   elseif not vim.bo[self.buf].modifiable then
-    return "The buffer is locked ('nomodifiable'): nothing was changed."
+    return "The buffer is locked ('nomodifiable'); nothing was changed."
   elseif not self:is_as_sent() then
-    return 'What is to be replaced has changed since it was sent: nothing was changed. Undo that, or ask again.'
+    return 'These lines have changed since they were sent, so nothing was replaced. Undo your change, or ask again.'
   elseif self.kind == 'block' and #lines ~= #self.text then
-    local text = 'The block has %d lines and the answer %d: nothing was changed.'
+    local text = 'The block has %d lines and the answer %d; nothing was changed.'
     return text:format(#self.text, #lines)
   end
 end
 
---- Put `lines` in its place, as one change that can be undone.
----@param lines string[] none: whole lines go
+--- Replace its text by `lines`, as one undoable change.
+---@param lines string[] empty: delete whole lines
 function Region:replace(lines)
   local spans = assert(self:spans())
   undo.in_block(self.buf, false, function()
@@ -242,7 +242,7 @@ function Region:replace(lines)
   end)
 end
 
---- Keep the region's place no longer.
+--- Delete its marks.
 function Region:forget()
   for _, mark in ipairs(api.nvim_buf_is_loaded(self.buf) and self.marks or {}) do
     api.nvim_buf_del_extmark(self.buf, ns, mark)

@@ -1,4 +1,4 @@
---- Edits as they are seen: below what they are about, with their state, what they cost, and the keys.
+--- Drawing edits: below their lines, with state, cost and keys.
 local M = {}
 
 local icons = require('sanderling.ui.icons')
@@ -11,12 +11,12 @@ local words = require('sanderling.ui.words')
 ---@field region sanderling.rewrite.region.Region
 ---@field project string
 ---@field instruction string the last one
----@field selections? sanderling.Selection[] what goes along
----@field drafts sanderling.Draft[] what came of those before, and of this one when it is done
----@field text string as it is written
----@field is_empty boolean nothing of it has come yet
----@field request? integer that it waits for
----@field notice string what is waited for, or why it cannot be accepted
+---@field selections? sanderling.Selection[] attachments
+---@field drafts sanderling.Draft[] earlier results, and the current one when it is complete
+---@field text string so far
+---@field is_empty boolean no text has arrived yet
+---@field request? integer the pending one
+---@field notice string what it waits for, or why it cannot be accepted
 ---@field tokens_in integer
 ---@field tokens_out integer
 ---@field usd number
@@ -31,7 +31,7 @@ function M.lines_of(edit)
     or vim.split(text, '\n', { plain = true })
 end
 
---- Tokens and dollars of an edit so far, all its requests together.
+--- Return the tokens and dollars of all requests of an edit so far.
 ---@param edit sanderling.rewrite.Edit
 ---@return string
 local function cost_of(edit)
@@ -54,14 +54,14 @@ local function status_of(edit)
   end
   local can_be_accepted = edit.notice == ''
   local hints = {
-    keys.hint('edit_discard', ':AgentDiscard', 'discards'),
+    keys.hint('edit_discard', ':AgentDiscard', 'rejects'),
     keys.hint('edit_refine', ':AgentEdit', 'refines'),
   }
   if can_be_accepted then
     table.insert(hints, 1, keys.hint('edit_accept', ':AgentAccept', 'accepts'))
   end
-  if edit.tokens_in > 0 then -- else the text was there already
-    hints[#hints + 1] = cost_of(edit) -- last: in a narrow window that is what is cut
+  if edit.tokens_in > 0 then -- otherwise the text was there already
+    hints[#hints + 1] = cost_of(edit) -- last, because a narrow window cuts the end
   end
   local chunks = { { table.concat(hints, icons.separator), 'AgentStatus' } }
   if not can_be_accepted then
@@ -70,7 +70,7 @@ local function status_of(edit)
   return chunks
 end
 
---- Draw an edit as it is by now.
+--- Draw the current state of an edit.
 ---@param edit sanderling.rewrite.Edit
 function M.draw(edit)
   local first, last = edit.region:rows()

@@ -1,5 +1,4 @@
---- :AgentConfig: the files of settings. One that does not exist yet begins as a template, all of it comments; once it is written,
---- what is wrong in it stands at its lines as diagnostics.
+--- :AgentConfig: the settings files. A new one begins as a template of comments; after each write, mistakes are shown as diagnostics.
 local M = {}
 
 local api = vim.api
@@ -14,11 +13,11 @@ local ns = api.nvim_create_namespace('sanderling_config')
 local augroup = api.nvim_create_augroup('sanderling_config', {})
 
 local WRITTEN = {
-  user = 'Sessions that begin from now on take it: :AgentNew.',
-  project = 'It counts when you trust it as it is now: :AgentTrust.',
+  user = 'Takes effect in new sessions: :AgentNew.',
+  project = 'Takes effect once trusted: :AgentTrust.',
 }
 
---- The person's own file, where src/sanderling/config/file.py looks for it.
+--- Return the path of the user's settings, as in src/sanderling/config/file.py.
 ---@return string
 function M.user_file()
   local base = vim.env.XDG_CONFIG_HOME or ''
@@ -28,11 +27,11 @@ end
 
 ---@class (exact) sanderling.screens.config_file.Mistake
 ---@field file string
----@field line integer 0 where it is not known
+---@field line integer 0 if unknown
 ---@field message string
----@field text string the message with its place
+---@field text string the message with its position
 
---- Show what is wrong in the file at its lines.
+--- Show the mistakes of a file at their lines.
 ---@param buf integer
 ---@param which 'user'|'project'
 ---@param mistakes sanderling.screens.config_file.Mistake[]
@@ -51,7 +50,7 @@ local function show(buf, which, mistakes)
   end
   vim.diagnostic.set(ns, buf, found)
   if #found > 0 then
-    local text = ('%s, no session begins: %s'):format(
+    local text = ('%s, so no session can start: %s'):format(
       words.counted(#found, 'mistake'),
       found[1].message
     )
@@ -61,14 +60,14 @@ local function show(buf, which, mistakes)
   end
 end
 
---- Have the file checked as it is on disk.
+--- Check the file on disk.
 ---@param buf integer
 ---@param which 'user'|'project'
 ---@param project string
 local function check(buf, which, project)
   local python = host.python()
   if not python then
-    return -- whoever begins a session is told
+    return -- starting a session reports this
   end
   local arguments = { 'config', 'check', '--json', '--setup', '--project', project }
   local argv = vim.list_extend(host.argv(python, 'sanderling'), arguments)
@@ -108,7 +107,7 @@ local function watch(buf, which, project)
   })
 end
 
---- Open the person's own file of settings, or the project's.
+--- Open the user's settings, or the project's.
 ---@param which string
 function M.open(which)
   which = which == '' and 'user' or which
@@ -122,7 +121,7 @@ function M.open(which)
   files.open({ path = path })
   local buf = api.nvim_get_current_buf()
   if api.nvim_buf_get_name(buf) ~= path then
-    return -- it could not be opened, which was told
+    return -- opening failed, which was reported
   end
   local is_empty = vim.deep_equal(api.nvim_buf_get_lines(buf, 0, -1, true), { '' })
   if is_empty and not vim.uv.fs_stat(path) then

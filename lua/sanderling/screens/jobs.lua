@@ -1,4 +1,4 @@
---- Jobs: commands of the model's that go on in the background, each in a buffer that shows it as a terminal would.
+--- Jobs: background commands of the model, each in a buffer that shows it like a terminal.
 local M = {}
 
 local api = vim.api
@@ -16,10 +16,10 @@ local words = require('sanderling.ui.words')
 ---@field buf integer
 ---@field channel integer
 ---@field session_id string
----@field state sanderling.screens.jobs.State where in a sequence what was written last ended
----@field parameters string of the CSI sequence that is not complete yet
----@field rest string the character that is not
----@field is_over? boolean its end stands there
+---@field state sanderling.screens.jobs.State position in an escape sequence after the last output
+---@field parameters string of an incomplete CSI sequence
+---@field rest string an incomplete character
+---@field is_over? boolean its end is shown
 
 ---@type table<string, sanderling.screens.jobs.Screen> by session and job
 local screens = {}
@@ -31,14 +31,14 @@ local function key(session_id, id)
   return session_id .. '/' .. id
 end
 
--- what is written -----------------------------------------------------------------------------------------------------
+-- writing -------------------------------------------------------------------------------------------------------------
 
--- Controls that are no text; some end sequences, and are seen there.
+-- Control characters to drop. Those that end a sequence are handled there.
 local IGNORED = '[%z\1-\6\11\12\14-\23\25\28-\31\127]'
-local STRING_STARTS = '[PX%]^_]' -- behind ESC: DCS, SOS, OSC, PM, APC
-local MAX_PARAMETERS = 64 -- bytes; what is longer does nothing
+local STRING_STARTS = '[PX%]^_]' -- after ESC: DCS, SOS, OSC, PM, APC
+local MAX_PARAMETERS = 64 -- bytes; longer sequences are dropped
 
---- Erasing, the cursor's movements, colours and modes; nothing that asks the terminal for an answer.
+--- Is it a sequence for erasing, cursor movement, colours or modes? None makes the terminal answer.
 ---@param parameters string
 ---@param final string
 ---@return boolean
@@ -51,7 +51,7 @@ local function is_drawing(parameters, final)
   return parameters:find('^[%d:;]*$') ~= nil and final:find('[@A-HJ-MPSTXZ`abdefghlmrsu]') ~= nil
 end
 
----@type table<sanderling.screens.jobs.State, fun(screen: sanderling.screens.jobs.Screen, char: string): string?> what is written for a character
+---@type table<sanderling.screens.jobs.State, fun(screen: sanderling.screens.jobs.Screen, char: string): string?> returns what to write for a character
 local write_char = {}
 
 function write_char.escape(screen, char)
@@ -89,16 +89,16 @@ function write_char.csi(screen, char)
   end
 end
 
---- The text of what a job wrote, and of the sequences those that begin with CSI. All others speak to the terminal itself: a job must
---- not set the clipboard or the title. This reads as a terminal does (https://vt100.net/emu/dec_ansi_parser): line breaks may stand
---- within a sequence, and a character of U+0080 to U+009F is one. What passes is written anew and in one piece, so that a terminal
---- which reads otherwise finds no other sequence in it.
+--- Return a job's text and its CSI sequences. All other sequences control the terminal itself, and a job must not set the clipboard or
+--- the title. The parser follows terminals (https://vt100.net/emu/dec_ansi_parser): a sequence may contain line breaks, and a character
+--- of U+0080 to U+009F is one. Accepted sequences are rewritten in one piece, so that a terminal with another parser finds no other
+--- sequence in them.
 ---@param screen sanderling.screens.jobs.Screen
 ---@param text string
 ---@return string
 local function text_and_csi(screen, text)
   text = screen.rest .. text
-  screen.rest = text:match('\194$') or '' -- the first half of what may be such a character
+  screen.rest = text:match('\194$') or '' -- the first half of a possible C1 character
   text = text:sub(1, #text - #screen.rest):gsub(IGNORED, ''):gsub('\194([\128-\159])', function(c1)
     return '\27' .. string.char(c1:byte() - 64)
   end)
@@ -130,7 +130,7 @@ end
 ---@param text string
 local function write(screen, text)
   text = text_and_csi(screen, text):gsub('\r?\n', '\r\n')
-  pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be going
+  pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be closing
 end
 
 ---@param screen sanderling.screens.jobs.Screen
@@ -162,7 +162,7 @@ bus.subscribe('job_output', function(session_id, event)
 end)
 
 for type, sentence in pairs({
-  local_failed = 'The agent process has ended.',
+  local_failed = 'The agent process ended.',
   local_closed = 'The conversation was closed.',
 }) do
   bus.subscribe(type, function(session_id)
@@ -181,7 +181,7 @@ local function known()
   return live.state_of(live.current_id()).jobs
 end
 
---- The job `id`, or the newest one; says so when there is none.
+--- Return the job `id`, or the newest one; report it if there is none.
 ---@param id string empty: the newest
 ---@return sanderling.ShownJob?
 local function find(id)
@@ -194,12 +194,11 @@ local function find(id)
       return job
     end
   end
-  local sentence = id == '' and 'No job was started in this conversation.'
-    or ('There is no job %s.'):format(id)
+  local sentence = id == '' and 'No jobs in this conversation.' or ('No job %s.'):format(id)
   message.tell(sentence, vim.log.levels.WARN)
 end
 
---- Show `buf` below all other windows. What the window before has for its own is not taken over.
+--- Show `buf` below all other windows, without the current window's local options.
 ---@param buf integer
 local function open_split(buf)
   local win = api.nvim_open_win(buf, true, {
@@ -223,7 +222,7 @@ end
 ---@param session_id string
 local function stop(job, session_id)
   if job.outcome ~= '' then
-    message.tell(('%s has ended already: %s.'):format(job.id, words.plain(job.outcome)))
+    message.tell(('%s has already ended: %s.'):format(job.id, words.plain(job.outcome)))
   elseif live.act(session_id, { type = 'stop_job', id = job.id }) then
     message.tell(('Stopping %s: %s'):format(job.id, words.first_line(job.command)))
   end
@@ -257,7 +256,7 @@ local function open(job, session_id)
   open_split(buf)
   local screen = {
     buf = buf,
-    channel = api.nvim_open_term(buf, {}), -- in its window, which gives it its size
+    channel = api.nvim_open_term(buf, {}), -- in its window, which determines its size
     session_id = session_id,
     state = 'text',
     parameters = '',
@@ -268,7 +267,7 @@ local function open(job, session_id)
   api.nvim_create_autocmd('BufUnload', {
     buffer = buf,
     once = true,
-    desc = 'Agent: watch the job no longer',
+    desc = 'Agent: stop watching the job',
     callback = function()
       screens[key(session_id, job.id)] = nil
       if #live.state_of(session_id).jobs > 0 then
@@ -276,7 +275,7 @@ local function open(job, session_id)
       end
     end,
   })
-  vim.cmd('normal! G') -- the window goes along with the output
+  vim.cmd('normal! G') -- the window follows the output
   live.act(session_id, { type = 'watch_job', id = job.id, is_on = true })
 end
 

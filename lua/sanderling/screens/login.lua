@@ -1,5 +1,5 @@
---- /login and /logout: an API key in the system's keychain. The key is asked for where nothing is kept, and goes to the host
---- and nowhere else: not into a message, a register, the history or an error.
+--- /login and /logout: an API key in the system's keychain. The key is typed into a prompt without history and sent only to the host,
+--- never to a message, a register or an error.
 local M = {}
 
 local ask = require('sanderling.host.ask')
@@ -7,7 +7,7 @@ local host = require('sanderling.host')
 
 local MAX_NAME_CHARS = 24 -- of a provider; keys have more
 
---- The providers that there are, as their file has them; those of the person's own configuration may be more.
+--- Return the providers in presets.toml; the user's configuration may add others.
 ---@return string[]
 function M.providers()
   local names = { 'anthropic' }
@@ -17,7 +17,7 @@ function M.providers()
   return names
 end
 
---- Say whether `text` can be the name of a provider: what may be a key must not be taken for one, shown and kept.
+--- Can `text` be a provider's name? A possible key must not be taken for a name, shown and kept.
 ---@param text string
 ---@return boolean
 function M.is_provider(text)
@@ -26,7 +26,7 @@ function M.is_provider(text)
   return is_name ~= nil and is_name and not looks_like_key
 end
 
---- The name as it stands behind the words, if there is one.
+--- Return `before` and the name, or nothing without a name.
 ---@param before string
 ---@param provider string
 ---@return string
@@ -34,14 +34,14 @@ local function behind(before, provider)
   return provider == '' and '' or before .. provider
 end
 
---- The provider of a request: without a name it is that of the settings.
+--- Return the provider for a request: nil for that of the settings.
 ---@param provider string
 ---@return string?
 local function named(provider)
   return provider ~= '' and provider or nil
 end
 
---- Ask the host for something about the keychain. Where that fails, the session says why.
+--- Ask the host about the keychain, and show in the session why that fails.
 ---@param session sanderling.chat.session.Session
 ---@param request sanderling.Login|sanderling.Logout
 ---@param on_done fun(result: table, is_here: boolean)
@@ -51,18 +51,18 @@ local function ask_host(session, request, on_done)
   end)
 end
 
---- Read what a person types without showing or keeping it.
+--- Read a key without showing or keeping it.
 ---@param backend string
 ---@param provider string
----@return string key empty when they have thought better of it
+---@return string key empty if the user cancels
 local function ask_key(backend, provider)
-  local question = ('API key%s, to be kept in %s: '):format(behind(' for ', provider), backend)
+  local question = ('API key%s (stored in %s): '):format(behind(' for ', provider), backend)
   local ok, key = pcall(vim.fn.inputsecret, question)
-  vim.cmd.redraw() -- the question is gone
+  vim.cmd.redraw() -- clears the question
   return ok and vim.trim(key) or '' -- <C-c> is an error
 end
 
---- Ask for the key, and have it kept.
+--- Ask for the key and store it.
 ---@param session sanderling.chat.session.Session
 ---@param backend string
 ---@param provider string
@@ -70,22 +70,22 @@ local function ask_and_store(session, backend, provider)
   if vim.fn.reg_recording() ~= '' then
     session:say(
       'warning',
-      'A macro is being recorded and would keep the key: stop it with q first.'
+      'A macro is being recorded and would contain the key. Stop it with q first.'
     )
     return
   end
   local key = ask_key(backend, provider)
   if key == '' then
-    session:say('info', 'No key was given: nothing has changed.')
+    session:say('info', 'No key entered; nothing has changed.')
     return
   end
   ask_host(session, { type = 'login', key = key, provider = named(provider) }, function()
-    local text = 'The API key%s is kept in %s. /logout%s removes it.'
+    local text = 'API key%s stored in %s. /logout%s removes it.'
     session:say('info', text:format(behind(' for ', provider), backend, behind(' ', provider)))
   end)
 end
 
---- Ask for an API key and keep it in the system's keychain; where none can be used, say what to do instead.
+--- Ask for an API key and store it in the system's keychain, or say what to do if there is none.
 ---@param call sanderling.verbs.Call
 function M.login(call)
   local provider, session = call.args, call.session
@@ -93,7 +93,7 @@ function M.login(call)
     if is_here then
       ask_and_store(session, result.backend, provider)
     else
-      local text = 'The key can be kept in %s: :AgentLogin%s asks for it.'
+      local text = 'The key can be stored in %s. Run :AgentLogin%s to enter it.'
       session:say('info', text:format(result.backend, behind(' ', provider)))
     end
   end)
@@ -104,8 +104,8 @@ end
 function M.logout(call)
   local provider, session = call.args, call.session
   ask_host(session, { type = 'logout', provider = named(provider) }, function(result)
-    local text = result.was_kept and 'The API key%s is removed from the keychain.'
-      or 'No API key%s is kept: there is nothing to remove.'
+    local text = result.was_kept and 'API key%s removed from the keychain.'
+      or 'No API key%s is stored.'
     session:say('info', text:format(behind(' for ', provider)))
   end)
 end

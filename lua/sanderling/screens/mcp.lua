@@ -1,5 +1,4 @@
---- :AgentMcp: the tool servers of a session, how they are, and what can be done about that. The list is that of the session's state,
---- and changes with it.
+--- :AgentMcp: a session's MCP servers, their states, and keys to start and stop them. The list follows the session's state.
 local M = {}
 
 local api = vim.api
@@ -15,8 +14,8 @@ local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
 local INDENT = '    '
-local MAX_CELLS = 70 -- of what stands below a name
-local MARGIN = 6 -- rows that stay free, and columns
+local MAX_CELLS = 70 -- of the lines below a name
+local MARGIN = 6 -- free rows and columns
 local NAMED = {
   { 'mcp_show', 'details' },
   { 'mcp_start', 'restart' },
@@ -42,7 +41,7 @@ local highlights = {
 ---@type sanderling.screens.mcp.Page?
 local page
 
--- what stands there ---------------------------------------------------------------------------------------------------
+-- text ----------------------------------------------------------------------------------------------------------------
 
 ---@param state string
 ---@return string
@@ -111,7 +110,7 @@ local function text_of(servers)
   return lines, names, marks
 end
 
---- Draw the list as it is now; the cursor stays on its server.
+--- Draw the current list; the cursor stays on its server.
 local function fill()
   local self = assert(page)
   local here = self.names[vim.fn.line('.', self.win)]
@@ -194,7 +193,7 @@ local function open(session_id, servers)
   api.nvim_create_autocmd('BufWipeout', {
     buffer = buf,
     once = true,
-    desc = 'Agent: the list is closed',
+    desc = 'Agent: forget the list',
     callback = function()
       page = nil
     end,
@@ -202,14 +201,14 @@ local function open(session_id, servers)
   fill()
 end
 
---- Show the tool servers of a session.
+--- Show the MCP servers of a session.
 ---@param session sanderling.chat.session.Session
 function M.show(session)
   session:ask({ type = 'list_tool_servers' }, function(found, is_here)
     if #found.servers == 0 then
-      message.tell('No tool servers are declared: :help sanderling-mcp says how.')
+      message.tell('No tool servers configured, see :help sanderling-mcp.')
     elseif not is_here then
-      message.tell('The tool servers are known: :AgentMcp shows them.')
+      message.tell('Tool servers loaded. Run :AgentMcp again to show them.')
     elseif page then
       api.nvim_set_current_win(page.win)
     else
@@ -227,7 +226,7 @@ end)
 bus.subscribe('link_offered', function(session_id, event)
   local session = live.find(session_id)
   if session then
-    session:say('info', ('%s\n%s'):format(event.text, event.url)) -- where no browser can be opened, it can be copied
+    session:say('info', ('%s\n%s'):format(event.text, event.url)) -- can be copied if no browser opens
     links.open(event.url)
   end
 end)

@@ -1,4 +1,4 @@
---- A report that a person has asked for, as Markdown in a float: usage, settings.
+--- Reports that the user has requested, as Markdown in a float: usage, settings.
 local M = {}
 
 local api = vim.api
@@ -9,12 +9,12 @@ local parsing = require('sanderling.ui.parsing')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
-local FOOTER = ' the command again goes here, moving on closes '
+local FOOTER = ' Run it again to focus, moving closes '
 local augroup = api.nvim_create_augroup('sanderling_report', {})
 
 ---@type integer? the window of the report
 local win
----@type string? the kind of report that was asked for last
+---@type string? the kind of report requested last
 local asked
 
 ---@param session_id string
@@ -25,7 +25,7 @@ local function is_here(session_id)
   end)
 end
 
---- Close the report as soon as the person moves on in another window. While they type there, it stays.
+--- Close the report when the user moves the cursor in another window. Typing there keeps it.
 local function close_when_left()
   api.nvim_create_autocmd({ 'CursorMoved', 'TabLeave' }, {
     group = augroup,
@@ -33,7 +33,7 @@ local function close_when_left()
     callback = function()
       if not win or not api.nvim_win_is_valid(win) then
         return true
-      elseif api.nvim_win_get_config(0).zindex ~= float.ZINDEX.page then -- its keys are a page, too
+      elseif api.nvim_win_get_config(0).zindex ~= float.ZINDEX.page then -- its list of keys is a page, too
         api.nvim_win_close(win, true)
         return true
       end
@@ -41,8 +41,7 @@ local function close_when_left()
   })
 end
 
---- Show `report`, if this tab page shows the session still. The keyboard stays where it is: the report comes some time after it
---- was asked for.
+--- Show `report` if this tab page still shows the session. It is not focused, because it comes some time after the request.
 ---@param session_id string
 ---@param report sanderling.Report
 local function show(session_id, report)
@@ -60,7 +59,7 @@ local function show(session_id, report)
   close_when_left()
 end
 
---- Show `report`, as soon as windows can be opened.
+--- Show `report` as soon as windows can be opened.
 ---@param session_id string
 ---@param report sanderling.Report
 function M.show(session_id, report)
@@ -69,7 +68,7 @@ function M.show(session_id, report)
   end, log.note_defect)
 end
 
---- Go to the report that is shown here, if it is of this kind.
+--- Focus the report that is shown here, if it is of this kind.
 ---@param kind string
 ---@return boolean is_there
 function M.enter(kind)

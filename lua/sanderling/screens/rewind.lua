@@ -1,4 +1,4 @@
---- :AgentUndo, :AgentRedo and :AgentRewind: what the agent has changed is taken back, after a look at what that does.
+--- :AgentUndo, :AgentRedo and :AgentRewind: undo the agent's changes; a rewind shows a preview first.
 local M = {}
 
 local api = vim.api
@@ -10,7 +10,7 @@ local message = require('sanderling.ui.message')
 local refresh = require('sanderling.host.refresh')
 local words = require('sanderling.ui.words')
 
-local NO_TURN = 'There is no turn yet that could be taken back.'
+local NO_TURN = 'Nothing to undo yet.'
 local NAMED = {
   { 'rewind_both', 'both' },
   { 'rewind_conversation', 'conversation' },
@@ -24,7 +24,7 @@ local function name_of(turn)
   return ('%d %s'):format(turn.number, words.plain(turn.text))
 end
 
---- Ask for the turns of a session, the newest first.
+--- Request the turns of a session, newest first.
 ---@param session sanderling.chat.session.Session
 ---@param on_answer fun(turns: sanderling.TurnShown[], is_here: boolean)
 local function ask_turns(session, on_answer)
@@ -34,7 +34,7 @@ local function ask_turns(session, on_answer)
   end)
 end
 
---- The turn that was named by its number, whatever words follow that.
+--- Find a turn by its number; words after the number are ignored.
 ---@param turns sanderling.TurnShown[]
 ---@param name string
 ---@return sanderling.TurnShown?
@@ -57,7 +57,7 @@ local function act_on_turn(type, call)
     if turn then
       call.session:act({ type = type, turn = turn.turn })
     else
-      call.session:say('warning', ('There is no turn %s in this session.'):format(call.args))
+      call.session:say('warning', ('No turn %s in this session.'):format(call.args))
     end
   end)
 end
@@ -84,7 +84,7 @@ local function lines_of(preview)
   )
   local files = preview.files or {}
   if #files == 0 then
-    lines[#lines + 1] = 'Files: nothing to take back'
+    lines[#lines + 1] = 'Files: nothing to restore'
   else
     vim.list_extend(lines, { '', 'Files:' })
   end
@@ -126,12 +126,12 @@ local function preview(session, turn)
         show(session, turn.turn, found)
       end, log.note_defect)
     else
-      message.tell('The preview of the rewind is ready: ask again to see it.')
+      message.tell('Rewind preview loaded. Run :AgentRewind again to show it.')
     end
   end)
 end
 
---- Show what going back to before a prompt would do, and have the person choose; without a turn, that too.
+--- Show what rewinding to before a prompt would do, and let the user choose; without a turn, ask for that first.
 ---@param call sanderling.verbs.Call
 function M.rewind(call)
   local session = call.session
@@ -143,11 +143,11 @@ function M.rewind(call)
       if turn then
         preview(session, turn)
       else
-        session:say('warning', ('There is no turn %s in this session.'):format(call.args))
+        session:say('warning', ('No turn %s in this session.'):format(call.args))
       end
     elseif is_here then
       vim.ui.select(turns, {
-        prompt = 'Go back to before which prompt?',
+        prompt = 'Rewind to before which prompt?',
         kind = 'sanderling_turn',
         format_item = function(turn)
           return ('turn %d: %s'):format(turn.number, words.plain(turn.text))
@@ -163,10 +163,10 @@ end
 
 -- completion ----------------------------------------------------------------------------------------------------------
 
----@type table<sanderling.chat.session.Session, string[]> turns that are completed, as they were listed last
+---@type table<sanderling.chat.session.Session, string[]> turns for completion, as of the last list
 local known = setmetatable({}, { __mode = 'k' })
 
---- Have the turns of a session listed, for what completes them next.
+--- Request the turns of a session for the next completion.
 ---@param session sanderling.chat.session.Session
 local function refresh_turns(session)
   refresh({ type = 'list_changes', session_id = session.id }, function(changes)
@@ -174,7 +174,7 @@ local function refresh_turns(session)
   end)
 end
 
---- Complete a turn by its number, or by words of its prompt.
+--- Complete a turn by its number or by words of its prompt.
 ---@param lead string
 ---@return string[]
 function M.complete(lead)

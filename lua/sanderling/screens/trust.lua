@@ -1,5 +1,5 @@
---- :AgentTrust: the project's own files that would tell the model or Sanderling what to do, whole, in a tab page of their own,
---- and the question whether they may. What is trusted are the bytes that stand here, by their SHA-256.
+--- :AgentTrust: shows in a tab page, in full, the project's files that would instruct the model or Sanderling, and asks whether to trust
+--- them. Trust applies to the bytes shown, by their SHA-256.
 local M = {}
 
 local api = vim.api
@@ -16,28 +16,28 @@ local words = require('sanderling.ui.words')
 
 local SETTINGS = '.sanderling.toml'
 local NAMED_PATHS = 3
-local KEYS = 'a: all   t: mark the one at the cursor   <CR>: answer   q: leave them as they are'
+local KEYS = 'a: trust all   t: mark file   <CR>: choose   q: close'
 
-local ns = api.nvim_create_namespace('sanderling_trust') -- of the keys that are watched
+local ns = api.nvim_create_namespace('sanderling_trust') -- of the watched keys
 
 ---@type sanderling.screens.trust.View?
 local view
 ---@class (exact) sanderling.screens.trust.Answer
----@field count integer of the files that are trusted
+---@field count integer of trusted files
 ---@field rest string[] the others
----@field has_settings boolean settings are newly trusted, which count from the next session on
+---@field has_settings boolean settings are newly trusted, for new sessions
 
 ---@type table<string, sanderling.screens.trust.Answer> until the host confirms it, by session id
 local answered = {}
----@type table<string, table<string, true>> what was said of files that are ignored, by session id
-local told = {}
+---@type table<string, table<string, true>> ignored files that were reported, by project
+local reported = {}
 
 -- answers -------------------------------------------------------------------------------------------------------------
 
 ---@param self sanderling.screens.trust.View
 local function close(self)
   local is_here = api.nvim_get_current_buf() == self.buf
-  if api.nvim_buf_is_valid(self.buf) then -- else it was wiped out without autocommands
+  if api.nvim_buf_is_valid(self.buf) then -- otherwise it was wiped out without autocommands
     api.nvim_buf_delete(self.buf, { force = true })
   end
   if api.nvim_win_is_valid(self.came_from) then
@@ -48,7 +48,7 @@ local function close(self)
   end
 end
 
---- Trust the files of which `is_chosen` is true, and no others.
+--- Trust the files for which `is_chosen` is true, and no others.
 ---@param self sanderling.screens.trust.View
 ---@param is_chosen fun(file: sanderling.TrustFile): boolean
 local function answer(self, is_chosen)
@@ -87,7 +87,7 @@ local function toggle(self)
   page.redraw_box(self, i)
 end
 
---- Ask with vim.ui.select(): those that are marked, all, or none.
+--- Ask with vim.ui.select() whether to trust all files, the marked ones, or none.
 ---@param self sanderling.screens.trust.View
 local function ask_answer(self)
   local function is_marked(file)
@@ -117,10 +117,10 @@ local function ask_answer(self)
   end)
 end
 
---- Call `act` when the page has been there long enough to be what the key was meant for.
+--- Call `act` if the page was open long enough for the key to be meant for it.
 ---@param self sanderling.screens.trust.View
 ---@param act fun(self: sanderling.screens.trust.View)
----@param is_last_word? boolean nothing asks again: a letter of words that are typed on, blindly, does not count
+---@param is_last_word? boolean there is no second question: ignore letters of blind typing
 local function when_meant(self, act, is_last_word)
   return function()
     local since = is_last_word and math.max(self.since, self.keys[1]) or self.since
@@ -130,7 +130,7 @@ local function when_meant(self, act, is_last_word)
   end
 end
 
---- Note when keys are typed on the page.
+--- Record when keys are typed on the page.
 ---@param self sanderling.screens.trust.View
 local function watch_keys(self)
   vim.on_key(function(_, typed)
@@ -193,13 +193,13 @@ local function open(session, found)
   scratch.set_buf_options(view.buf, { bufhidden = 'wipe' })
   local before = page.bar() .. icons.narrow('continued') .. ' '
   scratch.set_win_options(0, vim.tbl_extend('error', window_options, { showbreak = before }))
-  if not view.refusal then -- in sight wherever in a long file one is
+  if not view.refusal then -- visible at any position in a long file
     scratch.set_win_options(0, { winbar = KEYS })
   end
   api.nvim_create_autocmd('BufWipeout', {
     buffer = view.buf,
     once = true,
-    desc = 'Agent: the page is closed',
+    desc = 'Agent: forget the page',
     callback = function()
       view = nil
       vim.on_key(nil, ns)
@@ -211,9 +211,9 @@ local function open(session, found)
   api.nvim_win_set_cursor(0, { view.first_row + 1, 0 })
 end
 
--- what the host tells -------------------------------------------------------------------------------------------------
+-- events --------------------------------------------------------------------------------------------------------------
 
---- Ask the host for the files, and show them when they come.
+--- Request the files from the host, then show them.
 ---@param session sanderling.chat.session.Session
 function M.ask(session)
   session:ask({ type = 'show_trust' }, function(found, is_here)
@@ -221,11 +221,11 @@ function M.ask(session)
     if not has_files and found.refusal then
       session:say('warning', found.refusal)
     elseif not has_files then
-      message.tell('The project has no files of its own that would be trusted.')
+      message.tell('This project has no files that need trust.')
     elseif is_here then
       open(session, found)
     else
-      message.tell('The files are read: :AgentTrust shows them.')
+      message.tell('Files ready. Run :AgentTrust again to review them.')
     end
   end)
 end
@@ -239,36 +239,36 @@ local function sentence(paths)
   end
   local list = table.concat(names, ', ', 1, #names - 1)
   list = list == '' and names[1] or ('%s and %s'):format(list, names[#names])
-  return #paths == 1 and ('%s is ignored: :AgentTrust shows it and lets you trust it.'):format(list)
-    or ('%s are ignored: :AgentTrust shows them and lets you trust them.'):format(list)
+  return #paths == 1 and ('%s is ignored until trusted: :AgentTrust.'):format(list)
+    or ('%s are ignored until trusted: :AgentTrust.'):format(list)
 end
 
---- Say it once of the same files.
+--- Report the same files only once.
 bus.subscribe('trust_needed', function(session_id, event)
   local session = live.find(session_id)
-  local known = session and told[session.project] or {}
+  local known = session and reported[session.project] or {}
   local key = table.concat(event.paths, '\n')
   if session and #event.paths > 0 and not known[key] then
     known[key] = true
-    told[session.project] = known
+    reported[session.project] = known
     session:say('info', sentence(event.paths), 'trust')
   end
 end)
 
---- The host has written the answer down: what is trusted decides which commands there are.
+--- The host has stored the answer: the trusted files decide which commands exist.
 bus.subscribe('slash_commands_changed', function(session_id)
   local confirmed, session = answered[session_id], live.find(session_id)
   answered[session_id] = nil
   if not confirmed or not session then
     return
   end
-  local text = confirmed.count == 0 and 'No file of the project is trusted now.'
+  local text = confirmed.count == 0 and 'No project files are trusted now.'
     or ('%s trusted, as shown.'):format(words.counted(confirmed.count, 'file'))
   if confirmed.has_settings then
-    text = text .. ' Its settings count from the next session on: :AgentClear begins one.'
+    text = text .. ' Its settings take effect in new sessions: :AgentClear.'
   end
   message.tell(text)
-  told[session.project] = nil
+  reported[session.project] = nil
   for _, other in ipairs(live.all()) do
     if other.project == session.project then
       other:correct('trust', #confirmed.rest > 0 and sentence(confirmed.rest) or text)

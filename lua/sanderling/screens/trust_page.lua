@@ -1,4 +1,4 @@
---- The page of :AgentTrust: the list of the files, the question, and each file whole.
+--- The page of :AgentTrust: a list of the files, the question, and each file in full.
 local M = {}
 
 local api = vim.api
@@ -11,7 +11,7 @@ local WIDEST_PATH = 50
 
 local ns = api.nvim_create_namespace('sanderling_trust')
 
----@return string what stands before each line of a file, so that none of them can pass for something that is said here
+---@return string the prefix of each line of a file, so that no line can pass for one of ours
 function M.bar()
   return icons.narrow('bar') .. ' '
 end
@@ -20,7 +20,7 @@ end
 ---@field session sanderling.chat.session.Session
 ---@field buf integer
 ---@field came_from integer window
----@field was_inserting boolean it came from insert mode
+---@field was_inserting boolean opened from insert mode
 ---@field since integer when it was opened
 ---@field keys [integer, integer] when the last two keys were typed on it
 ---@field project string
@@ -61,8 +61,8 @@ local function introduction(self)
   return {
     'The project ' .. words.plain(self.project),
     '',
-    'These files would tell the model, or Sanderling itself, what to do.',
-    'Each is ignored until you trust it as it stands here, and again once it changes.',
+    'These files instruct the model, or configure Sanderling itself.',
+    'Each is ignored until you trust it as shown here, and again when it changes.',
     '',
   }
 end
@@ -70,8 +70,8 @@ end
 ---@param self sanderling.screens.trust.View
 ---@return string
 function M.question(self)
-  return #self.files == 1 and 'Trust this file as it is shown?'
-    or ('Trust these %d files as they are shown?'):format(#self.files)
+  return #self.files == 1 and 'Trust this file as shown?'
+    or ('Trust these %d files as shown?'):format(#self.files)
 end
 
 ---@param file sanderling.TrustFile
@@ -82,7 +82,7 @@ local function lines_of(file)
 end
 
 ---@param file sanderling.TrustFile
----@return string[] lines about what the model might do then without a question
+---@return string[] lines on what the model could then do without asking
 local function allowed_lines(file)
   if not file.allowed then
     return {}
@@ -142,7 +142,7 @@ local function paint_list_line(self, i)
   paint(self, row, states[file.state].hl, #line - #state)
 end
 
---- Highlight what stands in a file's text for what cannot be seen.
+--- Highlight the numbers that replace invisible characters in a file's text.
 ---@param self sanderling.screens.trust.View
 ---@param lines string[]
 local function paint_invisible(self, lines)
@@ -177,7 +177,7 @@ function M.draw(self)
   paint_invisible(self, lines)
 end
 
---- The file `i` is marked now, or is no longer.
+--- Redraw the mark of file `i`.
 ---@param self sanderling.screens.trust.View
 ---@param i integer
 function M.redraw_box(self, i)
@@ -190,7 +190,7 @@ function M.redraw_box(self, i)
   paint_list_line(self, i)
 end
 
---- The file that the cursor is on: its line of the list, or its text.
+--- Return the file at the cursor: its line in the list, or its text.
 ---@param self sanderling.screens.trust.View
 ---@return integer?
 function M.index_at_cursor(self)

@@ -1,4 +1,4 @@
---- The prompts that wait for their turn, as text that can be edited.
+--- The queued prompts as editable text.
 local M = {}
 
 local api = vim.api
@@ -16,16 +16,16 @@ local ns = api.nvim_create_namespace('sanderling_waiting')
 
 ---@class (exact) sanderling.screens.waiting.Entry
 ---@field prompt sanderling.Prompt
----@field header string its line in the list that is edited
+---@field header string its line in the edited list
 
----@class (exact) sanderling.screens.waiting.List what stands in a buffer that is edited
+---@class (exact) sanderling.screens.waiting.List in an edited buffer
 ---@field session_id string
 ---@field entries sanderling.screens.waiting.Entry[]
 
 ---@type table<integer, sanderling.screens.waiting.List> by buffer
 local lists = {}
 
---- The rule that begins the headers: no text holds it.
+--- Return the rule that begins headers, long enough that no prompt contains it.
 ---@param prompts sanderling.Prompt[]
 ---@return string
 local function rule_for(prompts)
@@ -39,7 +39,7 @@ local function rule_for(prompts)
 end
 
 ---@param waiting sanderling.session.state.Waiting
----@return sanderling.screens.waiting.Entry[] in the order in which they go
+---@return sanderling.screens.waiting.Entry[] in sending order
 local function entries_of(waiting)
   local steps = waiting_block.in_order(waiting)
   local rule = rule_for(vim.tbl_map(function(step)
@@ -61,7 +61,7 @@ end
 
 -- as text -------------------------------------------------------------------------------------------------------------
 
---- Each prompt below its header.
+--- Return each prompt below its header.
 ---@param entries sanderling.screens.waiting.Entry[]
 ---@return string[] lines
 ---@return integer[] header_rows
@@ -72,10 +72,10 @@ local function text_of(entries)
     lines[#lines + 1] = entry.header
     vim.list_extend(lines, vim.split(entry.prompt.text, '\n', { plain = true }))
   end
-  return #lines > 0 and lines or { 'No prompts are waiting.' }, header_rows
+  return #lines > 0 and lines or { 'No prompts are queued.' }, header_rows
 end
 
---- Put what waits now into the buffer.
+--- Write the current queue into the buffer.
 ---@param buf integer
 local function fill(buf)
   local list = lists[buf]
@@ -99,9 +99,9 @@ local function headers_of(list)
   return headers
 end
 
---- The text of each prompt, as it stands in the buffer now.
+--- Return the text of each prompt in the buffer.
 ---@param buf integer
----@return table<string, string>? texts by header; none for a header that is gone
+---@return table<string, string>? texts by header; nil for a deleted header
 ---@return string? error
 local function parse(buf)
   local known = headers_of(lists[buf])
@@ -114,7 +114,7 @@ local function parse(buf)
     elseif header then
       table.insert(sections[header], line)
     elseif line ~= '' then
-      return nil, 'The first lines stand below no header: undo, or put it back.'
+      return nil, 'Text above the first header; undo or restore the header.'
     end
   end
   return vim.tbl_map(function(lines)
@@ -124,14 +124,14 @@ end
 
 ---@param session_id string
 ---@param id string
----@return boolean the prompt waits still
+---@return boolean the prompt is still queued
 local function waits(session_id, id)
   return vim.iter(states.prompts_waiting(live.state_of(session_id))):any(function(prompt)
     return prompt.id == id
   end)
 end
 
---- `:write`: change the prompts as their texts were changed. Those without a text are taken out.
+--- `:write`: apply the edited texts. Prompts without text are removed.
 ---@param buf integer
 local function save(buf)
   local list = lists[buf]
@@ -148,7 +148,7 @@ local function save(buf)
       text = text:find('%S') and text or ''
       local action = { type = 'edit_waiting', id = prompt.id, text = text }
       if not live.act(list.session_id, action) then
-        return -- what was edited stays to be written
+        return -- the edits stay unwritten
       end
     elseif is_changed then
       gone = gone + 1
@@ -157,14 +157,14 @@ local function save(buf)
   scratch.set_buf_options(buf, { modified = false })
   if gone > 0 then
     message.tell(
-      ('%d prompt%s sent meanwhile, as it was.'):format(gone, gone == 1 and ' was' or 's were'),
+      ('%d prompt%s sent before your edit.'):format(gone, gone == 1 and ' was' or 's were'),
       vim.log.levels.WARN
     )
     fill(buf)
   end
 end
 
---- `dd`: a header goes with its prompt, and so does a prompt of one line with its header.
+--- `dd`: deleting a header also deletes its prompt, and deleting a one-line prompt its header.
 ---@param buf integer
 ---@return string keys
 local function delete_keys(buf)
@@ -187,7 +187,7 @@ local function delete_keys(buf)
 end
 
 ---@param session_id string
----@return integer? buf in which the list is edited
+---@return integer? buf with the edited list
 local function buffer_of(session_id)
   for buf, list in pairs(lists) do
     if list.session_id == session_id then
@@ -210,7 +210,7 @@ function actions.waiting_send()
   end
 end
 
---- Make the buffer one whose text is changed and written.
+--- Make the buffer editable and writable.
 ---@param buf integer
 ---@param session_id string
 local function make_editable(buf, session_id)
@@ -218,7 +218,7 @@ local function make_editable(buf, session_id)
   lists[buf] = { session_id = session_id, entries = {} }
   api.nvim_create_autocmd('BufWriteCmd', {
     buffer = buf,
-    desc = 'Agent: change the prompts that wait',
+    desc = 'Agent: change the queued prompts',
     callback = function()
       save(buf)
     end,
@@ -232,7 +232,7 @@ local function make_editable(buf, session_id)
   })
 end
 
---- Show the prompts that wait, to be edited; `:w` changes them.
+--- Show the queued prompts for editing; `:w` applies the changes.
 ---@param session_id string
 function M.show(session_id)
   local shown = buffer_of(session_id)
@@ -242,7 +242,7 @@ function M.show(session_id)
   end
   local entries = entries_in(session_id)
   if #entries == 0 then
-    message.tell('No prompts are waiting.')
+    message.tell('No prompts are queued.')
     return
   end
   local key = key_table.name(key_table.chosen.waiting_delete, 'dd')
@@ -255,7 +255,7 @@ function M.show(session_id)
   fill(buf)
 end
 
--- Prompts have come or gone. A list that is being edited stays as it is.
+-- Prompts have come or gone. A modified list is left alone.
 for _, type in ipairs({ 'waiting_changed', 'local_failed', 'local_closed' }) do
   bus.subscribe(type, function(session_id)
     local buf = buffer_of(session_id)

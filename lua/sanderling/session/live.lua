@@ -1,5 +1,5 @@
---- The sessions that are open here, in the order in which they were opened. One is current: what commands are about, and what the
---- chat's windows show. That is the one whose buffer or tab page was entered last.
+--- The open sessions, in the order of opening. One of them is current: commands apply to it, and the chat's windows
+--- show it. It is the session whose buffer or tab page was entered last.
 local bus = require('sanderling.host.bus')
 local states = require('sanderling.session.state')
 
@@ -15,7 +15,7 @@ function M.all()
   return vim.list_slice(sessions)
 end
 
----@return sanderling.chat.session.Session[] those that a chat can show: they have a prompt
+---@return sanderling.chat.session.Session[] sessions with a prompt, which a chat can show
 function M.chats()
   return vim.tbl_filter(function(session)
     return session.prompt ~= nil
@@ -42,7 +42,7 @@ function M.find(session_id)
   end
 end
 
---- The state of a session; of one that is not open, that of one that begins.
+--- Return the state of a session, or an initial state if it is not open.
 ---@param session_id? string
 ---@return sanderling.session.state.State
 function M.state_of(session_id)
@@ -50,16 +50,16 @@ function M.state_of(session_id)
   return session and session.state or states.new('')
 end
 
---- Send an action to a session, if it is open here.
+--- Send an action to a session, if it is open.
 ---@param session_id string
 ---@param action sanderling.Action
----@return boolean is_sent else the session says why not
+---@return boolean is_sent if false, the session reports why
 function M.act(session_id, action)
   local session = M.find(session_id)
   return session ~= nil and session:act(action)
 end
 
---- The session whose transcript or prompt `buf` is.
+--- Return the session that `buf` is the transcript or prompt of.
 ---@param buf integer
 ---@return sanderling.chat.session.Session?
 function M.of_buffer(buf)
@@ -84,7 +84,7 @@ function M.add(session)
   sessions[#sessions + 1] = session
 end
 
---- The chat that comes `step` places after `session`, round and round; itself when it is the only one.
+--- Return the chat `step` places after `session`, wrapping around.
 ---@param session sanderling.chat.session.Session
 ---@param step integer
 ---@return sanderling.chat.session.Session
@@ -98,7 +98,7 @@ function M.neighbour(session, step)
   return session
 end
 
---- Take `session` out. The next one is current if it was.
+--- Remove `session`. If it was current, the next one becomes current.
 ---@param session sanderling.chat.session.Session
 function M.remove(session)
   local next_session = M.neighbour(session, 1)

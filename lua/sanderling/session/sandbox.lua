@@ -1,4 +1,4 @@
---- The sandbox as the screen knows it, and the words for it.
+--- The sandbox's state as shown on the screen.
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 
@@ -13,10 +13,10 @@ function M.of(session_id)
   return live.state_of(session_id).sandbox
 end
 
--- short words, for winbar and statusline ------------------------------------------------------------------------------
+-- short texts for winbar and statusline -------------------------------------------------------------------------------
 
 ---@class (exact) sanderling.session.sandbox.LevelWords
----@field name? string nil while it is not known
+---@field name? string nil while unknown
 ---@field warning? string
 ---@field hl? string
 
@@ -25,20 +25,20 @@ local level_words = {
   [''] = {},
   full = { name = 'full' },
   ['full-bwrap'] = { name = 'full(bwrap)' },
-  namespaces = { name = 'ns', warning = 'weaker', hl = 'AgentWarning' },
-  landlock = { name = 'landlock', warning = 'weaker', hl = 'AgentWarning' },
-  none = { name = 'none', warning = 'refuses', hl = 'AgentError' },
+  namespaces = { name = 'ns', warning = 'partial', hl = 'AgentWarning' },
+  landlock = { name = 'landlock', warning = 'partial', hl = 'AgentWarning' },
+  none = { name = 'none', warning = 'blocked', hl = 'AgentError' },
   off = { name = 'OFF', warning = 'unprotected', hl = 'AgentError' },
 }
 
---- Level and network, each with its highlight where it is not the usual one.
+--- Return level and network, each with a highlight if it is unusual.
 ---@param session_id string
----@param is_short? boolean without the word that says what the level means
+---@param is_short? boolean without the warning
 ---@return { text: string, hl: string? }[]
 function M.words(session_id, is_short)
   local known = M.of(session_id)
   local level = level_words[known.level]
-  local network = known.level == 'off' and 'on' or known.network -- without a sandbox nothing holds it
+  local network = known.level == 'off' and 'on' or known.network -- without a sandbox the network is not restricted
   local warning = not is_short and level.warning and ' ' .. level.warning or ''
   return {
     { text = 'sbx:' .. (level.name or icons.more) .. warning, hl = level.hl },
@@ -50,34 +50,34 @@ end
 
 ---@type table<string, string>
 local network_sentences = {
-  off = 'Network off: commands%s reach nothing outside the session.',
-  proxy = 'Network proxy: commands%s reach only hosts of sandbox.hosts, and those that you have let in.',
-  on = 'Network on: commands%s reach every address, as you do.',
+  off = 'Network off: %scommands reach nothing outside the session.',
+  proxy = 'Network proxy: %scommands reach only the hosts in sandbox.hosts and those you have allowed.',
+  on = 'Network on: %scommands reach any address.',
 }
 
---- A sentence on what the network lets through, now or for commands that are not started yet.
+--- Return a sentence about the network, for all commands or only for new ones.
 ---@param mode 'off'|'proxy'|'on'
 ---@param is_change? boolean
 ---@return string
 function M.network_sentence(mode, is_change)
-  return network_sentences[mode]:format(is_change and ' started from now on' or '')
+  return network_sentences[mode]:format(is_change and 'new ' or '')
 end
 
 M.OFF_SENTENCE =
-  'THE SANDBOX IS OFF in this session: commands run with all of your rights. :AgentSandbox on switches it on again.'
+  'THE SANDBOX IS OFF in this session: commands run with all your rights. :AgentSandbox on switches it on again.'
 
 ---@type table<string, string>
 local level_sentences = {
-  [''] = 'The level of the sandbox is not known yet: the agent process is about to find it out.',
-  full = 'Sandbox full: the kernel keeps commands to the project.',
-  ['full-bwrap'] = 'Sandbox full, by way of bubblewrap: the kernel keeps commands to the project.',
-  namespaces = 'Sandbox namespaces, weaker than full: Landlock is not in force.',
+  [''] = 'The sandbox level is not known yet: the agent process is still checking.',
+  full = 'Sandbox full: the kernel confines commands to the project.',
+  ['full-bwrap'] = 'Sandbox full, using bubblewrap: the kernel confines commands to the project.',
+  namespaces = 'Sandbox namespaces, weaker than full: Landlock is not available.',
   landlock = 'Sandbox landlock, weaker than full: commands have no namespaces of their own.',
-  none = 'Sandbox none: nothing here can confine commands, so they are refused. :AgentSandbox off runs them without one, in this session.',
+  none = 'Sandbox none: nothing here can confine commands, so they are blocked. :AgentSandbox off runs them unconfined in this session.',
   off = M.OFF_SENTENCE,
 }
 
---- The sandbox as far as it is known, in sentences.
+--- Return a report about the sandbox.
 ---@param session_id string
 ---@return string text
 ---@return boolean is_weaker than full
@@ -101,7 +101,7 @@ end
 
 -- completion ----------------------------------------------------------------------------------------------------------
 
---- Complete a shell command as `:!` does. (The built-in completion of that kind would expand `%` and `#` in what is run.)
+--- Complete a shell command as `:!` does. The built-in completion type would expand `%` and `#` in the command.
 ---@param _ string
 ---@param line string
 ---@param pos integer

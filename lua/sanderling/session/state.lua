@@ -1,5 +1,5 @@
---- The state of a session that is open, made of its events alone: `reduce` asks nothing of Neovim and of no clock. The session
---- owns its state, which is gone with it. Bars, pickers and questions read it; none of them keeps facts of its own.
+--- The state of an open session, computed only from its events: `reduce` uses neither Neovim nor a clock. Bars, pickers
+--- and questions read the state and keep no facts of their own.
 local M = {}
 
 local tallies = require('sanderling.session.tally')
@@ -10,51 +10,51 @@ local tallies = require('sanderling.session.tally')
 ---@field asked_ns integer
 
 ---@class (exact) sanderling.session.state.Sandbox
----@field level ''|'full'|'full-bwrap'|'namespaces'|'landlock'|'none'|'off' empty while it is not known
+---@field level ''|'full'|'full-bwrap'|'namespaces'|'landlock'|'none'|'off' empty while unknown
 ---@field network 'off'|'proxy'|'on'
----@field missing string[] what the level leaves open
----@field problem string why nothing runs, empty when it does
+---@field missing string[] protections that the level lacks
+---@field problem string why commands cannot run, else empty
 
----@class (exact) sanderling.session.state.Waiting prompts that the host keeps for later
----@field steering sanderling.Prompt[] that go into the turn that runs
+---@class (exact) sanderling.session.state.Waiting prompts queued in the host
+---@field steering sanderling.Prompt[] for the current turn
 ---@field queued sanderling.Prompt[]
----@field is_held boolean they go when the person says so
+---@field is_held boolean they wait until the user releases them
 
----@class (exact) sanderling.session.state.Command that was sent and has not ended
+---@class (exact) sanderling.session.state.Command a command of the user's that has not ended
 ---@field id string
 ---@field command string
 ---@field has_started boolean
 
----@class (exact) sanderling.session.state.Connection to the place where the session lives
+---@class (exact) sanderling.session.state.Connection of a remote session
 ---@field state 'connecting'|'connected'|'waiting'|'refused'|'closed'
 ---@field name string
----@field why string it does not stand
+---@field why string it is not connected
 ---@field attempt integer
----@field due_ns integer when it is tried again
+---@field due_ns integer time of the next attempt
 
 ---@class (exact) sanderling.session.state.State
 ---@field id string of the session
----@field title string empty while there is none
+---@field title string empty if it has none
 ---@field model string
----@field agent string that answers, if it is not ours; else empty
----@field connection? sanderling.session.state.Connection of one that lives elsewhere
----@field guest_options sanderling.GuestOption[] that it lets a person choose
----@field models? string[] that can be chosen, once they were asked for
----@field model_notes? table<string, string> what is known of them
+---@field agent string the external agent, else empty
+---@field connection? sanderling.session.state.Connection of a remote session
+---@field guest_options sanderling.GuestOption[] options of the external agent
+---@field models? string[] once they were listed
+---@field model_notes? table<string, string> notes on the models
 ---@field activity 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'stopping'|'waiting for you'|'failed'
 ---@field is_in_turn boolean
----@field turn? string the id of the prompt of the turn that began last
+---@field turn? string id of the last turn's prompt
 ---@field tally sanderling.session.tally.Tally
----@field retry? sanderling.RetryScheduled that is waited for
----@field tools { id: string, name: string }[] at work, in the order in which they began
----@field questions sanderling.session.state.Question[] that wait for an answer, in the order in which they were asked
+---@field retry? sanderling.RetryScheduled the pending retry
+---@field tools { id: string, name: string }[] running tools, in order
+---@field questions sanderling.session.state.Question[] pending questions, in order
 ---@field mode 'ask'|'auto'|'plan'
----@field wanted_mode? 'ask'|'auto'|'plan' that was asked for and is not confirmed
+---@field wanted_mode? 'ask'|'auto'|'plan' requested but not confirmed
 ---@field sandbox sanderling.session.state.Sandbox
----@field unconfirmed sanderling.Prompt[] that were sent and that no event has named yet
+---@field unconfirmed sanderling.Prompt[] sent prompts that no event has mentioned yet
 ---@field waiting sanderling.session.state.Waiting
----@field commands sanderling.session.state.Command[] of the person's
----@field commands_running integer in the sandbox, whoever's they are
+---@field commands sanderling.session.state.Command[] commands of the user's
+---@field commands_running integer in the sandbox, the user's and the agent's
 ---@field jobs sanderling.ShownJob[]
 ---@field todo sanderling.TodoItem[]
 ---@field tool_servers sanderling.ToolServer[]
@@ -63,7 +63,7 @@ local tallies = require('sanderling.session.tally')
 ---@field stream_began_ns? integer
 ---@field stream_bytes integer
 
---- The fields as they are while no host serves the session, and again once one has ended.
+--- Return the fields that have no value without a running host.
 ---@return table
 local function at_rest()
   return {
@@ -92,9 +92,9 @@ function M.new(session_id)
   return state
 end
 
--- what follows from it ------------------------------------------------------------------------------------------------
+-- derived values ------------------------------------------------------------------------------------------------------
 
---- The number of prompts on their way: to a turn of their own, into the one that runs, or nowhere until the person says so.
+--- Count the prompts that will start a turn, join the current one, or are held.
 ---@param state sanderling.session.state.State
 ---@return { queued: integer, steering: integer, held: integer }
 function M.count_prompts(state)
@@ -106,19 +106,19 @@ function M.count_prompts(state)
 end
 
 ---@param state sanderling.session.state.State
----@return boolean there is something to stop
+---@return boolean something can be stopped
 function M.is_busy(state)
   local counts = M.count_prompts(state)
   return state.is_in_turn or #state.commands > 0 or counts.queued + counts.steering > 0
 end
 
 ---@param state sanderling.session.state.State
----@return sanderling.Prompt[] that the host keeps, in the order in which they go
+---@return sanderling.Prompt[] queued in the host, in the order of sending
 function M.prompts_waiting(state)
   return vim.list_extend(vim.list_slice(state.waiting.steering), state.waiting.queued)
 end
 
--- what events change --------------------------------------------------------------------------------------------------
+-- changes by events ---------------------------------------------------------------------------------------------------
 
 ---@param list { id: string }[]
 ---@param id string
@@ -133,7 +133,7 @@ local function without(list, id)
   return others, found
 end
 
---- The host knows of the prompt: it is safe on disk, or said, or comes back on its own.
+--- The host has the prompts: they are saved, sent or returned without our help.
 ---@param state sanderling.session.state.State
 ---@param prompts sanderling.Prompt[]
 local function confirm(state, prompts)
@@ -142,7 +142,6 @@ local function confirm(state, prompts)
   end
 end
 
---- Prompts that are on their way begin a turn, unless one runs.
 ---@param state sanderling.session.state.State
 local function expect_turn(state)
   local counts = M.count_prompts(state)
@@ -159,7 +158,7 @@ local function work(state, activity)
   end
 end
 
---- The model has something to think about. What it will say is measured from its first word on.
+--- The model is about to generate. Its speed is measured from the first delta.
 ---@param state sanderling.session.state.State
 local function think(state)
   work(state, 'thinking')
@@ -177,7 +176,7 @@ local function stream(state, activity, text, now_ns)
   state.stream_bytes = state.stream_bytes + #text
 end
 
---- The conversation was summarized, or was not.
+--- A compaction has ended, successfully or not.
 ---@param state sanderling.session.state.State
 local function end_compaction(state)
   if state.activity == 'summarizing' then
@@ -192,7 +191,7 @@ local function with(list, item)
   return vim.list_extend(vim.list_slice(list), { item })
 end
 
---- Each changes fields of a state that is new, and nothing within what they held.
+--- Each function changes fields of the new state, and never modifies their old values.
 ---@type table<string, fun(state: sanderling.session.state.State, event: any, now_ns: integer)>
 local changes = {
   compacted = end_compaction,
@@ -213,11 +212,11 @@ function changes.connection_changed(state, event, now_ns)
     due_ns = now_ns + (event.delay_s or 0) * 1e9,
   }
   if event.state == 'connected' and state.activity == 'failed' then
-    state.activity = 'idle' -- what has failed was the connection, or is told in the transcript
+    state.activity = 'idle' -- it described the connection, or the transcript reports it
   end
 end
 
---- Fields that an event replaces as a whole, and what they are called in it.
+--- Fields that an event replaces, with their names in the event.
 for type, fields in pairs({
   commands_running = { commands_running = 'count' },
   guest_options_changed = { guest_options = 'options' },
@@ -270,7 +269,7 @@ end
 
 changes.local_answered = changes.approval_settled
 
--- prompts and the person's commands
+-- prompts and the user's commands
 
 function changes.local_prompt_sent(state, event)
   state.unconfirmed = with(state.unconfirmed, event.prompt)
@@ -310,7 +309,7 @@ function changes.command_ended(state, event)
   state.commands = without(state.commands, event.id)
 end
 
--- the turn
+-- turns
 
 function changes.provider_starting(state)
   state.activity = 'starting'
@@ -359,17 +358,17 @@ function changes.local_stop_sent(state)
   end
 end
 
---- Ends that ask the person to decide how to go on.
-local needs_person = { max_tokens = true, refusal = true, context_full = true }
+--- Stop reasons that need a decision of the user.
+local needs_user = { max_tokens = true, refusal = true, context_full = true }
 
 function changes.turn_ended(state, event)
   state.is_in_turn, state.tools, state.retry = false, {}, nil
   state.activity = event.stop_reason == 'error' and 'failed'
-    or needs_person[event.stop_reason] and 'waiting for you'
+    or needs_user[event.stop_reason] and 'waiting for you'
     or 'idle'
 end
 
---- The host has ended. The next one begins as every session does; what it is told first is not known here yet.
+--- The host has exited. The next one starts from scratch, and its first events are not known yet.
 function changes.local_failed(state)
   for field, value in pairs(at_rest()) do
     state[field] = value
@@ -378,7 +377,7 @@ function changes.local_failed(state)
   state.connection = nil
 end
 
---- The state after `event`; `state` itself stays as it is.
+--- Return the state after `event`. `state` itself is not modified.
 ---@param state sanderling.session.state.State
 ---@param event table
 ---@param now_ns integer

@@ -1,4 +1,4 @@
---- The sessions on disk, which the host reads and writes: what is asked about them, and what they are called.
+--- The stored sessions, which the host reads and writes: requests about them, their names, completion.
 local api = vim.api
 local ask = require('sanderling.host.ask')
 local config = require('sanderling.config')
@@ -11,9 +11,9 @@ local words = require('sanderling.ui.words')
 
 local M = {}
 
-local MAX_IDS = 100 -- completed without a list
+local MAX_IDS = 100 -- number of ids completed before a list was requested
 
----@type sanderling.SessionInfo[] as they were listed last, for completion
+---@type sanderling.SessionInfo[] the last list, for completion
 M.known = {}
 
 ---@return string id that sorts by time: 20261121-183005-7f3a
@@ -22,8 +22,8 @@ function M.new_id()
   return ('%s-%02x%02x'):format(os.date('%Y%m%d-%H%M%S'), random:byte(1, 2))
 end
 
---- Say whether `root` and its `.git` belong to this user or to root: in a directory like /tmp anybody can make a `.git`, and git
---- itself refuses such a repository ("dubious ownership"). `project/root.py` has the same rule.
+--- Return whether `root` and its `.git` belong to this user or to root. Anyone can create a `.git` in a directory such
+--- as /tmp, and git itself refuses such a repository ("dubious ownership"). `project/root.py` has the same rule.
 ---@param root string
 ---@return boolean
 local function is_own(root)
@@ -38,7 +38,7 @@ local function is_own(root)
   end)
 end
 
---- The project of what is open in the current window.
+--- Return the project of the file in the current window.
 ---@return string
 function M.root_here()
   local root = vim.fs.root(0, '.git')
@@ -49,14 +49,14 @@ function M.root_here()
   return root or vim.fn.getcwd()
 end
 
---- The project whose sessions are meant: in a window of the chat that of its session.
+--- Return the project that commands apply to: the session's in a window of the chat, else that of the current file.
 ---@return string
 function M.project_here()
   local session = live.of_buffer(api.nvim_get_current_buf())
   return session and session.project or M.root_here()
 end
 
---- Say what went wrong: whole in the transcript, if that is on the screen.
+--- Report an error: in the transcript if it is on the screen, else as a message.
 ---@param text string
 local function fail(text)
   local session = live.current()
@@ -68,7 +68,7 @@ local function fail(text)
 end
 
 ---@param request sanderling.Request
----@param on_answer fun(result: table, is_here: boolean) not called when it failed, which is told; is_here: somebody still waits
+---@param on_answer fun(result: table, is_here: boolean) not called on an error, which is reported; is_here: the user has not moved on meanwhile
 function M.ask(request, on_answer)
   ask(request, on_answer, fail)
 end
@@ -83,9 +83,9 @@ function M.newest_closed(infos)
   end
 end
 
--- words ---------------------------------------------------------------------------------------------------------------
+-- names ---------------------------------------------------------------------------------------------------------------
 
----@param seconds number since then
+---@param seconds number elapsed
 ---@return string
 function M.age(seconds)
   if seconds < 60 then
@@ -105,11 +105,10 @@ function M.name_of(info)
   return info.title ~= '' and words.plain(info.title) or info.id
 end
 
---- Say below an empty transcript that the conversation before can go on, if there is one. It starts no host, and keeps nobody
---- waiting.
+--- Show a hint below an empty transcript if an earlier session can be resumed. This starts no host and blocks nothing.
 ---@param session sanderling.chat.session.Session
 function M.hint(session)
-  vim.schedule(function() -- a prompt that is about to be sent goes first
+  vim.schedule(function() -- after a prompt that is just being sent
     if not session.is_fresh or not host.is_running() then
       return
     end
@@ -120,14 +119,14 @@ function M.hint(session)
       if info and session.id == id then
         local ago = M.age(os.time() - info.changed_at)
         session:set_hint(
-          (':AgentResume goes on with %s, %s.'):format(icons.quoted(M.name_of(info)), ago)
+          (':AgentResume continues %s, %s.'):format(icons.quoted(M.name_of(info)), ago)
         )
       end
     end, function() end)
   end)
 end
 
---- The title of a session that was listed, quoted.
+--- Return the quoted title of a session in the last list.
 ---@param id string
 ---@return string?
 function M.title_of(id)
@@ -138,7 +137,6 @@ function M.title_of(id)
   end
 end
 
---- Have the sessions of a project listed, for what completes them next.
 ---@param project string
 function M.refresh(project)
   refresh({ type = 'list_sessions', project = project }, function(result)
@@ -148,7 +146,7 @@ end
 
 -- completion ----------------------------------------------------------------------------------------------------------
 
---- The ids of those that were listed last; the titles of sessions lead to theirs, too.
+--- Return the ids in the last list that match `lead`, by id or title.
 ---@param lead string
 ---@return string[]
 function M.ids(lead)
@@ -163,7 +161,7 @@ function M.ids(lead)
   return ids
 end
 
---- The ids of sessions as their files have them, the newest first: they begin with the time.
+--- Return the ids of stored sessions, newest first, from their file names.
 ---@return string[]
 local function ids_of_files()
   local ids = {} ---@type string[]
@@ -176,7 +174,7 @@ local function ids_of_files()
   return vim.list_slice(ids, 1, MAX_IDS)
 end
 
---- Complete an id: of the sessions that were listed last, else of those that have files.
+--- Complete an id from the last list, else from the files.
 ---@param lead string
 ---@return string[]
 function M.complete(lead)

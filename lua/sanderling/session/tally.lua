@@ -1,18 +1,18 @@
---- The tally of a session's turn: when it began, what it took, which lines its tools have changed; made of the session's events.
+--- Timing and changed lines of a session's turn, computed from its events.
 local M = {}
 
 ---@class (exact) sanderling.session.tally.Tally
 ---@field turn_began_ns? integer
----@field turn_took_ns? integer that has ended
----@field commands_began_ns? integer since when any run
----@field changes table<string, [integer, integer]> lines that came and went, by file
+---@field turn_took_ns? integer of the last turn
+---@field commands_began_ns? integer start of the running commands
+---@field changes table<string, [integer, integer]> lines added and removed, by file
 
 ---@return sanderling.session.tally.Tally
 function M.new()
   return { changes = {} }
 end
 
---- Each changes fields of a tally that is new, and nothing within what they held.
+--- Each function changes fields of the new tally, and never modifies their old values.
 ---@type table<string, fun(tally: sanderling.session.tally.Tally, event: any, now_ns: integer): sanderling.session.tally.Tally?>
 local changes = {}
 
@@ -30,7 +30,7 @@ function changes.commands_running(tally, event, now_ns)
 end
 
 function changes.tool_ended(tally, event)
-  local files = vim.tbl_extend('force', {}, tally.changes) -- once: another agent may name thousands
+  local files = vim.tbl_extend('force', {}, tally.changes) -- one copy, because an external agent may report thousands of files
   for _, file in ipairs(event.changed or {}) do
     local before = files[file.path] or { 0, 0 }
     files[file.path] = { before[1] + file.added, before[2] + file.removed }
@@ -38,12 +38,12 @@ function changes.tool_ended(tally, event)
   tally.changes = files
 end
 
---- The host has ended.
+--- The host has exited.
 function changes.local_failed()
   return M.new()
 end
 
---- The tally after `event`; `tally` itself stays as it is.
+--- Return the tally after `event`. `tally` itself is not modified.
 ---@param tally sanderling.session.tally.Tally
 ---@param event table
 ---@param now_ns integer

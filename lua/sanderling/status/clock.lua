@@ -1,4 +1,4 @@
---- How long something has been at work: a spinner and seconds, drawn anew while a window shows them.
+--- A spinner and a stopwatch for running work, redrawn while a window shows them.
 local M = {}
 
 local api = vim.api
@@ -12,7 +12,8 @@ local words = require('sanderling.ui.words')
 local TICK_MS = 250
 local is_ticking = false
 
---- The time at which what runs now has begun; nil: nothing does, or the person is waited for, or a connection, which has a clock.
+--- Return when the current work began. It is nil if nothing runs, while the user is asked, and for a connection, which
+--- has its own countdown.
 ---@param state sanderling.session.state.State
 ---@return integer?
 local function began_ns(state)
@@ -24,7 +25,7 @@ local function began_ns(state)
   return state.tally.commands_began_ns
 end
 
---- The words for it, behind what is at work. What takes less than a second is over before they can be read.
+--- Return the spinner and the elapsed time, or '' during the first second.
 ---@param state sanderling.session.state.State
 ---@return string
 function M.describe(state)
@@ -39,7 +40,7 @@ function M.describe(state)
   return (' %s %s'):format(vim.fn.strcharpart(frames, frame, 1), words.duration(seconds))
 end
 
---- The words for what the turn that has ended took: time, dollars, and the lines that it has changed; those that are not nothing.
+--- Return the duration, cost and changed lines of the last turn. Zero values are left out.
 ---@param state sanderling.session.state.State
 ---@return string
 function M.turn_summary(state)
@@ -57,7 +58,7 @@ function M.turn_summary(state)
   return table.concat(parts, icons.separator)
 end
 
----@return boolean a window shows a session in which something is at work
+---@return boolean a window shows a session with running work
 local function is_seen()
   local seen = vim.tbl_filter(function(session)
     return began_ns(session.state) ~= nil and session:is_on_screen()
@@ -68,14 +69,14 @@ end
 local function tick()
   is_ticking = false
   if is_seen() then
-    if not api.nvim_get_mode().mode:find('^[cr!]') then -- else it would be drawn over
+    if not api.nvim_get_mode().mode:find('^[cr!]') then -- not in these modes, where redrawing would overwrite the command line or a prompt
       bars.redraw()
     end
     M.run()
   end
 end
 
---- Go on for as long as there is something to count.
+--- Keep redrawing while something is running.
 function M.run()
   if not is_ticking then
     is_ticking = true

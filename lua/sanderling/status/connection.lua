@@ -1,4 +1,4 @@
---- The words for the connection of a session that lives elsewhere; none while it stands.
+--- The state of the connection to a remote session, for the bars.
 local bars = require('sanderling.ui.bars')
 local live = require('sanderling.session.live')
 
@@ -6,10 +6,10 @@ local M = {}
 
 local TICK_MS = 250
 
---- The state of the connection, where it does not stand.
+--- Return the state of the connection, nil while it is connected.
 ---@param state sanderling.session.state.State
 ---@param is_short? boolean
----@return string? words
+---@return string? text
 ---@return string? hl
 function M.describe(state, is_short)
   local connection = state.connection
@@ -29,7 +29,7 @@ function M.describe(state, is_short)
   return text:format(left_s), 'AgentWarning'
 end
 
---- Have the bars drawn while seconds are counted in them.
+--- Redraw the bars while they show a countdown.
 ---@param session_id string
 ---@param connection? sanderling.session.state.Connection
 function M.count_down(session_id, connection)

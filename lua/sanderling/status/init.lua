@@ -1,4 +1,4 @@
---- The winbars and the statusline: mode, model, session, state, tokens and what they cost, sandbox.
+--- The winbars and the statusline: mode, model, session, activity, tokens and cost, sandbox.
 local api = vim.api
 local clock = require('sanderling.status.clock')
 local connections = require('sanderling.status.connection')
@@ -11,24 +11,24 @@ local words = require('sanderling.ui.words')
 
 local M = {}
 
-local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
+local BYTES_PER_TOKEN = 4 -- an estimate, because the API reports usage only at the end
 local MIN_TITLE_CELLS = 5
-local MIN_MODEL_CELLS = 8 -- less of the model's name says nothing
-local TITLE_CELLS = 24 -- that the title has before tokens and dollars are told
-local AT_REST = { 'idle', 'waiting for you', 'failed' } -- the model is not at work
+local MIN_MODEL_CELLS = 8 -- a shorter model name is useless
+local TITLE_CELLS = 24 -- reserved for the title before tokens and cost are shown
+local AT_REST = { 'idle', 'waiting for you', 'failed' } -- the model is not working
 
--- words ---------------------------------------------------------------------------------------------------------------
+-- texts ---------------------------------------------------------------------------------------------------------------
 
 ---@param state sanderling.session.state.State
----@return boolean commands run, and the model is not at work
+---@return boolean commands are running, and the model is not working
 local function is_running(state)
   return state.commands_running > 0 and vim.list_contains(AT_REST, state.activity)
 end
 
 ---@param state sanderling.session.state.State
----@return string tools at work
+---@return string the running tools
 local function describe_tools(state)
-  local name = state.tools[1].name:match('^[%w_%-]+$') or 'a tool' -- the model can ask for any
+  local name = state.tools[1].name:match('^[%w_%-]+$') or 'a tool' -- the model can call tools by any name
   local more = #state.tools > 1 and (' and %d more'):format(#state.tools - 1) or ''
   return 'running ' .. name .. more
 end
@@ -73,7 +73,7 @@ local mode_names = {
   c = 'COMMAND',
 }
 
---- The mode, when the window whose winbar is drawn is the one that the user is in.
+--- Return Vim's mode if the winbar is drawn for the current window, else ''.
 ---@return string
 local function mode_here()
   if tostring(api.nvim_get_current_win()) ~= tostring(vim.g.actual_curwin) then
@@ -88,7 +88,8 @@ local function escape(text)
   return (text:gsub('%%', '%%%%'))
 end
 
---- The words of the sandbox as they fit into `width` cells: what they warn of goes first, the colours say it too.
+--- Return the state of the sandbox in at most `width` cells. If it is too long, the warning is dropped; the color still
+--- shows it.
 ---@param session_id string
 ---@param width integer
 ---@return string text for a winbar
@@ -109,7 +110,7 @@ local function sandbox_part(session_id, width)
   return text, cells
 end
 
---- The place of a session among those that are open; nothing when it is the only one.
+--- Return the position of a session among the open ones, '' if it is the only one.
 ---@param session_id string
 ---@return string
 local function place_of(session_id)
@@ -122,7 +123,7 @@ local function place_of(session_id)
   return ''
 end
 
---- The session's title, else the time at which it began, as it fits into `width` cells.
+--- Return the session's title or start time, shortened to `width` cells.
 ---@param session_id string
 ---@param width integer
 ---@return string
@@ -133,7 +134,6 @@ local function fitting_title(session_id, width)
   return is_there and words.fitting(text, width) or ''
 end
 
---- The cells that the title is to have before anything else is told of the session.
 ---@param session_id string
 ---@param room integer
 ---@return integer
@@ -142,7 +142,8 @@ local function cells_for_title(session_id, room)
   return math.min(api.nvim_strwidth(title), math.max(TITLE_CELLS, math.floor(room / 2)))
 end
 
---- The winbar of a transcript: session, tokens and dollars, sandbox. The sandbox never gives way, and the title only to itself.
+--- Return the winbar of a transcript: title, tokens and cost, sandbox. The sandbox is never shortened, and usage gives
+--- way to the title.
 ---@param session_id string
 ---@param place string
 ---@param width integer
@@ -158,11 +159,11 @@ local function make_transcript_winbar(session_id, place, width)
   return ('%%#AgentStatus#%%< %s %%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
 end
 
----@type table<sanderling.chat.session.Session, { of: any[], text: string }> with what each was made of
+---@type table<sanderling.chat.session.Session, { of: any[], text: string }> cached texts and the values they depend on
 local transcript_winbars = setmetatable({}, { __mode = 'k' })
 
---- 'winbar' of a transcript's window, the same whether the cursor is in it or not. Neovim makes the window current while it asks,
---- with each frame that has moved the cursor: what was made is kept.
+--- 'winbar' of a transcript's window. It is the same whether or not the window is current. The text is cached, because
+--- Neovim evaluates this for each frame in which the cursor moves, making the window current each time.
 ---@return string
 function M.transcript_winbar()
   local session_id, width = vim.b.sanderling_session, api.nvim_win_get_width(0)
@@ -181,7 +182,7 @@ function M.transcript_winbar()
   return last.text
 end
 
---- 'statusline' of a transcript's window: the title, whose beginning says most.
+--- 'statusline' of a transcript's window: the title, cut at its end.
 ---@return string
 function M.transcript_statusline()
   local session = live.find(vim.b.sanderling_session)
@@ -190,7 +191,7 @@ function M.transcript_statusline()
   return escape(words.fitting(text, width - #'  100% '))
 end
 
---- The highlight of the state: what waits for the user stands out.
+--- Return the highlight of the activity. States that wait for the user stand out.
 ---@param state sanderling.session.state.State
 ---@return string
 local function state_hl(state)
@@ -208,14 +209,14 @@ end
 local agent_mode_hls = { ask = 'AgentStatus', auto = 'AgentModeAuto', plan = 'AgentModePlan' }
 
 ---@param state sanderling.session.state.State
----@return integer jobs that run
+---@return integer number of running jobs
 local function count_jobs(state)
   return #vim.tbl_filter(function(job)
     return job.outcome == ''
   end, state.jobs)
 end
 
---- Count the changes of a session that nobody has reviewed; what a question proposes counts as the question.
+--- Return the number of unreviewed changes of a session. Proposals do not count, their question does.
 ---@param session_id string
 ---@return integer
 local function count_unreviewed(session_id)
@@ -228,14 +229,14 @@ local function count_unreviewed(session_id)
 end
 
 ---@param session_id string
----@return string? how many changes are not reviewed, if any are
+---@return string? number of unreviewed changes, nil if there are none
 local function describe_unreviewed(session_id)
   local count = count_unreviewed(session_id)
   return count > 0 and ('%d to review'):format(count) or nil
 end
 
 ---@param state sanderling.session.state.State
----@return string? how many tool servers have failed, if any have
+---@return string? number of failed MCP servers, nil if there are none
 local function describe_failed(state)
   local count = #vim.tbl_filter(function(server)
     return server.state == 'failed'
@@ -243,7 +244,7 @@ local function describe_failed(state)
   return count > 0 and words.counted(count, 'server') .. ' failed' or nil
 end
 
---- The numbers of prompts that wait, of jobs that run, of changes to review, and of tool servers that have failed.
+--- Return the numbers of queued prompts, running jobs, unreviewed changes and failed MCP servers.
 ---@param state sanderling.session.state.State
 ---@return string
 local function describe_counts(state)
@@ -260,7 +261,8 @@ local function describe_counts(state)
   return table.concat(parts, icons.separator)
 end
 
---- 'winbar' of a prompt's window: Vim's mode, the agent's, state, how many prompts wait, jobs, model. What comes last gives way first.
+--- 'winbar' of a prompt's window: Vim's mode, permission mode, activity, counts, model. The last parts are shortened
+--- first.
 ---@return string
 function M.prompt_winbar()
   local state = live.state_of(vim.b.sanderling_session)
@@ -288,23 +290,23 @@ end
 
 ---@class (exact) sanderling.Status
 ---@field session_id string
----@field name string the title, or the time at which it began
----@field model string empty while it is not known
+---@field name string the title, or the start time
+---@field model string empty while unknown
 ---@field mode 'ask'|'auto'|'plan'
 ---@field activity string
 ---@field is_busy boolean
----@field tools string[] names of those at work
----@field approvals integer questions that wait for an answer
----@field waiting integer prompts that wait
----@field jobs integer that run
----@field unreviewed integer changes in files that are neither kept nor rejected
----@field connection string of a session that lives elsewhere: 'connected', 'connecting', 'waiting', 'refused'; else empty
----@field sandbox string its level, empty while it is not known
+---@field tools string[] names of the running tools
+---@field approvals integer pending questions
+---@field waiting integer queued prompts
+---@field jobs integer running jobs
+---@field unreviewed integer changes that are neither accepted nor rejected
+---@field connection string of a remote session: 'connected', 'connecting', 'waiting' or 'refused'; otherwise empty
+---@field sandbox string its level, empty while unknown
 ---@field network 'off'|'proxy'|'on'
----@field cost_usd? number nil while it is not known
----@field context_percent? integer of the window that is full, likewise
+---@field cost_usd? number nil while unknown
+---@field context_percent? integer percentage of the context window in use, nil while unknown
 
---- The status of a session, as data.
+--- Return the status of a session as data.
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.Status
 function M.of(session)
@@ -338,8 +340,8 @@ function M.current()
   return session and M.of(session)
 end
 
---- The text of the statusline, and the highlight group of the state.
----@return string? text nil while there is no session
+--- Return the text of the statusline, and the highlight group of the activity.
+---@return string? text nil if there is no session
 ---@return string hl
 function M.summary()
   local session = live.current()
@@ -363,8 +365,8 @@ function M.summary()
   return table.concat(parts, icons.separator), state_hl(state)
 end
 
---- Free of `%`, whose number of signs would have to differ with the place: as an expression's value, as a part of 'statusline'
---- itself, which is what plugins make of it, and evaluated twice.
+--- Return the text of the statusline without `%`. How often `%` must be escaped depends on the use: as the value of an
+--- expression, as part of 'statusline', as most plugins use it, or evaluated twice.
 ---@return string
 function M.statusline()
   local text = M.summary()

@@ -1,18 +1,18 @@
---- Redraws of the bars, when a session's state has changed.
+--- Redraws of the bars after changes of a session's state.
 local M = {}
 
 local bars = require('sanderling.ui.bars')
 local clock = require('sanderling.status.clock')
 local connections = require('sanderling.status.connection')
 
-local GROWN_MS = 300 -- between two redraws for a number that merely grows; while the clock runs, it draws them more often
+local GROWN_MS = 300 -- between two redraws for growing numbers; a running clock redraws more often
 
 local is_redraw_due = false
 
---- Facts that change with every delta.
+--- Fields that change with every delta.
 local is_growing = { usage = true, stream_bytes = true, stream_began_ns = true }
 
---- Do two states differ in more than in what grows?
+--- Return whether two states differ in more than growing numbers.
 ---@param before sanderling.session.state.State
 ---@param after sanderling.session.state.State
 ---@return boolean
@@ -27,8 +27,8 @@ function M.differ(before, after)
   return false
 end
 
---- The state of a session has changed. The bars are drawn when all events of the frame were handled: each time draws the whole
---- screen.
+--- Redraw the bars if necessary. This happens once per frame of events, because each redraw of the bars redraws the
+--- whole screen.
 ---@param before sanderling.session.state.State
 ---@param after sanderling.session.state.State
 function M.redraw(before, after)

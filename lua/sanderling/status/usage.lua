@@ -1,4 +1,4 @@
---- The words for tokens and what they cost.
+--- Texts for tokens and cost.
 local api = vim.api
 local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
@@ -20,7 +20,7 @@ local function all_tokens(usage)
 end
 
 ---@param usage sanderling.UsageUpdated
----@return integer? percent of the context window that is full
+---@return integer? percentage of the context window in use
 function M.context_percent(usage)
   local window = usage.context_window_tokens or 0
   return window > 0 and math.ceil(100 * all_tokens(usage.last_request) / window) or nil
@@ -33,7 +33,7 @@ local function dollars(usd)
   return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
 end
 
---- The cost of the session; a question mark stands for what nobody knows the price of.
+--- Return the cost of the session, with a question mark for usage of unknown price.
 ---@param usage sanderling.UsageUpdated
 ---@return string
 local function cost(usage)
@@ -44,7 +44,7 @@ local function cost(usage)
   return usd > 0 and dollars(usd) .. '+?' or '$?'
 end
 
---- The cost of the turn; nil where there is none.
+--- Return the cost of the turn, nil if there is none.
 ---@param usage? sanderling.UsageUpdated
 ---@return string?
 function M.turn_cost(usage)
@@ -54,7 +54,7 @@ function M.turn_cost(usage)
   return usage.is_priced and dollars(usage.turn_cost_usd) or '$?'
 end
 
---- The session's use in words for the statusline.
+--- Return the session's usage for the statusline.
 ---@param usage? sanderling.UsageUpdated
 ---@return string
 function M.describe(usage)
@@ -70,8 +70,8 @@ function M.describe(usage)
   return table.concat(parts, ', ')
 end
 
---- For a winbar: tokens in and out of this turn and how many of them were cached, the context, the session's dollars and the
---- turn's; nothing of what is nothing. With each step of `brevity` something more is left out, what matters least first.
+--- Return the usage for a winbar: the turn's tokens in and out, cached share, context, cost of session and turn. Zero
+--- values are left out, and each step of `brevity` leaves out more, the least important first.
 ---@param usage sanderling.UsageUpdated
 ---@param brevity integer from 0 to 5
 ---@return string
@@ -94,7 +94,7 @@ local function usage_words(usage, brevity)
   return table.concat(parts, ' ')
 end
 
---- The words for `usage`, as much of them as fits into `width` cells.
+--- Return as much of the usage as fits into `width` cells.
 ---@param usage? sanderling.UsageUpdated
 ---@param width integer
 ---@return string

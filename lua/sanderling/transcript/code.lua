@@ -1,23 +1,22 @@
---- Code in a fence whose language has no tree-sitter parser here: in the colors of Vim's own syntax files, as the same text would
---- have in a window.
+--- Highlighting of fenced code whose language has no tree-sitter parser: with Vim's own syntax files, as in a window.
 local M = {}
 
 local api = vim.api
 local budget = require('sanderling.ui.budget')
 local scratch = require('sanderling.ui.scratch')
 
-local MAX_COLUMNS = 200 -- of a line: what a pattern takes grows with the square of it, and worse
+local MAX_COLUMNS = 200 -- of a line are highlighted, because the cost of some patterns grows at least quadratically
 local FENCE_MS = 20 -- a fence that takes longer stays plain
-local MAX_SLOW = 2 -- such fences, before their language has no colors any more
+local MAX_SLOW = 2 -- fences that exceed FENCE_MS before their language is no longer highlighted
 local MAX_NAME_BYTES = 40
-local MAX_NAMES = 300 -- of languages: an answer can make up any number
+local MAX_NAMES = 300 -- of languages are remembered: an answer can contain any number
 
----@type table<string, integer> buffers with the syntax of a filetype
+---@type table<string, integer> hidden buffers with the syntax of a filetype
 local buffers = {}
----@type table<string, string|false> filetypes by the names that fences have
+---@type table<string, string|false> filetypes by the names in fences
 local filetypes = {}
 local name_count = 0
----@type table<string, integer> fences that took too long, by filetype
+---@type table<string, integer> number of fences that took too long, by filetype
 local slow = {}
 
 ---@param lang string
@@ -34,7 +33,7 @@ local function has_syntax(name)
   return #api.nvim_get_runtime_file(('syntax/%s.vim'):format(name), false) > 0
 end
 
---- The filetype that a fence names, if it has a syntax file and no parser.
+--- Return the filetype named by a fence, if it has a syntax file but no parser.
 ---@param lang string
 ---@return string|false
 local function filetype_of(lang)
@@ -48,7 +47,7 @@ local function filetype_of(lang)
   return has_syntax(lang) and lang or other ~= '' and has_syntax(other) and other
 end
 
---- A buffer that nobody sees, with the syntax of `filetype`. Autocommands are left out: they are about files of the person's.
+--- Return a hidden buffer with the syntax of `filetype`. It triggers no autocommands, which are for the user's files.
 ---@param filetype string
 ---@return integer?
 local function buffer_for(filetype)
@@ -66,7 +65,7 @@ local function buffer_for(filetype)
   return buf
 end
 
---- Go through the words and signs of a line.
+--- Call `see` for each word and each punctuation character of a line.
 ---@param line string
 ---@param see fun(col: integer, end_col: integer)
 local function each_token(line, see)
@@ -85,10 +84,10 @@ local function each_token(line, see)
   end
 end
 
---- The runs of a line that have a group, for the buffer that is current.
+--- Call `see` for each highlighted run of a line in the current buffer.
 ---@param lnum integer
 ---@param line string
----@param is_spent fun(): boolean then there are no more
+---@param is_spent fun(): boolean returns true when the time is up
 ---@param see fun(col: integer, end_col: integer, group: string)
 local function each_run(lnum, line, is_spent, see)
   local first, behind, id = 0, 0, 0
@@ -117,7 +116,8 @@ end
 ---@field end_col integer
 ---@field group string
 
---- The runs of `lines` that have a group. None where that takes too long; a language in which it does again has no colors then.
+--- Return the highlighted runs of `lines`, or none if that takes too long. A language that is too slow twice is no
+--- longer highlighted.
 ---@param buf integer
 ---@param filetype string
 ---@param lines string[]
@@ -142,7 +142,7 @@ local function runs_of(buf, filetype, lines)
   return runs
 end
 
---- The filetype of a fence, as far as it is to have colors.
+--- Return the filetype of a fence, or nil if it is not highlighted.
 ---@param lang string
 ---@return string?
 local function known_filetype(lang)
@@ -153,7 +153,7 @@ local function known_filetype(lang)
   return filetype and (slow[filetype] or 0) < MAX_SLOW and filetype or nil
 end
 
---- Color the code of the fence that `node` names the language of.
+--- Highlight the code of a fence. `node` contains its language.
 ---@param piece sanderling.transcript.paint.Piece
 ---@param node TSNode
 function M.paint(piece, node)

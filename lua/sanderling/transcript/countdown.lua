@@ -1,4 +1,4 @@
---- A request that has failed and is made again: how long until then, below the transcript's text, second by second.
+--- The countdown below the transcript to the retry of a failed request.
 local M = {}
 
 local api, uv = vim.api, vim.uv
@@ -14,7 +14,7 @@ local words = require('sanderling.ui.words')
 local Countdown = {}
 Countdown.__index = Countdown
 
---- Count down to the retry that `event` announces.
+--- Count down to the retry announced by `event`.
 ---@param event sanderling.RetryScheduled
 ---@param footer sanderling.transcript.footer.Footer
 ---@return sanderling.transcript.countdown.Countdown
@@ -34,17 +34,17 @@ end
 ---@param seconds integer
 function Countdown:draw(seconds)
   local when = seconds > 0 and 'in ' .. words.duration(seconds) or 'now'
-  local text = ('Again %s, try %d of %d. %s stops, :AgentRetry tries now.'):format(
-    when,
+  local text = ('Retry %d/%d %s. %s stops, :AgentRetry retries now.'):format(
     self.event.attempt,
     self.event.attempts,
+    when,
     config.key_name(config.options.keys.stop, ':AgentStop')
   )
   local lines = self.footer:wrapped(words.plain(self.event.reason), 'AgentWarning')
   self.footer:set('retry', vim.list_extend(lines, self.footer:wrapped(text, 'AgentRemedy')))
 end
 
---- Show the seconds that are left, and come back when there is one less. Nobody counts for a transcript that no window shows.
+--- Show the remaining seconds and schedule the next update. There are no updates while no window shows the transcript.
 ---@private
 function Countdown:tick()
   self.is_ticking = false
@@ -61,20 +61,19 @@ function Countdown:tick()
   end
 end
 
---- A window shows the transcript again.
+--- Continue when a window shows the transcript again.
 function Countdown:resume()
   if not self.is_ticking then
     self:tick()
   end
 end
 
---- Count, too, as the copy of one that counts for another transcript.
+--- Start counting in a copy of another transcript's countdown.
 function Countdown:go_on()
   self.is_ticking = false
   self:tick()
 end
 
---- The wait is over, one way or another.
 function Countdown:stop()
   self.is_over = true
   if api.nvim_buf_is_loaded(self.footer.buf) then

@@ -1,4 +1,4 @@
---- Unified diffs: their highlights, and the line of a file that each of their lines is about.
+--- Unified diffs: highlighting, and the file line of each diff line.
 local M = {}
 
 local api = vim.api
@@ -6,9 +6,10 @@ require('sanderling.ui.colors')
 
 local ns = require('sanderling.transcript.writer').NS
 
---- Go through a unified diff. The counts of a hunk say where it ends, so that its lines cannot pass for the next file's name.
+--- Call `see` for each line of a unified diff. A hunk's end is computed from its line counts, so that its lines cannot
+--- be taken for the next file's header.
 ---@param lines string[]
----@param see fun(i: integer, hl: string?, path: string?, lnum: integer?) the line's highlight and the line of the file it is about
+---@param see fun(i: integer, hl: string?, path: string?, lnum: integer?) with the line's highlight and its place in the file
 function M.walk(lines, see)
   local old_left, new_left = 0, 0
   ---@type string?, integer?
@@ -39,7 +40,6 @@ function M.walk(lines, see)
   end
 end
 
---- Highlight a diff.
 ---@param buf integer
 ---@param row integer of its first line
 ---@param lines string[]
@@ -65,11 +65,11 @@ function M.paint(buf, row, lines)
   finish(#lines + 1)
 end
 
---- Highlight lines of a scratch buffer as `filetype`; nothing of the user's runs for it.
+--- Highlight lines of a scratch buffer as `filetype`, without triggering the user's autocommands.
 ---@param buf integer
 ---@param filetype string
 ---@param first_lnum integer
----@param last_lnum? integer the last of the buffer unless given
+---@param last_lnum? integer default: the last line of the buffer
 function M.set_syntax(buf, filetype, first_lnum, last_lnum)
   api.nvim_buf_call(buf, function()
     vim.cmd('syntax clear')
@@ -82,7 +82,7 @@ function M.set_syntax(buf, filetype, first_lnum, last_lnum)
     local region = [[syntax region AgentText start=/\%%%dl/ end=/%s/ contains=@AgentText keepend]]
     api.nvim_buf_call(buf, function()
       local include = ('syntax include @AgentText syntax/%s.vim'):format(filetype)
-      if pcall(vim.cmd, include) then -- else there is no such syntax
+      if pcall(vim.cmd, include) then -- otherwise there is no such syntax
         vim.cmd(region:format(first_lnum, behind))
       end
     end)

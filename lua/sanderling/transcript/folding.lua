@@ -1,17 +1,17 @@
---- The part of a transcript that says which folds there are, and which of them each window has.
+--- The part of a transcript that records its folds, and which of them each window has.
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
 local folds = require('sanderling.transcript.folds')
 local Writer = require('sanderling.transcript.writer')
 
----@class (exact) sanderling.transcript.folding.Folded what a window had when it had all folds
----@field moves integer
+---@class (exact) sanderling.transcript.folding.Folded the state of a window when it last had all folds
+---@field moves integer value of Folding.moves
 ---@field count integer of the folds
 
 ---@class (exact) sanderling.transcript.folding.Folding: sanderling.transcript.Writer
 ---@field folds sanderling.transcript.folds.Fold[]
----@field protected folded table<integer, sanderling.transcript.folding.Folded> by window; closed ones until another one is left
----@field protected moves integer how often rows with folds were moved or taken out
+---@field protected folded table<integer, sanderling.transcript.folding.Folded> by window; closed windows are kept until another window leaves the transcript
+---@field protected moves integer how often rows with folds were moved or removed
 local Folding = setmetatable({}, { __index = Writer })
 Folding.__index = Folding
 
@@ -25,14 +25,14 @@ function Folding:add_fold(fold)
   return fold
 end
 
---- `win` has all folds.
 ---@private
 ---@param win integer
 function Folding:note_folded(win)
   self.folded[win] = { moves = self.moves, count = #self.folds }
 end
 
---- Rows have moved: Neovim moves the folds of windows that show them, not those that it has kept for others.
+--- Record that rows have moved. Neovim moves the folds of windows that show the transcript, but not those it has saved
+--- for other windows.
 function Folding:note_move()
   self.moves = self.moves + 1
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
@@ -40,7 +40,7 @@ function Folding:note_move()
   end
 end
 
---- The number of folds that Neovim has given `win`; nil: those that it has may be in rows in which they were once.
+--- Return how many folds Neovim has given `win`, or nil if they may be in outdated rows.
 ---@private
 ---@param win integer
 ---@return integer?
@@ -55,7 +55,7 @@ function Folding:count_kept(win)
   return count
 end
 
---- Give `win`, which shows the transcript (again), the folds that it does not have.
+--- Give `win`, which shows the transcript (again), the folds that it lacks.
 ---@protected
 ---@param win integer
 function Folding:fold_in(win)
@@ -63,11 +63,11 @@ function Folding:fold_in(win)
   if not kept then
     folds.drop_all(win)
   end
-  folds.make(win, self.folds, math.max(kept or 0, 1)) -- the last one may have grown
+  folds.make(win, self.folds, math.max(kept or 0, 1)) -- start with the last one, which may have grown
   self:note_folded(win)
 end
 
---- A window is about to show the transcript no more: what the user did to its folds is to last.
+--- Save the user's changes to the folds of a window that is about to leave the transcript.
 ---@param win integer
 function Folding:leave(win)
   api.nvim_win_call(win, function()
@@ -78,7 +78,7 @@ function Folding:leave(win)
   end)
   for other in pairs(self.folded) do
     if not api.nvim_win_is_valid(other) then
-      self.folded[other] = nil -- a new window gets the folds of this one
+      self.folded[other] = nil -- a new window copies the folds of `win`
     end
   end
   self:note_folded(win)

@@ -1,7 +1,9 @@
---- The folds of a transcript. They are manual ones, for a 'foldexpr' that is worked out late makes the view jump. They live in a
---- window: each one that begins to show the transcript gets those that it lacks, and from then on they are the user's. Neovim gives
---- a window that shows the transcript again the folds that it had, as they were, and a new one those of the window that was left
---- last: only what has come since is made.
+--- The folds of a transcript.
+---
+--- They are manual: 'foldexpr' is evaluated late, which makes the view jump. Folds belong to a window. A window that
+--- starts to show the transcript gets the folds that it lacks, and from then on they are the user's. Neovim restores
+--- the folds of a window that shows the transcript again, and copies those of the last window into a new one, so only
+--- newer folds have to be made.
 local M = {}
 
 local api = vim.api
@@ -13,11 +15,11 @@ local words = require('sanderling.ui.words')
 ---@field first integer row
 ---@field last integer row
 ---@field label string
----@field name? string of the tool, before the label
----@field summary? string of what it did, before the number of lines
----@field lines? integer how many there are to read; nil: what stands in the buffer, and it can grow
----@field hl? string of its line when it is closed
----@field state? 'open'|'closed unless read' at first; nil: closed
+---@field name? string of the tool, shown before the label
+---@field summary? string of the result, shown before the number of lines
+---@field lines? integer number of lines shown; nil: those in the buffer, which may grow
+---@field hl? string highlight of the closed fold
+---@field state? 'open'|'closed unless read' initial state; nil: closed
 ---@field is_deleted? boolean by the user
 
 ---@param fold sanderling.transcript.folds.Fold
@@ -28,8 +30,8 @@ local function begins_open(fold, row)
   return fold.state == 'open' or fold.state == 'closed unless read' and is_read
 end
 
---- Make `fold` in the current window. One that grew while no window showed it covers only its beginning there: then it is made
---- anew, and is open if it was.
+--- Make `fold` in the current window. A fold that grew while no window showed it covers only its beginning: make it
+--- again, and keep it open if it was.
 ---@param fold sanderling.transcript.folds.Fold
 ---@param row integer of the cursor
 ---@return boolean is_made
@@ -56,7 +58,6 @@ local function make(fold, row)
   return true
 end
 
---- Does `win`, which shows the end of the text, show nothing below it?
 ---@param win integer
 ---@return boolean
 local function has_room_below(win)
@@ -64,13 +65,13 @@ local function has_room_below(win)
   return api.nvim_win_text_height(win, { start_row = top }).all < vim.fn.getwininfo(win)[1].height
 end
 
---- Make those of `folds`, from the index `from` on, that `win` lacks. Its view stays.
+--- Make those of `folds` from index `from` on that `win` lacks. Its view does not change.
 ---@param win integer
 ---@param folds sanderling.transcript.folds.Fold[]
 ---@param from integer
 function M.make(win, folds, from)
   api.nvim_win_call(win, function()
-    local view = vim.fn.winsaveview() -- 0.1 ms when folds have just changed: once for all of them
+    local view = vim.fn.winsaveview() -- takes 0.1 ms after folds have changed, so it is called once for all of them
     local is_changed = false
     for i = from, #folds do
       is_changed = make(folds[i], view.lnum - 1) or is_changed
@@ -83,12 +84,12 @@ function M.make(win, folds, from)
     local begins_in_fold = first ~= -1 and first < view.topline
     local is_at_end = vim.fn.line('.') == vim.fn.line('$')
     if begins_in_fold or is_at_end and has_room_below(win) then
-      scroll.put_last() -- else there would be nothing below, though there is more above
+      scroll.put_last() -- otherwise empty rows remain below, with more text above
     end
   end)
 end
 
---- Take all folds of `win` away.
+--- Delete all folds of `win`.
 ---@param win integer
 function M.drop_all(win)
   api.nvim_win_call(win, function()
@@ -98,7 +99,7 @@ function M.drop_all(win)
   end)
 end
 
---- The fold that begins in row `first`.
+--- Return the fold that starts in row `first`.
 ---@param folds sanderling.transcript.folds.Fold[]
 ---@param first integer
 ---@return sanderling.transcript.folds.Fold?
@@ -116,9 +117,9 @@ function M.at(folds, first)
   return fold and fold.first == first and fold or nil
 end
 
---- The line of a closed fold: its label is cut, if one has to be, and not what stands around it.
+--- Return the text of a closed fold. If it does not fit, only the label is shortened.
 ---@param fold sanderling.transcript.folds.Fold
----@param count integer of the lines in it
+---@param count integer of its lines
 ---@return [string, string][]
 function M.line(fold, count)
   local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''

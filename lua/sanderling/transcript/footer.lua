@@ -1,5 +1,7 @@
---- The footer: what stands below the text of a transcript without being text. A retry's countdown and the prompts that wait are
---- virtual lines of the last row, so that no row moves for them and nothing of them is copied or found.
+--- The footer below the text of a transcript: what the last turn took, the retry countdown, queued prompts and the
+--- like.
+---
+--- It consists of virtual lines of the last row, so it moves no rows and is neither copied nor found by a search.
 local M = {}
 
 local api = vim.api
@@ -9,7 +11,7 @@ local words = require('sanderling.ui.words')
 local ns = api.nvim_create_namespace('sanderling_footer')
 local ORDER = { 'took', 'connection', 'retry', 'looking', 'waiting' }
 
----@alias sanderling.transcript.footer.Lines [string, string][][] as virtual lines are given
+---@alias sanderling.transcript.footer.Lines [string, string][][] in the format of virt_lines
 
 ---@class (exact) sanderling.transcript.footer.Footer
 ---@field buf integer
@@ -24,7 +26,7 @@ function M.new(buf)
   return setmetatable({ buf = buf, parts = {} }, Footer)
 end
 
---- `text` in lines that fit into each window.
+--- Wrap `text` to the width of the narrowest window.
 ---@param text string
 ---@param hl string
 ---@return sanderling.transcript.footer.Lines
@@ -38,7 +40,7 @@ function Footer:wrapped(text, hl)
   end, words.wrapped(text, cells))
 end
 
---- Show `lines` as the part `name`, or nothing.
+--- Set the part `name` to `lines`, or remove it.
 ---@param name 'took'|'connection'|'retry'|'looking'|'waiting'
 ---@param lines? sanderling.transcript.footer.Lines
 function Footer:set(name, lines)
@@ -46,7 +48,7 @@ function Footer:set(name, lines)
   self:draw()
 end
 
---- Put all of it below the last row.
+--- Draw all parts below the last row.
 function Footer:draw()
   local lines = {} ---@type sanderling.transcript.footer.Lines
   for _, name in ipairs(ORDER) do
@@ -70,7 +72,6 @@ function Footer:is_empty()
   return self.mark == nil
 end
 
---- Does `win` show all that is below its first line?
 ---@param win integer
 ---@return boolean
 local function shows_rest(win)
@@ -78,7 +79,7 @@ local function shows_rest(win)
   return api.nvim_win_text_height(win, { start_row = top }).all <= vim.fn.getwininfo(win)[1].height
 end
 
---- The text has changed: stay below it, in the view of `wins`, whose cursor is in the last line.
+--- Redraw the footer below new text, and scroll it into view in `wins`, whose cursor is in the last line.
 ---@param wins integer[]
 function Footer:follow(wins)
   self:draw()

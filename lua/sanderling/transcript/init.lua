@@ -1,10 +1,11 @@
---- Draws events into a transcript buffer. What is said is written at its end: an append reads nothing back, and no row before
---- the last block moves. Two things move rows, both seldom: a page of the history, which goes above all (`pages.lua`), and an
---- answer that was cut off and is taken back.
+--- Draws events into a transcript buffer.
 ---
---- The model and commands talk at the same time. What happens to a command while the model's block is open is held until that
---- has come to the end of a paragraph, so that no sentence and no code is torn. Two commands take turns, each under its header,
---- and so do a command and the tool that the model uses.
+--- Text is appended without reading anything back, and no row before the last block moves. Only two rare events move
+--- rows: a page of history inserted at the top (`pages.lua`), and the removal of an answer that was cut off.
+---
+--- The model and commands produce output at the same time. Events of a command are held while the model's block is
+--- open, until it reaches the end of a paragraph, so that no sentence or code block is split. Two commands, or a
+--- command and a tool, take turns, each under its own header.
 local M = {}
 
 local api = vim.api
@@ -27,45 +28,45 @@ local waiting = require('sanderling.transcript.blocks.waiting')
 ---@field id integer|string
 ---@field kind 'text'|'thinking'|'command'|'tool'
 ---@field first? integer row of an answer's block
----@field row integer where a thinking block grows; of a command's or a tool's header
+---@field row integer of a command's or tool's header; in a thinking block, the row where it grows
 ---@field col integer
 ---@field fold? sanderling.transcript.folds.Fold
----@field label? string a command's header
----@field output_row? integer of the output that grows
+---@field label? string header of a command
+---@field output_row? integer of the growing output
 ---@field output_mark? integer
 ---@field block? sanderling.transcript.blocks.tool.Block of a tool use
 ---@field has_remark? boolean
 
----@class (exact) sanderling.transcript.Follower a window that goes along with the text
+---@class (exact) sanderling.transcript.Follower a window that follows the end of the text
 ---@field win integer
----@field is_at_end boolean it goes along within a line, too
+---@field is_at_end boolean it also follows within a line
 
 ---@class (exact) sanderling.transcript.Transcript: sanderling.transcript.folding.Folding
 ---@field buf integer
----@field headers integer[] rows of the messages' headers
+---@field headers integer[] rows of message headers
 ---@field turns sanderling.transcript.Turn[]
 ---@field pieces sanderling.transcript.Piece[] in the order of their rows
----@field has_earlier boolean there are more, and the first line says so
----@field is_asking boolean one was asked for
+---@field has_earlier boolean there is earlier history; the first line says so
+---@field is_asking boolean a page was requested
 ---@field is_lost boolean no host serves the session
----@field start integer where in the log the first page begins
+---@field start integer start of the first page in the log
 ---@field footer sanderling.transcript.footer.Footer
 ---@field private countdown? sanderling.transcript.countdown.Countdown
 ---@field last integer row of the last line
 ---@field col integer its length in bytes
----@field before integer length of the line before it
+---@field before integer length of the line before the last
 ---@field open? sanderling.transcript.OpenBlock
----@field tools table<string, sanderling.transcript.blocks.tool.Use> those that run, by id
----@field jobs_shown table<string, integer> mark of the line that began it, of each job that runs
+---@field tools table<string, sanderling.transcript.blocks.tool.Use> running tool uses, by id
+---@field jobs_shown table<string, integer> by running job: mark of the line that started it
 ---@field tool_blocks sanderling.transcript.blocks.tool.Block[]
----@field tool_end? integer the blank row behind the last tool block that has ended
----@field took? string by the last turn, while it is said below the text
----@field held table[] events beside the model's block that is open
+---@field tool_end? integer the blank row after the last finished tool block
+---@field took? string duration and cost of the last turn, while the footer shows it
+---@field held table[] events that wait until the model's open block reaches a border
 ---@field private when_held_are_drawn fun()[]
----@field commands table<string, string> label of each that was started, by id
----@field notices table<string, integer> mark of the last one on each topic
----@field refused table<string, true> what the sandbox refused since the last turn or command began
----@field sandbox { level: string, network: string, problem: string } as it was drawn last
+---@field commands table<string, string> labels of started commands, by id
+---@field notices table<string, integer> mark of the last notice, by topic
+---@field refused table<string, true> what the sandbox has refused since the start of the last turn or command
+---@field sandbox { level: string, network: string, problem: string } as last drawn
 ---@field private queue sanderling.transcript.queue.Queue
 ---@field markdown sanderling.transcript.markdown.Blocks
 ---@field on_defect fun(err: string)
@@ -75,8 +76,8 @@ Transcript.__index = Transcript
 ---@type table<integer, sanderling.transcript.Transcript> by buffer
 local transcripts = {}
 
----@param buf integer its text is replaced
----@param on_defect fun(err: string) told what could not be drawn
+---@param buf integer its text will be replaced
+---@param on_defect fun(err: string) receives the traceback of an event that could not be drawn
 ---@return sanderling.transcript.Transcript
 function M.new(buf, on_defect)
   local self = vim.tbl_extend('error', blocks.new_fields(), {
@@ -95,17 +96,17 @@ function M.new(buf, on_defect)
   })
   setmetatable(self, Transcript)
   self.queue = queue.new(function(event)
-    if api.nvim_buf_is_loaded(self.buf) then -- else there is nothing to draw, but the event has happened
-      self:draw_or_tell(event)
+    if api.nvim_buf_is_loaded(self.buf) then -- otherwise there is nothing to draw, but the event still counts
+      self:draw_or_report(event)
     end
   end)
-  api.nvim_buf_clear_namespace(buf, -1, 0, -1) -- first: Neovim 0.11 can abort where lines go that have many marks
+  api.nvim_buf_clear_namespace(buf, -1, 0, -1) -- before the lines are deleted: Neovim 0.11 can abort when deleted lines have many marks
   self:modify(function()
     api.nvim_buf_set_lines(buf, 0, -1, false, {})
   end)
   self.markdown = markdown.new(buf)
   if transcripts[buf] then
-    transcripts[buf].queue:clear() -- what waits there is about the text that has just gone
+    transcripts[buf].queue:clear() -- pending events belong to the deleted text
     transcripts[buf]:end_countdown()
   end
   transcripts[buf] = self
@@ -117,12 +118,12 @@ function M.forget(buf)
   transcripts[buf] = nil
 end
 
---- Draw nothing until there is a buffer with all of the text: this one has lost it.
+--- Pause until `come_back`: this buffer has lost its text.
 function Transcript:go_away()
   self.queue:pause()
 end
 
---- Go on in `buf`, which holds text and marks as they were.
+--- Continue in `buf`, which has the same text and marks.
 ---@param buf integer
 function Transcript:come_back(buf)
   transcripts[self.buf] = nil
@@ -135,17 +136,17 @@ end
 
 -- folds ---------------------------------------------------------------------------------------------------------------
 
---- Ask for what comes before the lines that `win` shows, when that is near.
+--- Request earlier history if the top of `win` is near.
 ---@private
 ---@param win integer
----@param is_wanted? boolean by a person, who has scrolled up
+---@param is_wanted? boolean the user has scrolled up
 function Transcript:ask_if_near(win, is_wanted)
   if self.has_earlier then
     pages.ask_if_near(self, win, is_wanted)
   end
 end
 
---- A window shows the transcript (again): give it the folds that it does not have.
+--- Prepare a window that shows the transcript (again): its folds, highlighting and earlier history.
 ---@param win integer
 function Transcript:show_in(win)
   self:fold_in(win)
@@ -156,7 +157,6 @@ function Transcript:show_in(win)
   end
 end
 
---- 'foldtext' of a transcript.
 ---@return string|[string, string][]
 function M.foldtext()
   local transcript = transcripts[api.nvim_get_current_buf()]
@@ -176,7 +176,7 @@ function Transcript:is_answering()
   return self.open and (self.open.kind == 'text' or self.open.kind == 'thinking')
 end
 
---- Can something else come here without tearing what the model says?
+--- Return whether something else can be inserted here without splitting a sentence or code block of the model.
 ---@private
 ---@return boolean
 function Transcript:is_at_border()
@@ -186,7 +186,7 @@ function Transcript:is_at_border()
   return self.col == 0 and self.before == 0 and not self.markdown:is_in_fence()
 end
 
---- Close the open block; what comes next begins its own.
+--- Close the open block. The next text starts a new one.
 function Transcript:close_block()
   local open, last = self.open, self.col > 0 and self.last or self.last - 1
   if open and open.kind == 'text' then
@@ -202,14 +202,14 @@ function Transcript:close_block()
   self.open = nil
 end
 
---- The model's block, if one is open, comes to an end, and what was held because of it is drawn.
+--- Close the model's block, if it is open, and draw the held events.
 function Transcript:end_answer()
   if self:is_answering() then
     self:close_block()
   end
   while #self.held > 0 do
     local event = table.remove(self.held, 1)
-    local ok, err = pcall(self.draw_or_tell, self, event)
+    local ok, err = pcall(self.draw_or_report, self, event)
     if not ok then
       table.insert(self.held, 1, event)
       error(err, 0)
@@ -217,7 +217,7 @@ function Transcript:end_answer()
   end
 end
 
---- Close the open block, whoever's it is.
+--- Close the open block of any kind.
 function Transcript:end_block()
   self:end_answer()
   self:close_block()
@@ -226,7 +226,7 @@ end
 ---@type table<string, sanderling.transcript.blocks.Draw>
 local draw = {}
 
---- Draw `event`, or hold it until the model's block has come to a border.
+--- Draw `event`, or hold it until the model's block reaches a border.
 ---@param event table
 function Transcript:draw(event)
   if blocks.is_beside[event.type] and self:is_answering() then
@@ -239,10 +239,10 @@ function Transcript:draw(event)
   blocks.draw_event(self, event)
 end
 
---- Draw `event`. What cannot be drawn is a defect, of which somebody is told; while the buffer is locked, it raises.
+--- Draw `event`. Report an event that cannot be drawn as a defect. If the buffer is locked, raise the error.
 ---@private
 ---@param event table
-function Transcript:draw_or_tell(event)
+function Transcript:draw_or_report(event)
   local ok, err = xpcall(self.draw, debug.traceback, self, event)
   if not ok and locked.reason(err) then
     error(err, 0)
@@ -251,7 +251,7 @@ function Transcript:draw_or_tell(event)
   end
 end
 
---- The host has ended, and with it what the model was doing.
+--- The host has exited, and with it the model's turn.
 function draw.local_failed(self, event)
   tools.stop_all(self)
   notices.draw.error_occurred(self, event)
@@ -259,7 +259,7 @@ function draw.local_failed(self, event)
   pages.lose(self)
 end
 
---- The turn that a row belongs to, by the id of its prompt; nil where that is on a page that is not shown yet.
+--- Return the turn that a row belongs to, nil if it starts on a page that is not loaded yet.
 ---@param row integer
 ---@return { prompt_id: string, is_prompt: boolean }?
 function Transcript:message_at(row)
@@ -271,9 +271,9 @@ function Transcript:message_at(row)
   end
 end
 
--- the history ---------------------------------------------------------------------------------------------------------
+-- history -------------------------------------------------------------------------------------------------------------
 
---- Draw a page by itself.
+--- Draw a page into a scratch buffer.
 ---@private
 ---@param event sanderling.HistoryShown
 ---@return sanderling.transcript.Transcript
@@ -283,7 +283,7 @@ function Transcript:draw_page(event)
     pages.mark_top(page)
   end
   for _, each in ipairs(event.events) do
-    page:draw_or_tell(each)
+    page:draw_or_report(each)
   end
   tools.stop_all(page)
   page:end_block()
@@ -299,7 +299,7 @@ end
 
 draw.session_opened = pages.ask_anew
 
--- below the text ------------------------------------------------------------------------------------------------------
+-- footer --------------------------------------------------------------------------------------------------------------
 
 ---@return boolean a request waits for its retry
 function Transcript:is_counting_down()
@@ -320,7 +320,7 @@ end
 
 draw.retry_started = Transcript.end_countdown
 
---- Keep the footer below the text, and in view where the end is.
+--- Keep the footer below the text, and in view in windows that follow the text.
 ---@private
 function Transcript:show_footer()
   if not self.footer:is_empty() and api.nvim_buf_is_loaded(self.buf) then
@@ -331,9 +331,9 @@ function Transcript:show_footer()
   end
 end
 
--- when ----------------------------------------------------------------------------------------------------------------
+-- scheduling ----------------------------------------------------------------------------------------------------------
 
---- Draw `events`, now or as soon as the buffer can be written; then call `on_drawn`.
+--- Draw `events` as soon as the buffer is writable, then call `on_drawn`.
 ---@param events table[]
 ---@param on_drawn? fun()
 function Transcript:apply(events, on_drawn)
@@ -342,12 +342,12 @@ function Transcript:apply(events, on_drawn)
     if on_drawn then
       on_drawn()
     end
-    self:tell()
+    self:call_when_drawn()
   end)
 end
 
 ---@private
-function Transcript:tell()
+function Transcript:call_when_drawn()
   if #self.held == 0 and #self.when_held_are_drawn > 0 then
     local fns = self.when_held_are_drawn
     self.when_held_are_drawn = {}
@@ -357,7 +357,7 @@ function Transcript:tell()
   end
 end
 
---- Call `fn` when all that was told so far stands in the transcript. For `on_drawn`, which comes when it is drawn or held.
+--- Call `fn` when no event is held any more. Call this from `on_drawn`, which does not wait for held events.
 ---@param fn fun()
 function Transcript:when_drawn(fn)
   if #self.held == 0 then
@@ -377,7 +377,7 @@ blocks.register({
 
 api.nvim_create_autocmd('WinScrolled', {
   group = api.nvim_create_augroup('sanderling_transcript', {}),
-  desc = 'Agent: what comes before and after what is seen',
+  desc = 'Agent: highlight and load what comes into view',
   callback = function()
     for name, change in pairs(vim.v.event) do
       local win = tonumber(name) -- or "all"
@@ -385,7 +385,7 @@ api.nvim_create_autocmd('WinScrolled', {
       if transcript then
         transcript.markdown:show()
         transcript:ask_if_near(win, change.topline < 0)
-        if change.topline > 0 then -- who scrolls up may see the footer go
+        if change.topline > 0 then -- scrolling up may hide the footer
           transcript:show_footer()
         end
       end

@@ -1,10 +1,10 @@
---- Markdown highlighting whose cost is what is new or newly seen, however long the chat is.
+--- Markdown highlighting whose cost depends on what is new or newly visible, not on the length of the chat.
 ---
---- A tree-sitter highlighter on the buffer would parse all of it after each change. Here the text is cut into blocks at blank
---- lines; a block that is complete is parsed by itself while a window shows it, and gets static extmarks. The block that is still
---- growing is parsed again at most each `LIVE_MS`. No list is kept of what is to be done: each slice of work looks at what windows
---- show then, so what has scrolled by meanwhile costs nothing. Of the marks, those that were made last are kept, and all that a
---- window shows.
+--- A tree-sitter highlighter on the buffer would parse the whole text after each change. Here the text is split into
+--- blocks at blank lines. A complete block is parsed separately when a window shows it, and gets static extmarks. The
+--- block that is still growing is parsed again at most every `LIVE_MS`. There is no queue of work: each slice
+--- highlights what windows show at that moment, so text that has already scrolled by costs nothing. Only the newest
+--- marks are kept, plus all marks that a window shows.
 local M = {}
 
 local api, uv = vim.api, vim.uv
@@ -14,50 +14,50 @@ local parsing = require('sanderling.ui.parsing')
 local words = require('sanderling.ui.words')
 
 local LIVE_MS = 120
-local LIVE_PAUSES = 10 -- times as long as the last drawing of the open block took
-local SLICE_NS = 3e6 -- of highlighting in one go
+local LIVE_PAUSES = 10 -- the pause is this many times the time that the last drawing of the open block took
+local SLICE_NS = 3e6 -- of highlighting at a time
 local SLICE_PAUSE_MS = 8
-local STREAM_PAUSES = 10 -- times the slice, while an answer streams: at full speed it has scrolled by before it is read
+local STREAM_PAUSES = 10 -- the pause is this many slices while an answer streams: at full speed text scrolls by before it is read
 local MAX_BLOCK_LINES = 40
-local MARGIN_LINES = 40 -- highlighted ahead of what a window shows, unless an answer streams
-local MAX_MARKS = 10000 -- of a transcript; each takes 0.4 kB, and those of a window's lines are 1,000 or so
+local MARGIN_LINES = 40 -- highlighted ahead of the visible lines, unless an answer streams
+local MAX_MARKS = 10000 -- per transcript; each takes 0.4 kB, and the lines of a window have about 1,000
 
 local ns = api.nvim_create_namespace('sanderling_markdown')
 
 ---@class (exact) sanderling.transcript.markdown.Block
 ---@field first integer row
----@field last integer row behind the block
+---@field last integer row after the block
 ---@field fence? string the line that opened the code fence in which the block begins
----@field is_raw? boolean all its characters are shown
----@field has_table? boolean of which the width of its windows decides how it is shown
----@field is_drawn? boolean it was complete when it was parsed
----@field marks? integer how many it has
----@field is_slow? boolean it stays plain: to parse or to draw it takes too long
----@field is_gone? boolean its text was taken back, and with it the marks
+---@field is_raw? boolean nothing is concealed
+---@field has_table? boolean contains a table, whose layout depends on the width of the windows
+---@field is_drawn? boolean was complete when it was parsed
+---@field marks? integer number of its marks
+---@field is_slow? boolean is not highlighted because that takes too long
+---@field is_gone? boolean its text was removed, and the marks with it
 
 ---@class (exact) sanderling.transcript.markdown.Blocks
 ---@field buf integer
 ---@field private closed sanderling.transcript.markdown.Block[]
----@field open? sanderling.transcript.markdown.Block its `last` is the row behind its newest line
----@field private scanned integer rows before this one are known to the open block
----@field private fence? string the fence that is open at `scanned`
+---@field open? sanderling.transcript.markdown.Block its `last` is the row after its newest line
+---@field private scanned integer the open block has been scanned up to this row
+---@field private fence? string the open fence at `scanned`
 ---@field private bytes integer of the open block before `scanned`
 ---@field private is_armed boolean
----@field private took_ms number to draw the open block
----@field private marked sanderling.transcript.markdown.Block[] those with marks, the oldest ones first
----@field private mark_count integer of them all
+---@field private took_ms number time of the last drawing of the open block
+---@field private marked sanderling.transcript.markdown.Block[] blocks with marks, oldest first
+---@field private mark_count integer number of all marks
 ---@field private max_marks integer
----@field private width? integer for which tables were drawn
+---@field private width? integer the width that tables were drawn for
 local Blocks = {}
 Blocks.__index = Blocks
 
----@alias sanderling.transcript.markdown.View [integer, integer] first row and the one behind the last
+---@alias sanderling.transcript.markdown.View [integer, integer] first row, and the row after the last
 
----@type table<sanderling.transcript.markdown.Blocks, true> those of which a window may show more than is highlighted
+---@type table<sanderling.transcript.markdown.Blocks, true> those with visible blocks that may not be highlighted yet
 local due = {}
 local is_ticking = false
 
---- Highlight for as long as a slice lasts.
+--- Highlight for the length of a slice.
 local function tick()
   is_ticking = false
   local began, pauses = uv.hrtime(), 0
@@ -91,22 +91,21 @@ function M.new(buf)
   }, Blocks)
 end
 
---- The text stands in `buf` from now on, and its marks with it.
+--- Continue in `buf`, which has the same text and marks.
 ---@param buf integer
 function Blocks:move(buf)
   self.buf, self.is_armed = buf, false
   self:show()
 end
 
---- Markdown begins at `row`.
 ---@param row integer
----@param is_raw? boolean all its characters are to be shown
+---@param is_raw? boolean conceal nothing
 function Blocks:begin(row, is_raw)
   self.open = { first = row, last = row + 1, is_raw = is_raw }
   self.scanned, self.fence, self.bytes = row, nil, 0
 end
 
---- The open text now ends in row `last`, which may still grow.
+--- Update after the open text has grown to row `last`.
 ---@param last integer
 function Blocks:grow(last)
   if not self.open then
@@ -128,7 +127,7 @@ function Blocks:grow(last)
   end
 end
 
---- The open text is complete; it ends in row `last`.
+--- Close the open text, which ends in row `last`.
 ---@param last integer
 function Blocks:finish(last)
   if self.open then
@@ -139,7 +138,6 @@ function Blocks:finish(last)
   end
 end
 
---- Does what comes next belong to code?
 ---@return boolean
 function Blocks:is_in_fence()
   return self.open ~= nil and self.fence ~= nil
@@ -147,7 +145,7 @@ end
 
 ---@private
 ---@param row integer
----@param line string a complete one
+---@param line string a complete line
 function Blocks:scan(row, line)
   self.fence = words.fence_behind(line, self.fence)
   local is_blank_between = line == '' and not self.fence
@@ -164,7 +162,7 @@ function Blocks:scan(row, line)
 end
 
 ---@private
----@param last integer row behind the block
+---@param last integer row after the block
 function Blocks:close_block(last)
   self.open.last = last
   if last > self.open.first then
@@ -172,7 +170,7 @@ function Blocks:close_block(last)
   end
 end
 
---- Windows show other rows of the text than before, or there is more of it: highlight what they show, and some rows around it.
+--- Highlight the rows that windows show and some around them, after scrolling or new text.
 function Blocks:show()
   due[self] = true
   if not is_ticking then
@@ -181,7 +179,7 @@ function Blocks:show()
   end
 end
 
---- Windows have other widths than before: tables may fit into them now, or no more.
+--- Redraw tables if the width of the windows has changed.
 function Blocks:fit_tables()
   local width = words.width_of(self.buf)
   if width == self.width then
@@ -194,9 +192,8 @@ function Blocks:fit_tables()
   self:show()
 end
 
---- The parts of the buffer that windows show.
 ---@private
----@param margin integer rows more on both sides
+---@param margin integer additional rows on both sides
 ---@return sanderling.transcript.markdown.View[]
 function Blocks:views(margin)
   return vim.tbl_map(function(win)
@@ -213,7 +210,7 @@ local function is_seen(block, views)
   end)
 end
 
---- Index of the first block that is complete and ends behind `row`.
+--- Return the index of the first complete block that ends after `row`.
 ---@private
 ---@param row integer
 ---@return integer
@@ -230,10 +227,10 @@ function Blocks:find(row)
   return low
 end
 
---- Highlight the complete blocks that windows show and that are plain, then those around them.
+--- Highlight complete blocks in view, then those around them.
 ---@private
 ---@param deadline integer
----@return boolean is_done there was time for all of them
+---@return boolean is_done all of them were highlighted in time
 function Blocks:draw_seen(deadline)
   for _, margin in ipairs(self.open and { 0 } or { 0, MARGIN_LINES }) do
     for _, view in ipairs(self:views(margin)) do
@@ -267,12 +264,12 @@ function Blocks:draw(block)
   self.mark_count = self.mark_count + block.marks - before
   if self.mark_count > self.max_marks then
     self:drop_marks()
-    -- Marks in view stay, and may be more: a closed fold shows all that is in it.
+    -- Visible marks are kept, and may exceed the limit: a closed fold counts as showing all its lines.
     self.max_marks = math.max(MAX_MARKS, 2 * self.mark_count)
   end
 end
 
---- Take away the older half of the marks, but for what windows show.
+--- Remove the older half of the marks, except visible ones.
 ---@private
 function Blocks:drop_marks()
   local views, kept = self:views(MARGIN_LINES), {}
@@ -290,7 +287,7 @@ function Blocks:drop_marks()
   self.marked = kept
 end
 
---- Rows were put in before the row `from`, or as many as `-delta` taken out that stood right before it.
+--- Shift blocks after rows were inserted before row `from`, or `-delta` rows directly before it were removed.
 ---@param from integer
 ---@param delta integer
 function Blocks:shift(from, delta)
@@ -304,13 +301,14 @@ function Blocks:shift(from, delta)
   end
 end
 
---- The blocks of `page` stand above these; they are highlighted here when a window shows them.
+--- Put the blocks of `page` before these. They are highlighted when a window shows them.
 ---@param page sanderling.transcript.markdown.Blocks
 function Blocks:prepend(page)
   self.closed = vim.list_extend(page.closed, self.closed)
 end
 
---- The rows from `first` to `last`, which begin and end with blocks, are to go.
+--- Forget the blocks in the rows from `first` to `last`, which will be removed. The range begins and ends at block
+--- borders.
 ---@param first integer
 ---@param last integer
 function Blocks:remove(first, last)

@@ -1,7 +1,8 @@
---- The pages of what was said before: drawn apart, put above all that is shown, and asked for when a window comes near the top.
+--- Pages of earlier history: drawn into a scratch buffer, inserted at the top, and requested when a window comes near
+--- the top.
 ---
---- Neovim moves views, cursors, folds and marks along with lines that are put in above them. Left to do are the windows that show
---- the very top, and those that end in an empty space which the page fills.
+--- Neovim moves views, cursors, folds and marks along with lines inserted above them. That leaves windows that show the
+--- very top, and windows with empty rows below the text, which the page fills.
 local M = {}
 
 local api = vim.api
@@ -16,16 +17,16 @@ local Writer = require('sanderling.transcript.writer')
 local NEAR_LINES = 60
 local MARKER = ' earlier messages'
 local LOST = ': scroll up to here, or send a prompt, to load them'
-local MARKER_LINES = 2 -- with the blank one below
+local MARKER_LINES = 2 -- including the blank line below
 
----@class (exact) sanderling.transcript.pages.Reader of the top
+---@class (exact) sanderling.transcript.pages.Reader a window that shows the top
 ---@field win integer
 ---@field view vim.fn.winsaveview.ret
 ---@field is_at_end boolean
 
 local scratch ---@type integer?
 
---- A buffer to draw a page in.
+--- Return the buffer that pages are drawn in.
 ---@return integer
 function M.scratch()
   if not scratch or not api.nvim_buf_is_loaded(scratch) then
@@ -35,14 +36,15 @@ function M.scratch()
   return scratch
 end
 
---- Say at the top of `page` that something comes before it.
----@param page sanderling.transcript.Transcript an empty one
+--- Put a line at the top of `page` that says that there is earlier history.
+---@param page sanderling.transcript.Transcript an empty page
 function M.mark_top(page)
   page.has_earlier = true
   page:append_block(icons.earlier .. MARKER, 'AgentPlaceholder')
 end
 
---- The host is gone. The next one is not started for a page before a person scrolls up: it may end of that again.
+--- The host is gone. Do not start the next host for a page until the user scrolls up, because the page itself may have
+--- crashed this one.
 ---@param transcript sanderling.transcript.Transcript
 function M.lose(transcript)
   if transcript.has_earlier and not transcript.is_lost then
@@ -68,10 +70,10 @@ local function readers_of_top(transcript)
   return readers
 end
 
---- Keep what is read where it is on the screen; where the text has ended above the end of the window, it now ends there.
+--- Keep visible lines at their place on the screen. In a window that follows the text, put its end at the bottom.
 ---@param reader sanderling.transcript.pages.Reader
 ---@param transcript sanderling.transcript.Transcript
----@param count integer of rows that were put in above
+---@param count integer number of rows inserted above
 local function restore(reader, transcript, count)
   api.nvim_win_call(reader.win, function()
     if reader.is_at_end then
@@ -85,7 +87,7 @@ local function restore(reader, transcript, count)
   end)
 end
 
---- Copy the marks of the page's text. (What is Markdown is marked when it is seen.)
+--- Copy the marks of the page's text. Markdown is highlighted when it becomes visible.
 ---@param transcript sanderling.transcript.Transcript
 ---@param page sanderling.transcript.Transcript
 local function copy_marks(transcript, page)
@@ -98,7 +100,7 @@ local function copy_marks(transcript, page)
   end
 end
 
---- Put the text and the marks of `page` above the transcript's, in place of the line that says that there is more.
+--- Insert the text and marks of `page` above the transcript's, replacing the line that announced it.
 ---@param transcript sanderling.transcript.Transcript
 ---@param page sanderling.transcript.Transcript
 local function insert(transcript, page)
@@ -117,7 +119,7 @@ local function insert(transcript, page)
   blocks.prepend(transcript, page)
 end
 
---- Give all windows the folds of `page`.
+--- Add the folds of `page` to all windows.
 ---@param transcript sanderling.transcript.Transcript
 ---@param page sanderling.transcript.Transcript
 local function fold(transcript, page)
@@ -127,7 +129,7 @@ local function fold(transcript, page)
   transcript:note_move()
 end
 
---- Put `page`, which is drawn, above all that `transcript` shows. When that is locked, nothing has happened.
+--- Insert a drawn `page` at the top of `transcript`. If the buffer is locked, this raises an error and changes nothing.
 ---@param transcript sanderling.transcript.Transcript
 ---@param page sanderling.transcript.Transcript
 function M.put_above(transcript, page)
@@ -145,22 +147,22 @@ function M.put_above(transcript, page)
   end
 end
 
---- `win` shows other lines than before: ask for what comes before them, when that is near.
+--- Request earlier history if the top of `win` is near.
 ---@param transcript sanderling.transcript.Transcript
 ---@param win integer
----@param is_wanted? boolean by a person, who has scrolled up
+---@param is_wanted? boolean the user has scrolled up
 function M.ask_if_near(transcript, win, is_wanted)
   local is_due = transcript.has_earlier and not transcript.is_asking
   if is_due and (is_wanted or not transcript.is_lost) and vim.fn.line('w0', win) <= NEAR_LINES then
     local action = { type = 'show_earlier', before = transcript.start }
-    transcript.is_asking = true -- first: a host that cannot start says so in the transcript
+    transcript.is_asking = true -- set first, because a host that cannot start reports that in the transcript
     if not live.act(vim.b[transcript.buf].sanderling_session, action) then
       transcript.is_asking = false
     end
   end
 end
 
---- A host serves the session: ask it for what is near in any window.
+--- Request history again from a host that now serves the session, for each window near the top.
 ---@param transcript sanderling.transcript.Transcript
 function M.ask_anew(transcript)
   transcript.is_lost = false

@@ -1,7 +1,7 @@
---- The marks of a piece of Markdown: highlights, what is concealed, columns of tables, code in its colors.
+--- The marks of a piece of Markdown: highlights, concealed characters, table columns, code highlighting.
 ---
---- Concealed is what says how text is to look and nothing else. Brackets and underscores stay: `a[0]` and `__init__` in prose are
---- a link and bold to Markdown, and the person has to see what the model said.
+--- Only pure formatting is concealed. Brackets and underscores stay: to Markdown, `a[0]` and `__init__` in prose are a
+--- link and bold text, but the user must see what the model wrote.
 local M = {}
 
 local api = vim.api
@@ -13,8 +13,8 @@ local parsing = require('sanderling.ui.parsing')
 local code = lazy('sanderling.transcript.code')
 local tables = lazy('sanderling.transcript.tables')
 
-local PAINT_MS = 25 -- for what was parsed; a piece that takes longer stays plain
-local CHECKED = 16 -- captures between two looks at the clock
+local PAINT_MS = 25 -- after parsing; a piece that takes longer is not highlighted
+local CHECKED = 16 -- captures between two checks of the time
 
 ---@class (exact) sanderling.transcript.paint.Piece of a buffer
 ---@field buf integer
@@ -22,16 +22,16 @@ local CHECKED = 16 -- captures between two looks at the clock
 ---@field first integer row
 ---@field offset integer the row of the first of `lines`
 ---@field lines string[]
----@field text string all of them
+---@field text string all lines as one string
 ---@field is_raw boolean nothing is concealed
 ---@field count integer of the marks
----@field hidden table<integer, integer[][]> by row: first column, the one behind the last, cells that are saved
+---@field hidden table<integer, integer[][]> by row: first column, end column, number of cells saved
 ---@field rows table<integer, sanderling.transcript.tables.Row> of tables, by row
 
 local Piece = {}
 Piece.__index = Piece
 
---- Mark a range: row, column, last row, the column behind it. Rows are those of the piece.
+--- Mark a range: row, column, end row, end column (exclusive). Rows count in the piece.
 ---@param row integer
 ---@param col integer
 ---@param end_row integer
@@ -39,7 +39,7 @@ Piece.__index = Piece
 ---@param opts vim.api.keyset.set_extmark
 function Piece:mark(row, col, end_row, end_col, opts)
   if end_row + self.offset < self.first then
-    return -- the line that opened a fence, which the block before has
+    return -- the line that opened the fence, which belongs to the block before
   elseif row + self.offset < self.first then
     row, col = self.first - self.offset, 0
   end
@@ -67,7 +67,7 @@ end
 
 local is_plain = { spell = true, nospell = true, conceal = true, none = true }
 
---- Does `node` only say how the text in it is to look?
+--- Return whether `node` is pure formatting.
 ---@param node TSNode
 ---@param text string
 ---@return boolean
@@ -92,8 +92,8 @@ local function conceal(piece, node)
   end
 end
 
---- Does `node` say no more than that a paragraph of a nested list, seen without its list, would pass for code, or that what has
---- colors of its own is code?
+--- Return whether the highlight of `node` is unwanted: a paragraph of a nested list that looks like code without its
+--- list, or a code block with its own highlighting.
 ---@param node TSNode
 ---@return boolean
 local function is_ground(node)
@@ -102,7 +102,7 @@ local function is_ground(node)
   return type == 'indented_code_block' or info and info:type() == 'info_string' or false
 end
 
---- A rule in the place of what opens and closes a fence.
+--- Replace the delimiter of a fence by a rule.
 ---@param piece sanderling.transcript.paint.Piece
 ---@param node TSNode
 local function draw_fence(piece, node)
@@ -113,7 +113,7 @@ local function draw_fence(piece, node)
   end
 end
 
---- More that is drawn, by the type of a node.
+--- Additional drawing, by node type.
 ---@type table<string, fun(piece: sanderling.transcript.paint.Piece, node: TSNode)>
 local draw = {
   fenced_code_block_delimiter = draw_fence,
@@ -128,7 +128,7 @@ local draw = {
   end,
 }
 
---- Conceal a node of Markdown, or draw what is drawn in its place.
+--- Conceal a Markdown node, or draw something in its place.
 ---@param piece sanderling.transcript.paint.Piece
 ---@param node TSNode
 ---@param is_concealed boolean
@@ -144,7 +144,7 @@ end
 ---@param tree TSTree
 ---@param lang string
 ---@param is_spent fun(): boolean
----@return boolean is_done in time
+---@return boolean is_done there was enough time
 local function paint_tree(piece, tree, lang, is_spent)
   local query = highlights_query(lang)
   if not query then
@@ -169,13 +169,13 @@ local function paint_tree(piece, tree, lang, is_spent)
   return true
 end
 
---- Mark what is in `block`. What would take too long has no marks.
+--- Set the marks of `block`. A block that would take too long gets none.
 ---@param buf integer
 ---@param ns integer
 ---@param block sanderling.transcript.markdown.Block
 ---@return integer count of the marks
 ---@return boolean has_table
----@return boolean? is_slow it would take as long each time
+---@return boolean? is_slow it would take too long every time
 function M.paint(buf, ns, block)
   local lines = api.nvim_buf_get_lines(buf, block.first, block.last, false)
   local offset = block.first

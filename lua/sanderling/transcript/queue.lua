@@ -1,4 +1,4 @@
---- Events on their way into a transcript. While its buffer cannot be written, they wait here and are tried again.
+--- The queue of events to draw into a transcript. While its buffer is not writable, it waits and tries again.
 local M = {}
 
 local RETRY_MS = 20
@@ -23,7 +23,7 @@ function M.new(draw)
   return setmetatable(self, Queue)
 end
 
---- Draw `events`, now or as soon as that can be; then call `on_drawn`.
+--- Draw `events` as soon as possible, then call `on_drawn`.
 ---@param events table[]
 ---@param on_drawn fun()
 function Queue:add(events, on_drawn)
@@ -40,12 +40,10 @@ function Queue:undrawn()
   return events
 end
 
---- Draw nothing of what waits.
 function Queue:clear()
   self.jobs = {}
 end
 
---- Draw nothing until `resume` is called.
 function Queue:pause()
   self.is_paused = true
 end

@@ -1,17 +1,17 @@
---- Tables whose columns stand below each other: virtual blanks, so that the text stays what the model wrote. One that would not
---- fit into each of its windows stays as it is: where lines are wrapped, columns help nobody.
+--- Tables with aligned columns. The padding is virtual, so the text remains what the model wrote. A table that does not
+--- fit into every window is left as it is, because wrapped lines have no columns.
 local M = {}
 
 local api = vim.api
 local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
-local MAX_PIPES = 100 -- of a row; one with more would not fit into a window either
+local MAX_PIPES = 100 -- per row; a row with more would not fit into a window
 
 ---@class (exact) sanderling.transcript.tables.Row
 ---@field id string of the table
 ---@field pipes integer[] columns
----@field sides table<integer, 'left'|'right'|'center'> of the columns, where the row is the one below the header
+---@field sides table<integer, 'left'|'right'|'center'> alignment of the columns, in the row below the header
 ---@field is_delimiter boolean
 
 ---@param piece sanderling.transcript.paint.Piece
@@ -59,9 +59,9 @@ end
 ---@class (exact) sanderling.transcript.tables.Cell
 ---@field col integer
 ---@field end_col integer
----@field width integer as it is seen
+---@field width integer as displayed
 
---- The cells between the pipes of a row.
+--- Return the cells between the pipes of a row.
 ---@param piece sanderling.transcript.paint.Piece
 ---@param number integer of the row
 ---@return sanderling.transcript.tables.Cell[]
@@ -134,7 +134,7 @@ local function align_row(piece, number, widths, sides)
   end
 end
 
---- Align one table, if there is room for it.
+--- Align one table if it fits.
 ---@param piece sanderling.transcript.paint.Piece
 ---@param numbers integer[] of its rows
 local function align(piece, numbers)
@@ -155,7 +155,7 @@ local function align(piece, numbers)
   end
   local room = words.width_of(piece.buf)
   for _, number in ipairs(numbers) do
-    local width = api.nvim_strwidth(piece.lines[number + 1]) -- Neovim wraps what is concealed, too
+    local width = api.nvim_strwidth(piece.lines[number + 1]) -- Neovim includes concealed text when it wraps lines
     for i, cell in ipairs(cells_of(piece, number)) do
       width = width + (widths[i] or cell.width) - cell.width
     end
@@ -172,7 +172,6 @@ local function align(piece, numbers)
   end
 end
 
---- Align the tables of `piece`.
 ---@param piece sanderling.transcript.paint.Piece
 function M.align(piece)
   local by_id = {} ---@type table<string, integer[]>

@@ -1,5 +1,5 @@
---- The views of a session: transcripts in buffers of their own, each with windows or without. What happens is drawn in all of them,
---- and counts as drawn when it is in the last one; where there is none, at once.
+--- The views of a session: transcripts in separate buffers, visible or not. Events are drawn in all views. They count
+--- as drawn after the last view has drawn them, and immediately if there is no view.
 local M = {}
 
 local transcripts = require('sanderling.transcript')
@@ -10,11 +10,11 @@ local scratch = require('sanderling.ui.scratch')
 ---@field on_drawn fun()
 
 ---@class sanderling.transcript.views.View
----@field apply fun(self: sanderling.transcript.views.View, events: table[], on_drawn: fun()) draws frame after frame
+---@field apply fun(self: sanderling.transcript.views.View, events: table[], on_drawn: fun()) draws frames in order
 
 ---@class (exact) sanderling.transcript.views.Views
 ---@field private all sanderling.transcript.views.View[]
----@field private frames sanderling.transcript.views.Frame[] those that are not drawn in all views, in their order
+---@field private frames sanderling.transcript.views.Frame[] frames that are not drawn in all views yet, in order
 local Views = {}
 Views.__index = Views
 
@@ -23,13 +23,14 @@ function M.new()
   return setmetatable({ all = {}, frames = {} }, Views)
 end
 
--- Fields that a copy has for itself.
+-- Fields that are not copied.
 local OF_ITS_OWN =
   { buf = true, queue = true, folded = true, when_held_are_drawn = true, on_defect = true }
 
---- A transcript that says the same in another buffer, and goes on by itself from there. May raise while text is locked.
+--- Copy a transcript into another buffer, where it continues independently. May raise an error while the buffer is
+--- locked.
 ---@param from sanderling.transcript.Transcript
----@param buf integer its text is replaced
+---@param buf integer its text will be replaced
 ---@return sanderling.transcript.Transcript
 local function copy(from, buf)
   local self = transcripts.new(buf, from.on_defect)
@@ -38,7 +39,7 @@ local function copy(from, buf)
   for name, value in pairs(from) do
     remembered[name] = not OF_ITS_OWN[name] and value or nil
   end
-  for name, value in pairs(vim.deepcopy(remembered)) do -- at once: what two of them share, the copies share, too
+  for name, value in pairs(vim.deepcopy(remembered)) do -- in one call, so that tables shared by several fields are still shared
     self[name] = value
   end
   self.footer.buf = buf
@@ -50,7 +51,7 @@ local function copy(from, buf)
   return self
 end
 
---- Show in `buf`, whose text is replaced, what `transcript` shows, and go on there with what comes. Raises while text is locked.
+--- Open a view of `transcript` in `buf`, replacing its text. May raise an error while the buffer is locked.
 ---@param transcript sanderling.transcript.Transcript
 ---@param buf integer
 ---@return sanderling.transcript.Transcript view
@@ -74,7 +75,7 @@ function Views:add(view)
   table.insert(self.all, view)
 end
 
---- Draw no more in `view`; nobody waits for what it has not drawn.
+--- Remove `view`, and do not wait for what it has not drawn.
 ---@param view sanderling.transcript.views.View
 function Views:remove(view)
   self.all = vim.tbl_filter(function(each)
@@ -86,7 +87,6 @@ function Views:remove(view)
   self:settle()
 end
 
---- Draw `events` in all views; then call `on_drawn`.
 ---@param events table[]
 ---@param on_drawn fun()
 function Views:apply(events, on_drawn)
@@ -105,7 +105,7 @@ function Views:apply(events, on_drawn)
   self:settle()
 end
 
---- Tell of the frames that are in all views.
+--- Call `on_drawn` for the frames that all views have drawn.
 ---@private
 function Views:settle()
   while self.frames[1] and not next(self.frames[1].undrawn) do

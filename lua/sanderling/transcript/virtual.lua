@@ -1,7 +1,7 @@
---- Markdown as virtual lines: with the colors that the same text has in a transcript, and without what is concealed there.
+--- Markdown as virtual lines, with the same highlighting and concealing as in a transcript.
 ---
---- It is painted in a buffer that nobody sees, whose marks become chunks. As in a transcript the text is cut at blank lines; of an
---- answer that grows only the last block is painted anew.
+--- The text is painted in a hidden buffer, whose marks are converted to chunks. As in a transcript it is split at blank
+--- lines, and while an answer grows only its last block is painted again.
 local M = {}
 
 local api = vim.api
@@ -12,11 +12,11 @@ local words = require('sanderling.ui.words')
 
 local GROUND = 'AgentAnswer'
 local MAX_BLOCK_LINES = 40
-local MAX_SPANS = 500 -- of a line, each of which is looked at for each part of it; one with more stays plain
+local MAX_SPANS = 500 -- per line, because each part of a line checks all of them; a line with more is not highlighted
 
 local ns = api.nvim_create_namespace('sanderling_virtual')
 
----@alias sanderling.transcript.virtual.Chunk [string, string[]] text and highlight groups, the last one above the others
+---@alias sanderling.transcript.virtual.Chunk [string, string[]] text and highlight groups, the last one has priority
 ---@alias sanderling.transcript.virtual.Line sanderling.transcript.virtual.Chunk[]
 ---@alias sanderling.transcript.virtual.Known table<string, sanderling.transcript.virtual.Line[]> by the text of a block
 
@@ -37,10 +37,10 @@ end
 
 ---@class (exact) sanderling.transcript.virtual.Span of a row
 ---@field from integer column
----@field to integer the one behind it
+---@field to integer end column
 ---@field details table of the mark
 
---- The marks of each row, the lower ones first.
+--- Return the marks of each row, sorted by priority.
 ---@param buf integer
 ---@param lines string[]
 ---@return sanderling.transcript.virtual.Span[][]
@@ -67,7 +67,7 @@ local function spans_of(buf, lines)
   return rows
 end
 
---- A part of a line that no mark begins or ends in; what is concealed in it is gone, or another sign.
+--- Return a part of a line in which no mark starts or ends. Concealed text is left out or replaced.
 ---@param text string
 ---@param from integer
 ---@param to integer
@@ -85,7 +85,7 @@ local function chunk_of(text, from, to, spans)
   return text ~= '' and { text, groups } or nil
 end
 
---- A line as it is seen.
+--- Return a line as displayed.
 ---@param line string
 ---@param spans sanderling.transcript.virtual.Span[]
 ---@return sanderling.transcript.virtual.Line
@@ -104,7 +104,7 @@ local function chunks_of(line, spans)
       chunks[#chunks + 1] = { chunk[1], { GROUND, chunk[2] } }
     end
     if put_in[col] and put_in[col].virt_text_pos == 'overlay' then
-      break -- a rule, over all that follows
+      break -- a rule covers the rest of the line
     end
     at = col
   end
@@ -119,9 +119,9 @@ local function text_of(line)
   end, line))
 end
 
--- lines that fit ------------------------------------------------------------------------------------------------------
+-- wrapping ------------------------------------------------------------------------------------------------------------
 
---- The part of `line` from column `from` to `to`.
+--- Return the columns of `line` from `from` to `to`.
 ---@param line sanderling.transcript.virtual.Line
 ---@param from integer
 ---@param to integer
@@ -138,7 +138,7 @@ local function slice(line, from, to)
   return part
 end
 
---- `line` in several where it is too long, broken between words. An item of a list goes on below its first word.
+--- Wrap `line` between words. A list item continues below its first word.
 ---@param line sanderling.transcript.virtual.Line
 ---@param cells integer
 ---@return sanderling.transcript.virtual.Line[]
@@ -174,7 +174,7 @@ end
 
 ---@class (exact) sanderling.transcript.virtual.Block
 ---@field lines string[]
----@field fence? string the line that opened the code fence in which it begins
+---@field fence? string the line that opened the code fence the block begins in
 ---@field is_code table<integer, boolean> by line
 ---@field bytes integer
 
@@ -237,10 +237,10 @@ local function drawn(block, cells)
   return lines
 end
 
---- `text` in lines of at most `cells`, those of code apart.
+--- Return `text` in lines of at most `cells` cells, except code lines, which are not wrapped.
 ---@param text string
 ---@param cells integer
----@param known? sanderling.transcript.virtual.Known what was painted before, for as many cells
+---@param known? sanderling.transcript.virtual.Known the blocks painted before, for the same `cells`
 ---@return sanderling.transcript.virtual.Line[]
 ---@return sanderling.transcript.virtual.Known
 function M.lines(text, cells, known)

@@ -1,4 +1,5 @@
---- Writes at the end of a transcript's buffer, and keeps the windows there that go along with it. A transcript is a writer.
+--- Appending to a transcript's buffer, and moving the windows that follow its end. A transcript inherits from this
+--- class.
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
 local scratch = require('sanderling.ui.scratch')
@@ -8,12 +9,12 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@class sanderling.transcript.Writer
 local Writer = {}
 
---- The one namespace of all marks that belong to the text, and go along with it.
+--- The namespace of all marks that belong to the text and move with it.
 Writer.NS = ns
 
 blocks.register({ rows = { last = { of = {} } } })
 
---- Change the buffer, which nobody else may.
+--- Change the buffer, which is not modifiable for anyone else.
 ---@param change fun()
 function Writer:modify(change)
   scratch.quietly(function()
@@ -26,14 +27,15 @@ function Writer:modify(change)
   end)
 end
 
---- Is `lnum` of `win` inside a closed fold that ends the buffer?
+--- Return whether `lnum` of `win` is in a closed fold at the end of the buffer.
 local function is_in_last_fold(win, lnum, last_lnum)
   return api.nvim_win_call(win, function()
     return vim.fn.foldclosedend(lnum) == last_lnum
   end)
 end
 
---- The windows that go along with the text: their cursor is at the end. A selection or a pending operator must not grow.
+--- Return the windows that follow the text: those with the cursor at its end. A selection or a pending operator must
+--- not grow, so a window with one does not follow.
 ---@return sanderling.transcript.Follower[]
 function Writer:followers()
   local followers = {} ---@type sanderling.transcript.Follower[]
@@ -61,18 +63,18 @@ function Writer:line(row)
   return api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
 end
 
---- Put `text` behind the last character.
+--- Append `text` after the last character.
 ---@param text string
 function Writer:append(text)
   local count = api.nvim_buf_line_count(self.buf) - 1
-  if count ~= self.last then -- somebody else wrote here
+  if count ~= self.last then -- something else wrote into the buffer
     self.last = count
     self.col = #self:line(count)
   end
   local lines = vim.split(text, '\n', { plain = true })
   local followers = self:followers()
   self:modify(function()
-    -- Two steps, because a fold that ends in the last line would lose it if that line were split.
+    -- Two steps, because splitting the last line of a fold would move it out of the fold.
     if lines[1] ~= '' or #lines == 1 then
       api.nvim_buf_set_text(self.buf, self.last, self.col, self.last, self.col, { lines[1] })
     end
@@ -94,10 +96,10 @@ function Writer:append(text)
   end
 end
 
---- Put `text`, without line breaks, behind what stands in `row`.
+--- Append `text`, without line breaks, to `row`.
 ---@param row integer
 ---@param text string
----@return integer col where it begins
+---@return integer col start of the text
 function Writer:append_to_row(row, text)
   if row == self.last then
     local col = self.col
@@ -114,7 +116,7 @@ function Writer:append_to_row(row, text)
   return col
 end
 
---- Have `text`, without line breaks, stand in `row` instead of what does.
+--- Replace the text of `row` by `text`, without line breaks.
 ---@param row integer
 ---@param text string
 function Writer:replace_row(row, text)
@@ -129,14 +131,15 @@ function Writer:replace_row(row, text)
   end
 end
 
---- Put `text` into the open thinking block, whose fold keeps a line behind it: lines inserted into a fold grow it.
+--- Insert `text` into the open thinking block. Its fold includes one more line, because lines inserted inside a fold
+--- extend it.
 ---@param text string
 function Writer:grow_thinking(text)
   local open = assert(self.open)
   local lines = vim.split(text, '\n', { plain = true })
   local followers = self:followers()
   self:modify(function()
-    -- One step: the fold grows with a line of it that is split, but not with lines put before its last one.
+    -- One step: splitting a line inside the fold extends it, inserting lines before its last one does not.
     api.nvim_buf_set_text(self.buf, open.row, open.col, open.row, open.col, lines)
   end)
   open.col = #lines > 1 and #lines[#lines] or open.col + #text
@@ -150,24 +153,24 @@ function Writer:grow_thinking(text)
   end
 end
 
---- The line breaks before a new block, so that one blank line separates it from the text before.
+--- Return the line breaks that separate a new block from the previous text by one blank line.
 ---@return string
 function Writer:separator()
   local last_fold = self.folds[#self.folds]
   if self.last == 0 and self.col == 0 then
     return ''
   elseif last_fold and last_fold.last >= self.last - 1 and self.col == 0 then
-    return '\n' -- the fold's own last line is the blank one, or its line ends the text
+    return '\n' -- the fold's last line is blank already, or it ends the text
   elseif self.col > 0 then
     return '\n\n'
   end
   return self.before > 0 and '\n' or ''
 end
 
---- Begin a block with `text`, whose highlight is `hl` where it has one.
+--- Start a block with `text`.
 ---@param text string
 ---@param hl? string
----@param is_close? boolean to what stands above it
+---@param is_close? boolean without a blank line above
 ---@return integer first row of the block
 function Writer:append_block(text, hl, is_close)
   local separator = is_close and '' or self:separator()
@@ -182,7 +185,7 @@ end
 ---@param first integer row
 ---@param last integer row
 ---@param hl string
----@param grows? boolean text that is added at the end belongs to it too
+---@param grows? boolean include text added at the end later
 function Writer:paint(first, last, hl, grows)
   local length = #self:line(last)
   api.nvim_buf_set_extmark(self.buf, ns, first, 0, {
@@ -194,11 +197,11 @@ function Writer:paint(first, last, hl, grows)
   })
 end
 
---- Add what a command or a tool puts out to its block, which is open.
+--- Append output of a command or tool to its open block.
 ---@param open sanderling.transcript.OpenBlock
 ---@param text string
 function Writer:append_output(open, text)
-  if not open.output_row then -- below the header, or below a remark
+  if not open.output_row then -- below the header or a remark
     self:append('\n' .. text)
     open.output_row = self.last - select(2, text:gsub('\n', ''))
   else
@@ -212,7 +215,7 @@ function Writer:append_output(open, text)
   })
 end
 
---- Add lines of our own to the block at the end.
+--- Append Sanderling's own lines to the last block.
 ---@param text string
 ---@param hl string
 ---@return integer first row of the lines

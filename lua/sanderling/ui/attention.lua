@@ -1,8 +1,8 @@
---- A person's attention: do they still wait for what they have asked for? What comes later must not take keys that are meant for
---- something else, nor open a window over it.
+--- Whether the user is still where they were when they asked for something. A late answer must not take keys or open a
+--- window elsewhere.
 local M = {}
 
---- A key that comes earlier than this, after what it would answer has appeared, was meant for something else.
+--- Keys typed sooner than this after a question appears were meant for something else.
 M.GRACE_NS = 300 * 1e6
 
 local api = vim.api
@@ -14,8 +14,8 @@ local function place()
   return api.nvim_get_current_win(), api.nvim_get_current_buf(), api.nvim_get_mode().mode
 end
 
---- Remember where the person is and what they have typed.
----@return fun(): boolean is_here they have not gone on to something else
+--- Remember where the user is and what they have typed.
+---@return fun(): boolean is_here the user has neither moved nor typed
 function M.watch()
   local win, buf, mode = place()
   local tick = api.nvim_buf_get_changedtick(buf)

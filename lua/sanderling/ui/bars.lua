@@ -1,4 +1,4 @@
---- The bars of all windows, drawn anew: a session's state is in all of them.
+--- Redrawing the bars of all windows: each of them may show a session's state.
 local M = {}
 
 local drawn_ns = 0
@@ -8,7 +8,7 @@ function M.redraw()
   pcall(vim.cmd.redrawstatus, { bang = true })
 end
 
----@return number ms since they were drawn by us
+---@return number ms since the last redraw from here
 function M.age_ms()
   return (vim.uv.hrtime() - drawn_ns) / 1e6
 end

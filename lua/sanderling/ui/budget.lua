@@ -1,11 +1,11 @@
---- A share of the editor's time, for work that the text of others decides on. It is the time of the processor, so a busy machine
---- changes nothing about what is done.
+--- A limit for work whose amount depends on other people's text. It counts CPU time, so a busy machine does not change
+--- the result.
 local M = {}
 
---- The seconds that Neovim has computed.
+--- CPU time that Neovim has used, in seconds.
 M.clock = os.clock
 
---- A function that says whether `ms` are spent from now on.
+--- Return a function that says whether `ms` have passed since.
 ---@param ms number
 ---@return fun(): boolean
 function M.new(ms)

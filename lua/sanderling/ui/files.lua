@@ -1,8 +1,9 @@
---- From a name that somebody else wrote to the file: what a model says, or a command prints, is looked up and opened here only.
+--- Opening files that other people's text names: names in a model's answer or a command's output are resolved and
+--- opened only here.
 ---
---- A file is opened by its real, absolute path. A name as it was written can be one that Neovim or a plugin does not read but runs:
---- `/project/term://sh x` is a file, and `term://sh x`, which it is called below the project, a command. Whatever is read in a
---- plugin's own way (an archive, a scheme), or unpacked by a program, is left to the person.
+--- A file is opened by its real, absolute path. A name as written can be one that Neovim or a plugin runs instead of
+--- reading it: `/project/term://sh x` is a file, but its relative name, `term://sh x`, is a command. Files that a
+--- plugin reads in its own way (archives, schemes), or that a program unpacks, are left to the user.
 local M = {}
 
 local api = vim.api
@@ -12,10 +13,10 @@ local message = require('sanderling.ui.message')
 local reading = require('sanderling.ui.reading')
 local scratch = require('sanderling.ui.scratch')
 
-M.NOT_NAMED = 'No file that exists is named here.'
+M.NOT_NAMED = 'No existing file is named here.'
 
 local MAX_LINE_BYTES = 2048 -- of a line that is searched for a file
-local MAX_TRIES = 40 -- words of it that are looked for on the disk
+local MAX_TRIES = 40 -- words of it that are looked up on the disk
 
 -- from a line to a file -----------------------------------------------------------------------------------------------
 
@@ -26,7 +27,7 @@ local MAX_TRIES = 40 -- words of it that are looked for on the disk
 
 ---@param name string
 ---@param project string
----@return string? path real, only of a plain file: opening a fifo would wait for ever
+---@return string? path real, of a regular file only: opening a FIFO would block forever
 function M.find(name, project)
   for _, path in ipairs({ name, name:match('^[ab]/(.+)$') }) do
     if path:sub(1, 1) == '~' then
@@ -59,7 +60,8 @@ local function place_of(word, project)
     or nil
 end
 
---- The words of `line` as they are tried: the one under the cursor first, then those behind it, then those before.
+--- Return the words of `line` in the order to try them: the one under the cursor, then those after it, then those
+--- before.
 ---@param line string
 ---@param col integer byte, from 0
 ---@return string[]
@@ -72,7 +74,7 @@ local function words_from(line, col)
   return vim.list_extend(behind, before)
 end
 
---- The file that a line names.
+--- Return the file that a line names.
 ---@param line string
 ---@param col integer byte of the cursor, from 0
 ---@param project string root for relative paths
@@ -98,7 +100,7 @@ M.is_of_kernel = reading.is_of_kernel
 
 -- opening -------------------------------------------------------------------------------------------------------------
 
----@type integer? the window for code that was used last
+---@type integer? the last used code window
 local code_win
 
 ---@param win integer
@@ -113,7 +115,7 @@ end
 
 api.nvim_create_autocmd('WinLeave', {
   group = api.nvim_create_augroup('sanderling_files', {}),
-  desc = 'Agent: remember where files are to open',
+  desc = 'Agent: remember the last code window',
   callback = function()
     local win = api.nvim_get_current_win()
     code_win = M.is_code_window(win) and win or code_win
@@ -122,14 +124,14 @@ api.nvim_create_autocmd('WinLeave', {
 
 ---@param path string real
 ---@param buf integer
----@return boolean the buffer is of that file
+---@return boolean
 local function is_shown_in(path, buf)
   return vim.uv.fs_realpath(api.nvim_buf_get_name(buf)) == path
 end
 
 local LARGER_THAN_ANY = 1e9 -- window, in cells
 
---- The window that shows `path`, else the code window that was used last, else the largest.
+--- Return the window that shows `path`, else the last used code window, else the largest one.
 ---@param path string
 ---@return integer? win
 function M.code_window(path)
@@ -168,7 +170,7 @@ local function telling_errors(fn)
   end
 end
 
---- Show a file in the current window, from its line on if that is known.
+--- Show a file in the current window, at its line if that is known.
 ---@param place sanderling.ui.files.Place
 local function show_here(place)
   vim.cmd("normal! m'")
@@ -178,7 +180,7 @@ local function show_here(place)
   loading.show(0, api.nvim_get_current_buf(), place.lnum, place.col)
 end
 
---- Open a file where files were looked at last.
+--- Open a file in a code window.
 ---@param place sanderling.ui.files.Place
 function M.open(place)
   if not may_open(place.path) then
@@ -195,8 +197,8 @@ function M.open(place)
   end)
 end
 
---- Show a file in a window, which need not be the current one. The user has not opened it by that. Nothing happens where it is
---- not simply a file.
+--- Show a file in a window, which may be another than the current one, without opening it for the user. Only regular
+--- files are shown.
 ---@param win integer
 ---@param place sanderling.ui.files.Place
 function M.show_in(win, place)
@@ -214,7 +216,7 @@ function M.show_in(win, place)
   end
 end
 
---- Open a file in a tab page of its own.
+--- Open a file in a new tab page.
 ---@param path string absolute
 ---@return boolean is_file else nothing was done
 function M.open_in_tab(path)
@@ -231,7 +233,7 @@ end
 
 -- Neovim's own keys ---------------------------------------------------------------------------------------------------
 
--- Keys that open the name under the cursor as it stands there. <C-w><C-f> is <C-w>f; `[f` and `]f` are gf.
+-- Keys that open the literal name under the cursor. <C-w><C-f> is <C-w>f; `[f` and `]f` are gf.
 local BY_NAME = { 'gf', 'gF', '[f', ']f', '<C-w>f', '<C-w><C-f>', '<C-w>F', '<C-w>gf', '<C-w>gF' }
 
 function M.no_tags()
@@ -244,9 +246,9 @@ function M.place_here(project)
   return M.place_in(api.nvim_get_current_line(), api.nvim_win_get_cursor(0)[2], project)
 end
 
---- Open the file that is named under the cursor; says so when there is none.
+--- Open the file named under the cursor, or report that there is none.
 ---@param project string what names are relative to
----@param leave? fun() before a file opens
+---@param leave? fun() called before a file opens
 function M.go_to_name_here(project, leave)
   local place = M.place_here(project)
   if not place then
@@ -259,9 +261,9 @@ function M.go_to_name_here(project, leave)
   M.open(place)
 end
 
---- In a buffer of ours, whose text others have written, let no key of Neovim's take a name there for more than a file's.
+--- Make Neovim's keys treat names in `buf`, whose text others have written, as names of files only.
 ---@param buf integer
----@param go? fun() in the place of the keys that open a file
+---@param go? fun() action of the keys that open a file
 function M.guard(buf, go)
   go = go or function()
     M.go_to_name_here(vim.fn.getcwd())
@@ -276,10 +278,10 @@ function M.guard(buf, go)
   end
   vim.keymap.set({ 'n', 'x' }, 'gx', function()
     links.confirm(api.nvim_get_current_line(), api.nvim_win_get_cursor(0)[2])
-  end, { buffer = buf, desc = 'Agent: open the page that is named here' })
+  end, { buffer = buf, desc = 'Agent: open the link here' })
   scratch.set_buf_options(buf, {
-    keywordprg = ':help', -- `:Man` is asked for whatever name stands there
-    tagfunc = "v:lua.require'sanderling.ui.files'.no_tags", -- the project's tags file is the model's to write
+    keywordprg = ':help', -- the default, `:Man`, would get any name under the cursor
+    tagfunc = "v:lua.require'sanderling.ui.files'.no_tags", -- the model can write the project's tags file
   })
 end
 

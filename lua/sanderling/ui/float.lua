@@ -1,4 +1,4 @@
---- Text to be read and not changed: in a buffer that goes with its window, or in a float in the middle of the screen.
+--- Read-only text, in a buffer that is wiped with its window, or in a float in the middle of the screen.
 local M = {}
 
 local api = vim.api
@@ -7,16 +7,16 @@ local keys = require('sanderling.ui.keys')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
--- Above a chat that floats, below the completion menu; messages are above all.
+-- Above a floating chat, below the completion menu and messages.
 M.ZINDEX = { question = 60, page = 70 }
 
-local MARGIN = 6 -- of rows and columns that stay free, the border's included
+local MARGIN = 6 -- free rows and columns, the border included
 local MIN_WIDTH, MAX_WIDTH = 20, 100
-local MEASURED_LINES, MEASURED_BYTES = 200, 200 -- of each of them: enough to know how wide the text is
+local MEASURED_LINES, MEASURED_BYTES = 200, 200 -- enough to know how wide the text is
 
 ---@param what string for its name
 ---@param lines string[]
----@return integer buf that cannot be changed, and is gone with its window
+---@return integer buf unmodifiable, wiped with its window
 function M.new_buffer(what, lines)
   local buf = scratch.new(what)
   api.nvim_buf_set_lines(buf, 0, -1, true, lines)
@@ -25,7 +25,7 @@ function M.new_buffer(what, lines)
   return buf
 end
 
---- Give `buf` the keys of `place`, and the one that shows them.
+--- Set the keys of `place` in `buf`, and the one that lists them.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
 ---@param actions table<string, fun(lhs?: string): any>
@@ -36,7 +36,7 @@ function M.set_keys(buf, place, actions)
   keys.set(buf, place, vim.tbl_extend('keep', actions, { show_keys = show }))
 end
 
---- Open a window on `buf`, a new one, which is gone if that cannot be: windows can be locked.
+--- Open a window on `buf`, a new buffer. It is deleted if that fails: windows can be locked.
 ---@param buf integer
 ---@param is_entered boolean
 ---@param win_config vim.api.keyset.win_config
@@ -50,7 +50,7 @@ function M.open(buf, is_entered, win_config)
   return win
 end
 
---- Close the float, and go back to where one came from: Neovim itself never goes back into a float.
+--- Close the float and return to `from`: Neovim itself never returns into a float.
 ---@param win integer
 ---@param from integer
 function M.leave(win, from)
@@ -64,18 +64,18 @@ end
 
 ---@class (exact) sanderling.ui.float.ViewOpts
 ---@field stays_out? boolean the cursor stays where it is
----@field place? sanderling.ui.keys.Place whose keys it has; 'page' unless said otherwise
----@field actions? table<string, fun(): any> of these keys, besides those that close it
----@field footer? string what can be done with it, in its border; how it is closed unless given
----@field has_columns? boolean two of them, with blanks between: what is wrapped goes on in the second one
+---@field place? sanderling.ui.keys.Place whose keys it has, default 'page'
+---@field actions? table<string, fun(): any> of these keys, without those that close it
+---@field footer? string in its border, default: how to close it
+---@field has_columns? boolean two columns: wrapped text continues in the second
 
---- Say in the border of a float how it is closed, for one that is entered.
+--- Return the footer that says how to close a focused float.
 ---@return string
 function M.closing()
   return (' %s '):format(keys.hint('close', ':q', 'closes'))
 end
 
---- Say in the border what keys do, each in a word.
+--- Return a footer that names keys, each with a word on what it does.
 ---@param named [string, string][] an option, and what its key does
 ---@return string
 function M.naming(named)
@@ -101,7 +101,7 @@ local function in_the_middle(width, height)
   }
 end
 
---- Make the window as large as its lines, if that can be.
+--- Fit the window to its lines, within the screen.
 ---@param win integer
 ---@param lines string[]
 ---@param title string
@@ -110,14 +110,14 @@ local function fit(win, lines, title, footer)
   local room = vim.o.lines - MARGIN
   local height = math.max(1, math.min(#lines, room))
   local width = math.max(MIN_WIDTH, api.nvim_strwidth(title), api.nvim_strwidth(footer))
-  api.nvim_win_call(win, function() -- where a tab is as wide as it will be
+  api.nvim_win_call(win, function() -- uses the window's 'tabstop'
     for i = 1, math.min(#lines, MEASURED_LINES) do
       width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, MEASURED_BYTES)))
     end
   end)
   width = math.max(1, math.min(width, vim.o.columns - MARGIN, MAX_WIDTH))
   api.nvim_win_set_config(win, in_the_middle(width, height))
-  scratch.set_win_options(win, { linebreak = true }) -- while one measures, it would count
+  scratch.set_win_options(win, { linebreak = true }) -- only now, as it would change the widths above
   if #lines <= room then -- lines that are wrapped need more rows
     height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
     api.nvim_win_set_config(win, in_the_middle(width, height))
@@ -129,7 +129,7 @@ local function fit(win, lines, title, footer)
   })
 end
 
---- Show `lines` in a float in the middle of the screen, and go there; `q` and <Esc> close it.
+--- Show `lines` in a float in the middle of the screen and focus it; `q` and <Esc> close it.
 ---@param title string
 ---@param lines string[]
 ---@param what string for the buffer's name
@@ -153,7 +153,7 @@ function M.view(title, lines, what, opts)
     end)
   end)
   if not opts.stays_out then
-    vim.cmd.stopinsert() -- it may come while the person writes a prompt
+    vim.cmd.stopinsert() -- the user may be writing a prompt
   end
   scratch.set_win_options(win, { wrap = true, breakindent = true, smoothscroll = true })
   if opts.has_columns then
@@ -162,7 +162,7 @@ function M.view(title, lines, what, opts)
   end
   fit(win, lines, (' %s '):format(words.plain(title)), opts.footer or M.closing())
   local function close()
-    vim.cmd.close() -- fails over changes that are not written
+    vim.cmd.close() -- fails if it has unsaved changes
     M.leave(win, from)
   end
   local closing = { close = close, close_page = close }

@@ -1,19 +1,19 @@
---- git, as we ask it about a project: outside of the sandbox, so nothing that its repository's configuration names may run.
+--- git outside the sandbox: nothing that the repository's configuration names may run.
 local M = {}
 
 local processes = require('sanderling.ui.process')
 
-local TIMEOUT_MS = 10000 -- a FIFO among the files it reads would hold it for ever
+local TIMEOUT_MS = 10000 -- a FIFO in the work tree would block it forever
 local FILTERS = [[^filter\..*\.(clean|smudge|process|required)$]]
 local ENVIRONMENT = { GIT_OPTIONAL_LOCKS = '0', GIT_NO_LAZY_FETCH = '1', GIT_ALLOW_PROTOCOL = '' }
 
 local SETTINGS = {
   { 'core.fsmonitor', 'false' },
   { 'core.hooksPath', '/dev/null' },
-  { 'safe.bareRepository', 'explicit' }, -- else one among the files of a clone has a configuration, too
+  { 'safe.bareRepository', 'explicit' }, -- otherwise a bare repository inside a clone brings its own configuration
 }
 
---- The environment in which git has these settings, too. What names a program can hold a `=`, so `-c` would not do.
+--- Return an environment that adds these settings. The name of a filter can contain `=`, so `-c` would not work.
 ---@param settings [string, string][]
 ---@return table<string, string>
 local function with(settings)
@@ -27,13 +27,13 @@ local function with(settings)
   return env
 end
 
---- Start git where it neither reads what is in files nor shows it: then no filter of the repository runs.
+--- Start git for a command that neither reads nor prints file contents, so that no filter of the repository runs.
 ---@param cwd string
 ---@param arguments string[]
 ---@param on_exit? fun(result: vim.SystemCompleted)
 ---@param more? [string, string][] settings
----@param timeout_ms? integer then it is ended
----@return vim.SystemObj? process nil: there is no git
+---@param timeout_ms? integer then it is stopped
+---@return vim.SystemObj? process nil: git is not installed
 function M.start(cwd, arguments, on_exit, more, timeout_ms)
   local argv = vim.list_extend({ 'git' }, arguments)
   local env = with(vim.list_extend(vim.list_slice(SETTINGS), more or {}))
@@ -45,14 +45,14 @@ end
 ---@param cwd string
 ---@param arguments string[]
 ---@param more? [string, string][] settings
----@return vim.SystemCompleted? nil: there is no git
+---@return vim.SystemCompleted? nil: git is not installed
 local function result_of(cwd, arguments, more)
   return processes.result(function(on_exit)
     return M.start(cwd, arguments, on_exit, more, TIMEOUT_MS)
   end)
 end
 
---- The filters of the repository, each switched off; those of the person's own configuration run.
+--- Return settings that disable the repository's filters; those of the user's own configuration run.
 ---@param cwd string
 ---@return [string, string][]?
 local function filters_off(cwd)
@@ -70,7 +70,7 @@ local function filters_off(cwd)
   return off
 end
 
---- Say whether `cwd` lies in what its repository says are its files: its configuration could name any others of this machine.
+--- Is `cwd` in the repository's work tree? Its configuration could name any other directory.
 ---@param cwd string
 ---@return boolean
 local function is_of_repository(cwd)
@@ -78,14 +78,14 @@ local function is_of_repository(cwd)
   return result ~= nil and result.stdout == 'true\n'
 end
 
---- Run `git diff` for what is below `cwd`, with paths from there.
+--- Run `git diff` below `cwd`, with paths relative to it.
 ---@param cwd string
 ---@param arguments string[]
----@return string? difference nil: git does not say
+---@return string? difference nil: git failed
 function M.diff(cwd, arguments)
   local off = is_of_repository(cwd) and filters_off(cwd)
   local options = { 'diff', '--relative', '--no-ext-diff', '--no-textconv', '--no-color' }
-  -- The dirt in a submodule would be looked for by another git, by the configuration there.
+  -- To find changes in a submodule, git would use that submodule's configuration.
   vim.list_extend(options, { '--ignore-submodules=dirty', '--submodule=short' })
   vim.list_extend(options, { '--src-prefix=a/', '--dst-prefix=b/' })
   vim.list_extend(options, arguments)

@@ -1,24 +1,24 @@
---- The glyphs on the screen, by their names: `icons.fold`. The option `icons` chooses the set; no other file has any of its own.
+--- The glyphs on the screen by name: `icons.fold`. The option `icons` chooses the set; other files contain no glyphs.
 ---@class sanderling.ui.icons: sanderling.ui.icons.Set
 ---@field chosen 'unicode'|'ascii'
 local M = { chosen = 'unicode' }
 
 ---@class (exact) sanderling.ui.icons.Set
----@field header string before who speaks
+---@field header string before the name of the speaker
 ---@field fold string before a closed fold
----@field earlier string before the history that is not shown yet
----@field more string behind or before what is left out
+---@field earlier string before history that is not loaded yet
+---@field more string for omitted text
 ---@field separator string
----@field hidden string in the place of what has no shape of its own
----@field rule string of a line across
----@field bar string before each line of a file that is shown
----@field continued string before a line that goes on
+---@field hidden string for invisible characters
+---@field rule string of a horizontal line
+---@field bar string before each line of a file
+---@field continued string before a continued line
 ---@field becomes string
 ---@field failed string
 ---@field passed string
 ---@field minus string
----@field gone_above string beside the first line, where those before it have gone
----@field added string before a line, or beside it
+---@field gone_above string sign of the first line, where those above it were deleted
+---@field added string before a line, or as its sign
 ---@field changed string
 ---@field steering string
 ---@field queued string
@@ -26,8 +26,8 @@ local M = { chosen = 'unicode' }
 ---@field pending string
 ---@field in_progress string
 ---@field completed string
----@field spinner string its signs, one after the other
----@field open string in the column beside an open fold
+---@field spinner string its frames
+---@field open string in the fold column, at an open fold
 ---@field sent string tokens
 ---@field received string
 ---@field cached string
@@ -105,16 +105,16 @@ local ascii_of = {}
 for name, glyph in pairs(sets.unicode) do
   ascii_of[vim.trim(glyph)] = vim.trim(sets.ascii[name])
 end
-ascii_of[sets.unicode.hidden] = vim.trim(sets.ascii.separator) -- which it is in the host's words
+ascii_of[sets.unicode.hidden] = vim.trim(sets.ascii.separator) -- the host uses it as a separator
 
---- `text` of the host's, its glyphs in the set that is chosen.
+--- Return the host's `text` with its glyphs in the chosen set.
 ---@param text string
 ---@return string
 function M.translated(text)
   return M.chosen == 'ascii' and text:gsub('[\194-\244][\128-\191]+', ascii_of) or text
 end
 
---- A glyph that has to be one cell wide, which 'ambiwidth' may forbid.
+--- Return a glyph that must be one cell wide, which 'ambiwidth' may prevent.
 ---@param name 'bar'|'continued'|'rule'|'open'
 ---@return string
 function M.narrow(name)

@@ -1,5 +1,5 @@
---- The table of keys in the chat's buffers and floats: each has an option and a buffer-local <Plug> map. What is on the keys is
---- given where they are set. `make format` writes the tables in the help from it.
+--- The table of keys in the chat's buffers and floats. Each has an option and a buffer-local <Plug> map; its action is
+--- given where it is set. `make format` generates the tables in the help from it.
 local M = {}
 
 ---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'edit'|'ask'|'answer'|'asked'|'page'|'anywhere'
@@ -7,9 +7,9 @@ local M = {}
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
 ---@field default sanderling.config.Key
----@field places table<sanderling.ui.keys.Place, string> modes in which it is a key there, a letter each
+---@field places table<sanderling.ui.keys.Place, string> its modes there, a letter each
 ---@field desc string
----@field is_expr? boolean what it does is to type other keys
+---@field is_expr? boolean it types other keys
 
 local BOTH = { prompt = 'n', transcript = 'n' }
 
@@ -23,7 +23,7 @@ local function key(option, default, places, desc, is_expr)
   return { option = option, default = default, places = places, desc = desc, is_expr = is_expr }
 end
 
--- None hides a key of Vim's where prose is written, in the prompt.
+-- None shadows a key of Vim's for writing in the prompt.
 ---@type sanderling.ui.keys.Row[]
 M.rows = {
   key('send_normal', { '<CR>', '<C-s>' }, { prompt = 'n', ask = 'n' }, 'send the prompt'),
@@ -43,7 +43,7 @@ M.rows = {
     'mention_pasted',
     '<M-m>',
     { prompt = 'ni', ask = 'ni' },
-    'mention what was pasted: |sanderling-pasted|'
+    'replace pasted text by a mention: |sanderling-pasted|'
   ),
   key('scroll_up', '<PageUp>', { prompt = 'ni' }, 'scroll the transcript a page up'),
   key('scroll_down', '<PageDown>', { prompt = 'ni' }, 'scroll the transcript a page down'),
@@ -73,49 +73,55 @@ M.rows = {
     { transcript = 'n' },
     'open the file named here, as `path` or `path:line`, in the last code window'
   ),
-  key('inspect', 'K', { transcript = 'n' }, "show the whole input and result of the tool's use"),
-  key('approvals', '<LocalLeader>a', BOTH, 'to the question that waits'),
-  key('waiting', '<LocalLeader>w', BOTH, 'show the prompts that wait'),
+  key('inspect', 'K', { transcript = 'n' }, 'show the full input and result of the tool call'),
+  key('approvals', '<LocalLeader>a', BOTH, 'to the pending question'),
+  key('waiting', '<LocalLeader>w', BOTH, 'show the queued prompts'),
   key('next_session', '<LocalLeader>n', BOTH, 'next session; takes a count'),
   key('previous_session', '<LocalLeader>p', BOTH, 'previous session; takes a count'),
 
   key('question_once', 'a', { question = 'n' }, 'allow it once'),
   key('question_session', 's', { question = 'n' }, 'allow it for this session'),
   key('question_always', 'A', { question = 'n' }, 'allow it always'),
-  key('question_deny', 'd', { question = 'n' }, 'deny it, and what else is asked with it'),
-  key('question_reason', 'D', { question = 'n' }, 'the same for a reason'),
+  key('question_deny', 'd', { question = 'n' }, 'deny it, and all questions asked with it'),
+  key('question_reason', 'D', { question = 'n' }, 'the same, with a reason'),
   key('question_alone', 'x', { question = 'n' }, 'deny only this one'),
-  key('question_alone_reason', 'X', { question = 'n' }, 'the same for a reason'),
+  key('question_alone_reason', 'X', { question = 'n' }, 'the same, with a reason'),
   key('question_option', 'o', { question = 'n' }, "choose among another agent's answers"),
   key('question_next', '<Tab>', { question = 'n' }, 'next question'),
   key('question_previous', '<S-Tab>', { question = 'n' }, 'previous question'),
-  key('question_whole', 'p', { question = 'n' }, 'show all that it is about, in a tab page'),
+  key('question_whole', 'p', { question = 'n' }, 'show the full request in a tab page'),
   key('question_later', { 'q', '<Esc>' }, { question = 'n' }, 'close without an answer'),
 
-  key('answer_focus', '<C-w>a', { anywhere = 'nx' }, 'to the question that waits'),
-  key('answer_once', false, { anywhere = 'nix' }, 'allow once what is asked'),
-  key('answer_deny', '<M-d>', { anywhere = 'nix' }, 'deny what is asked'),
+  key('answer_focus', '<C-w>a', { anywhere = 'nx' }, 'to the pending question'),
+  key('answer_once', false, { anywhere = 'nix' }, 'allow the pending request once'),
+  key('answer_deny', '<M-d>', { anywhere = 'nix' }, 'deny the pending request'),
 
   key('form_change', '<CR>', { form = 'n' }, 'change the field'),
-  key('form_send', '<C-s>', { form = 'n' }, 'send what is filled in'),
-  key('form_decline', 'd', { form = 'n' }, 'decline to fill it in'),
-  key('form_cancel', 'x', { form = 'n' }, 'send neither that nor a no'),
+  key('form_send', '<C-s>', { form = 'n' }, 'send the form'),
+  key('form_decline', 'd', { form = 'n' }, 'decline the form'),
+  key('form_cancel', 'x', { form = 'n' }, 'cancel without an answer'),
 
   key('trust_all', 'a', { trust = 'n' }, 'trust all files'),
-  key('trust_mark', 't', { trust = 'n' }, 'mark the file, or take the mark away'),
+  key('trust_mark', 't', { trust = 'n' }, 'mark the file, or unmark it'),
   key('trust_choose', '<CR>', { trust = 'n' }, 'ask which files to trust'),
 
   key('waiting_delete', 'dd', { waiting = 'n' }, 'delete the line; on a header the prompt', true),
-  key('waiting_send', '<CR>', { waiting = 'n' }, 'send the prompts that are held'),
+  key('waiting_send', '<CR>', { waiting = 'n' }, 'send the held prompts'),
 
   key('mcp_show', '<CR>', { mcp = 'n' }, 'show what the server offers, and its log'),
-  key('mcp_start', 'r', { mcp = 'n' }, 'start the server, again if it runs'),
-  key('mcp_stop', 'd', { mcp = 'n' }, 'stop the server, until it is started'),
-  key('mcp_login', 'L', { mcp = 'n' }, 'log in at the server, in a browser'),
+  key('mcp_start', 'r', { mcp = 'n' }, 'start or restart the server'),
+  key('mcp_stop', 'd', { mcp = 'n' }, 'stop the server until you start it'),
+  key('mcp_login', 'L', { mcp = 'n' }, 'log in to the server in a browser'),
 
   key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
   key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
-  key('keep_hunk', '<LocalLeader>hk', { file = 'n' }, 'keep the change here; takes a count', true),
+  key(
+    'keep_hunk',
+    '<LocalLeader>hk',
+    { file = 'n' },
+    'accept the change here; takes a count',
+    true
+  ),
   key(
     'reject_hunk',
     '<LocalLeader>hr',
@@ -123,24 +129,19 @@ M.rows = {
     'reject the change here; takes a count',
     true
   ),
-  key('keep_file', '<LocalLeader>hK', { file = 'n' }, 'keep all changes of the file', true),
+  key('keep_file', '<LocalLeader>hK', { file = 'n' }, 'accept all changes of the file', true),
   key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file', true),
 
-  key('edit_accept', '<LocalLeader>ea', { edit = 'n' }, 'put what was written in its place'),
-  key('edit_discard', '<LocalLeader>ed', { edit = 'n' }, 'take it away'),
-  key('edit_refine', '<LocalLeader>er', { edit = 'n' }, 'ask for something different'),
+  key('edit_accept', '<LocalLeader>ea', { edit = 'n' }, 'accept the edit'),
+  key('edit_discard', '<LocalLeader>ed', { edit = 'n' }, 'reject the edit'),
+  key('edit_refine', '<LocalLeader>er', { edit = 'n' }, 'ask for a different edit'),
 
-  key(
-    'answer_carry',
-    '<LocalLeader>ec',
-    { answer = 'n', asked = 'n' },
-    'carry it on into the chat'
-  ),
-  key('answer_further', '<LocalLeader>ef', { answer = 'n', asked = 'n' }, 'ask further'),
+  key('answer_carry', '<LocalLeader>ec', { answer = 'n', asked = 'n' }, 'continue it in the chat'),
+  key('answer_further', '<LocalLeader>ef', { answer = 'n', asked = 'n' }, 'ask a follow-up'),
 
-  key('rewind_both', 'b', { rewind = 'n' }, 'take back the conversation and the files'),
-  key('rewind_conversation', 'c', { rewind = 'n' }, 'take back the conversation alone'),
-  key('rewind_files', 'f', { rewind = 'n' }, 'take back the files alone'),
+  key('rewind_both', 'b', { rewind = 'n' }, 'rewind the conversation and the files'),
+  key('rewind_conversation', 'c', { rewind = 'n' }, 'rewind only the conversation'),
+  key('rewind_files', 'f', { rewind = 'n' }, 'rewind only the files'),
 
   key('close', 'q', {
     page = 'n',
@@ -154,7 +155,7 @@ M.rows = {
     ask = 'n',
     answer = 'n',
     asked = 'n',
-  }, 'close it, and answer nothing'),
+  }, 'close it without an answer'),
   key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n', ask = 'n' }, 'the same'),
   key('show_keys', 'g?', {
     prompt = 'n',
@@ -173,9 +174,9 @@ M.rows = {
   }, 'show these keys'),
 }
 
---- The options whose keys allow, accept or start something. None of them may be a key that a terminal sends as Escape and more:
---- who leaves insert mode with <Esc> and types on has typed that key. tmux joins the two within half a second (escape-time, until
---- 3.5), Neovim itself within 'ttimeoutlen', ssh when they come in one packet.
+--- The options whose keys allow, accept or start something. A terminal must not send any of these keys as Escape and
+--- other keys: leaving insert mode with <Esc> and typing on would press it. tmux joins the two within half a second
+--- (escape-time, until 3.5), Neovim itself within 'ttimeoutlen', ssh when they come in one packet.
 ---@type table<string, true>
 M.allowing = {}
 for _, option in ipairs({
@@ -197,8 +198,8 @@ for _, option in ipairs({
   M.allowing[option] = true
 end
 
---- The special keys that are Escape, `[` or `O`, and one letter more, so that they can be typed: `<Esc>OPlease` has <F1> in it,
---- `<Esc>Okay` the plus of the keypad.
+--- Special keys that are sent as Escape, `[` or `O`, and one letter, so that typing can produce them: `<Esc>OPlease`
+--- contains <F1>, `<Esc>Okay` the plus of the keypad.
 local TYPED =
   { '^F[1-4]$', '^Up$', '^Down$', '^Left$', '^Right$', '^Home$', '^End$', '^k%u', '^k%d' }
 
@@ -218,14 +219,14 @@ function M.has_escape(lhs)
   return false
 end
 
---- The keys that are in force, by option.
+--- The keys in effect, by option.
 ---@type table<string, sanderling.config.Key>
 M.chosen = {}
 for _, row in ipairs(M.rows) do
   M.chosen[row.option] = row.default
 end
 
---- The modes of an option's keys in `place`, a letter each.
+--- Return the modes of an option's keys in `place`, a letter each.
 ---@param option string
 ---@param place sanderling.ui.keys.Place
 ---@return string
@@ -238,14 +239,13 @@ function M.modes_of(option, place)
   error(option)
 end
 
---- The keys of an option: none, one or several.
 ---@param chosen sanderling.config.Key
 ---@return string[]
 function M.list(chosen)
   return type(chosen) == 'table' and chosen or { chosen or nil }
 end
 
---- The keys of an option that are set. One that allows something is not where it has an Escape from <LocalLeader>.
+--- Return the keys of an option to set. Keys that allow something must not get an Escape from <LocalLeader>.
 ---@param option string
 ---@return string[]
 function M.of(option)
@@ -254,7 +254,7 @@ function M.of(option)
   end, M.list(M.chosen[option]))
 end
 
---- A key as it is typed here.
+--- Return a key as the user types it, with the leader's value.
 ---@param lhs string
 ---@return string
 local function typed(lhs)
@@ -265,7 +265,7 @@ local function typed(lhs)
   )
 end
 
---- The first of the keys, as it is typed here, or what to do where there is none.
+--- Return the first of the keys as the user types it, else `otherwise`.
 ---@param chosen sanderling.config.Key
 ---@param otherwise string
 ---@return string
@@ -274,7 +274,7 @@ function M.name(chosen, otherwise)
   return first and typed(first) or otherwise
 end
 
---- The first of an option's keys, or a command, and what it does.
+--- Return the first key of an option, or a command, and what it does.
 ---@param option string
 ---@param command string where there is no key
 ---@param does string
@@ -283,11 +283,11 @@ function M.hint(option, command, does)
   return ('%s %s'):format(M.name(M.chosen[option], command), does)
 end
 
---- Commands that are typed in a place beside its keys.
+--- Commands that are typed in a place, in addition to its keys.
 ---@type table<sanderling.ui.keys.Place, [string, string]>
-local COMMANDS = { waiting = { ':w', 'change the prompts to what stands here' } }
+local COMMANDS = { waiting = { ':w', 'apply your changes to the prompts' } }
 
---- The keys of `place` and what they do, for a page.
+--- Return the keys of `place` and what they do, for a page.
 ---@param place sanderling.ui.keys.Place
 ---@return string[]
 function M.lines(place)
@@ -317,22 +317,22 @@ local function desc_of(row)
   return 'Agent: ' .. row.desc:gsub('|', '')
 end
 
---- May a key be set in `place`? In the person's own files theirs go first.
+--- May a key be set in `place`? In the user's own files their maps win.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
 ---@param modes string
 ---@param lhs string
 ---@return boolean
 local function is_free(buf, place, modes, lhs)
-  local is_persons = place == 'file' or place == 'edit' or place == 'asked'
-  return not is_persons
+  local is_users = place == 'file' or place == 'edit' or place == 'asked'
+  return not is_users
     or vim.api.nvim_buf_call(buf, function()
       local has_ours = vim.startswith(vim.fn.maparg(lhs, modes, false, true).desc or '', 'Agent: ')
       return has_ours or vim.fn.mapcheck(lhs, modes) == ''
     end)
 end
 
---- The first key of an option that is set in `buf`, as it is typed.
+--- Return the first key of an option that is set in `buf`, as the user types it.
 ---@param buf integer
 ---@param option string
 ---@return string?
@@ -348,7 +348,7 @@ function M.name_in(buf, option)
   end
 end
 
---- The groups that these keys are for which-key, where they begin with a leader and one key more.
+--- The which-key groups of keys that are a leader and two other keys.
 ---@type table<sanderling.ui.keys.Place, string>
 local GROUPS = {
   file = 'agent: changes',
@@ -359,7 +359,7 @@ local GROUPS = {
 ---@type table<string, true> by buffer and prefix
 local named = {}
 
---- Name the group of `lhs` for which-key, if the person has loaded it.
+--- Name the group of `lhs` for which-key, if that is loaded.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
 ---@param lhs string
@@ -373,7 +373,7 @@ local function name_group(buf, place, lhs)
   end
 end
 
---- Give `buf` the keys of `place` for which there is an action. An action is told its key, nil for the <Plug> map.
+--- Set the keys of `place` in `buf` for which there is an action. An action gets its key, nil for the <Plug> map.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
 ---@param actions table<string, fun(lhs?: string): any> by option
@@ -402,7 +402,7 @@ function M.set(buf, place, actions)
   end
 end
 
---- Take the keys of `place` away from `buf`.
+--- Remove the keys of `place` from `buf`.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
 function M.clear(buf, place)
@@ -415,13 +415,13 @@ function M.clear(buf, place)
   end
 end
 
----@type table<string, true> buffers that have the keys of a place, by both
+---@type table<string, true> by place and buffer
 local given = {}
 
---- Give `buf` the keys of `place` if it `has_any` of what they are for, else take them away.
+--- Set the keys of `place` in `buf` if it `has_any` of what they act on, else remove them.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
----@param has_any fun(): boolean asked of a buffer that is loaded
+---@param has_any fun(): boolean called for a loaded buffer
 ---@param actions table<string, fun(lhs?: string): any> by option
 function M.keep(buf, place, has_any, actions)
   local id = place .. buf
@@ -430,12 +430,12 @@ function M.keep(buf, place, has_any, actions)
   if is_wanted and not given[id] then
     M.set(buf, place, actions)
   elseif not is_wanted and given[id] and vim.api.nvim_buf_is_valid(buf) then
-    M.clear(buf, place) -- one that is not loaded keeps its maps
+    M.clear(buf, place) -- an unloaded buffer keeps its maps
   end
   given[id] = is_wanted or nil
 end
 
---- Give `buf` the keys of `place` anew when they are kept next: others that were taken away may have been some of them.
+--- Set the keys of `place` in `buf` again at the next `keep`: other keys that were removed may have been among them.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
 function M.renew(buf, place)

@@ -1,5 +1,5 @@
---- A module that is loaded when one of its functions is called: the chat's first screen does without most of them. It stands for
---- functions alone; other values of a module are had by `require`.
+--- Return a module that is loaded when one of its functions is first called: the chat opens without most of them. It
+--- has functions only; use `require` for other values.
 ---@param name string
 ---@return table<string, fun(...): ...>
 return function(name)

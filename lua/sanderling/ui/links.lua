@@ -1,27 +1,27 @@
---- Pages that a browser shows.
+--- Opening web pages in the browser.
 local M = {}
 
 local message = require('sanderling.ui.message')
 local unseen = require('sanderling.ui.unseen')
 
-local MAX_BYTES = 2048 -- of an address that is asked about: what is longer cannot be read
+local MAX_BYTES = 2048 -- searched on each side of the cursor; an address may have half as many
 local ADDRESS = '()(https?://[^%s<>"`|\\^{}\127]+)()'
-local AFTER = "[)%]%.,;:!?'*_~]$" -- Markdown, or a sentence, goes on with it
+local AFTER = "[)%]%.,;:!?'*_~]$" -- Markdown or punctuation that follows an address
 
---- Open `url` in the person's browser; where there is none, they read it in :messages.
+--- Open `url` in the browser; without one, show it in :messages.
 ---@param url string
 function M.open(url)
   if not url:find('^https?://%S+$') then
-    message.tell('That is not the address of a page: it was not opened.', vim.log.levels.WARN)
+    message.tell('Not a web address, so it was not opened.', vim.log.levels.WARN)
     return
   end
   local ok, _, err = pcall(vim.ui.open, url)
   if not ok or err then
-    message.tell('No browser could be opened: ' .. url, vim.log.levels.WARN)
+    message.tell('Cannot open a browser: ' .. url, vim.log.levels.WARN)
   end
 end
 
---- The address in `line` at or behind the byte `col`, else the last one before it.
+--- Return the address in `line` at or after the byte `col`, else the last one before it.
 ---@param line string
 ---@param col integer from 0
 ---@return string?
@@ -39,20 +39,20 @@ function M.at(line, col)
   return last
 end
 
---- Open the page that a line names, when the user has seen its whole address: what a link says can be another one.
+--- Open the page that a line names after showing its whole address: the link's text may show another one.
 ---@param line string
 ---@param col integer of the cursor, from 0
 function M.confirm(line, col)
   local first = math.max(1, col - MAX_BYTES)
   local url = M.at(line:sub(first, col + MAX_BYTES), col + 1 - first)
   if not url then
-    return message.tell('No link is here.')
+    return message.tell('No link here.')
   elseif url:find('[\128-\255]') then
     return message.tell(
-      'This address has letters that can pass for others: copy it if you trust it.'
+      'This address has letters that can look like others. Copy it if you trust it.'
     )
   elseif #url > MAX_BYTES / 2 then
-    return message.tell('This address is too long to be read: it is not opened.')
+    return message.tell('This address is too long to check, so it was not opened.')
   end
   local choices = { 'Open it', 'Leave it' }
   vim.ui.select(choices, {

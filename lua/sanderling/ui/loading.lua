@@ -1,14 +1,15 @@
---- Loading files: the one place where a file comes into a buffer.
+--- Loading files: the only place where a file is read into a buffer.
 ---
---- To open a file in Neovim runs code: filetype plugins, modelines, and by way of FileType language servers and linters, many of
---- which run what the project holds (node_modules/typescript, eslint.config.js, build.rs). None of that may happen because the agent
---- reads a file or proposes a change: nobody has trusted that project, and no sandbox confines a language server. So `load` fires
---- no autocommand of the user's, and leaves the buffer *quiet*: it has no filetype, no swap file, and of colors only those of Vim's
---- syntax files. When the user enters it, `open` fires what `:edit` would have fired.
+--- Opening a file in Neovim runs code: filetype plugins, modelines and, through FileType, language servers and linters,
+--- many of which run files of the project (node_modules/typescript, eslint.config.js, build.rs). None of that may
+--- happen because the agent reads a file or proposes a change: the user may not have trusted the project, and no
+--- sandbox confines a language server. So `load` fires none of the user's autocommands and leaves the buffer *quiet*:
+--- without a filetype or swap file, colored only by Vim's syntax files. When the user enters it, `open` fires the
+--- events of `:edit`.
 ---
---- `:edit` itself would be the simplest way to open it, and hidden buffers once did that. But it throws away what the buffer holds
---- that the file does not: a proposal, a change that is not written yet, and the undo history of both. So the events are fired
---- over the text as it is. The three things that `:edit` does apart from events are the options below, which come back first.
+--- `:edit` itself would be simpler, and hidden buffers once used it. But it discards what only the buffer contains: a
+--- proposal, an unwritten change, and the undo history of both. So the events are fired on the text as it is. The
+--- effects of `:edit` apart from events are three options, which are restored first.
 local M = {}
 
 local api = vim.api
@@ -17,14 +18,14 @@ local message = require('sanderling.ui.message')
 local reading = require('sanderling.ui.reading')
 local scratch = require('sanderling.ui.scratch')
 
----@type boolean events say that a file is read that has been read before
+---@type boolean events are being fired for a file that was read earlier
 M.is_opening = false
 
-M.MAX_BYTES = 64 * 1024 * 1024 -- Neovim stands still for a larger file, or ends
+M.MAX_BYTES = 64 * 1024 * 1024 -- Neovim freezes or crashes on larger files
 
 local MAX_COLORED_BYTES = 256 * 1024
-local PLUGINS = 'A plugin reads files like %s: open it with :edit if you trust it.'
-local TOO_LARGE = '%s is %.0f MB: open it with :edit if you want all of it.'
+local PLUGINS = 'A plugin would read %s. Open it with :edit if you trust it.'
+local TOO_LARGE = '%s is %.0f MB. Open it with :edit if you want all of it.'
 local SWAP_FILE =
   '%s has a swap file: another editor may have it open, or has crashed. :recover shows what it holds.'
 local KINDS = {
@@ -40,10 +41,10 @@ local OWN_GROUP = 'sanderling_loading'
 local group = api.nvim_create_augroup(OWN_GROUP, {})
 
 ---@class (exact) sanderling.ui.loading.Quiet
----@field is_announced boolean BufNew has said that there is the buffer
----@field is_known boolean our own autocommands have heard of it
----@field is_shown boolean a window shows it, of which BufWinEnter has not said anything
----@field has_filetype boolean of which FileType has not said anything
+---@field is_announced boolean BufNew was fired
+---@field is_known boolean our own autocommands were fired
+---@field is_shown boolean a window shows it, but BufWinEnter was not fired
+---@field has_filetype boolean it has one, but FileType was not fired
 
 ---@type table<integer, sanderling.ui.loading.Quiet> by buffer
 local quiet = {}
@@ -51,7 +52,7 @@ local quiet = {}
 ---@type fun(buf: integer)[]
 local before_use = {}
 
---- Call `fn` before a quiet buffer becomes one of the user's, or is taken for another purpose.
+--- Call `fn` before the user opens a quiet buffer, or it is used for another purpose.
 ---@param fn fun(buf: integer)
 function M.before_use(fn)
   before_use[#before_use + 1] = fn
@@ -63,11 +64,11 @@ function M.is_quiet(buf)
   return quiet[buf] ~= nil
 end
 
---- Return what a path leads to where that is no regular file, in words.
+--- Describe what a path leads to, unless that is a regular file.
 ---@param kind string as `vim.uv.fs_stat()` calls it
 ---@return string?
 function M.kind_in_words(kind)
-  return kind ~= 'file' and (KINDS[kind] or 'no regular file') or nil
+  return kind ~= 'file' and (KINDS[kind] or 'not a regular file') or nil
 end
 
 ---@param path string absolute
@@ -76,30 +77,29 @@ local function shown_name(path)
   return (vim.fs.basename(path):gsub('%c', ' '))
 end
 
---- Return why the file is not to be opened: a sentence. To open a named pipe would wait for ever.
+--- Return a sentence on why the file cannot be opened. (Opening a named pipe would block forever.)
 ---@param path string absolute
 ---@return string?
 function M.problem_with(path)
   local stat, name = vim.uv.fs_stat(path), shown_name(path)
   if not stat then
-    return vim.uv.fs_lstat(path) and ('%s is a link that leads nowhere.'):format(name) or nil
+    return vim.uv.fs_lstat(path) and ('%s is a broken symbolic link.'):format(name) or nil
   elseif stat.type ~= 'file' then
-    return ('%s is %s, and is not opened.'):format(name, M.kind_in_words(stat.type))
+    return ('%s is %s, so it was not opened.'):format(name, M.kind_in_words(stat.type))
   elseif reading.is_of_kernel(vim.uv.fs_realpath(path) or '') then
-    return ('%s is a file of the kernel, and is not opened.'):format(name)
+    return ('%s is a kernel file, so it was not opened.'):format(name)
   elseif reading.is_read_by_plugin(path) then
     return PLUGINS:format(name)
   elseif stat.size > M.MAX_BYTES then
     return TOO_LARGE:format(name, stat.size / 1024 / 1024)
   elseif not vim.uv.fs_access(path, 'R') then
-    return ('%s cannot be read: permission denied.'):format(name)
+    return ('Cannot read %s: permission denied.'):format(name)
   end
 end
 
 -- colors of a quiet buffer ---------------------------------------------------------------------------------------------
 
---- Give the buffer the colors that Vim's own syntax files have for `path`. They only match text; a tree-sitter parser can be
---- made to crash by what it parses.
+--- Color the buffer with Vim's syntax files for `path`. They only match text; input can crash a tree-sitter parser.
 ---@param buf integer
 ---@param path string
 function M.color(buf, path)
@@ -117,7 +117,7 @@ function M.color(buf, path)
   end)
 end
 
---- Let a quiet buffer have its filetype, by which language servers know it.
+--- Set the filetype of a quiet buffer, by which language servers recognize it.
 ---@param buf integer
 function M.set_filetype(buf)
   local filename = api.nvim_buf_get_name(buf)
@@ -128,7 +128,7 @@ end
 
 -- loading --------------------------------------------------------------------------------------------------------------
 
---- Have our own autocommands hear of an event that others do not.
+--- Fire an event for our own autocommands only.
 ---@param event string
 ---@param buf integer
 local function tell_ours(event, buf)
@@ -142,10 +142,10 @@ local function tell_ours(event, buf)
   end
 end
 
---- Let Neovim read the file again by itself as 'autoread' says; never that of a quiet buffer, which would fire autocommands.
+--- Let Neovim reload the file as 'autoread' says, but never that of a quiet buffer, which would fire autocommands.
 ---@param buf integer
 function M.set_autoread(buf)
-  local value ---@type boolean? nil: what it is for all
+  local value ---@type boolean? nil: the global value
   if quiet[buf] then
     value = false
   end
@@ -164,8 +164,8 @@ local function forget(buf)
   end
 end
 
---- Give the buffer its swap file. Where there is one already, setting the option would show E325, and SwapExists does not come:
---- with "A" in 'shortmess' Neovim takes the next free name, which says the same.
+--- Set the buffer's 'swapfile'. If a swap file exists, that would show E325, without SwapExists. With "A" in
+--- 'shortmess' Neovim takes the next free name, which shows the same.
 ---@param buf integer
 local function set_swapfile(buf)
   local shortmess = vim.go.shortmess
@@ -180,10 +180,10 @@ local function set_swapfile(buf)
   end
 end
 
----@type string every event but those of a file that has changed: Neovim is to go on asking what to do about it
+---@type string all events except FileChangedShell: Neovim must keep asking about changed files
 local all_but_changes
 
---- The file of a quiet buffer is about to be read again, because v:fcs_choice says so: nobody hears of that either.
+--- Suppress events while Neovim reloads the file of a quiet buffer, which v:fcs_choice asked for.
 ---@param buf integer
 function M.will_reload(buf)
   if not quiet[buf] then
@@ -203,7 +203,7 @@ function M.will_reload(buf)
     end
   end
   vim.go.eventignore = all_but_changes
-  vim.schedule(restore) -- should it not come to the event below
+  vim.schedule(restore) -- in case the event below does not come
   api.nvim_create_autocmd('FileChangedShellPost', {
     group = group,
     buffer = buf,
@@ -212,7 +212,7 @@ function M.will_reload(buf)
   })
 end
 
---- Neovim asks what to do about the changed file of a quiet buffer. (Where editing/disk.lua answers, it does so after this.)
+--- Answer what to do about the changed file of a quiet buffer. (If editing/disk.lua answers, it does so after this.)
 ---@param buf integer
 local function answer_changed(buf)
   local is_answered = #api.nvim_get_autocmds({ event = 'FileChangedShell', buffer = buf }) > 1
@@ -236,7 +236,7 @@ local function be_quiet(buf, is_announced)
       group = group,
       buffer = buf,
       nested = true,
-      desc = 'Agent: a file that the user has not opened yet',
+      desc = 'Agent: a file that is not opened yet',
       callback = function()
         callback(buf)
       end,
@@ -245,7 +245,7 @@ local function be_quiet(buf, is_announced)
   on('BufEnter', function()
     M.open(buf, true)
   end)
-  on({ 'BufReadPre', 'BufNewFile' }, function() -- somebody reads it in the usual way
+  on({ 'BufReadPre', 'BufNewFile' }, function() -- read in the usual way
     forget(buf)
     set_swapfile(buf)
   end)
@@ -254,7 +254,7 @@ local function be_quiet(buf, is_announced)
     api.nvim_buf_attach(buf, false, {
       on_detach = vim.schedule_wrap(function()
         if quiet[buf] and api.nvim_buf_is_loaded(buf) then
-          attach() -- it was only read again
+          attach() -- only reloaded
         elseif quiet[buf] and api.nvim_buf_is_valid(buf) then
           forget(buf)
           scratch.set_buf_options(buf, { swapfile = vim.go.swapfile, filetype = '' })
@@ -266,7 +266,7 @@ local function be_quiet(buf, is_announced)
   attach()
 end
 
---- Load a file without any autocommand, or find the buffer that holds it already.
+--- Load a file without autocommands, or return the buffer that contains it already.
 ---@param path string absolute
 ---@return integer? buf
 ---@return string? problem a sentence
@@ -289,15 +289,15 @@ function M.read(path)
     vim.fn.bufload(buf)
   end)
   if not ok or not api.nvim_buf_is_loaded(buf) then
-    return nil, ('%s cannot be loaded: %s'):format(shown_name(path), err)
+    return nil, ('Cannot load %s: %s'):format(shown_name(path), err)
   end
   be_quiet(buf, is_announced)
   return buf
 end
 
---- Load a file that the user may want to see, or find the buffer that holds it already. Only our own autocommands hear of it.
+--- Load a file that the user may want to see, or return its buffer. Only our own autocommands are fired.
 ---@param path string absolute
----@param is_listed? boolean it goes into the list of buffers
+---@param is_listed? boolean add it to the buffer list
 ---@return integer? buf
 ---@return string? problem a sentence
 function M.load(path, is_listed)
@@ -306,7 +306,7 @@ function M.load(path, is_listed)
     for _, fn in ipairs(before_use) do
       fn(buf)
     end
-    buf, problem = M.read(path) -- it may have been out of date
+    buf, problem = M.read(path) -- the buffer may have been outdated
   end
   if not buf then
     return nil, problem
@@ -324,7 +324,7 @@ end
 
 -- opening --------------------------------------------------------------------------------------------------------------
 
---- Run the user's autocommands of these events over the buffer, which is current. An error in one of them stops no other.
+--- Fire these events for the current buffer. An error in one autocommand does not stop the others.
 ---@param events string[]
 ---@param has_modelines boolean
 local function fire(events, has_modelines)
@@ -342,7 +342,7 @@ local function fire(events, has_modelines)
   end
 end
 
---- Open a quiet buffer as the user would: fire what `:edit` fires. Nothing happens to another one.
+--- Open a quiet buffer as the user would, firing the events of `:edit`. Other buffers are left alone.
 ---@param buf integer
 ---@param is_entering? boolean Neovim itself fires BufEnter, and BufWinEnter if the buffer was in no window
 function M.open(buf, is_entering)
@@ -350,7 +350,7 @@ function M.open(buf, is_entering)
   if not here or not api.nvim_buf_is_loaded(buf) then
     return
   elseif here.has_filetype then
-    -- `:setfiletype` does nothing where the option has been set since autocommands began to run: wait until they have.
+    -- `:setfiletype` has no effect if the option was set since autocommands began to run, so wait until they end.
     here.has_filetype = false
     scratch.set_buf_options(buf, { filetype = '' })
     return vim.schedule(function()
@@ -371,7 +371,7 @@ function M.open(buf, is_entering)
       vim.cmd('silent! syntax clear')
     end)
     set_swapfile(buf)
-    if is_proposed then -- language servers attach to no "acwrite" buffer
+    if is_proposed then -- language servers do not attach to "acwrite" buffers
       scratch.set_buf_options(buf, { buftype = '' })
     end
     M.is_opening = true
@@ -402,7 +402,7 @@ end
 
 local key_ns = api.nvim_create_namespace('sanderling_loading')
 
---- Open the quiet buffer of the current window, unless a key is being waited for that autocommands could take away.
+--- Open the quiet buffer of the current window, unless a command waits for a key that autocommands could discard.
 local function open_here()
   local buf, mode = api.nvim_get_current_buf(), api.nvim_get_mode().mode
   local is_possible = mode:find('^[nivVRsS\22\19]')
@@ -415,7 +415,7 @@ local function open_here()
   end
 end
 
---- The user is in a window without having entered the quiet buffer there: it is opened at the next key that they type.
+--- Open the quiet buffer of the current window, which the user has not entered, when they type the next key.
 local function open_at_next_key()
   vim.on_key(function(_, typed)
     if typed and typed ~= '' then
@@ -424,7 +424,7 @@ local function open_at_next_key()
   end, key_ns)
 end
 
---- Show a loaded buffer in a window. As long as it is quiet, nobody hears of that.
+--- Show a loaded buffer in a window. As long as it is quiet, only our own autocommands are fired.
 ---@param win integer
 ---@param buf integer
 ---@param lnum? integer
@@ -451,7 +451,7 @@ function M.show(win, buf, lnum, col)
   end
 end
 
---- Take the user to a loaded buffer, in the current window.
+--- Show a loaded buffer in the current window, and open it.
 ---@param buf integer
 function M.enter(buf)
   if api.nvim_get_current_buf() ~= buf then
@@ -460,7 +460,7 @@ function M.enter(buf)
   M.open(buf)
 end
 
---- Open a file because a key or a command of the user's says so.
+--- Open a file at the user's request.
 ---@param path string absolute
 ---@param cmd 'edit'|'tabedit'|'split'
 ---@param is_silent? boolean

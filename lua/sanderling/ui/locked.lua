@@ -1,10 +1,10 @@
---- Neovim refuses to change text, or to open windows, for as long as something of the user's is in the way. Then it is tried again.
+--- Retries of changes that Neovim refuses while text or windows are locked, for example by a pending mapping.
 local M = {}
 
 local RETRY_MS = 20
 
 ---@param err string
----@return string? what has to come before it can succeed; nil: it fails for another reason
+---@return string? what it waits for; nil: it failed for another reason
 function M.reason(err)
   if err:find('E565:', 1, true) or err:find('E523:', 1, true) then
     return 'a key for a mapping'
@@ -14,16 +14,16 @@ function M.reason(err)
 end
 
 --- Ask Neovim, without changing anything.
----@return string? what has to come before text can be changed
+---@return string? what must happen before text can be changed
 function M.text_waits_for()
   -- There is no buffer -1. But where text is locked, Neovim says that first.
   local _, err = pcall(vim.api.nvim_buf_set_lines, -1, 0, 0, true, {})
   return M.reason(tostring(err))
 end
 
---- Call `fn`, now or as soon as nothing of the user's is in the way.
+--- Call `fn` now, or as soon as Neovim allows it.
 ---@param fn fun()
----@param on_error fun(err: string) it fails for another reason
+---@param on_error fun(err: string) it failed for another reason
 function M.retry(fn, on_error)
   local ok, err = false, nil
   if not M.text_waits_for() then

@@ -1,4 +1,4 @@
---- Messages, below all windows.
+--- Messages to the user, in the message line or in a window above it.
 local M = {}
 
 local api = vim.api
@@ -9,12 +9,12 @@ local words = require('sanderling.ui.words')
 local SHOWN_MS = 4000 -- for each row
 local MAX_ROWS = 4
 local augroup = api.nvim_create_augroup('sanderling_message', {})
-local ZINDEX = 250 -- above all else, as messages are
+local ZINDEX = 250 -- above everything, as messages are
 
----@type integer? the window that says something where the line for messages does not
+---@type integer? the window for a message that does not fit the message line
 local win
 
----@type integer? a buffer that could not be shown, as text was locked: it can be neither written then nor deleted
+---@type integer? a buffer that could not be shown while text was locked; it can be neither written nor deleted then
 local spare
 
 local function close()
@@ -25,23 +25,23 @@ local function close()
   win = nil
 end
 
----@return boolean vim.notify() is Neovim's own, from where vim.print() is; some builds do not say where that is
+---@return boolean vim.notify() is Neovim's own, with the same source as vim.print(): some builds do not name it
 local function is_neovims()
   return debug.getinfo(vim.notify, 'S').source == debug.getinfo(vim.print, 'S').source
 end
 
---- The cells that the line for messages has before it would ask for <Enter>.
+--- Return how many cells of the message line can be used without a prompt for <Enter>.
 ---@return integer
 local function room()
   return math.max(1, vim.v.echospace - 1 + math.max(0, vim.o.cmdheight - 1) * vim.o.columns)
 end
 
----@return boolean what stands in the line for messages is gone at once: "-- INSERT --" takes its place
+---@return boolean a message would be replaced by "-- INSERT --" at once
 local function has_mode_shown()
   return vim.o.showmode and api.nvim_get_mode().mode:find('^[iRvVsS\19\22]') ~= nil
 end
 
---- Show `text` in the last rows for a while, or until a command is typed there.
+--- Show `text` in the last rows for a while, or until the user begins a command.
 ---@param text string
 ---@param hl string
 local function show(text, hl)
@@ -83,14 +83,14 @@ local function show(text, hl)
   api.nvim_create_autocmd('CmdlineEnter', {
     group = augroup,
     once = true,
-    desc = 'Agent: what is typed is seen',
+    desc = 'Agent: uncover the command line',
     callback = vim.schedule_wrap(close_this),
   })
 end
 
---- Say something, which asks for no <Enter>. It has a window of its own where the line for messages is too short, or not there,
---- or the mode's. It is never an error of Vim's, which would end what the person is being asked at this moment.
----@param text string a plugin that shows messages gets all of its lines, Neovim's line for messages the first one
+--- Show a message without a prompt for <Enter>. It has its own window if the message line is too short, missing, or
+--- shows the mode. It is never a Vim error, which would abort an open prompt.
+---@param text string plugins that show messages get all lines, Neovim's message line the first one
 ---@param level? integer
 function M.tell(text, level)
   pcall(close) -- not while text is locked
@@ -110,18 +110,18 @@ function M.tell(text, level)
   end
 end
 
---- Ask for a line with vim.ui.input(); what was typed does not stay on the screen.
+--- Ask for a line with vim.ui.input(), and clear it from the screen afterwards.
 ---@param opts table
 ---@param on_answer fun(answer?: string)
 function M.ask(opts, on_answer)
   vim.ui.input(opts, function(answer)
-    vim.cmd.redraw() -- or an echo of nothing leaves the line as it is
+    vim.cmd.redraw() -- otherwise an empty echo leaves the line as it is
     api.nvim_echo({ { '' } }, false, {})
     on_answer(answer)
   end)
 end
 
---- Say what went wrong in a command.
+--- Show why a command failed.
 ---@param command string
 ---@param err any
 function M.tell_error(command, err)

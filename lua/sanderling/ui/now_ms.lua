@@ -1,4 +1,4 @@
---- The time in milliseconds, for what lasts: it never goes back, and is no time of day.
+--- Return a monotonic time in milliseconds, for measuring durations.
 ---@return number
 return function()
   return vim.uv.hrtime() / 1e6

@@ -1,16 +1,16 @@
---- Operators: what takes a motion and a count, and is repeated by `.`, on as much text from the cursor on.
+--- Operators: they take a motion and a count, and `.` repeats them on as much text from the cursor.
 local M = {}
 
 local api = vim.api
 
 ---@alias sanderling.ui.operator.Run fun(type: 'line'|'char'|'block')
 
----@type sanderling.ui.operator.Run? what `.` does once more
+---@type sanderling.ui.operator.Run? what `.` repeats
 local chosen
----@type [integer, integer]? the cursor, while the operator only runs so that `.` knows it
+---@type [integer, integer]? the cursor to restore, while the operator runs only to be known to `.`
 local arming
 
---- 'operatorfunc'. (Not for callers outside: Neovim comes here.)
+--- The 'operatorfunc', which Neovim calls.
 ---@param type 'line'|'char'|'block'
 function M.run(type)
   local cursor = arming
@@ -28,16 +28,16 @@ local function choose(run)
   vim.go.operatorfunc = "v:lua.require'sanderling.ui.operator'.run"
 end
 
---- Begin an operator: a motion follows, or a selection is there.
+--- Start an operator on the selection, or on the motion that follows.
 ---@param run sanderling.ui.operator.Run
 function M.start(run)
   choose(run)
   arming = nil
   local count = vim.v.count > 0 and tostring(vim.v.count) or ''
-  api.nvim_feedkeys(count .. 'g@', 'ni', false) -- before what is typed already
+  api.nvim_feedkeys(count .. 'g@', 'ni', false) -- ahead of typed keys
 end
 
---- Let `.` do `run`, on as many lines as these, which no operator has named.
+--- Make `.` call `run` on as many lines as `first` to `last`.
 ---@param first integer line
 ---@param last integer
 ---@param run sanderling.ui.operator.Run

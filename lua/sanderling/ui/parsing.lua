@@ -1,22 +1,22 @@
---- Text that Neovim's parsers are kept from: what others have written must not stall or end the editor.
+--- Limits on the text that Neovim's parsers get: text from others must not freeze or crash the editor.
 ---
---- A parse cannot be interrupted: the limits of time that tree-sitter has are looked at between its steps, and one of those took 47 s
---- on 0.12 (`*a **b ` in 32 kB), 0.9 s on 0.11. So what is parsed at once is small, and what costs more than its length says is
---- counted beforehand. At these limits the worst that was found takes 20 ms; text that people write is far from them.
+--- A parse cannot be interrupted: tree-sitter checks its time limit between its steps, and one step took 47 s on 0.12
+--- (`*a **b ` in 32 kB), 0.9 s on 0.11. So text is parsed in small pieces, and constructs that cost more than their
+--- length are counted first. At these limits the worst case found takes 20 ms; ordinary text is far below them.
 local M = {}
 
 local words = require('sanderling.ui.words')
 
 M.MAX_BYTES = 8192 -- of a piece: 40 lines of prose or code have 3,000
-local MAX_CODE_BYTES = 64 * 1024 -- of a page that was asked for, in a fence
-local MAX_SIGNS = 600 -- in prose, that could begin or end something: each is held against those before it
-local MAX_EMPHASES = 300 -- likewise, of those that take most: 12 s for 9,000
-local MAX_NESTING = 100 -- of brackets in code: each node is looked for from the root on
-local MAX_DEPTH = 200 -- of quotes and lists within one another: with 252 the parser writes beyond its memory
-local MAX_RUN = 200 -- delimiters in a row, of which each is held against all of the others
-local MAX_OPENERS = 500 -- of long strings of Lua, for each of which an end is looked for
+local MAX_CODE_BYTES = 64 * 1024 -- of a piece with code, on a page that the user opened
+local MAX_SIGNS = 600 -- in prose: each possible delimiter is compared with those before it
+local MAX_EMPHASES = 300 -- of the most expensive delimiters: 12 s for 9,000
+local MAX_NESTING = 100 -- of brackets in code: each node is searched from the root
+local MAX_DEPTH = 200 -- of nested quotes and lists: with 252 the parser writes out of bounds
+local MAX_RUN = 200 -- delimiters in a row: each is compared with all others
+local MAX_OPENERS = 500 -- of long strings in Lua: the end of each is searched
 
---- The most blocks within one another that `line` can be in: each needs a sign, or two columns of the indent.
+--- Return the most nested blocks that `line` can be in: each needs a sign, or two columns of indent.
 ---@param line string
 ---@return integer
 local function depth_of(line)
@@ -32,7 +32,7 @@ local function has_long_run(line)
   end)
 end
 
---- Count the signs in a line of prose; the same one some times in a row is one.
+--- Count the signs in a line of prose; repetitions in a row count once.
 ---@param line string
 ---@param signs string[] patterns
 ---@return integer
@@ -44,7 +44,7 @@ local function count(line, signs)
   return found
 end
 
---- The brackets that are open behind `line`, or one more than there may be.
+--- Return how many brackets are open after `line`, at most one more than allowed.
 ---@param line string
 ---@param open integer before it
 ---@return integer
@@ -58,7 +58,7 @@ local function nesting_behind(line, open)
   return open
 end
 
---- Does code nest so deeply that each of its nodes is found late?
+--- Does code nest so deeply that finding its nodes is slow?
 ---@param lines string[]
 ---@return boolean
 function M.nests_too_deeply(lines)
@@ -102,7 +102,7 @@ function M.is_too_much(lines, fence, max_bytes)
   return false
 end
 
---- Is any paragraph or fence too much? They are parsed one by one, by what shows them.
+--- Is any paragraph or fence too much? They are parsed one by one.
 ---@param lines string[]
 ---@return boolean
 function M.has_too_much(lines)
@@ -121,7 +121,7 @@ function M.has_too_much(lines)
   return false
 end
 
---- Give a buffer the colors of Markdown.
+--- Highlight a buffer as Markdown.
 ---@param buf integer
 function M.start(buf)
   if not M.has_too_much(vim.api.nvim_buf_get_lines(buf, 0, -1, false)) then

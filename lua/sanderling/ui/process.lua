@@ -1,12 +1,12 @@
---- Programs whose output is needed to go on: waited for where a key asked, and awaited where nobody did.
+--- Running programs for their output: a key waits for it, a background function is suspended.
 local M = {}
 
 local WAIT_MS = 3000
 
----@type table<thread, boolean> functions that may be left until a program has ended
+---@type table<thread, boolean> functions that may be suspended until a program ends
 local awaiting = setmetatable({}, { __mode = 'k' })
 
---- Run `fn`, which may take its time: keys and screen go on meanwhile.
+--- Run `fn`, which may take long, without blocking keys and screen.
 ---@param fn fun()
 function M.in_background(fn)
   local co = coroutine.create(fn)
@@ -14,7 +14,7 @@ function M.in_background(fn)
   assert(coroutine.resume(co))
 end
 
---- Leave the function until `begin` has its argument called, if that may be here; return what that was given.
+--- Suspend the background function until `begin` calls `settle`, and return its value. Elsewhere return false.
 ---@param begin fun(settle: fun(value: any)): boolean false: it could not begin
 ---@return boolean is_awaited
 ---@return any value
@@ -31,7 +31,7 @@ function M.await(begin)
   return true, begin(settle) and coroutine.yield() or nil
 end
 
---- The end of a program that `start` starts; nil if it cannot be started, or takes too long.
+--- Return the result of the program that `start` starts; nil if it cannot be started or takes too long.
 ---@param start fun(on_exit?: fun(result: vim.SystemCompleted)): vim.SystemObj?
 ---@return vim.SystemCompleted?
 function M.result(start)

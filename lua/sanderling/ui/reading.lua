@@ -1,4 +1,4 @@
---- Reading that is not Neovim's own: files that an autocommand stands in for, or gives to a program.
+--- Files that an autocommand reads in place of Neovim, or passes to a program.
 local M = {}
 
 local api = vim.api
@@ -18,11 +18,10 @@ local function regex_of(pattern)
   return regexes[pattern]
 end
 
---- Are there autocommands of `event` for what is called by one of `names`? Those of BufReadCmd and BufWriteCmd stand in for
---- reading and writing it.
+--- Does `event` have autocommands for one of `names`? Those of BufReadCmd and BufWriteCmd replace reading and writing.
 ---@param event string|string[]
 ---@param names string[]
----@param buf? integer those of this buffer, too
+---@param buf? integer include those of this buffer
 ---@param is_meant? fun(autocmd: vim.api.keyset.get_autocmds.ret): boolean
 ---@return boolean
 function M.is_handled(event, names, buf, is_meant)
@@ -40,10 +39,10 @@ function M.is_handled(event, names, buf, is_meant)
   return false
 end
 
--- Patterns of autocommands that give text to a program: Neovim's own plugin for packed files, a filter, a shell's command.
+-- Patterns of autocommands that pass text to a program: Neovim's plugin for packed files, a filter, a shell command.
 local GIVING = { 'gzip#read', "[%%%]%$%d.']!", '^%s*!', '|%s*!', 'system%(', 'systemlist%(' }
 
---- Does it give what was read to a program? One that is written in Lua cannot be looked into.
+--- Does it pass the text to a program? Autocommands written in Lua cannot be inspected.
 ---@param autocmd vim.api.keyset.get_autocmds.ret
 ---@return boolean
 local function gives_to_program(autocmd)
@@ -52,16 +51,16 @@ local function gives_to_program(autocmd)
   end)
 end
 
---- Is what is called by one of `names` read in a way of its own: by a plugin, or through a program that unpacks or decrypts it?
+--- Is a file of one of `names` read by a plugin, or through a program that unpacks or decrypts it?
 ---@param names string[]
----@param buf? integer autocommands of this buffer, too
+---@param buf? integer include autocommands of this buffer
 ---@return boolean
 function M.is_read_otherwise(names, buf)
   return M.is_handled('BufReadCmd', names, buf)
     or M.is_handled({ 'BufReadPre', 'BufReadPost' }, names, buf, gives_to_program)
 end
 
---- The names that Neovim compares with the patterns of autocommands, wherever its working directory is or will be.
+--- Return the names that Neovim matches with patterns of autocommands, for any working directory.
 ---@param path string absolute
 ---@return string[]
 local function names_of(path)
@@ -72,7 +71,6 @@ local function names_of(path)
   return names
 end
 
---- Would a plugin read the file in its own way, where an editor shows what is in it?
 ---@param path string absolute
 ---@return boolean
 function M.is_read_by_plugin(path)
@@ -93,13 +91,13 @@ function M.without(events, fn)
   end
 end
 
---- Run `fn`, which loads a file or may: nothing but Neovim itself reads it.
+--- Run `fn`, which may load a file, so that only Neovim itself reads it.
 ---@param fn fun()
 function M.reading_plainly(fn)
   M.without({ 'BufReadCmd' }, fn)
 end
 
---- Is `real` one of the kernel's own files? They say they are empty, and may have no end.
+--- Is `real` below /proc or /sys? Such files report no size and may be endless.
 ---@param real string
 ---@return boolean
 function M.is_of_kernel(real)

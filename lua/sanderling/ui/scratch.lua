@@ -1,8 +1,7 @@
---- Buffers that are no files: made, named and set up so that nothing of the user's can get in the way.
+--- Buffers without a file: created, named and set up so that the user's autocommands cannot interfere.
 ---
---- An autocommand for BufNew or OptionSet that fails would end what is begun here, or ask for <Enter> with each frame that is
---- drawn. So these events stay out of it. FileType is what a user's configuration of the chat hangs on: it comes, and an error in
---- it is kept to itself.
+--- An autocommand for BufNew or OptionSet that fails would abort the operation, or ask for <Enter> with each redraw, so
+--- these events are suppressed. Users configure the chat by FileType, so it is fired, and errors in it are silent.
 local M = {}
 
 local api = vim.api
@@ -10,7 +9,7 @@ local api = vim.api
 ---@type fun()?
 local job
 
---- Do what `quietly` was called for. (Not for callers outside: it comes here by a command.)
+--- Call the function passed to `quietly`, from a command.
 function M.run_job()
   job()
 end
@@ -29,7 +28,8 @@ local function run(fn, mods)
   end
 end
 
---- Call `fn` without any autocommand: a command can be told so, without an option that has events of its own.
+--- Call `fn` without autocommands. The modifier `:noautocmd` fires no event itself; setting an option such as
+--- 'eventignore' does.
 ---@param fn fun()
 function M.quietly(fn)
   run(fn, { noautocmd = true })
@@ -45,7 +45,7 @@ function M.set_buf_options(buf, options)
   end)
 end
 
---- Set options of what `win` shows, for as long as it shows that.
+--- Set options of `win` for as long as it shows its buffer.
 ---@param win integer
 ---@param options table<string, any>
 function M.set_win_options(win, options)
@@ -56,20 +56,20 @@ function M.set_win_options(win, options)
   end)
 end
 
---- Tell everybody what `buf` is.
+--- Set 'filetype' and fire FileType.
 ---@param buf integer
 ---@param filetype string
 function M.set_filetype(buf, filetype)
   M.set_buf_options(buf, { filetype = filetype })
   run(function()
-    -- Within the buffer: what is called by these options sets those of the current one, the syntax first of all.
+    -- With `buf` current: syntax files and filetype plugins set options of the current buffer.
     api.nvim_buf_call(buf, function()
       api.nvim_exec_autocmds('FileType', { buffer = buf, modeline = false })
     end)
   end, { emsg_silent = true })
 end
 
---- Call `buf` what people read in a statusline or a tab: `[Sanderling prompt]`, `[Sanderling prompt 2]` where that is taken.
+--- Name `buf` for statuslines and tabs: `[Sanderling prompt]`, or `[Sanderling prompt 2]` if that is taken.
 ---@param buf integer
 ---@param what string empty: the chat itself
 local function set_name(buf, what)
@@ -84,7 +84,7 @@ local function set_name(buf, what)
   end)
 end
 
---- A new buffer without a file.
+--- Create a buffer without a file.
 ---@param what string for its name
 ---@return integer buf
 function M.new(what)
@@ -102,7 +102,7 @@ end
 ---@field lines string[]
 ---@field marks [integer, vim.api.keyset.get_extmark_item][] namespace and mark
 
---- A copy of what stands in `buf`, and of our marks in it.
+--- Return the lines of `buf` and our marks in it.
 ---@param buf integer
 ---@return sanderling.ui.scratch.Copy
 function M.copy(buf)
@@ -118,7 +118,7 @@ function M.copy(buf)
   return { lines = api.nvim_buf_get_lines(buf, 0, -1, false), marks = marks }
 end
 
---- Put back into `buf` what stood in it, or in the one before it. The marks are called what they were.
+--- Put copied lines and marks into `buf`. The marks keep their ids.
 ---@param copied sanderling.ui.scratch.Copy
 ---@param buf integer
 function M.paste(copied, buf)
@@ -137,12 +137,13 @@ function M.paste(copied, buf)
   end
 end
 
---- Call `on_lost` with what stands in `buf` when it loses that: it is deleted, or `:edit` empties it. No text can be changed then.
+--- Call `on_lost` with the text of `buf` when it is deleted, or emptied by `:edit`. Text cannot be changed at that
+--- moment.
 ---@param buf integer
 ---@param on_lost fun(copied: sanderling.ui.scratch.Copy)
 function M.guard(buf, on_lost)
   api.nvim_buf_attach(buf, false, {
-    on_detach = function() -- which comes with `:noautocmd`, too
+    on_detach = function() -- also with `:noautocmd`
       if vim.v.exiting == vim.NIL then
         on_lost(M.copy(buf))
       end

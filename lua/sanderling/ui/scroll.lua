@@ -1,14 +1,14 @@
 --- Scrolling in the current window.
 local M = {}
 
---- Have the line of the cursor be the last that is seen.
+--- Make the cursor's line the last visible one.
 function M.put_last()
-  -- From that line on: where the window begins within it, `zb` alone would go back to its beginning, and take the cursor along.
+  -- Begin the window at that line: if it began within it, `zb` alone would scroll to the line's beginning and move the
+  -- cursor.
   vim.fn.winrestview({ topline = vim.fn.line('.'), skipcol = 0 })
   vim.cmd('normal! zb')
 end
 
---- Show the end of the text.
 function M.to_end()
   vim.cmd('normal! G$')
   M.put_last()

@@ -1,12 +1,12 @@
---- Characters that a model reads and a user does not see: those without a shape of their own, blanks that are not the usual one,
---- and those that turn around what follows. src/sanderling/text.py has the same (tests/nvim/test_unseen.py compares them).
+--- Characters that a model reads and a user does not see: those without a visible shape, unusual blanks, and bidi
+--- controls. src/sanderling/text.py has the same list (tests/nvim/test_unseen.py compares them).
 ---
---- LPeg, because 2 MB of text take 4 ms with it, and at most 50 ms: Lua's patterns would have to be tried one after the other.
+--- LPeg takes 4 ms for 2 MB of text, and at most 50 ms; Lua patterns would have to be tried one after the other.
 local M = {}
 
 local lpeg = vim.lpeg
 
-local NUMBERED = 8 -- of a run of them; of a longer one it is said how long it is
+local NUMBERED = 8 -- of a run; of a longer one, the length is shown
 local LONGEST_CELL = 64 -- bytes
 local CHARACTER = '[%z\1-\127\194-\244][\128-\191]*'
 
@@ -49,7 +49,7 @@ local SHAPELESS = {
   { 0x1D173, 0x1D17A },
   { 0xE0000, 0xE0FFF },
 }
--- Characters that can be emoji: behind them U+FE0F is usual, and U+200D between them.
+-- Characters that can be emoji: U+FE0F after them and U+200D between them are usual.
 local EMOJI = {
   { 0xA9, 0xA9 },
   { 0xAE, 0xAE },
@@ -76,7 +76,7 @@ local function char(code)
   return vim.fn.nr2char(code, true)
 end
 
---- One character of `ranges`.
+--- Return a pattern for one character of `ranges`.
 ---@param ranges [integer, integer][]
 local function one_of(ranges)
   local pattern = lpeg.P(false)
@@ -91,8 +91,8 @@ local emoji, unseen = one_of(EMOJI), blank + control + shapeless
 local selector, joiner, keycap = lpeg.utfR(0xFE0E, 0xFE0F), lpeg.P(char(0x200D)), char(0x20E3)
 local usual = emoji * selector ^ -1 * (joiner * #emoji) ^ -1
   + lpeg.B(lpeg.S('0123456789#*')) * selector * keycap
-  + lpeg.P('\r') * (#lpeg.P('\n') + -1) -- the end of a line; Neovim shows it
-local begins = {} ---@type table<string, true> the bytes with which one of all those begins
+  + lpeg.P('\r') * (#lpeg.P('\n') + -1) -- the end of a line, which Neovim shows
+local begins = {} ---@type table<string, true> the first bytes of all these characters
 for _, ranges in ipairs({ BLANKS, CONTROLS, SHAPELESS, EMOJI }) do
   for _, range in ipairs(ranges) do
     for code = range[1], math.min(range[2], range[1] + 0x20) do
@@ -100,7 +100,7 @@ for _, ranges in ipairs({ BLANKS, CONTROLS, SHAPELESS, EMOJI }) do
     end
   end
 end
--- Whatever is seen: quickly what cannot be one of them, then what has to be looked at.
+-- A visible character: a quick test first, then an exact one.
 local seen = (1 - lpeg.S(table.concat(vim.tbl_keys(begins)))) ^ 1 + usual + (1 - unseen)
 local next_run = seen ^ 0 * lpeg.Cp() * (-usual * unseen) ^ 1 * lpeg.Cp()
 
@@ -112,8 +112,7 @@ end
 
 local numbered = lpeg.Cs((seen + control + unseen / number) ^ 0)
 
---- `text`, in which each character that is not seen stands as its number, `<U+3164>`. Control characters are left to Neovim, which
---- shows them as `^X`.
+--- Return `text` with each unseen character as its number, `<U+3164>`. Neovim shows control characters itself, as `^X`.
 ---@param text string
 ---@return string
 function M.visible(text)
@@ -123,7 +122,7 @@ end
 ---@type table<string, vim.lpeg.Pattern> by sign
 local marking = {}
 
---- `text`, with `sign` for what is not seen; other blanks are blanks.
+--- Return `text` with `sign` for unseen characters, and spaces for unusual blanks.
 ---@param text string
 ---@param sign string
 ---@return string
@@ -134,10 +133,10 @@ function M.marked(text, sign)
 end
 
 ---@class (exact) sanderling.ui.unseen.Run
----@field end_col integer of the next byte that begins a cell: a selector shares the cell of what it follows
+---@field end_col integer where the next cell begins: a selector shares the cell of the character before it
 ---@field text string the numbers of its characters
 
---- Where characters of `text` follow one another that are not seen, the first `most` times.
+--- Return the first `most` runs of unseen characters in `text`.
 ---@param text string
 ---@param most integer
 ---@return sanderling.ui.unseen.Run[]
@@ -162,7 +161,7 @@ function M.runs(text, most)
   return runs
 end
 
---- Count the characters of `text` that are not seen.
+--- Count the unseen characters of `text`.
 ---@param text string
 ---@return integer
 function M.count(text)

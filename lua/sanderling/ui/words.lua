@@ -1,22 +1,22 @@
---- Words on the screen: text in which nothing hides, lines that fit, numbers.
+--- Text for the screen: without hidden characters, fitted to a width; numbers and durations.
 local M = {}
 
 local icons = require('sanderling.ui.icons')
 local unseen = require('sanderling.ui.unseen')
 
 local MAX_LINE_CHARS = 300
-local MAX_SHOWN_BYTES = 10000 -- of a line: Neovim goes through all of it for each part that it draws
+local MAX_SHOWN_BYTES = 10000 -- of a line: Neovim processes all of it for each part that it draws
 
---- `text` as one line in which nothing hides or turns around what follows.
+--- Return `text` as one line, with invisible and bidi characters marked.
 ---@param text string
 ---@return string
 function M.plain(text)
   return unseen.marked((text:gsub('[%z\1-\31\127]+', ' ')), icons.hidden)
 end
 
---- The line that opened the code fence which is open behind `line`, if one is.
+--- Return the line that opened the code fence still open after `line`, if any.
 ---@param line string
----@param fence? string that of the fence which is open before it
+---@param fence? string the line that opened the fence before it
 ---@return string?
 function M.fence_behind(line, fence)
   local run = line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
@@ -28,7 +28,7 @@ function M.fence_behind(line, fence)
   return not is_end and fence or nil
 end
 
---- The first line of `text`, cut where it is very long.
+--- Return the first line of `text`, cut if it is very long.
 ---@param text string
 ---@return string
 function M.first_line(text)
@@ -40,7 +40,7 @@ function M.first_line(text)
   return line .. (rest ~= '' and ' ' .. icons.more or '')
 end
 
---- `text` without blanks around it. (The pattern of vim.trim() takes quadratic time on blanks alone: 4 s for 32 kB.)
+--- Return `text` without surrounding whitespace. (vim.trim() takes quadratic time on whitespace alone: 4 s for 32 kB.)
 ---@param text string
 ---@return string
 function M.trimmed(text)
@@ -51,7 +51,7 @@ function M.trimmed(text)
   return first and text:sub(first, last) or ''
 end
 
---- `text` without the line breaks at its end. (A pattern would take quadratic time on line breaks in its middle.)
+--- Return `text` without trailing line breaks. (A pattern would take quadratic time on line breaks in the middle.)
 ---@param text string
 ---@return string
 function M.without_end(text)
@@ -68,7 +68,7 @@ function M.lines_of(text)
   return vim.split(M.without_end(text), '\n', { plain = true })
 end
 
---- The lines of `text`; a very long one goes on in the next.
+--- Return the lines of `text`, with very long ones broken.
 ---@param text string
 ---@return string[]
 function M.broken_lines_of(text)
@@ -78,7 +78,7 @@ function M.broken_lines_of(text)
     repeat
       local last = math.min(first + MAX_SHOWN_BYTES - 1, #line)
       if last < #line then
-        last = last + vim.str_utf_start(line, last + 1) -- where a character ends
+        last = last + vim.str_utf_start(line, last + 1) -- at the end of a character
       end
       lines[#lines + 1] = line:sub(first, last)
       first = last + 1
@@ -87,12 +87,12 @@ function M.broken_lines_of(text)
   return lines
 end
 
---- `text` with tabs as wide as they are in a window, and what Neovim does not print as it shows that.
+--- Return `text` with tabs expanded, and unprintable characters as Neovim shows them.
 ---@param text string
 ---@param tabstop integer
 ---@param col integer cells before it
 ---@return string
----@return integer col behind it
+---@return integer col after it
 function M.expanded(text, tabstop, col)
   if not text:find('[^ -~]') then
     return text, col + #text
@@ -128,7 +128,6 @@ function M.counted(count, noun)
   return ('%d %s%s'):format(count, noun, count == 1 and '' or 's')
 end
 
---- The words of `list` that begin with `lead`.
 ---@param list string[]
 ---@param lead string
 ---@return string[]
@@ -138,8 +137,8 @@ function M.beginning_with(list, lead)
   end, list)
 end
 
---- The words `known` as a choice: `ask, auto or plan`.
----@param known string[] two at least
+--- Join `known` as a choice: `ask, auto or plan`.
+---@param known string[] at least two
 ---@param quote? string around each
 ---@return string
 function M.one_of(known, quote)
@@ -149,16 +148,16 @@ function M.one_of(known, quote)
   return ('%s or %s'):format(table.concat(quoted, ', ', 1, #quoted - 1), quoted[#quoted])
 end
 
---- A word that is none of `known`: `/mode: ask, auto or plan, not 'autoo'.`
----@param command string that does not take it
----@param known string[] two at least
+--- Return the error for an unknown word: `/mode: ask, auto or plan, not 'autoo'.`
+---@param command string that rejects it
+---@param known string[] at least two
 ---@param word string
 ---@return string
 function M.not_one_of(command, known, word)
   return ("%s: %s, not '%s'."):format(command, M.one_of(known), word)
 end
 
---- `text` in lines of at most `cells`, as far as its words allow.
+--- Wrap `text` into lines of at most `cells`; longer words are not broken.
 ---@param text string
 ---@param cells integer
 ---@return string[]
@@ -175,7 +174,7 @@ function M.wrapped(text, cells)
   return lines
 end
 
---- `text`, cut and marked as cut where it is wider than `cells`.
+--- Cut `text` if it is wider than `cells`, and mark it as cut.
 ---@param text string
 ---@param cells integer
 ---@return string
@@ -204,14 +203,14 @@ function M.duration(seconds)
   return ('%d h %d min'):format(math.floor(minutes / 60), minutes % 60)
 end
 
---- The cells that a window has for text.
+--- Return how many cells a window has for text.
 ---@param win integer
 ---@return integer
 function M.cells_in(win)
   return vim.api.nvim_win_get_width(win) - vim.fn.getwininfo(win)[1].textoff
 end
 
---- The cells for text in the window of this tab page that shows `buf`; where none does, of the screen.
+--- Return how many cells the window of this tab page that shows `buf` has for text; without one, the screen.
 ---@param buf integer
 ---@return integer
 function M.width_of(buf)
@@ -219,7 +218,7 @@ function M.width_of(buf)
   return win ~= -1 and M.cells_in(win) or vim.o.columns
 end
 
---- A file that was taken back, or would be, on one line.
+--- Return one line about a file that undo restored, or would restore.
 ---@param file sanderling.RestoredFile
 ---@return string
 function M.restored(file)
@@ -232,7 +231,7 @@ function M.restored(file)
     parts[2] = counts
   end
   if file.how == 'merged' then
-    parts[#parts + 1] = 'merged with what you have changed'
+    parts[#parts + 1] = 'merged with your changes'
   end
   return table.concat(parts, '  ')
 end

@@ -1,4 +1,4 @@
---- The actions of verbs that no module of another folder has.
+--- Verb actions that belong to no other module.
 local M = {}
 
 local api = vim.api
@@ -16,11 +16,11 @@ local slash = require('sanderling.prompt.slash')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_slash')
-local NO_SESSION = 'No session is open: :AgentChat begins one.'
+local NO_SESSION = 'No session is open. :AgentChat opens one.'
 
 -- what they do --------------------------------------------------------------------------------------------------------
 
---- Ask for a report; where it is shown already, go there.
+--- Show a report; if it is already on the screen, enter its window.
 ---@param session sanderling.chat.session.Session
 ---@param type string
 function M.show_report(session, type)
@@ -51,7 +51,7 @@ local function choose_model(session)
   end)
 end
 
---- Have a model chosen once the models are known.
+--- List the models, then let the user choose one.
 ---@param session sanderling.chat.session.Session
 ---@param scope 'own'|'all'
 local function ask_models(session, scope)
@@ -60,12 +60,12 @@ local function ask_models(session, scope)
     for _, problem in ipairs(result.problems or {}) do
       session:say('warning', problem)
     end
-    local is_first = session.state.models == before -- else it was asked twice
+    local is_first = session.state.models == before -- false: two requests were running, and the other one has asked
     session:note({ type = 'local_models_known', models = result.models, notes = result.notes })
     if is_first and is_here then
       choose_model(session)
     elseif is_first then
-      message.tell('The models are listed now: :AgentModel chooses one.')
+      message.tell('Models loaded. Run :AgentModel again to choose one.')
     end
   end)
 end
@@ -84,14 +84,14 @@ function M.set_or_choose_model(call)
   end
 end
 
----@type table<string, string[]> by session, the models that are known without asking a provider
+---@type table<string, string[]> by session: models known without asking a provider
 local known_models = {}
 
 bus.subscribe('local_closed', function(session_id)
   known_models[session_id] = nil
 end)
 
---- The models that :AgentModel completes: those that were listed, else those that are known.
+--- Return the models that :AgentModel completes: the listed ones, else those known without asking a provider.
 ---@param session_id string
 ---@return string[]
 function M.models_of(session_id)
@@ -100,7 +100,7 @@ function M.models_of(session_id)
   return state.models or known_models[session_id] or { own }
 end
 
---- Complete a model; the provider may be left out.
+--- Complete a model name, with or without its provider.
 ---@param lead string
 ---@return string[]
 function M.complete_model(lead)
@@ -116,7 +116,6 @@ function M.complete_model(lead)
   end, M.models_of(session and session.id or ''))
 end
 
---- Complete a provider: those of the models that are known.
 ---@param lead string
 ---@return string[]
 function M.complete_provider(lead)
@@ -131,7 +130,7 @@ function M.complete_provider(lead)
   end, names)
 end
 
---- Try what a provider can do, the session's or another one, and show it when it is known.
+--- Test a provider and show the result when it arrives.
 ---@param provider string
 function M.test_provider(provider)
   local session = live.current()
@@ -140,7 +139,7 @@ function M.test_provider(provider)
   elseif report.enter('test_provider ' .. provider) then
     return
   end
-  message.tell('Testing the provider: this takes a while.')
+  message.tell('Testing the provider. This takes a while.')
   session:ask({ type = 'test_provider', provider = provider }, function(result)
     report.show(session.id, result)
   end)
@@ -152,7 +151,7 @@ function M.compact(call)
   call.session:act(call.bang and { type = 'undo_compaction' } or compact)
 end
 
---- Show all commands, each with its line of help.
+--- Show all slash commands with a line of help each.
 ---@param session_id? string
 function M.show_help(session_id)
   local rows, width = slash.all(session_id), 0
@@ -166,7 +165,7 @@ function M.show_help(session_id)
   end, rows)
   vim.list_extend(
     lines,
-    { '', 'A space before the slash sends it as text. :help sanderling tells more.' }
+    { '', 'Type a space before the slash to send it as text. More in :help sanderling.' }
   )
   local buf = float.view('Commands', lines, 'commands', { has_columns = true })
   for i, row in ipairs(rows) do
@@ -177,13 +176,13 @@ function M.show_help(session_id)
   end
 end
 
---- Open the help on `topic`; not every way to install a plugin has written its tags.
+--- Open the help on `topic`. Not every plugin manager generates help tags, so generate them if the topic is missing.
 ---@param topic string
 function M.open_help(topic)
   if not pcall(vim.cmd.help, topic) then
     pcall(vim.cmd.helptags, vim.fs.joinpath(host.root(), 'doc'))
     local ok, err = pcall(vim.cmd.help, topic)
-    if not ok and topic == 'sanderling' then -- the plugin's directory cannot be written
+    if not ok and topic == 'sanderling' then -- the plugin's directory is read-only
       loading.edit(vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt'), 'split')
       vim.bo.filetype, vim.bo.readonly, vim.bo.modifiable = 'help', true, false
     elseif not ok then
@@ -192,7 +191,7 @@ function M.open_help(topic)
   end
 end
 
---- Take the command line that was typed last out of its history, if it holds `text`.
+--- Remove the last command line from the history if it contains `text`.
 ---@param text string
 local function forget_command_line(text)
   if vim.fn.histget('cmd', -1):find(text, 1, true) then
@@ -200,7 +199,7 @@ local function forget_command_line(text)
   end
 end
 
---- Run the command `name` for the current session: what :Agent commands do.
+--- Run the slash command `name` in the current session, for an :Agent command.
 ---@param name string
 ---@param arguments string
 function M.call(name, arguments)

@@ -1,4 +1,4 @@
---- The functions that verbs are made with, in their table.
+--- Helpers for building rows of the verb table.
 local M = {}
 
 ---@param value any
@@ -29,7 +29,7 @@ function M.with_session(fn)
   end
 end
 
---- A verb about a turn, which `screen` has a function of the same name for.
+--- A verb that acts on a turn by the function of the same name in `screen`.
 ---@param name string
 ---@param desc string
 ---@param screen table

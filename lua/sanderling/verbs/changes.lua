@@ -1,4 +1,4 @@
---- The verbs for what the agent has changed in files, as table.lua has the others.
+--- Verbs for the agent's changes in files. See table.lua for the other verbs.
 local calls = require('sanderling.verbs.calls')
 local lazy = require('sanderling.ui.lazy')
 
@@ -20,7 +20,7 @@ end
 return {
   {
     name = 'keep',
-    desc = 'keep what the agent changed: here, in the file, in the turn, or all',
+    desc = "accept the agent's changes: here, in the file, in the turn, or all",
     forms = 'ex',
     args = '? scope',
     words = always(SCOPES),
@@ -32,7 +32,7 @@ return {
   },
   {
     name = 'reject',
-    desc = 'reject it, for a reason that the model reads',
+    desc = "reject the agent's changes, with a reason for the model",
     forms = 'ex',
     args = '* scope and reason',
     words = always(SCOPES),
@@ -43,7 +43,7 @@ return {
   },
   {
     name = 'reviews',
-    desc = 'list what the agent changed and nobody reviewed',
+    desc = "list the agent's unreviewed changes",
     forms = 'ex',
     run = function()
       review.show_all()
@@ -51,7 +51,7 @@ return {
   },
   {
     name = 'diff',
-    desc = 'show all that the agent changed in the turn, or the session',
+    desc = "show the agent's changes in the turn or the session",
     forms = 'ex',
     args = '? scope',
     words = always({ 'turn', 'session' }),
@@ -64,13 +64,13 @@ return {
   { name = 'next_hunk', desc = 'next change; takes a count', plug = 'n', run = going(1) },
   {
     name = 'previous_hunk',
-    desc = 'previous change, likewise',
+    desc = 'previous change; takes a count',
     plug = 'n',
     run = going(-1),
   },
   {
     name = 'keep_all',
-    desc = 'keep all changes',
+    desc = 'accept all changes',
     plug = 'n',
     run = function()
       review.keep('all')

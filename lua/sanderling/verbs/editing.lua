@@ -1,4 +1,4 @@
---- The verbs for code in its own buffer, as table.lua has the others.
+--- Verbs for code in its own buffer. See table.lua for the other verbs.
 local lazy = require('sanderling.ui.lazy')
 
 local asking = lazy('sanderling.asking')
@@ -7,7 +7,7 @@ local operator = lazy('sanderling.rewrite.operator')
 local rewrite = lazy('sanderling.rewrite')
 local templates = lazy('sanderling.asking.templates')
 
---- Begin an operator that does what `template` does, with the lines that it is given.
+--- Start an operator that applies `template` to the lines of its motion.
 ---@param template 'explain'|'test'
 local function operating(template)
   return function()
@@ -21,7 +21,7 @@ end
 return {
   {
     name = 'ask',
-    desc = 'ask, about the selected lines if there are any',
+    desc = 'ask a question, about the selected lines if any',
     forms = 'ex',
     plug = 'nxs',
     args = '* question',
@@ -37,7 +37,7 @@ return {
   },
   {
     name = 'explain',
-    desc = 'have lines explained',
+    desc = 'explain lines',
     forms = 'ex',
     plug = 'nxs',
     args = '* what',
@@ -49,7 +49,7 @@ return {
   },
   {
     name = 'fix',
-    desc = 'have what is reported here fixed',
+    desc = 'fix the diagnostics here',
     forms = 'ex',
     plug = 'n',
     args = '* how',
@@ -61,7 +61,7 @@ return {
   },
   {
     name = 'test',
-    desc = 'have tests written for what is here',
+    desc = 'write tests for the code here',
     forms = 'ex',
     plug = 'nxs',
     args = '* what',
@@ -73,7 +73,7 @@ return {
   },
   {
     name = 'commit',
-    desc = 'have the message of a commit written, from what is staged',
+    desc = 'write a commit message for the staged changes',
     forms = 'ex',
     args = '* how',
     run = function(call)
@@ -82,7 +82,7 @@ return {
   },
   {
     name = 'edit',
-    desc = 'have lines rewritten in place; where an edit waits, change it',
+    desc = 'rewrite lines in place; on a pending edit, revise it',
     forms = 'ex',
     plug = 'nx',
     args = '+ instruction',
@@ -96,16 +96,16 @@ return {
   },
   {
     name = 'accept',
-    desc = 'put in what an edit has written',
+    desc = 'accept an edit',
     forms = 'ex',
-    bang = 'of all edits in the buffer',
+    bang = 'all in the buffer',
     run = function(call)
       rewrite.accept(call.bang)
     end,
   },
   {
     name = 'discard',
-    desc = 'take an edit or an answer away, or stop it',
+    desc = 'discard or stop an edit or an answer',
     forms = 'ex',
     bang = 'all in the buffer',
     run = function(call)

@@ -1,4 +1,4 @@
---- The verbs about agents that are not ours.
+--- Verbs for external agents.
 local lazy = require('sanderling.ui.lazy')
 
 local agents = lazy('sanderling.chat.agents')
@@ -7,7 +7,7 @@ return {
   ---@type sanderling.verbs.Verb
   option = {
     name = 'option',
-    desc = 'choose what another agent offers: its mode, for instance',
+    desc = "set an external agent's option",
     forms = 'ex slash',
     args = '* option and value',
     complete = agents.complete_option,

@@ -1,5 +1,8 @@
---- The verbs in all their forms: :Agent commands, `:Agent {verb}`, slash commands, words of the chat's command line, <Plug> maps.
---- The entrances (`plugin/` and `init.lua`) reach the chat by way of this module, so that its prompts know them.
+--- Verbs in all their forms: :Agent commands, `:Agent {verb}`, slash commands, words of the chat's command line, <Plug>
+--- maps.
+---
+--- `plugin/` and `init.lua` load the chat through this module, so that slash commands and command-line words are
+--- registered.
 local M = {}
 
 local lazy = require('sanderling.ui.lazy')
@@ -22,30 +25,30 @@ bus.load_at('turn_started', 'sanderling.asking.findings')
 ---@class (exact) sanderling.verbs.Call
 ---@field args string
 ---@field bang? boolean
----@field range? [integer, integer] the lines that are selected, if any are
----@field session? sanderling.chat.session.Session in which it was typed
+---@field range? [integer, integer] selected lines
+---@field session? sanderling.chat.session.Session the session it was typed in
 
 ---@class (exact) sanderling.verbs.Verb
 ---@field name string
 ---@field desc string
----@field forms? string of 'ex', 'slash' and 'word'; 'word:quit' where it is called otherwise there
----@field plug? string modes of its <Plug> map; a command has one in normal mode, unless others are given
----@field args? string as |:command-nargs| has it, and what it is: '? mode'
----@field words? fun(session_id: string): string[] what the argument can be
----@field is_word? boolean it cannot be anything else
----@field bar? boolean a | ends the command, as it does where the argument is a word of these
----@field complete? string|fun(lead: string, line: string, pos: integer): string[] in the place of `words`
----@field bang? string what the command does with `!`
----@field undo? string says `!` where there is none
+---@field forms? string of 'ex', 'slash' and 'word'; 'word:quit': it is named `quit` there
+---@field plug? string modes of its <Plug> map; a command's default is normal mode
+---@field args? string as in |:command-nargs|, and the argument's name: '? mode'
+---@field words? fun(session_id: string): string[] values of the argument
+---@field is_word? boolean no other values are valid
+---@field bar? boolean a | ends the command, as with `is_word`
+---@field complete? string|fun(lead: string, line: string, pos: integer): string[] instead of `words`
+---@field bang? string description of the command with `!`
+---@field undo? string argument that means `!` in a slash command
 ---@field range? boolean
----@field on_session? boolean as a command it does what its slash command does
----@field only_looks? boolean at a session, so that it begins none
----@field has_own_page? boolean what it shows is not in the chat
----@field is_unkept? boolean what a person may have put behind it is kept nowhere
----@field fits? fun(args: string): boolean says whether the argument may be one
----@field refusal? string of what stands behind it and may not
+---@field on_session? boolean the command runs the slash command
+---@field only_looks? boolean reads a session, so it does not open one
+---@field has_own_page? boolean shows a window outside the chat
+---@field is_unkept? boolean its argument may be secret and is kept in no history
+---@field fits? fun(args: string): boolean returns whether the argument is valid
+---@field refusal? string message for an invalid argument
 ---@field run? fun(call: sanderling.verbs.Call)
----@field operator? fun() what its <Plug> map begins, in the place of the command
+---@field operator? fun() started by its <Plug> map instead of the command
 
 ---@type sanderling.verbs.Verb[]
 M.list = vim.list_extend(
@@ -59,7 +62,7 @@ for _, verb in ipairs(M.list) do
   by_name[verb.name] = verb
 end
 
---- The name of a verb in the form `form`, if it has that.
+--- Return the verb's name in the form `form`, or nil if it lacks that form.
 ---@param verb sanderling.verbs.Verb
 ---@param form 'ex'|'slash'|'word'
 ---@return string?
@@ -71,7 +74,7 @@ function M.name_in(verb, form)
   end
 end
 
---- `next_session` is `NextSession` where names begin with a capital.
+--- Return `NextSession` for `next_session`.
 ---@param name string
 ---@return string
 function M.capitalized(name)
@@ -87,7 +90,7 @@ end
 
 -- commands ------------------------------------------------------------------------------------------------------------
 
---- Run a verb as a command or <Plug> map does.
+--- Run a verb from its command or <Plug> map.
 ---@param name string
 ---@param cmd? { args: string, bang: boolean, range: integer, line1: integer, line2: integer }
 function M.run(name, cmd)
@@ -100,13 +103,12 @@ function M.run(name, cmd)
   verb.run({ args = args, bang = bang, range = range })
 end
 
---- Begin the operator of a verb.
 ---@param name string
 function M.operate(name)
   by_name[name].operator()
 end
 
---- Complete the argument of a verb, as |:command-completion-customlist| has it.
+--- Complete the argument of a verb, as in |:command-completion-customlist|.
 ---@param name string
 ---@param lead string
 ---@param line string
@@ -122,7 +124,7 @@ function M.complete(name, lead, line, pos)
   return words.beginning_with(verb.words and verb.words(live.current_id() or '') or {}, lead)
 end
 
---- The verb that `:Agent {name}` is about; an error names the nearest one.
+--- Return the verb of `:Agent {name}`. An unknown name is an error that suggests the closest verb.
 ---@param name string
 ---@return sanderling.verbs.Verb
 local function command_verb(name)
@@ -139,7 +141,7 @@ local function command_verb(name)
   return known[name]
 end
 
---- `:Agent mode plan` is `:AgentMode plan`; `:Agent` alone is `:AgentChat`.
+--- Run `:Agent mode plan` as `:AgentMode plan`, and `:Agent` as `:AgentChat`.
 ---@param cmd vim.api.keyset.create_user_command.command_args
 function M.run_root(cmd)
   local word, args = cmd.args:match('^([^%s|]*)%s*(.*)$')
@@ -164,7 +166,7 @@ function M.run_root(cmd)
   end
 end
 
---- Complete what stands behind `:Agent`: a verb, or its argument.
+--- Complete a verb or its argument after `:Agent`.
 ---@param lead string
 ---@param line string
 ---@param pos integer
@@ -185,7 +187,7 @@ end
 
 -- in the chat ---------------------------------------------------------------------------------------------------------
 
---- The argument of a slash command, as its line of help shows it.
+--- Return the argument of a slash command for its line of help.
 ---@param verb sanderling.verbs.Verb
 ---@return string?
 local function hint_of(verb)
@@ -234,7 +236,7 @@ local function word(verb)
   }
 end
 
---- The verbs that have this form and are run here; a slash command of the host's is not.
+--- Convert the verbs that have this form and run in Neovim. The host runs the other slash commands.
 ---@param form 'slash'|'word'
 ---@param make fun(verb: sanderling.verbs.Verb): table
 local function all_in(form, make)

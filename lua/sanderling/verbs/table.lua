@@ -1,6 +1,7 @@
---- The table of verbs: what a person can tell the agent to do. Each is one row, and from it come the :Agent commands,
---- `:Agent {verb}`, the slash commands, the words of the chat's command line and the <Plug> maps. `make format` writes
---- plugin/sanderling.lua and the lists in the help from it.
+--- The table of verbs: everything the user can tell the agent to do.
+---
+--- Each row defines an :Agent command, `:Agent {verb}`, a slash command, a word of the chat's command line and a <Plug>
+--- map. `make format` generates plugin/sanderling.lua and the lists in the help from it.
 local lazy = require('sanderling.ui.lazy')
 
 local actions = lazy('sanderling.verbs.actions')
@@ -42,7 +43,7 @@ local function approving(choice)
   end
 end
 
---- Go `direction` times as many sessions on as the count says.
+--- Switch by as many sessions as the count says.
 ---@param direction -1|1
 local function switching(direction)
   return function()
@@ -69,16 +70,16 @@ return {
       actions.show_help(call.session and call.session.id or live.current_id())
     end,
   },
-  { name = 'new', desc = 'open a session beside this one', forms = 'ex slash', run = chat.new },
+  { name = 'new', desc = 'open another session', forms = 'ex slash', run = chat.new },
   {
     name = 'clear',
-    desc = 'start over in these windows',
+    desc = 'start a new session in these windows',
     forms = 'ex slash word',
     run = chat.clear,
   },
   {
     name = 'resume',
-    desc = 'go on with an earlier session, the newest unless one is named',
+    desc = 'resume an earlier session, by default the newest',
     forms = 'ex slash',
     args = '? id',
     words = function()
@@ -92,14 +93,14 @@ return {
     desc = "choose one of the project's sessions",
     forms = 'ex slash',
     args = '* text',
-    bang = 'one of all projects',
+    bang = 'of all projects',
     run = function(call)
       sessions.pick(call.args, call.bang or false)
     end,
   },
   {
     name = 'fork',
-    desc = 'go on in a copy of this session',
+    desc = 'continue in a copy of this session',
     forms = 'ex slash',
     run = sessions.fork,
   },
@@ -120,18 +121,18 @@ return {
   },
   {
     name = 'compact',
-    desc = 'summarize what the model has read',
+    desc = 'summarize the conversation to free context',
     forms = 'ex slash',
     args = '* focus',
-    bang = 'undo that',
+    bang = 'undo it',
     undo = 'undo',
     words = always({ 'undo' }),
     on_session = true,
     only_looks = true,
     run = actions.compact,
   },
-  calls.on_turn('undo', 'take back what the agent has changed in its last turn', rewind),
-  calls.on_turn('redo', 'do again what was undone last', rewind),
+  calls.on_turn('undo', "undo the agent's changes in its last turn", rewind),
+  calls.on_turn('redo', 'redo the last undo', rewind),
   calls.on_turn('rewind', 'go back to before a prompt: conversation, files or both', rewind),
   {
     name = 'model',
@@ -148,7 +149,7 @@ return {
   guests.option,
   {
     name = 'provider_test',
-    desc = 'try what a provider can do',
+    desc = 'test a provider',
     forms = 'ex',
     args = '? provider',
     complete = actions.complete_provider,
@@ -156,7 +157,7 @@ return {
   },
   {
     name = 'mode',
-    desc = 'show or set what asks first',
+    desc = 'show or set the permission mode',
     forms = 'ex slash word',
     args = '? mode',
     words = always(config.MODES),
@@ -165,7 +166,7 @@ return {
   },
   {
     name = 'net',
-    desc = 'show or set the network of commands',
+    desc = 'show or set network access for commands',
     forms = 'ex slash word',
     args = '? mode',
     words = always(sandbox.NETWORK_MODES),
@@ -194,14 +195,14 @@ return {
   },
   {
     name = 'cost',
-    desc = 'the same as /usage',
+    desc = 'same as /usage',
     forms = 'slash',
     only_looks = true,
     run = showing_report('show_usage'),
   },
   {
     name = 'settings',
-    desc = 'show the settings in force',
+    desc = 'show the settings in effect',
     forms = 'ex slash',
     on_session = true,
     only_looks = true,
@@ -209,7 +210,7 @@ return {
   },
   {
     name = 'config',
-    desc = "open the file of settings: yours, or the project's",
+    desc = "open your settings file, or the project's",
     forms = 'ex slash',
     args = '? file',
     words = always(config.FILES),
@@ -228,7 +229,7 @@ return {
   },
   {
     name = 'mcp',
-    desc = 'show the tool servers, their tools and logs',
+    desc = 'show the MCP servers, their tools and logs',
     forms = 'ex slash',
     on_session = true,
     has_own_page = true,
@@ -269,9 +270,9 @@ return {
       chat.hide()
     end,
   },
-  { -- of which the host makes a prompt
+  { -- the host turns it into a prompt
     name = 'review',
-    desc = 'let the model review the changes, or what is named',
+    desc = 'have the model review the changes, or what you describe',
     forms = 'ex slash',
     args = '* what',
     on_session = true,
@@ -286,16 +287,16 @@ return {
   },
   {
     name = 'steer',
-    desc = 'tell the model something in the middle of its turn',
+    desc = 'send text to the model during its turn',
     forms = 'ex',
     args = '+ text',
     run = with_args(chat.steer),
   },
   { name = 'stop', desc = 'stop the turn, or the command', forms = 'ex word', run = chat.stop },
-  { name = 'queue', desc = 'show the prompts that wait', forms = 'ex', run = chat.queue },
+  { name = 'queue', desc = 'show the queued prompts', forms = 'ex', run = chat.queue },
   {
     name = 'retry',
-    desc = 'retry the request now, without waiting',
+    desc = 'retry the request now',
     forms = 'ex',
     run = chat.retry,
   },
@@ -309,7 +310,7 @@ return {
   },
   {
     name = 'terminal',
-    desc = 'show a job of the model',
+    desc = "show one of the model's jobs",
     forms = 'ex word',
     args = '? id',
     bang = 'stop it',
@@ -320,14 +321,14 @@ return {
   },
   {
     name = 'approvals',
-    desc = 'go to the question that waits for an answer',
+    desc = 'go to the pending question',
     forms = 'ex',
     plug = 'nxit',
     run = approval.focus,
   },
   {
     name = 'approve',
-    desc = 'allow what is asked: once, for the session, or always',
+    desc = 'allow the request once, for the session, or always',
     forms = 'ex',
     plug = 'nxit',
     args = '? scope',
@@ -339,14 +340,19 @@ return {
   },
   {
     name = 'approve_session',
-    desc = 'allow it for the session',
+    desc = 'allow for the session',
     plug = 'nxit',
     run = approving('session'),
   },
-  { name = 'approve_always', desc = 'allow it always', plug = 'nxit', run = approving('always') },
+  {
+    name = 'approve_always',
+    desc = 'allow always',
+    plug = 'nxit',
+    run = approving('always'),
+  },
   {
     name = 'deny',
-    desc = 'deny what is asked, for a reason that the model reads',
+    desc = 'deny the request, with a reason for the model',
     forms = 'ex',
     plug = 'nxit',
     args = '* reason',
@@ -368,7 +374,7 @@ return {
     name = 'health',
     desc = 'check the installation',
     forms = 'ex',
-    bang = 'ask the API and the keychain too',
+    bang = 'check the API and the keychain, too',
     run = function(call)
       health.show({ ask_api = call.bang })
     end,

@@ -1,1 +1,1 @@
-"""The journal of what the agent has done to files, with what stood there before. Knows the sandbox and nothing above it."""
+"""The journal of the agent's file changes, with former contents. Depends on the sandbox, not on higher packages."""

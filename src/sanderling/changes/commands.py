@@ -1,9 +1,9 @@
 """
-Changes that commands make, and tools from outside: the project is looked at before each and after it, and what differs is its work.
+Changes by commands and third-party tools: the project is scanned before and after each, and the difference is its work.
 
-Whoever else changes files while a command runs cannot be told from it by looking. What is known of the person counts for them: what
-they save in the editor meanwhile, and what changes while a command of theirs runs, is recorded as doubtful at most, and so is all
-that changes while only jobs run in the background. Another program of theirs that writes just then is taken for the command.
+A scan cannot tell who changed a file while a command ran. Known actions of the user are respected: files that they save in the editor
+meanwhile, and changes during their own commands, are recorded as doubtful at most, as are all changes while only background jobs run.
+Another program that writes just then is mistaken for the command.
 """
 
 import time
@@ -20,23 +20,23 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.ground import Ground
 from sanderling.text import printable
 
-UNCOVERED = "What commands change in this project cannot be undone, because {reason}. What the edit tools change can be."
-MISSED = "What the last command has changed cannot be undone, because {reason}."
-NOT_RESTORABLE = "{paths} cannot be brought back to what {it} held: {why}."
+UNCOVERED = "Changes by commands in this project cannot be undone, because {reason}. Changes by the edit tools can be."
+MISSED = "The last command's changes cannot be undone, because {reason}."
+NOT_RESTORABLE = "{paths} cannot be restored: {why}."
 MAX_NAMED = 3
 QUICK_S = 0.2
 MAX_CHANGES = 100_000
-"""The changes of one command that are noted: 30 MB in the journal."""
-SAVED = "you have saved it meanwhile"
+"""More changes by one command are not recorded; these are 30 MB in the journal."""
+SAVED = "you saved it meanwhile"
 YOURS = "a command of yours ran at the same time"
-JOB = "a job ran in the background, and nobody knows who has changed it"
+JOB = "a background job was running, so it is unknown who changed it"
 
 
 class CommandChanges:
     """
-    The changes that commands make in a project, for its `journal`.
+    Records the changes of commands in the `journal`.
 
-    `is_job_running` says whether one goes on in the background. `tell` is told what cannot be undone, in a sentence.
+    `is_job_running` is about background jobs. `tell` gets each problem as a sentence for the user.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class CommandChanges:
         self._had_persons = False
         self._saved: set[str] = set()
         self._refused = ""
-        self._is_refusal_told = False
+        self._is_refusal_reported = False
         self.is_quick = True
 
     async def look_ahead(self, ground: Ground) -> None:
-        """Look ahead of the first command: the first look takes longest. Afterwards `is_quick` says whether it took little time."""
+        """Scan before the first command, because the first scan takes longest; then `is_quick` tells whether it was fast."""
         async with self._looking:
             if self._in_front:
-                return  # too late: the look after a guest's tool use must find what that has changed
+                return  # too late: the scan after an external agent's tool call must find its changes
             began = time.monotonic()
             try:
-                await self._look(ground)  # what it is refused is told with the first command
+                await self._look(ground)  # a problem is reported with the first command
             finally:
                 self.is_quick = time.monotonic() - began < QUICK_S
 
@@ -72,13 +72,13 @@ class CommandChanges:
     async def during(
         self, ground: Ground, tool_use_id: str, *, are_edits: bool = False
     ) -> AsyncGenerator[None]:
-        """Record what changes in this context as the work of a tool use; if they `are_edits`, as those of a file tool, to be reviewed."""
-        async with self._looking:  # who looks next must know that it has begun
+        """Record changes in this context as a tool call's; if they `are_edits`, they are to be reviewed like a file tool's."""
+        async with self._looking:  # the next scan must know that this call has begun
             await self._look(ground)
             await self._journal.append(CommandBegun(tool_use_id), is_durable=False)
             self._in_front.append(tool_use_id)
             self._are_edits = are_edits
-        self._tell_refusal()
+        self._report_refusal()
         try:
             yield
         finally:
@@ -90,11 +90,11 @@ class CommandChanges:
                     self._are_edits = False
                     if self._is_job_running():
                         self._job_use = tool_use_id
-                self._tell_refusal()
+                self._report_refusal()
 
     @contextmanager
     def of_person(self) -> Generator[None]:
-        """Let what changes in this context be the person's as well."""
+        """Count changes in this context as possibly the user's."""
         self._persons += 1
         self._had_persons = True
         try:
@@ -103,23 +103,23 @@ class CommandChanges:
             self._persons -= 1
 
     def saved(self, path: str) -> None:
-        """Take note that the person has just saved the file `path`, its links followed."""
+        """Record that the user has just saved `path`, a real path."""
         self._saved.add(path)
 
     async def look_at_jobs(self, ground: Ground) -> None:
-        """Record what jobs in the background have changed up to now."""
+        """Record the changes of background jobs up to now."""
         if self._had_job:
             await self.look(ground)
 
     async def look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
-        """Record what has changed since this was called last, if the agent may have done it, and return that; a command's is not to be reviewed."""
+        """Record and return the agent's changes since the last call. With `is_of_command`, they need no review."""
         async with self._looking:
             changes = await self._look(ground, is_of_command=is_of_command)
-        self._tell_refusal()
+        self._report_refusal()
         return changes
 
     async def _look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
-        """Do what `look` says; the caller holds `_looking`."""
+        """Do the work of `look`; the caller holds `_looking`."""
         if self._refused:
             return []
         in_front = self._in_front[0] if self._in_front else ""
@@ -127,7 +127,7 @@ class CommandChanges:
         is_agents = bool(in_front) or has_job
         found: list[Difference] = []
         try:
-            with anyio.CancelScope(shield=is_agents):  # what was found is told only once
+            with anyio.CancelScope(shield=is_agents):  # the scan reports each change only once
                 found = await self._journal.scan.look(ground, is_whole=is_agents)
         except (CannotLookError, SandboxError) as error:
             self._refuse(error, is_missed=bool(in_front))
@@ -157,13 +157,13 @@ class CommandChanges:
             with anyio.CancelScope(shield=True):
                 announced = map(Changing, changes if self._are_edits and not is_of_command else ())
                 await self._journal.append(*announced, *map(Changed, changes))
-            self._tell_lost(changes)
+            self._report_lost(changes)
         return changes
 
-    def _tell_refusal(self) -> None:
-        """Say once why what commands change is not recorded."""
-        if self._refused and not self._is_refusal_told:
-            self._is_refusal_told = True
+    def _report_refusal(self) -> None:
+        """Report once why commands' changes are not recorded."""
+        if self._refused and not self._is_refusal_reported:
+            self._is_refusal_reported = True
             self._tell(UNCOVERED.format(reason=self._refused))
 
     def _refuse(self, error: CannotLookError | SandboxError, *, is_missed: bool) -> None:
@@ -173,8 +173,8 @@ class CommandChanges:
         elif is_missed:
             self._tell(MISSED.format(reason=reason))
 
-    def _tell_lost(self, changes: list[FileChange]) -> None:
-        """Say at once what of it cannot be brought back."""
+    def _report_lost(self, changes: list[FileChange]) -> None:
+        """Report immediately which files cannot be restored."""
         by_reason: dict[str, list[str]] = {}
         for change in changes:
             if why := change.before.lost:
@@ -182,5 +182,4 @@ class CommandChanges:
         for why, paths in by_reason.items():
             more = len(paths) - MAX_NAMED
             named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-            it = "it" if len(paths) == 1 else "they"
-            self._tell(NOT_RESTORABLE.format(paths=named, it=it, why=why))
+            self._tell(NOT_RESTORABLE.format(paths=named, why=why))

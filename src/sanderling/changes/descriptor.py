@@ -1,4 +1,4 @@
-"""A file that is written by one thread at a time, and by none once it was closed: its descriptor may be somebody else's by then."""
+"""A file that one thread at a time writes, and none after it was closed: its descriptor may then belong to another file."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from threading import Lock
 
 
 class Descriptor:
-    """The descriptor `_fd` of a file that can be closed while threads are at work with it; None as long as it is not open."""
+    """The descriptor `_fd` of a file that can be closed while threads use it; None while it is not open."""
 
     def __init__(self) -> None:
         self._fd: int | None = None
@@ -22,7 +22,7 @@ class Descriptor:
     @contextmanager
     def _using(self) -> Generator[None]:
         """
-        Use it in this context, which nobody else does meanwhile.
+        Use the descriptor exclusively in this context.
 
         Raises:
             OSError: it was closed.
@@ -33,13 +33,13 @@ class Descriptor:
             yield
 
     def sync(self) -> None:
-        """Wait until the disk has what was written."""
+        """Flush written data to disk."""
         with self._using():
             if self._fd is not None:
                 os.fsync(self._fd)
 
     def close(self) -> None:
-        """Wait for the thread that is at work with it, and let none begin."""
+        """Wait for the thread that uses it, and prevent further use."""
         with self._lock:
             self._is_over = True
             self._close_fd()

@@ -1,7 +1,7 @@
 """
-The journal of a session that was forked: of the turns that both sessions have it knows what the other one does.
+The journal of a forked session: for the turns that both sessions share, a copy of the original's.
 
-The packs are the same files by a second name: nobody changes what stands in them, and each session appends to its own.
+Packs are hard links to the same files: their contents never change, and each session appends to its own packs.
 """
 
 import errno
@@ -33,7 +33,7 @@ NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EX
 
 
 class Origin(NamedTuple):
-    """The directory of the journal of the session that another one was forked from, and the `turns` that both have."""
+    """The journal directory of the original session, and the `turns` that both share."""
 
     directory: Path
     project: str
@@ -42,19 +42,19 @@ class Origin(NamedTuple):
 
 def take_over(origin: Origin, directory: Path) -> None:
     """
-    Make the journal in `directory` of what there is in that of `origin`, unless there is one.
+    Create the journal in `directory` from that of `origin`, unless it exists.
 
     Raises:
-        OSError: it cannot be made; nothing is there then.
+        OSError: it could not be created; nothing is left behind.
     """
     if (directory / NAME).exists() or not (origin.directory / NAME).exists():
         return
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)  # a process that was killed has left it
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
     try:
         temporary.mkdir(mode=0o700)
         for pack in sorted(origin.directory.glob(PACKS)):
-            with suppress(FileNotFoundError):  # it was dropped just now
+            with suppress(FileNotFoundError):  # dropped just now
                 _name_again(pack, temporary / pack.name)
         file = JournalFile(temporary / NAME, origin.project)
         file.append(_shared(read_journal(origin.directory / NAME).records, origin.turns))
@@ -76,7 +76,7 @@ def _name_again(pack: Path, target: Path) -> None:
 
 
 def _shared(records: Collection[Record], turns: Collection[str]) -> Iterator[Record]:
-    """The records of `turns`, and of the undoings that have come to their end and were about none but these."""
+    """Yield the records of `turns`, and of completed undos of these turns only."""
     undoings = _undoings(records, turns)
     is_shared = False
     for record in records:
@@ -88,7 +88,7 @@ def _shared(records: Collection[Record], turns: Collection[str]) -> Iterator[Rec
             case Changing() | Changed() | Unchanged() | Reviewed() if is_shared:
                 yield record
             case Restoring(id) if id in undoings:
-                yield replace(record, kind="", prompt_id="")  # that conversation is the other one's
+                yield replace(record, kind="", prompt_id="")  # those are the original's
             case Restored(id) if id in undoings:
                 yield record
             case _:

@@ -1,8 +1,8 @@
 """
-git's objects: what files held that it knows, read by git itself where commands run; nothing is written, fetched or filtered.
+Git's objects: former contents of tracked files, read by git itself in the sandbox. Nothing is written, fetched or filtered.
 
-A command may have written what git reads. So an object counts only if it has the digest that it is called by (git does not look), and
-no more is taken in than files of these sizes can be.
+A command may have written what git reads. So an object counts only if its digest matches its name (git does not check), and only as much
+output is read as files of these sizes can produce.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from sanderling.sandbox.ground import Ground
 from sanderling.sandbox.guard.git_program import TrustedGit
 
 MAX_OBJECTS, MAX_BYTES = 1000, 32 << 20
-"""Read in one go."""
+"""Limits of one batch."""
 HEADER_BYTES = 100
-"""At most, of what `cat-file` writes beside an object's bytes."""
+"""The most that `cat-file` adds to an object's bytes."""
 TIMEOUT_S = 20.0
 SCRIPT = (
     'git=$1; shift; printf "%s\\n" "$@" | "$git" --no-replace-objects cat-file --batch 2>/dev/null'
@@ -34,7 +34,7 @@ ENVIRONMENT = {
 async def read_objects(
     ground: Ground, project: str, repository: str, sizes: Mapping[str, int]
 ) -> dict[str, bytes]:
-    """Return the objects of `repository` that are named, with about their sizes, as far as git gives them."""
+    """Return the named objects of `repository` that git has; `sizes` are approximate."""
     found: dict[str, bytes] = {}
     program = TrustedGit(project, repository).program
     if not program:
@@ -51,7 +51,7 @@ async def read_objects(
 
 
 async def _output(ground: Ground, argv: Sequence[str], cwd: str, limit: int) -> bytes:
-    """The output of a command, or where that is longer than `limit` the first of it."""
+    """Return the first `limit` bytes of a command's output, or a little more."""
     process = await ground.spawn(argv, cwd=cwd, env=ENVIRONMENT)
     pieces: list[bytes] = []
     try:
@@ -79,13 +79,13 @@ def _batches(sizes: Mapping[str, int]) -> list[list[str]]:
 
 
 def _objects(output: bytes) -> dict[str, bytes]:
-    """The blobs in what `cat-file --batch` writes: a line with name, type and size, the bytes, a line end."""
+    """Parse the blobs in the output of `cat-file --batch`: a line with name, type and size, the bytes, a line end."""
     found: dict[str, bytes] = {}
     position = 0
     while (end := output.find(b"\n", position)) >= 0:
         words = output[position:end].split()
         position = end + 1
-        if len(words) == 3 and words[1] == b"blob" and words[2].isdigit():  # noqa: PLR2004 - else it is "missing"
+        if len(words) == 3 and words[1] == b"blob" and words[2].isdigit():  # noqa: PLR2004 - otherwise "missing"
             end = position + int(words[2])
             data = output[position:end]
             if end < len(output) and digest_of(data) == words[0].decode():
@@ -95,12 +95,12 @@ def _objects(output: bytes) -> dict[str, bytes]:
 
 
 def digest_of(data: bytes) -> str:
-    """The name that git gives to these bytes."""
+    """Return git's object name for these bytes."""
     return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def as_file(data: bytes, size: int) -> bytes | None:
-    """The bytes of a file of `size` bytes whose object holds `data`: the same, or with line ends of its own; None if it differs otherwise."""
+    """Return the content of a file of `size` bytes from its object: unchanged or with CRLF line ends; None if it differs otherwise."""
     if len(data) == size:
         return data
     with_returns = data.replace(b"\n", b"\r\n")

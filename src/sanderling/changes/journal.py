@@ -1,4 +1,4 @@
-"""The journal of a session: each change of a file that is the agent's, with what stood there before."""
+"""The journal of a session: the agent's file changes, with former contents."""
 
 import errno
 import stat
@@ -39,16 +39,18 @@ from sanderling.paths import real_path
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.text import printable
 
-UNWRITTEN = "What the agent changes cannot be recorded ({reason}): it cannot be undone later."
-UNKNOWN_BEFORE = "What was changed before the fork cannot be undone in it: it cannot be recorded here ({reason})."
-LARGE = "{path} is larger than {limit} MB: what the agent does to it cannot be undone."
+UNWRITTEN = "Changes cannot be recorded ({reason}): they cannot be undone later."
+UNKNOWN_BEFORE = (
+    "Changes from before the fork cannot be undone here: their record was not copied ({reason})."
+)
+LARGE = "{path} is larger than {limit} MB: the agent's changes to it cannot be undone."
 
 
 NOT_WRITTEN = Stamp(0, 0, 0, 0, 0, 0, 1)
 
 
 class Edit:
-    """A change that a tool is about to make; `stamp` is that of the file when it was made, if it was written."""
+    """A change that a tool is about to make; `stamp` is set to the file's once written."""
 
     def __init__(self, change: FileChange) -> None:
         self.change = change
@@ -57,10 +59,9 @@ class Edit:
 
 class Journal:
     """
-    The journal of a session, in a directory of its own below `root`, that of all sessions.
+    The journal of a session, in its own directory below `root`.
 
-    `on_problem` is told in a sentence, once for each reason, what could not be recorded: that never stops the agent. A session that
-    was forked has an `origin`.
+    Problems never stop the agent: `on_problem` gets each one once, as a sentence. A forked session has an `origin`.
     """
 
     def __init__(
@@ -79,17 +80,17 @@ class Journal:
         self._file = JournalFile(directory / NAME, project)
         self._on_problem = on_problem
         self._problems: set[str] = set()
-        self.problems: tuple[str, ...] = ()  # of the file, once it was read
+        self.problems: tuple[str, ...] = ()  # of the file, once read
         self._writing = anyio.Lock()
         self._records: list[Record] | None = None
         self._unwritten: list[Record] = []
         self._turn = ""
-        self._last_turn = ""  # of which the file knows
+        self._last_turn = ""  # the last one in the file
 
-    # --- what is told to it ------------------------------------------------------------------------------------------------
+    # --- writing -----------------------------------------------------------------------------------------------------------
 
     def begin_turn(self, prompt_id: str) -> None:
-        """Let what is changed from now on belong to the turn of this prompt."""
+        """Assign the following changes to the turn of this prompt."""
         self._turn = prompt_id
 
     @asynccontextmanager
@@ -105,10 +106,10 @@ class Journal:
         is_seen: bool = False,
     ) -> AsyncGenerator[Edit]:
         """
-        Record that `path`, its links followed, which holds `old` (None: there is no file), is given the bytes `new` in this context.
+        Record in this context that `path` (a real path) changes from `old` (None: no file) to `new`.
 
-        The disk has both before it begins. If it raises, the change was not made; else `stamp` is to be set. `directories` are made
-        for it: with whatever mode, until that is noted.
+        Both contents are on disk before the context begins. If it raises, the change was not made; otherwise it sets `stamp`. The new
+        `directories` have an unknown mode until a later record.
         """
         contents = [new] if old is None else [old, new]
         *earlier, after = await self._kept(path, contents, mode)
@@ -127,23 +128,23 @@ class Journal:
         self.scan.edited(path, edit.stamp, replace(after, mode=mode))
         with anyio.CancelScope(shield=True):
             made = replace(edit.change, after=replace(after, mode=mode))
-            await self.append(Changed(made), is_durable=False)  # that it was announced will do
+            await self.append(Changed(made), is_durable=False)  # the announcement is durable
 
     @asynccontextmanager
     async def restoring(self, path: str, state: State) -> AsyncGenerator[Edit]:
-        """Take note that `path` is brought back to `state` in this context, which an undoing has recorded; `stamp` is to be set."""
+        """Record in this context that `path` returns to `state`, as part of a journaled undo; the context sets `stamp`."""
         edit = Edit(FileChange(path, ABSENT, state, ""))
         yield edit
         self.scan.edited(path, edit.stamp, state)
 
     async def keep(self, path: str, data: bytes, mode: int) -> State:
-        """Return the state of the file `path` that holds `data`, which can be had back from now on, unless it is told that it cannot."""
+        """Store `data` so that `path` can be restored; return its state. A failure is reported as a problem."""
         return (await self._kept(path, [data], mode))[0]
 
     async def _kept(self, path: str, contents: Sequence[bytes], mode: int) -> list[State]:
         states = [State("file", stat.S_IMODE(mode), len(data)) for data in contents]
         if any(len(data) > MAX_FILE_BYTES for data in contents):
-            self._tell(LARGE.format(path=printable(path), limit=MAX_FILE_BYTES >> 20))
+            self._report(LARGE.format(path=printable(path), limit=MAX_FILE_BYTES >> 20))
 
         def put() -> list[State]:
             found = [
@@ -159,18 +160,18 @@ class Journal:
             async with self._writing:
                 return await to_thread.run_sync(put)
         except OSError as error:
-            self._tell(UNWRITTEN.format(reason=error.strerror))
+            self._report(UNWRITTEN.format(reason=error.strerror))
             return [replace(state, lost=NO_ROOM) for state in states]
 
     async def note(self, *changes: FileChange) -> None:
-        """Record changes that were made, in this order."""
+        """Record completed changes, in this order."""
         await self.append(*map(Changed, changes))
 
     async def append(self, *records: Record, is_durable: bool = True) -> None:
         """
-        Write records; if that `is_durable`, the disk has them when this returns, unless it was told as a problem.
+        Write records; if `is_durable`, they are on disk on return, unless a problem was reported.
 
-        What could not be written goes before what is written next.
+        Records that failed earlier are written first.
         """
         known = await self.records()
         async with self._writing:
@@ -182,32 +183,32 @@ class Journal:
                 is_quick = self._file.is_open and len(self._unwritten) == len(new)
                 if is_durable or not is_quick:
                     await to_thread.run_sync(write)
-                else:  # a line that the disk may take when it likes is written before a thread has begun
+                else:  # the write is only buffered, which is faster than a thread
                     write()
             except OSError as error:
-                if error.errno == errno.EFBIG:  # there will be no room for it
+                if error.errno == errno.EFBIG:  # there will never be room for it
                     self._unwritten = []
-                self._tell(UNWRITTEN.format(reason=error.strerror))
+                self._report(UNWRITTEN.format(reason=error.strerror))
 
     async def announce(self, record: Restoring) -> None:
         """
-        Write a record without which nothing may be undone; the disk has it when this returns.
+        Write a record without which nothing may be undone; it is on disk on return.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: it could not be written.
         """
         known = await self.records()
         async with self._writing:
             new = self._begun([record])
             try:
                 await to_thread.run_sync(self._write, (*self._unwritten, *new), True)
-            except OSError:  # it may stand there all the same: nobody is to finish it
+            except OSError:  # it may be in the file anyway: mark it as finished
                 self._unwritten.append(Restored(record.id, ()))
                 raise
             known.extend(new)
 
     def _begun(self, records: Sequence[Record]) -> list[Record]:
-        """The records with the beginning of their turn before them, if the file does not know of that."""
+        """Return the records, after the beginning of their turn if the file does not contain it."""
         is_new = self._turn != self._last_turn
         return [*([TurnBegun(self._turn)] if is_new else []), *records]
 
@@ -218,42 +219,42 @@ class Journal:
         if is_durable:
             self._file.sync()
 
-    # --- what it knows -----------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------------
 
     async def records(self) -> list[Record]:
-        """All records, those of earlier processes too."""
+        """Return all records, including earlier processes' records."""
         async with self._writing:
             if self._records is None:
                 await self._take_over()
                 try:
                     self._records, self.problems = await to_thread.run_sync(self._file.read)
                     for problem in self.problems:
-                        self._tell(problem)
+                        self._report(problem)
                 except OSError as error:
-                    self._tell(UNWRITTEN.format(reason=error.strerror))
+                    self._report(UNWRITTEN.format(reason=error.strerror))
                     self._records = []
                 begun = [each.id for each in self._records if isinstance(each, TurnBegun)]
                 self._last_turn = begun[-1] if begun else ""
             return self._records
 
     async def _take_over(self) -> None:
-        """Have what the session that this one was forked from knows of the turns that both have."""
+        """Copy the journal of the original session, for the turns that both share."""
         if self._origin:
             try:
                 await to_thread.run_sync(take_over, self._origin, self._directory)
             except OSError as error:
-                self._tell(UNKNOWN_BEFORE.format(reason=error.strerror))
+                self._report(UNKNOWN_BEFORE.format(reason=error.strerror))
 
     async def turns(self) -> tuple[TurnChanges, ...]:
-        """The turns in which something was changed, the first first."""
+        """Return the turns with changes, oldest first."""
         return turns_of(await self.records())
 
     async def latest(self) -> TurnChanges | None:
-        """The last turn in which something was changed."""
+        """Return the last turn with changes."""
         return next(reversed(await self.turns()), None)
 
     async def content(self, state: State) -> bytes | None:
-        """The bytes of a file in this state; None if they are not kept, or not any more."""
+        """Return a file's bytes in this state; None if they are not kept, or no longer."""
         if not state.content:
             return None
         try:
@@ -263,14 +264,14 @@ class Journal:
             return None
 
     def stored(self, state: State) -> bytes | None:
-        """Return what `content` does; for a thread, which holds no more than it needs."""
+        """Return the same as `content`; call it from a thread."""
         try:
             return self._store.get(state.content) if state.content else None
         except OSError:
             return None
 
     async def contents(self, states: Iterable[State]) -> dict[str, bytes]:
-        """The bytes of files in these states by what they are called, as far as they are kept."""
+        """Return the kept contents of these states by name."""
         names = {state.content for state in states if state.content}
 
         def get() -> dict[str, bytes]:
@@ -288,21 +289,21 @@ class Journal:
         self._file.close()
         self._store.close()
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem not in self._problems:
             self._problems.add(problem)
             self._on_problem(problem)
 
 
 def _as_made(change: FileChange) -> FileChange:
-    """A change whose end nobody saw: which mode a new file got is not known."""
+    """Return an unconfirmed change: the mode of a new file is unknown."""
     if change.before != ABSENT:
         return change
     return replace(change, after=replace(change.after, mode=ANY_MODE))
 
 
 def turns_of(records: Iterable[Record]) -> tuple[TurnChanges, ...]:
-    """The turns of a journal in which something was changed. A change that was announced and has no end counts as made."""
+    """Return the turns with changes. An announced change without a recorded end counts as made."""
     turn, by_turn = "", dict[str, list[FileChange]]()
     announced: dict[str, tuple[str, FileChange]] = {}
     for record in records:

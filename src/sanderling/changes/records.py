@@ -1,13 +1,13 @@
 """
-The journal's file: JSON lines, only ever appended to, a header first.
+The journal's file: append-only JSON lines, beginning with a header.
 
-A process that was killed leaves at most one torn line, the last: it is cut off when the journal is opened to be written. Lines that
-are damaged are left out, and counted: what they recorded cannot be undone, which the user has to know. Names of files can hold any
-bytes, so these lines are Python's JSON: what is no UTF-8 stands there as lone surrogates.
+A killed process leaves at most one torn line at the end, which is cut off when the journal is opened for writing. Damaged lines are
+skipped and counted: their changes cannot be undone, which the user has to know. File names can contain any bytes, so the lines are
+Python's JSON, where bytes outside UTF-8 become lone surrogates.
 
-A journal of another version, or one whose header is damaged, is neither read nor written: what this version appended to it would
-never be read again, by either. This version then has a journal of its own next to it. Moving the other one away was the alternative;
-but whoever goes back to that version, after trying this one, would find their undo gone.
+A journal of another version, or with a damaged header, is neither read nor written: neither version could read what this one appended.
+This version then starts its own journal next to it. Moving the other one away was the alternative; but a user who returns to that version
+after trying this one would find their undo gone.
 """
 
 import errno
@@ -27,14 +27,12 @@ from sanderling.paths import open_plain, write_all
 VERSION = 1
 NAME = "journal.jsonl"
 OWN_NAME = f"journal-{VERSION}.jsonl"
-"""The journal of this version where another version has the usual name."""
-OTHER_VERSION = "What was changed earlier in this session was recorded by another version of Sanderling, which can undo it. This one cannot."
-DAMAGED_HEADER = (
-    "The record of what was changed earlier in this session is damaged: none of that can be undone."
-)
-DAMAGED_LINES = "{count} line{s} of the record of this session's changes {are} damaged: what {they} recorded cannot be undone."
+"""This version's journal when another version has the usual name."""
+OTHER_VERSION = "Earlier changes in this session were recorded by another version of Sanderling; only that version can undo them."
+DAMAGED_HEADER = "The record of this session's earlier changes is damaged: they cannot be undone."
+DAMAGED_LINES = "{count} line{s} of this session's change record {are} damaged: the changes that {they} recorded cannot be undone."
 MAX_BYTES = 256 << 20
-"""All of it is in memory while a session is open."""
+"""An open session holds all of it in memory."""
 
 
 Kind = Literal["", "undo", "redo", "rewind"]
@@ -46,31 +44,31 @@ class Header(msgspec.Struct, tag="changes", frozen=True):
 
 
 class TurnBegun(msgspec.Struct, tag="turn", frozen=True):
-    """The turn of the prompt `id` has begun: what follows was changed in it."""
+    """The turn of the prompt `id` begins: the following changes belong to it."""
 
     id: str
 
 
 class Changing(msgspec.Struct, tag="changing", frozen=True):
-    """A tool is about to make a change: without a record of how that ended, it may have been made."""
+    """A tool is about to make a change: without a record of its end, it may have been made."""
 
     change: FileChange
 
 
 class Changed(msgspec.Struct, tag="changed", frozen=True):
-    """A change was made; the one that was announced for its path, if any was, is it."""
+    """A change was made: the announced one for its path, if any."""
 
     change: FileChange
 
 
 class Unchanged(msgspec.Struct, tag="unchanged", frozen=True):
-    """The change that was announced for `path` was not made."""
+    """The announced change to `path` was not made."""
 
     path: str
 
 
 class CommandBegun(msgspec.Struct, tag="command_begun", frozen=True):
-    """A command runs: what it has changed follows, before the record of its end. Without that nobody has looked."""
+    """A command starts. Its changes follow, before the record of its end; without that record they are unknown."""
 
     tool_use_id: str
 
@@ -81,10 +79,10 @@ class CommandEnded(msgspec.Struct, tag="command_ended", frozen=True):
 
 class Restoring(msgspec.Struct, tag="restoring", frozen=True, omit_defaults=True):
     """
-    Files are about to be brought from one state to another, `before` to `after` in each step: the undoing `id` of `turns`.
+    An undo is about to bring files from `before` to `after` in each step: the undo `id` of `turns`.
 
-    With `undoes` it is that undoing which is taken back: the turns are redone. `kind` is what the person has asked for, and with a
-    `prompt_id` the conversation goes back to before that prompt as well.
+    With `undoes` it reverts that undo, so the turns are redone. `kind` is the user's request; with a `prompt_id` the conversation also
+    returns to before that prompt.
     """
 
     id: str
@@ -96,7 +94,7 @@ class Restoring(msgspec.Struct, tag="restoring", frozen=True, omit_defaults=True
 
 
 class Restored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=True):
-    """The undoing `id` has come to its end; `paths` are those that it has changed, `left` those that it could not, each with the reason."""
+    """The end of the undo `id`: `paths` were changed, `left` were not, each with the reason."""
 
     id: str
     paths: tuple[str, ...]
@@ -105,9 +103,9 @@ class Restored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=True):
 
 class Reviewed(msgspec.Struct, tag="reviewed", frozen=True, omit_defaults=True):
     """
-    The person has reviewed what the agent did to the file `path`: of that only what leads from `before` to `after` is left to be reviewed.
+    The user has reviewed the agent's changes to `path`; the change from `before` to `after` remains to be reviewed.
 
-    Where those are the same, nothing is.
+    If those are equal, nothing remains.
     """
 
     path: str
@@ -139,14 +137,14 @@ def decoded(line: bytes) -> Header | Record | None:
 
 
 class Recorded(NamedTuple):
-    """The records of a journal, and what is wrong with it: sentences."""
+    """The records of a journal, and its problems as sentences."""
 
     records: list[Record]
     problems: tuple[str, ...] = ()
 
 
 class JournalFile(Descriptor):
-    """The journal of one session on disk; `path` is its usual place. Every method blocks, and may raise `OSError`."""
+    """The journal of one session on disk, normally at `path`. Every method blocks, and may raise `OSError`."""
 
     def __init__(self, path: Path, project: str) -> None:
         super().__init__()
@@ -193,7 +191,7 @@ class JournalFile(Descriptor):
 
 
 def read_journal(path: Path) -> Recorded:
-    """Read a journal, also one that another process writes."""
+    """Read a journal, even while another process writes it."""
     problem = _foreign(path)
     records, damaged = _lines(path.with_name(OWN_NAME) if problem else path)
     problems = [problem] if problem else []
@@ -206,13 +204,13 @@ def read_journal(path: Path) -> Recorded:
 
 
 def _foreign(path: Path) -> str:
-    """Return why this version leaves the journal at `path` alone, as a sentence; empty if it does not."""
+    """Return why this version leaves the journal at `path` alone, as a sentence; "" if it does not."""
     try:
         with open_plain(path) as file:
             line = file.readline()
     except FileNotFoundError:
         return ""
-    if not line.endswith(b"\n"):  # torn before the header was complete: nothing is lost with it
+    if not line.endswith(b"\n"):  # cut off before the header was complete: nothing is lost
         return ""
     header = decoded(line)
     if not isinstance(header, Header):
@@ -221,7 +219,7 @@ def _foreign(path: Path) -> str:
 
 
 def _lines(path: Path) -> tuple[list[Record], int]:
-    """The records of the journal at `path`, and the number of lines that cannot be read."""
+    """Return the records of the journal at `path`, and the number of unreadable lines."""
     records: list[Record] = []
     damaged = 0
     try:
@@ -231,7 +229,7 @@ def _lines(path: Path) -> tuple[list[Record], int]:
     with file:
         for number, line in enumerate(file):
             if not line.endswith(b"\n"):
-                break  # torn, or another process is writing it
+                break  # cut off, or another process is writing it
             record = decoded(line)
             if record and not isinstance(record, Header):
                 records.append(record)

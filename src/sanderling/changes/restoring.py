@@ -1,10 +1,9 @@
 """
-Taking changes back, in data: from what the agent has changed, and what stands there now, follows what is to stand there.
+Undo, without I/O: computes each file's content after undo from the recorded changes and the current files.
 
-A path whose changes are the last that happened to it gets what stood there before. Where the person has changed it since, or between
-two changes of the agent's, their changes and the way back are merged line by line; and where both are about the same lines, or
-something else has come into its place, it is left as it is. So nothing of theirs is ever lost. To redo is to take back what an undoing
-has changed.
+A path whose last change is the agent's gets its former content. If the user changed it since, or between two changes of the agent, the
+user's changes are merged with the undo line by line. If both affect the same lines, or something else replaced the file, it is left
+alone: no change of the user's is ever lost. Redo is the undo of an undo.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,20 +17,20 @@ from sanderling.editing.merge import merge
 from sanderling.editing.text import decode
 
 SAME_LINES = "the same lines were changed since"
-OTHER_THING = "something else has come in its place"
+OTHER_THING = "it was replaced by something else"
 GONE = "it was removed since"
-CHANGED_NEW_FILE = "it was new, and has been changed since"
-NOT_KEPT = "what stood there is not kept: {why}"
-NOT_TEXT = "it was changed since, and is no text that could be merged"
-NOT_KNOWN = "whether it was changed since cannot be told: {why}"
+CHANGED_NEW_FILE = "the agent created it, and it was changed since"
+NOT_KEPT = "its earlier state was not kept: {why}"
+NOT_TEXT = "it was changed since, and binary files cannot be merged"
+NOT_KNOWN = "it may have been changed since: {why}"
 
 NOT_MADE = {
-    "socket": "it was a socket, which only the program that listens there can make",
+    "socket": "it was a socket, which only its program can create",
     "other": "it was a device",
 }
 
 Content = Callable[[State], bytes | None]
-"""The bytes of a file in a state; None where they are not kept any more."""
+"""Returns the bytes of a file in a state; None if they are no longer kept."""
 
 
 class Present(NamedTuple):
@@ -44,9 +43,9 @@ class Present(NamedTuple):
 
 class Step(NamedTuple):
     """
-    One path: what stands there now, what will, and whether that is put together from two sides.
+    The undo of one path: its present state, its new one, and whether that is a merge.
 
-    If the twin of `then` holds the same by then, `path` becomes a name of it again. Without one it becomes a file of its own.
+    If the twin of `then` has the same content by then, `path` is linked to it again. Without a twin it becomes a separate file.
     """
 
     path: str
@@ -56,21 +55,21 @@ class Step(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A path that stays as it is, and why, as a clause."""
+    """A path that is left alone, and the reason, as a clause."""
 
     path: str
     why: str
 
 
 class Plan(NamedTuple):
-    """`steps` in the order in which they can be done."""
+    """The steps in a valid order, and the paths left alone."""
 
     steps: tuple[Step, ...]
     left: tuple[Left, ...] = ()
 
 
 class LeftError(Exception):
-    """A file stays as it is; the text is the reason, as a clause."""
+    """A file is left alone; the text is the reason, as a clause."""
 
 
 def file_state(data: bytes, mode: int) -> State:
@@ -78,7 +77,7 @@ def file_state(data: bytes, mode: int) -> State:
 
 
 def by_path(changes: Iterable[FileChange]) -> dict[str, list[FileChange]]:
-    """The changes of each path, in their order."""
+    """Group changes by path, keeping their order."""
     found: dict[str, list[FileChange]] = {}
     for change in changes:
         found.setdefault(change.path, []).append(change)
@@ -86,7 +85,7 @@ def by_path(changes: Iterable[FileChange]) -> dict[str, list[FileChange]]:
 
 
 def states_needed(changes: Sequence[FileChange], now: State) -> Iterator[State]:
-    """The states of one path whose bytes `plan` will ask for."""
+    """Yield the states of one path whose bytes `plan` will request."""
     if len(changes) == 1 and is_same(now, changes[0].after):
         changes = [replace(changes[0], after=ABSENT)]
     for change in changes:
@@ -94,7 +93,7 @@ def states_needed(changes: Sequence[FileChange], now: State) -> Iterator[State]:
 
 
 def plan(changes: Iterable[FileChange], present: Mapping[str, Present], content: Content) -> Plan:
-    """Return how to take `changes`, the oldest first, back: `present` is what stands at each of their paths."""
+    """Return how to undo `changes`, given oldest first; `present` has the current state of each path."""
     steps: list[Step] = []
     left: list[Left] = []
     for path, made in by_path(changes).items():
@@ -114,7 +113,7 @@ def plan(changes: Iterable[FileChange], present: Mapping[str, Present], content:
 
 
 def is_same(one: State, other: State) -> bool:
-    """Say whether two states are the same for certain: what is not kept cannot be compared."""
+    """True if two states are certainly the same; states that were not kept cannot be compared."""
     if one.kind != other.kind:
         return False
     match one.kind:
@@ -126,7 +125,7 @@ def is_same(one: State, other: State) -> bool:
             return _has_same_mode(one, other)
         case "file" if UNREADABLE not in (one.lost, other.lost):
             return bool(one.content) and one.content == other.content and _has_same_mode(one, other)
-        case _:  # what cannot be read is the same if nothing has happened to it
+        case _:  # an unreadable file is the same if its stamp is
             return bool(one.stamp) and one.stamp == other.stamp
 
 
@@ -136,19 +135,19 @@ def _has_same_mode(one: State, other: State) -> bool:
 
 def is_torn(now: Present, before: bytes | None, after: bytes | None) -> bool:
     """
-    Say whether a file holds a part of `after` over what is left of `before`: whoever overwrote it was killed meanwhile.
+    True if a process was killed while it overwrote `before` with `after`, and left a mixture.
 
-    A person may have left the same, with lines that the agent had changed put back.
+    A user could leave the same bytes by restoring some of the agent's lines.
     """
     if now.data is None or before is None or after is None or now.data in (before, after):
         return False
     same = _same_bytes(now.data, after)
-    padded = before.ljust(len(after), b"\0")  # room is made before anything is written
+    padded = before.ljust(len(after), b"\0")  # space is allocated before anything is written
     return len(now.data) == len(padded) and now.data[same:] == padded[same:]
 
 
 def _same_bytes(one: bytes, other: bytes) -> int:
-    """The number of bytes that both begin with."""
+    """Return the length of the common prefix."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -161,9 +160,10 @@ def _same_bytes(one: bytes, other: bytes) -> int:
 
 def _place(step: Step) -> tuple[int, int]:
     """
-    Names go before others come: files, then directories from the deepest on; then directories come from the highest on, then files.
+    Return the sort key of a step: remove names before creating others.
 
-    Modes of directories come last: nothing may be changed any more in some of them.
+    Remove files, then directories from the deepest up; then create directories from the top down, and files. Modes of directories come
+    last: a read-only directory cannot be changed any more.
     """
     depth = step.path.count("/")
     before, after = step.now.state.kind, step.then.state.kind
@@ -177,7 +177,7 @@ def _place(step: Step) -> tuple[int, int]:
 def _taken_back(
     changes: Sequence[FileChange], now: Present, content: Content
 ) -> tuple[Present, bool]:
-    """Return what is to stand at a path, and whether that is merged."""
+    """Return the new state of a path, and whether it is a merge."""
     is_merged = False
     for change in reversed(changes):
         if is_same(now.state, change.before):
@@ -203,7 +203,7 @@ def _kept(state: State, content: Content) -> Present:
     if state.kind != "file":
         return Present(state)
     if (data := content(state)) is None:
-        raise LeftError(NOT_KEPT.format(why="its copy is gone, or damaged"))
+        raise LeftError(NOT_KEPT.format(why="its copy is missing or damaged"))
     return Present(state, data)
 
 
@@ -225,7 +225,7 @@ def _merged(change: FileChange, now: Present, content: Content) -> Present:
 
 
 def _mode(change: FileChange, now: Present) -> int:
-    """The person's mode stays, if they have set one."""
+    """Return the mode after undo: the user's, if they changed it."""
     return change.before.mode if now.state.mode == change.after.mode else now.state.mode
 
 
@@ -241,10 +241,10 @@ def _why_other(change: FileChange, now: Present) -> str:
 
 def _merged_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes:
     """
-    `ours` with what leads from `base` to `theirs`.
+    Return `ours` with the changes from `base` to `theirs`.
 
     Raises:
-        LeftError: both are about the same lines, or it is no text.
+        LeftError: both change the same lines, or a file is binary.
     """
     if ours == base:
         return theirs
@@ -252,7 +252,7 @@ def _merged_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes:
         return ours
     if any(decode(data).is_binary for data in (base, ours, theirs)):
         raise LeftError(NOT_TEXT)
-    # A character for each byte: whatever the encoding is and however lines end, nothing of it changes.
+    # Latin-1 maps each byte to one character, so the merge preserves any encoding and line endings.
     merged = merge(*(data.decode("latin-1") for data in (base, ours, theirs)))
     if merged.conflicts:
         raise LeftError(SAME_LINES)

@@ -1,8 +1,8 @@
 """
-The project before and after a command: which files it has changed, and what they held.
+The project before and after a command: which files changed, and their former content.
 
-What git has of a file stands there already; of all others a copy is made before a command runs. Copies of what is never changed
-are of no use when the session ends, so they are in a file without a name, which goes with the process, however that ends.
+Files that git has stored need no copy; all others are copied before a command runs. Most copies are never needed, and useless after the
+session, so they are in an unnamed file that disappears with the process, however it ends.
 """
 
 import errno
@@ -37,27 +37,25 @@ from sanderling.sandbox.looks import Copied, Looks
 
 MAX_COPIES_BYTES = 256 << 20
 RESERVE_BYTES = 1 << 30
-"""The room that copies leave free on the disk."""
-IGNORED = "it was ignored until then"
+"""Free disk space that copies must leave."""
+IGNORED = "it was ignored before"
 LEFT_OUT = {
     "ignored": "git ignores it, so no copy was kept",
     "own": "version control's own files are not kept",
 }
-UNSEEN = "it was not looked at before"
-HOME = "it is the home directory, or above it"
-SHARED = (
-    "it has got another name outside of the project, by which somebody else may have changed it"
-)
-RESTARTED = "the sandbox was switched meanwhile"
+UNSEEN = "it was not scanned before"
+HOME = "it is the home directory or contains it"
+SHARED = "it has another name outside the project, so another program may have changed it"
+RESTARTED = "the sandbox was switched on or off meanwhile"
 REFUSED = {
     errno.E2BIG: "it has more than 200,000 files and directories",
-    errno.ETIME: "it takes too long to look at its files",
-    errno.ESTALE: "another directory was put in its place",
+    errno.ETIME: "scanning its files takes too long",
+    errno.ESTALE: "it was replaced by another directory",
 }
 
 
 class CannotLookError(Exception):
-    """The project cannot be looked at, this time or `is_for_good`: `str(error)` says why, to go on after "because"."""
+    """The project cannot be scanned, now or `is_for_good`; `str(error)` is a clause that follows "because"."""
 
     def __init__(self, reason: str, *, is_for_good: bool) -> None:
         super().__init__(reason)
@@ -66,9 +64,9 @@ class CannotLookError(Exception):
 
 class Difference(NamedTuple):
     """
-    A file that is not what it was when one looked at the project before. `doubt` says why somebody else may have changed it.
+    A file that differs from the last scan. `doubt` says why the agent may not have changed it.
 
-    A twin is another name of the same file, where it had one then, or has one now.
+    A twin is another name of the same file, before or after the change.
     """
 
     path: str
@@ -80,7 +78,7 @@ class Difference(NamedTuple):
 
 
 class _Copies:
-    """Compressed bytes by their digest, for as long as this process lives. Every method blocks."""
+    """Compressed contents by digest, until the process ends. Every method blocks."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -89,7 +87,7 @@ class _Copies:
         self._end = 0
 
     def add(self, content: Packed) -> bool:
-        """Keep `content`; False if there is no room."""
+        """Keep `content`; return False if there is no room."""
         if content.digest in self._places:
             return True
         if self._end + len(content.data) > MAX_COPIES_BYTES:
@@ -122,7 +120,7 @@ class _Copies:
 
 
 class Scan:
-    """The scan of the project `root`, for a journal with that `store`. `directory` is for copies."""
+    """The scan of the project `root` for a journal with `store`; `directory` is for copies."""
 
     def __init__(self, root: str, store: Store, directory: Path) -> None:
         self._root = root
@@ -132,26 +130,26 @@ class Scan:
         self._looks = Looks(root)
         self._known: dict[str, tuple[Row, State]] = {}
         self._edited: dict[str, tuple[Stamp | None, State]] = {}
-        self._uncopied: dict[str, Row] = {}  # left by a look that was cut off
-        self._compared: set[str] = set()  # by their bytes, in this look
+        self._uncopied: dict[str, Row] = {}  # left over from an interrupted scan
+        self._compared: set[str] = set()  # by content, in this scan
 
     def edited(self, path: str, stamp: Stamp, state: State) -> None:
-        """Take note of what a tool has written, so that it is nobody else's change; with no inode it stands in a buffer alone."""
+        """Record what a tool wrote, so that it does not count as a change by others. Without an inode it is only in a buffer."""
         if stamp.inode:
             self._edited[path] = (stamp, state)
 
     def removed(self, path: str) -> None:
-        """Take note that what stood at `path` was taken away, so that it is nobody else's change."""
+        """Record that a tool removed `path`, so that it does not count as a change by others."""
         self._edited[path] = (None, ABSENT)
 
     async def look(self, ground: Ground, *, is_whole: bool = True) -> list[Difference]:
         """
-        Return what has changed since the last look, and keep what was there before and is there now.
+        Scan the project; return the changes since the last scan, and keep old and new contents.
 
-        Nothing has changed the first time, or on another ground. If it is not `is_whole`, nobody needs to know the changes.
+        The first scan, and the first in another environment, finds no changes. If it is not `is_whole`, changes are not needed.
 
         Raises:
-            CannotLookError: the project has too many files, for instance.
+            CannotLookError: for example, the project has too many files.
             SandboxError: there is no sandbox.
         """
         if self._is_home:
@@ -168,7 +166,7 @@ class Scan:
         except OSError as error:
             reason = REFUSED.get(error.errno or 0)
             raise CannotLookError(
-                reason or f"its files cannot be looked at ({error.strerror})",
+                reason or f"its files cannot be scanned ({error.strerror})",
                 is_for_good=error.errno in (errno.E2BIG, errno.ETIME),
             ) from error
         if is_whole and is_first:
@@ -176,8 +174,8 @@ class Scan:
         return changes
 
     async def _copy_unclean(self, files: Files) -> None:
-        """Copy what nobody has: it may be changed next."""
-        with anyio.CancelScope(shield=True):  # what is told is told only once
+        """Copy files that git does not have: they may change next."""
+        with anyio.CancelScope(shield=True):  # each unclean file is reported only once
             self._uncopied |= dict(await self._looks.unclean(files))
         paths = [path for path, row in self._uncopied.items() if self._state(path, row) is None]
         while paths:
@@ -199,14 +197,14 @@ class Scan:
         return has_room
 
     def _state(self, path: str, row: Row) -> State | None:
-        """The state that is known of a row."""
+        """Return the known state of a row."""
         stamp, state = self._edited.get(path, (None, None))
         if stamp and _row_of(stamp) == row:
             return state
         known = self._known.get(path)
         return known[1] if known and known[0] == row else None
 
-    # --- what has changed --------------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------------------
 
     async def _changes(
         self, ground: Ground, files: Files, seen: Sequence[Seen]
@@ -238,18 +236,18 @@ class Scan:
         return changes
 
     def _is_known(self, seen: Seen) -> bool:
-        """Say whether what is there now was there before the command, or a tool has written it, or taken away what was there."""
+        """True if the row is unchanged since before the command, or is the result of a tool's change."""
         if seen.after is None:
             return self._edited.get(seen.path) == (None, ABSENT)
         if seen.is_unsure and stat.S_ISREG(seen.after.mode):
             return seen.before == seen.after and seen.after.size > MAX_FILE_BYTES
         _, edited = self._edited.get(seen.path, (None, None))
-        if edited and edited.kind == "directory":  # whose times are those of what is done in it
+        if edited and edited.kind == "directory":  # its times change with its entries
             return edited == _directory(seen.after)
         return self._state(seen.path, seen.after) is not None
 
     def _forget_unsure(self, seen: Iterable[Seen]) -> None:
-        """Trust no row that does not tell what the file holds: what is copied from now on counts, or was copied just now."""
+        """Forget rows that do not determine the content, except those compared in this scan; new copies replace them."""
         for each in seen:
             if each.is_unsure:
                 self._edited.pop(each.path, None)
@@ -258,7 +256,7 @@ class Scan:
         self._compared.clear()
 
     def _forget_edited(self, paths: Iterable[str]) -> None:
-        """Let what is known without a stamp hold for one look: the next one who makes or removes such a thing is somebody else."""
+        """Let entries without a stamp hold for one scan: the next such change is made by others."""
         for path in paths:
             if path in self._edited and self._edited[path][1].kind in ("absent", "directory"):
                 del self._edited[path]
@@ -295,7 +293,7 @@ class Scan:
             is_directory = stat.S_ISDIR(row.mode)
             return State("directory" if is_directory else "file", ANY_MODE, lost=lost)
         if seen.is_unsure and seen.after and self._state(seen.path, seen.after):
-            row = seen.after  # what a tool has written since, or what was there all the time
+            row = seen.after  # written by a tool since, or unchanged
         if row is None:
             return State("file", lost=IGNORED) if seen.was_ignored else ABSENT
         if state := _directory(row) or self._state(seen.path, row):
@@ -334,7 +332,7 @@ class Scan:
 
 
 def _state_of(copy: Copied) -> State:
-    """The state of what was copied; where its bytes are kept is its caller's business."""
+    """Return the state of a copied file; the caller stores its content."""
     row, mode = copy.row, stat.S_IMODE(copy.row.mode)
     if row == Row(0, 0, 0, 0, 0):
         return ABSENT
@@ -364,7 +362,7 @@ def _lost(row: Row, why: str) -> State:
 
 
 def _special(row: Row) -> State:
-    """The state of what is neither file nor link: a FIFO is like any other, a socket is somebody's."""
+    """Return the state of a special file: FIFOs are interchangeable, sockets belong to a process."""
     mode = stat.S_IMODE(row.mode)
     if stat.S_ISFIFO(row.mode):
         return State("fifo", mode)
@@ -374,7 +372,7 @@ def _special(row: Row) -> State:
 
 
 def _is_split(seen: Seen) -> bool:
-    """Say whether a hard link was replaced by a file of its own, which may hold the same."""
+    """True if a hard link was replaced by a separate file, perhaps with the same content."""
     before, after = seen.before, seen.after
     return (
         before is not None
@@ -386,10 +384,10 @@ def _is_split(seen: Seen) -> bool:
 
 def _as_closed(before: State, seen: Seen, after: State) -> State:
     """
-    The state of a file that nobody may read any more, of which the times say that it still holds what it did.
+    Return the state of a file that became unreadable, if its times show that its content is unchanged.
 
-    Whoever sets times back can make this wrong. Then what is undone is right all the same, for `stamp` alone says whether it has been
-    changed since; and what is redone is what was there before.
+    A program that resets times can make this wrong. Undo is still right, because `stamp` alone decides whether the file changed since;
+    redo restores the content from before.
     """
     one, other = seen.before, seen.after
     if after.lost != UNREADABLE or not before.content or not one or not other:

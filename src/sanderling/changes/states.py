@@ -1,4 +1,4 @@
-"""States of files before and after the agent has changed them."""
+"""States of files before and after the agent's changes."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -6,21 +6,21 @@ from typing import Literal
 import msgspec
 
 ANY_MODE = -1
-"""The mode of what was about to be made, when nobody has seen which one it got."""
+"""The mode of a planned file, directory or link whose actual mode is unknown."""
 TOO_LARGE, NO_ROOM, UNREADABLE = "too large", "no room", "unreadable"
 
 
 def stamp_of(inode: int, ctime_ns: int) -> str:
-    """Return the stamp of a state: a change of the thing is a change of this."""
+    """Return the stamp of a state: it changes with the file."""
     return f"{inode}:{ctime_ns}"
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    The state of a path at one time. `mode` are its permission bits, `target` is a link's.
+    The state of a path at one time. `mode` has the permission bits, `target` is a link's.
 
-    `content` is the digest of its bytes in the store, empty where they are not kept; then `lost` says why. `stamp` stands for what
-    cannot be read: with the same one it is the same thing, and nobody has changed it.
+    `content` is the digest of the bytes in the store, or empty if they are not kept; then `lost` says why. `stamp` identifies an
+    unreadable file: as long as it is the same, the file is unchanged.
     """
 
     kind: Literal["absent", "file", "link", "directory", "fifo", "socket", "other"] = "absent"
@@ -37,11 +37,11 @@ ABSENT = State()
 
 class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A change of the file `path`, which is absolute; bytes of a name that are no UTF-8 are surrogates (PEP 383).
+    A change to the file `path`, an absolute path; undecodable bytes are surrogates (PEP 383).
 
-    `doubt` says why it may not be the agent's: a job ran in the background, say, while the person worked. It is empty if it is.
-    `is_seen`: the person was shown it, and allowed it, before it was made. A twin is the path of the same file by another name (a hard
-    link), where it had one before the change, or has one after it.
+    `doubt` says why it may not be the agent's, for example that a job ran in the background while the user worked; it is empty if it is.
+    `is_seen`: the user saw and allowed it before it was made. A twin is another name (hard link) of the same file, before or after the
+    change.
     """
 
     path: str
@@ -56,10 +56,10 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class TurnChanges(msgspec.Struct, frozen=True):
     """
-    The changes of the turn that began with the prompt `turn`, one for each path: what was there first, and what is there last.
+    The changes of the turn of the prompt `turn`, normally one for each path, from first to last state.
 
-    A path has several where somebody else has changed it in between: they are in their order.
-    Those that may not be the agent's are `doubtful`, and in `changes` only what was certain.
+    A path has several changes, in order, if others changed it in between. Changes that may not be the agent's are `doubtful`; `changes`
+    has only the certain ones.
     """
 
     turn: str
@@ -68,7 +68,7 @@ class TurnChanges(msgspec.Struct, frozen=True):
 
 
 def merged(turn: str, changes: tuple[FileChange, ...]) -> TurnChanges:
-    """The changes of a turn from all that were made in it, in their order. What came back to what it was is none."""
+    """Combine all changes of a turn, given in order; a path that returned to its first state has none."""
     certain = _one_each(change for change in changes if not change.doubt)
     doubtful = _one_each(change for change in changes if change.doubt)
     return TurnChanges(turn, certain, doubtful)
@@ -77,7 +77,7 @@ def merged(turn: str, changes: tuple[FileChange, ...]) -> TurnChanges:
 def _one_each(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
     chains: dict[str, list[FileChange]] = {}
     for change in changes:
-        chain = chains.pop(change.path, [])  # the last one decides about the order
+        chain = chains.pop(change.path, [])  # the order follows the last change
         if chain and chain[-1].after == change.before:
             first = chain.pop()
             chain.append(
@@ -93,5 +93,5 @@ def _one_each(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
 
 
 def is_split(change: FileChange) -> bool:
-    """Say whether the file has other names after the change: it may hold the same as before, but not be the same file."""
+    """True if the file's other names differ after the change: it may have the same content, but is not the same file."""
     return change.before_twin != change.after_twin

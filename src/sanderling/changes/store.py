@@ -1,9 +1,9 @@
 """
-The store: bytes of files by their digest, compressed, in packs that are only appended to.
+The store: file contents by digest, compressed, in append-only packs.
 
-A pack is a sequence of records, each a header (digest, bytes before and after compression) and the compressed bytes. A process that
-was killed leaves at most one torn record, the last of a pack: it is cut off. Whole packs are dropped, the oldest first, when a
-session or all of them have too much.
+A pack is a sequence of records: a header (digest, bytes before and after compression) and the compressed bytes. A killed process leaves
+at most one torn record at the end of a pack, which is cut off. When a session, or all sessions together, exceed their limit, whole packs
+are dropped, oldest first.
 """
 
 import os
@@ -28,7 +28,7 @@ PACKS = "*.pack"
 
 
 class Packed(NamedTuple):
-    """The bytes of a file as the store has them."""
+    """The compressed bytes of a file."""
 
     digest: bytes
     size: int
@@ -44,7 +44,7 @@ def digest_of(data: bytes) -> bytes:
 
 
 def name_of(data: bytes) -> str:
-    """Return how the store calls `data`, whether it has it or not."""
+    """Return the store's name for `data`, stored or not."""
     return digest_of(data).hex()
 
 
@@ -56,7 +56,7 @@ class _Place(NamedTuple):
 
 class Store(Descriptor):
     """
-    The store of one session, below `directory`; `root` holds those of all. One process writes it, and any of its threads.
+    The store of one session, in `directory`; `root` has all sessions' stores. Only one process writes it, from any thread.
 
     Every method blocks, and may raise `OSError`: call it from a thread.
     """
@@ -70,7 +70,7 @@ class Store(Descriptor):
         self._end = 0
 
     def put(self, content: Packed) -> str:
-        """Keep `content`; return how it is called. The disk has it after `sync`."""
+        """Keep `content`; return its name. It is on disk after `sync`."""
         with self._using():
             return self._put(content)
 
@@ -94,7 +94,7 @@ class Store(Descriptor):
         return name
 
     def get(self, name: str) -> bytes | None:
-        """Return the bytes that are called `name`; None if they are not kept any more."""
+        """Return the bytes named `name`; None if they are no longer kept."""
         with self._using():
             place = self._known().get(bytes.fromhex(name))
         if place is None:
@@ -115,10 +115,10 @@ class Store(Descriptor):
         return self._places
 
     def _opened(self, room: int) -> tuple[int, Path]:
-        """The pack that is written now, with room for so many bytes more."""
+        """Return the current pack, starting a new one if `room` bytes do not fit."""
         if self._fd is None or self._is_gone() or self._end + room > MAX_PACK_BYTES:
             if self._fd is not None:
-                os.fsync(self._fd)  # `sync` is about the pack that is written then
+                os.fsync(self._fd)  # `sync` only covers the current pack
             self._close_fd()
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._make_room(room)
@@ -131,7 +131,7 @@ class Store(Descriptor):
         return self._fd, self._pack
 
     def _is_gone(self) -> bool:
-        """Say whether another process has dropped the pack that is written. It may live on in a fork, so links do not count."""
+        """True if another process dropped the current pack. A fork may still link to it, so the link count does not tell."""
         assert self._fd is not None
         assert self._pack
         try:
@@ -140,7 +140,7 @@ class Store(Descriptor):
             return True
 
     def _make_room(self, room: int) -> None:
-        """Drop the oldest packs, of this session and of all, until a new one has its place."""
+        """Drop the oldest packs of this session and of all sessions to make room for a new one."""
         own = sorted(self._directory.glob(PACKS))
         ours = _oldest_first(own)
         _drop(ours, MAX_SESSION_BYTES - max(room, MAX_PACK_BYTES))
@@ -149,7 +149,7 @@ class Store(Descriptor):
 
 
 def _records(pack: Path) -> Iterator[tuple[bytes, _Place]]:
-    """The places of what a pack holds, as far as it is whole."""
+    """Yield the position of each complete record in a pack."""
     try:
         with pack.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -167,7 +167,7 @@ def _records(pack: Path) -> Iterator[tuple[bytes, _Place]]:
 
 
 def _oldest_first(packs: "Iterator[Path] | list[Path]") -> list[tuple[Path, int]]:
-    """`packs` with their sizes, those first that were written last longest ago."""
+    """Return packs with their sizes, least recently written first."""
     found: list[tuple[int, Path, int]] = []
     for pack in packs:
         with suppress(OSError):
@@ -177,7 +177,7 @@ def _oldest_first(packs: "Iterator[Path] | list[Path]") -> list[tuple[Path, int]
 
 
 def _drop(packs: list[tuple[Path, int]], limit: int) -> None:
-    """Remove the first of `packs` until the others have `limit` bytes at most."""
+    """Remove packs from the beginning of the list until the rest has at most `limit` bytes."""
     total = sum(size for _, size in packs)
     for pack, size in packs:
         if total <= limit:

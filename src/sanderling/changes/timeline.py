@@ -1,4 +1,4 @@
-"""The turns of a session and what was undone of them, as the journal tells it."""
+"""The turns of a session and their undos, read from the journal."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
@@ -18,9 +18,9 @@ from sanderling.changes.states import FileChange, TurnChanges
 
 class Undoing(NamedTuple):
     """
-    An undoing, or with `undoes` one that was taken back. Of one that `is_finished`, `changes` are what it has done.
+    An undo, or with `undoes` the redo of one. If it `is_finished`, `changes` are the completed ones.
 
-    `left` are the paths that it could not change, each with the reason; `kind` and `prompt_id` are those of the record.
+    `left` are the paths that it could not change, each with the reason; `kind` and `prompt_id` come from the record.
     """
 
     id: str
@@ -35,10 +35,10 @@ class Undoing(NamedTuple):
 
 class Timeline:
     """
-    All turns in which something was changed, and all undoings, the oldest first.
+    All turns with changes, and all undos, oldest first.
 
-    `interrupted` are the turns with a command whose end nobody saw: what it has changed is not known. They are among the turns, for
-    they are what a user who undoes "the last turn" thinks of.
+    `interrupted` turns have a command without a recorded end, so its changes are unknown. They are included because a user who undoes
+    "the last turn" means them, too.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -55,22 +55,22 @@ class Timeline:
 
     @property
     def latest(self) -> Undoing | None:
-        """The last undoing, or taking back of one."""
+        """The last undo or redo."""
         return self.undoings[-1] if self.undoings else None
 
     @property
     def last_undoing(self) -> Undoing | None:
-        """The last undoing that was not taken back."""
+        """The last undo that was not redone."""
         return next((each for each in reversed(self.undoings_in_force) if each.changes), None)
 
     def last_undoing_of(self, turn: str) -> Undoing | None:
-        """The last undoing of this turn that was not taken back."""
+        """Return the last undo of this turn that was not redone."""
         in_force = reversed(self.undoings_in_force)
         return next((each for each in in_force if each.changes and turn in each.turns), None)
 
     @property
     def undone_turns(self) -> set[str]:
-        """The turns that were undone, at least in part: not those of which nothing could be, or of which some was done again."""
+        """The turns undone at least in part, except those in which no change could be undone or some were redone."""
         redone = {each.undoes for each in self.undoings if each.changes}
         return {
             turn
@@ -81,7 +81,7 @@ class Timeline:
 
     @property
     def tried_turns(self) -> set[str]:
-        """The turns that were undone, or of which that was tried, and not redone since."""
+        """The turns with an attempted or completed undo that was not redone."""
         return {turn for each in self.undoings_in_force for turn in each.turns}
 
     def _is_all_left(self, turn: str, undoing: Undoing) -> bool:
@@ -90,7 +90,7 @@ class Timeline:
         return bool(made) and all(change.path in left for change in made)
 
     def changes_of(self, turns: Collection[str]) -> tuple[FileChange, ...]:
-        """The changes of these turns that are not undone, the oldest first."""
+        """Return the changes of these turns that are not undone, oldest first."""
         undone = {
             (turn, change.path)
             for each in self.undoings_in_force
@@ -106,14 +106,14 @@ class Timeline:
         )
 
     def doubtful_of(self, turns: Collection[str]) -> tuple[FileChange, ...]:
-        """The changes in the time of these turns that may not be the agent's."""
+        """Return the changes during these turns that may not be the agent's."""
         return tuple(
             change for each in self.turns.values() if each.turn in turns for change in each.doubtful
         )
 
     @property
     def undoings_in_force(self) -> list[Undoing]:
-        """The undoings of which something is not taken back, with what that is."""
+        """The undos that are not wholly redone, with their remaining changes."""
         found: list[Undoing] = []
         for each in self.undoings:
             takers = [other for other in self.undoings if other.undoes == each.id]

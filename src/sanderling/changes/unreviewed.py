@@ -1,4 +1,4 @@
-"""The changes that nobody has reviewed: those that were made unasked since a person looked at the file, as the journal tells it."""
+"""Unreviewed changes: those made without asking since the user last looked at the file, read from the journal."""
 
 from collections.abc import Iterable
 
@@ -7,17 +7,16 @@ from sanderling.changes.states import FileChange
 from sanderling.changes.timeline import Timeline
 
 Made = tuple[str, FileChange]
-"""A change, and its turn."""
+"""A turn, and a change in it."""
 
 
 def unreviewed(
     records: Iterable[Record], *, has_commands: bool = False
 ) -> dict[str, tuple[FileChange, ...]]:
     """
-    The changes of each path of which some are not reviewed, the oldest first.
+    Return the changes of each path with unreviewed changes, oldest first.
 
-    What commands have done to a file that the file tools have changed is among them; to other files, for which no review is asked,
-    only if it `has_commands`.
+    Commands' changes count for files that the file tools have changed; for other files only if it `has_commands`.
     """
     records = list(records)
     walk = _Walk(has_commands=has_commands)
@@ -41,7 +40,7 @@ def _is_directory(change: FileChange) -> bool:
 
 
 class _Walk:
-    """The way through the records of a journal; `left` is what nobody has reviewed so far."""
+    """A walk through the records of a journal; `left` are the unreviewed changes so far."""
 
     def __init__(self, *, has_commands: bool) -> None:
         self._has_commands = has_commands
@@ -74,7 +73,7 @@ class _Walk:
         self.left.setdefault(change.path, []).append((self._turn, change))
 
     def _take_announced(self, path: str) -> bool:
-        """Take out the change that was announced for `path`; False if none was."""
+        """Remove the announced change to `path`; return False if there was none."""
         if path not in self._announced:
             return False
         self._announced.discard(path)

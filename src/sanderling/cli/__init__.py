@@ -1,20 +1,20 @@
-"""The commands of `sanderling` besides `-p`."""
+"""The commands of `sanderling`, in addition to `-p`."""
 
 COMMANDS = {
-    "acp": ("", "serve an editor that speaks the Agent Client Protocol"),
+    "acp": ("", "serve an editor over the Agent Client Protocol"),
     "acp-log": ("acp_log", "show the log of `sanderling acp --log-dir`"),
-    "changes": ("undo", "list what the agent has changed in files, turn by turn"),
-    "check": ("check", "print what a bug report needs, or try a provider"),
-    "client": ("client", "talk with another agent that speaks the Agent Client Protocol"),
+    "changes": ("undo", "list the agent's changes to files, turn by turn"),
+    "check": ("check", "print diagnostics for a bug report, or test a provider"),
+    "client": ("client", "talk to another agent over the Agent Client Protocol"),
     "config": ("config", "show and check the settings"),
-    "login": ("keys", "keep an API key in the system's keychain"),
+    "login": ("keys", "store an API key in the system's keychain"),
     "logout": ("keys", "remove an API key from the system's keychain"),
-    "mcp": ("mcp", "list, check and log in at tool servers"),
-    "redo": ("undo", "do again what was undone last"),
-    "remote": ("remote", "talk with Sanderling on another machine, or in a container"),
-    "sandbox": ("sandbox", "show what the sandbox can do here, or run a command in it"),
-    "serve": ("", "serve clients that come and go, over WebSocket"),
+    "mcp": ("mcp", "list and check tool servers, or log in to one"),
+    "redo": ("undo", "redo the last undo"),
+    "remote": ("remote", "talk to Sanderling on another machine, or in a container"),
+    "sandbox": ("sandbox", "show what the sandbox enforces here, or run a command in it"),
+    "serve": ("", "serve sessions over WebSocket"),
     "sessions": ("sessions", "list the sessions of this project, newest first"),
-    "undo": ("undo", "take back what the agent has changed in its last turn"),
+    "undo": ("undo", "undo the changes of the agent's last turn"),
 }
-"""Each by its name: the module here whose `add` makes its parser, and what it does. `acp` and `serve` have parsers of their own."""
+"""By name: the module here whose `add` creates the parser, and a summary. `acp` and `serve` have their own parsers."""

@@ -1,4 +1,4 @@
-"""`sanderling acp-log FILE`: the log of a connection, as a person reads it."""
+"""`sanderling acp-log FILE`: the log of a connection in readable form."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ EXIT_USAGE = 2
 def add(commands: Any) -> None:
     command = commands.add_parser("acp-log")
     command.add_argument("file", type=Path, metavar="FILE")
-    command.add_argument("--full", action="store_true", help="each message whole")
+    command.add_argument("--full", action="store_true", help="do not shorten messages")
     command.set_defaults(run=show_log)
 
 
@@ -39,17 +39,17 @@ def _shown(line: bytes, number: int, methods: dict[Any, str], *, is_full: bool) 
     try:
         logged = msgspec.json.decode(line, type=Logged)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return f"(line {number} is torn)"
+        return f"(line {number} is incomplete)"
     head = f"{logged.at:%H:%M:%S.%f}"[:-3] + f" {ARROWS[logged.direction]}"
     if logged.message is UNSET:
-        told = f"no message: {logged.text}"
+        text = f"not a message: {logged.text}"
     else:
-        told = _told(msgspec.json.decode(logged.message), logged.direction, methods)
-    shown = visible(told).replace("\n", "<U+000A>")  # a method or an id can be called anything
+        text = _described(msgspec.json.decode(logged.message), logged.direction, methods)
+    shown = visible(text).replace("\n", "<U+000A>")  # methods and ids are arbitrary text
     return f"{head} {_cut(shown, is_full=is_full)}"
 
 
-def _told(message: dict[str, Any], direction: str, methods: dict[Any, str]) -> str:
+def _described(message: dict[str, Any], direction: str, methods: dict[Any, str]) -> str:
     request_id, method = message.get("id"), message.get("method")
     if isinstance(method, str):
         if "id" in message:
@@ -64,7 +64,7 @@ def _told(message: dict[str, Any], direction: str, methods: dict[Any, str]) -> s
 
 
 def _name(message: dict[str, Any], method: str) -> str:
-    """The method; of an update its kind, too."""
+    """Return the method, with the kind if it is an update."""
     params = message.get("params")
     update = cast("dict[str, Any]", params).get("update") if isinstance(params, dict) else None
     kind = cast("dict[str, Any]", update).get("sessionUpdate") if isinstance(update, dict) else ""

@@ -1,10 +1,9 @@
 """
-`sanderling check [--api]`: as one JSON object, what `:checkhealth` and a bug report need.
+`sanderling check [--api]`: diagnostics for `:checkhealth` and bug reports, as one JSON object.
 
-These are versions, whether a key was found (never the key), and with `--api` whether the API answers. Exit status 1: the API was asked
-and did not answer.
+It contains versions, whether a key was found (never the key), and with `--api` whether the API answers. Exit status 1: it does not.
 
-`sanderling check PROVIDER` tries whether a provider can do what a conversation needs. Exit status 1: it cannot.
+`sanderling check PROVIDER` tests whether a provider can do what a conversation needs. Exit status 1: it cannot.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from sanderling.json_lines import for_terminal
 from sanderling.providers.choice import DEFAULT, credentials, make_provider, names_profile
 
 EXIT_USAGE = 2
-WIDE = 1_000  # columns of what is no terminal
+WIDE = 1_000  # columns if the output is not a terminal
 PACKAGES = (
     *("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack"),
     *("h11", "httpcore2", "html-to-markdown", "mcp", "tree-sitter", "tree-sitter-bash", "keyring"),
@@ -38,11 +37,11 @@ def add(commands: Any) -> None:
         "providers",
         nargs="*",
         metavar="PROVIDER[:MODEL]",
-        help="providers to try; this costs some tokens",
+        help="providers to test (costs some tokens)",
     )
     check.add_argument("--json", action="store_true", help="print the result as JSON")
     check.add_argument(
-        "--api", action="store_true", help="ask the API for the model (costs no tokens)"
+        "--api", action="store_true", help="test whether the API knows the model (costs no tokens)"
     )
     check.add_argument("--model", default="")
     check.add_argument("--base-url", default="")
@@ -53,7 +52,7 @@ def check_installation(arguments: argparse.Namespace) -> int:
     if arguments.providers:
         if arguments.api or arguments.base_url:
             sys.stderr.write(
-                "sanderling: a PROVIDER is asked where its table in the configuration says, without --api\n"
+                "sanderling: --api and --base-url do not go with a PROVIDER: its table in the settings has the URL\n"
             )
             return EXIT_USAGE
         return check_providers(arguments)
@@ -65,7 +64,7 @@ def check_installation(arguments: argparse.Namespace) -> int:
 
 
 def check_providers(arguments: argparse.Namespace) -> int:
-    from sanderling.conversation.trial import shown, try_all  # loads much
+    from sanderling.conversation.trial import shown, try_all  # slow to import
 
     try:
         trials = anyio.run(try_all, arguments.providers, arguments.model, own_settings())

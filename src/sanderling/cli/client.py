@@ -1,8 +1,8 @@
 """
-`sanderling client`: a conversation with another agent on a command line.
+`sanderling client`: a conversation with another agent on the command line.
 
-Its words go to standard output, everything else to standard error. A line is a prompt, an answer to the question that is open, or one of
-`:ping`, `:cancel` and `:quit`.
+Its words go to standard output, everything else to standard error. A line is a prompt, an answer to the open question, or one of `:ping`,
+`:cancel` and `:quit`.
 """
 
 import argparse
@@ -50,9 +50,9 @@ from sanderling.text import printable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 TYPED = "typed"
-"""The name of an agent that is a command line of its own."""
-HELP = ":ping asks for a word and says how long it took, :cancel stops the turn, :quit leaves"
-NOBODY = "Nobody is there to answer."
+"""The name of an agent that is given as a command line."""
+HELP = ":ping measures the round trip, :cancel stops the turn, :quit leaves"
+UNANSWERED = "questions cannot be answered with -p"
 
 
 def add(commands: Any) -> None:
@@ -61,18 +61,18 @@ def add(commands: Any) -> None:
         "--agent",
         default="",
         metavar="NAME|COMMAND",
-        help="a known agent, one of your settings, or a command line (default: Sanderling itself)",
+        help="a known agent, one from your settings, or a command line (default: Sanderling itself)",
     )
     client.add_argument(
         "--connect",
         default="",
         metavar="ADDRESS",
-        help="one that lives elsewhere: ws://HOST:PORT or unix:/PATH of `sanderling serve`, or ssh://HOST/PATH",
+        help="a remote agent: ws://HOST:PORT or unix:/PATH of `sanderling serve`, or ssh://HOST/PATH",
     )
-    client.add_argument("--cwd", default="", metavar="DIR", help="the project's directory")
-    client.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, then exit")
+    client.add_argument("--cwd", default="", metavar="DIR", help="project directory")
+    client.add_argument("-p", dest="prompt", metavar="TEXT", help="send one prompt, then exit")
     client.add_argument(
-        "--no-sandbox", action="store_true", help="run the agent with all of your rights"
+        "--no-sandbox", action="store_true", help="run the agent with all your rights"
     )
     client.set_defaults(run=talk)
 
@@ -104,20 +104,20 @@ async def _talk(arguments: argparse.Namespace) -> int:
 
 
 def _with_agent(layers: Layers, arguments: argparse.Namespace) -> tuple[Layers, str]:
-    """The settings with the agent that the command line names, and what it is called in them."""
+    """Return the settings with the agent from the command line, and the agent's name in them."""
     if address := printable(arguments.connect):
         return layers, parse_address(address).text
-    told = printable(arguments.agent)
-    if not told:
+    given = printable(arguments.agent)
+    if not given:
         return layers, ""
     tables: dict[str, Any] = {}
-    name = told
-    if is_address(told):
-        return layers, parse_address(told).text
-    if told not in agent_names(layers.settings().agents):
-        words = _words_of(told)
+    name = given
+    if is_address(given):
+        return layers, parse_address(given).text
+    if given not in agent_names(layers.settings().agents):
+        words = _words_of(given)
         if len(words) == 1 and not _is_program(words[0]):
-            return layers, told  # whoever opens it says which there are
+            return layers, given  # opening it fails and lists the known agents
         name = TYPED
         tables[name] = {"command": words, "title": os.path.basename(words[0])}
     if arguments.no_sandbox:
@@ -144,7 +144,7 @@ def _is_program(word: str) -> bool:
 
 
 class _Face:
-    """The person at a terminal, or `prompt` alone."""
+    """The frontend of a terminal, or of `prompt` alone."""
 
     def __init__(self, prompt: str | None) -> None:
         self._prompt = prompt
@@ -158,7 +158,7 @@ class _Face:
         self._questions = deque[ApprovalRequested]()
         self._pinged_at = 0.0
         self._is_at_line_start = True
-        self._held = ""  # of the agent's words
+        self._held = ""  # words of the agent that wait for an answer
 
     async def run(self, agent: Agent, signals: AsyncIterator[signal.Signals]) -> int:
         self._agent = agent
@@ -176,7 +176,7 @@ class _Face:
             tasks.cancel_scope.cancel()
         return self._status
 
-    # --- what is typed -----------------------------------------------------------------------------------------------------
+    # --- input -------------------------------------------------------------------------------------------------------------
 
     async def _read_lines(self) -> None:
         if sys.stdin.isatty():
@@ -199,7 +199,7 @@ class _Face:
                 self._pinged_at = time.monotonic()
                 self._ask("ping")
             case _ if line.startswith(":"):
-                say(f"there is no {line.split(maxsplit=1)[0]}: {HELP}")
+                say(f"unknown command {line.split(maxsplit=1)[0]}: {HELP}")
             case _ if self._questions:
                 self._answer(line)
             case _:
@@ -226,14 +226,14 @@ class _Face:
             if self._prompt is not None or not self._is_running or number == signal.SIGTERM:
                 self._status = EXIT_INTERRUPTED
             if is_again:
-                os._exit(EXIT_INTERRUPTED)  # the person does not want to wait
+                os._exit(EXIT_INTERRUPTED)  # a second signal: do not wait
             if self._is_running:
                 self._agent.act(CancelTurn())
             if self._status == EXIT_INTERRUPTED and not self._is_running:
                 self._agent.act(CloseSession())
             self._is_leaving = self._is_leaving or self._status == EXIT_INTERRUPTED
 
-    # --- what comes of it --------------------------------------------------------------------------------------------------
+    # --- output ------------------------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
         match event:
@@ -241,9 +241,9 @@ class _Face:
                 self._say_ping()
                 self._say(text)
             case ToolStarted(tool=tool, title=title):
-                self._tell(f"{tool} {title}".rstrip())
+                self._report(f"{tool} {title}".rstrip())
             case ToolEnded(summary=summary, is_error=is_error):
-                self._tell(f"  {'✗ ' if is_error else ''}{summary}".rstrip())
+                self._report(f"  {'✗ ' if is_error else ''}{summary}".rstrip())
             case ApprovalRequested():
                 self._take_question(event)
             case ApprovalSettled(id=question_id):
@@ -251,16 +251,16 @@ class _Face:
                 self._show_question()
                 self._say("")
             case Notice(text=text):
-                self._tell(text)
+                self._report(text)
             case ErrorOccurred(message=message, remedy=remedy):
-                self._tell(f"{message} {remedy}".rstrip())
+                self._report(f"{message} {remedy}".rstrip())
                 self._has_not_begun = not self._is_known
                 self._status = EXIT_USAGE if self._has_not_begun and self._is_here else EXIT_ERROR
             case GuestOptionsChanged():
                 self._is_known = True
             case ConnectionChanged():
                 self._is_here = False
-                self._tell_connection(event)
+                self._report_connection(event)
             case TurnStarted():
                 self._is_running = True
                 self._status = 0
@@ -269,13 +269,13 @@ class _Face:
             case _:
                 pass
 
-    def _tell_connection(self, event: ConnectionChanged) -> None:
-        """Say that it is lost, and when it is back; what is refused is told as an error."""
+    def _report_connection(self, event: ConnectionChanged) -> None:
+        """Report the loss of a connection, and its return. A refusal is reported as an error."""
         if event.state == "waiting" and event.attempt == 1:
             why = event.why.rstrip(".")
-            self._tell(f"{event.name} is not connected: {why}. It is tried again every 2 s.")
+            self._report(f"Cannot connect to {event.name}: {why}. Retrying every 2 s.")
         if event.state == "connected" and self._is_lost:
-            self._tell(f"{event.name} is connected again.")
+            self._report(f"Reconnected to {event.name}.")
         self._is_lost = event.state == "waiting" or (self._is_lost and event.state == "connecting")
 
     def _end_turn(self, ended: TurnEnded) -> None:
@@ -285,7 +285,7 @@ class _Face:
         if not self._is_at_line_start:
             self._write("\n")
         if ended.stop_reason not in ("end_turn", "error"):
-            self._tell(f"the turn has ended: {ended.stop_reason}")
+            self._report(f"the turn ended: {ended.stop_reason}")
         if self._has_not_begun and self._agent:
             self._agent.act(CloseSession())
         self._leave_if_done()
@@ -297,7 +297,7 @@ class _Face:
     def _take_question(self, question: ApprovalRequested) -> None:
         if self._prompt is not None:
             assert self._agent
-            self._tell(f"denied: {question.tool} {question.title}: {NOBODY}")
+            self._report(f"denied: {question.tool} {question.title}: {UNANSWERED}")
             self._agent.act(AnswerApproval(question.id, "deny"))
             return
         self._questions.append(question)
@@ -312,16 +312,16 @@ class _Face:
             f"{number}. {words}" for number, (words, _) in enumerate(_answers_to(question), 1)
         )
         said = (f"{question.tool} {question.title}? {question.reason}", question.subject, answers)
-        self._tell("\n".join(filter(None, said)))
+        self._report("\n".join(filter(None, said)))
 
     def _say_ping(self) -> None:
         if self._pinged_at:
             took_ms = (time.monotonic() - self._pinged_at) * 1000
             self._pinged_at = 0.0
-            self._tell(f"the first word took {took_ms:.0f} ms")
+            self._report(f"the first word took {took_ms:.0f} ms")
 
     def _say(self, text: str) -> None:
-        """Write the agent's words; not between a question and its answer, where they could pass for another question."""
+        """Write the agent's words, but not while a question is open: they could pass for another question."""
         self._held += text
         if not self._questions:
             held, self._held = self._held, ""
@@ -333,17 +333,17 @@ class _Face:
         self._is_at_line_start = text.endswith("\n")
         self._stdout.write(text)
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if not self._is_at_line_start:
             self._write("\n")
-        if self._is_terminal:  # where words of the agent may still be on their way
+        if self._is_terminal:  # words of the agent may still be in the queue for it
             self._write(as_said(text))
         else:
             say(text)
 
 
 def _answers_to(question: ApprovalRequested) -> list[tuple[str, AnswerApproval]]:
-    """The answers that can be given, in words, and as they are sent."""
+    """Return the possible answers, in words and as they are sent."""
     if question.options:
         return [
             (option.title, AnswerApproval(question.id, option.choice, option=option.id))

@@ -1,7 +1,7 @@
 """
-`sanderling config show|check|schema`: what settings are in force, what is wrong in their files, what these may hold.
+`sanderling config show|check|schema`: the settings in effect, mistakes in their files, and what these may contain.
 
-With `--setup` Neovim's own options come from standard input, as `lua/sanderling/config` gives them to the host.
+With `--setup`, Neovim's own options come from standard input, as `lua/sanderling/config` passes them to the host.
 """
 
 import argparse
@@ -43,27 +43,29 @@ from sanderling.text import visible
 EXIT_WRONG = 2
 _STATES = {
     "trusted": "trusted",
-    "new": "not trusted, so it does not count: :AgentTrust in Neovim",
-    "changed": "changed since you trusted it, so it does not count: :AgentTrust in Neovim",
+    "new": "not trusted, so ignored: run :AgentTrust in Neovim",
+    "changed": "changed since you trusted it, so ignored: run :AgentTrust in Neovim",
 }
 
 
 def add(commands: Any) -> None:
     config = commands.add_parser("config")
     actions = config.add_subparsers(dest="action", required=True)
-    show = actions.add_parser("show", help="the settings in force here, as TOML, without secrets")
-    show.add_argument("--origin", action="store_true", help="with the place of each")
+    show = actions.add_parser(
+        "show", help="show the settings in effect here, as TOML, without secrets"
+    )
+    show.add_argument("--origin", action="store_true", help="with the origin of each")
     show.set_defaults(run=print_settings)
     check = actions.add_parser(
         "check", help="report every mistake in the files; exit status 2 if there is one"
     )
     check.set_defaults(run=print_mistakes)
     for each in (show, check):
-        each.add_argument("--json", action="store_true", help="as one JSON object")
-        each.add_argument("--project", default="", metavar="DIR", help="the project's directory")
+        each.add_argument("--json", action="store_true", help="print one JSON object")
+        each.add_argument("--project", default="", metavar="DIR", help="project directory")
         each.add_argument("--setup", action="store_true", help=argparse.SUPPRESS)
-    schema = actions.add_parser("schema", help="the JSON Schema of the person's file")
-    schema.add_argument("--project", action="store_true", help="of a project's file")
+    schema = actions.add_parser("schema", help="print the JSON Schema of config.toml")
+    schema.add_argument("--project", action="store_true", help="of a project's file instead")
     schema.set_defaults(run=print_schema)
 
 
@@ -106,7 +108,7 @@ def print_schema(arguments: argparse.Namespace) -> int:
 
 
 class ShownMistake(msgspec.Struct, frozen=True):
-    """`text` is the sentence with its place; `line` is 0 where it is not known."""
+    """A mistake as it is printed. `text` is the sentence with its place; `line` is 0 if unknown."""
 
     file: str
     line: int
@@ -115,7 +117,7 @@ class ShownMistake(msgspec.Struct, frozen=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """The files that were looked at, each with what is to be said of it; and the settings in force, if nothing is wrong."""
+    """The files that were checked, with the state of each, and the settings in effect if nothing is wrong."""
 
     files: dict[str, str]
     mistakes: list[ShownMistake]
@@ -128,8 +130,8 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
     wrong_in_file += mistakes_of(file, KINDS)
     wrong_in_setup += mistakes_of(layers.setup, KINDS)
     trust = Trust(layers.state_dir, project)
-    theirs = trust.look(PROJECT_FILE)
-    text = theirs.text if theirs and theirs.sha256 else ""
+    project_file = trust.look(PROJECT_FILE)
+    text = project_file.text if project_file and project_file.sha256 else ""
     project_layer, wrong_in_project = parse_project_file(text, KINDS)
     sound_layers = replace(
         layers,
@@ -137,8 +139,8 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
         setup=without(layers.setup, wrong_in_setup),
         project=without(project_layer, wrong_in_project),
     )
-    told = [*wrong_in_file, *wrong_in_setup, *wrong_in_project]
-    mistakes = mistakes_in(sound_layers.merged(), project, told)
+    known = [*wrong_in_file, *wrong_in_setup, *wrong_in_project]
+    mistakes = mistakes_in(sound_layers.merged(), project, known)
     tables = Table()
     if not mistakes:
         tables = shown_tables(with_project(layers, trust).settings(), hide_secrets)
@@ -146,7 +148,7 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
     files = {
         file.origin: "read" if user_file().exists() else "not there",
         **({shown_path(models): "read"} if models.exists() else {}),
-        PROJECT_FILE: _said(theirs) if theirs else "not there",
+        PROJECT_FILE: _said(project_file) if project_file else "not there",
     }
     shown = [ShownMistake(*each.place, each.message, str(each)) for each in mistakes]
     return CheckReport(files, shown, tables)
@@ -157,7 +159,7 @@ def _said(file: TrustFile) -> str:
 
 
 def _own_layers(arguments: argparse.Namespace, file: Layer) -> tuple[Layers, list[Mistake]]:
-    """The person's layers, with Neovim's options if it sends them, and what of these cannot be expanded."""
+    """Return the user's layers, with Neovim's options if it sends them, and which of these cannot be expanded."""
     if not arguments.setup:
         return Layers(state_dir=str(state_dir()), file=file), []
     given = msgspec.msgpack.decode(sys.stdin.buffer.read())

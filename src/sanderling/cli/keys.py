@@ -1,7 +1,7 @@
 """
-`sanderling login|logout [PROVIDER]`: an API key is kept in the system's keychain, or removed.
+`sanderling login|logout [PROVIDER]`: store an API key in the system's keychain, or remove it.
 
-The key is typed, or piped in: as an argument others on the machine could see it.
+The key is typed or piped in: others on the machine could see it as an argument.
 """
 
 import argparse
@@ -35,8 +35,8 @@ def log_in(arguments: argparse.Namespace) -> int:
     def keep(kept: Credentials) -> str:
         backend, name = kept.backend(), kept.account.name
         what = _kept_as(arguments.provider)
-        kept.store(_read_key(f"{what[0].upper()}{what[1:]} for {name}, to be kept in {backend}: "))
-        return f"The {what} for {name} is kept in {backend}; `sanderling logout {arguments.provider or name}` removes it."
+        kept.store(_read_key(f"{what[0].upper()}{what[1:]} for {name}, to store in {backend}: "))
+        return f"Stored the {what} for {name} in {backend}; `sanderling logout {arguments.provider or name}` removes it."
 
     return _with_credentials(arguments.provider, keep)
 
@@ -45,8 +45,8 @@ def log_out(arguments: argparse.Namespace) -> int:
     def forget(kept: Credentials) -> str:
         what = _kept_as(arguments.provider)
         if kept.remove():
-            return f"The {what} for {kept.account.name} is removed from the keychain."
-        return f"No {what} for {kept.account.name} is kept: there is nothing to remove."
+            return f"Removed the {what} for {kept.account.name} from the keychain."
+        return f"No {what} for {kept.account.name} is stored."
 
     return _with_credentials(arguments.provider, forget)
 
@@ -62,7 +62,7 @@ def _read_key(question: str) -> str:
 
 
 def _credentials(name: str) -> Credentials:
-    """The entry of the keychain for a provider's key, or for the token of a server."""
+    """Return the keychain entry for a provider's key, or for the token of a server."""
     if not is_address(name):
         return credentials(own_settings(), name)
     from sanderling.remote.socket import account_of
@@ -72,12 +72,12 @@ def _credentials(name: str) -> Credentials:
 
 def _with_credentials(provider: str, do: Callable[[Credentials], str]) -> int:
     try:
-        told = do(_credentials(provider))
+        result = do(_credentials(provider))
     except (ConfigError, CredentialsError) as error:
         sys.stderr.write(f"sanderling: {error}\n")
         return EXIT_USAGE if isinstance(error, ConfigError) else 1
     except EOFError:
-        sys.stderr.write("sanderling: no key was given: nothing has changed\n")
+        sys.stderr.write("sanderling: no key was given, so nothing changed\n")
         return 1
-    sys.stdout.write(f"{told}\n")
+    sys.stdout.write(f"{result}\n")
     return 0

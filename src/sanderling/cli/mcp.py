@@ -1,8 +1,8 @@
 """
-`sanderling mcp list|check|login|logout`: the tool servers that are declared here, and whether they work.
+`sanderling mcp list|check|login|logout`: the tool servers declared here, and whether they work.
 
-`check` starts each as a session would, and ends it again. A server of the project's is started where the person has allowed that for
-good: here nobody is asked.
+`check` starts each server as a session would, and stops it again. A server of the project starts only if the user has allowed that
+permanently, because this command asks nothing.
 """
 
 import argparse
@@ -40,11 +40,11 @@ from sanderling.sandbox.confinement import SessionSandbox, policy_for
 from sanderling.text import visible
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
-NOT_ALLOWED = "not allowed to start for good: `A` in Neovim's question does that"
+NOT_ALLOWED = "not allowed permanently: answer `A` when Neovim asks"
 
 
 class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A server as it is printed; `ms` is how long it took to get ready, `problems` is what of it cannot be used."""
+    """A server as it is printed. `ms` is the time until it was ready, `problems` is what it offers that cannot be used."""
 
     name: str
     place: str
@@ -58,7 +58,7 @@ class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Declared(NamedTuple):
-    """The servers that are declared here: the person's own, and those that the project proposes."""
+    """The servers declared here: the user's own and the project's proposals."""
 
     settings: Settings
     project: str
@@ -70,25 +70,32 @@ def add(commands: Any) -> None:
     mcp = commands.add_parser("mcp")
     actions = mcp.add_subparsers(dest="action", required=True)
     for name, run, what in (
-        ("list", print_list, "the tool servers that are declared here"),
-        ("check", print_check, "start each, and say what came of it; exit status 1 if one fails"),
+        ("list", print_list, "list the tool servers declared here"),
+        (
+            "check",
+            print_check,
+            "start each server and report the result; exit status 1 if one fails",
+        ),
     ):
         action = actions.add_parser(name, help=what)
-        action.add_argument("--json", action="store_true", help="as JSON, a line each")
-        action.add_argument("--project", default="", metavar="DIR", help="the project's directory")
+        action.add_argument("--json", action="store_true", help="print one JSON object per line")
+        action.add_argument("--project", default="", metavar="DIR", help="project directory")
         action.set_defaults(run=run, names=[])
         if name == "check":
             action.add_argument("names", nargs="*", metavar="NAME", help="only these")
             action.add_argument(
-                "--net", choices=("off", "proxy", "on"), default="off", help="network (off)"
+                "--net",
+                choices=("off", "proxy", "on"),
+                default="off",
+                help="network access (default: off)",
             )
     for name, run, what in (
-        ("login", log_in, "log in at a server over HTTP, in the browser"),
-        ("logout", log_out, "remove that login from the keychain"),
+        ("login", log_in, "log in to an HTTP server, in the browser"),
+        ("logout", log_out, "remove a login from the keychain"),
     ):
         action = actions.add_parser(name, help=what)
         action.add_argument("name", metavar="NAME")
-        action.add_argument("--project", default="", metavar="DIR", help="the project's directory")
+        action.add_argument("--project", default="", metavar="DIR", help="project directory")
         action.set_defaults(run=run)
 
 
@@ -116,7 +123,7 @@ def print_check(arguments: argparse.Namespace) -> int:
 
 def log_in(arguments: argparse.Namespace) -> int:
     async def show(url: str) -> None:
-        sys.stderr.write(f"Log in at {arguments.name}, in your browser:\n{url}\n")
+        sys.stderr.write(f"Log in to {arguments.name} in your browser:\n{url}\n")
         await to_thread.run_sync(_open_browser, url, abandon_on_cancel=True)
 
     try:
@@ -125,7 +132,7 @@ def log_in(arguments: argparse.Namespace) -> int:
         anyio.run(log_in_at, arguments.name, server, declared.settings.state_dir, show)
     except SanderlingError as error:
         return _say(error, EXIT_FAILED)
-    sys.stderr.write(f"You are logged in at {arguments.name}.\n")
+    sys.stderr.write(f"Logged in to {arguments.name}.\n")
     return 0
 
 
@@ -136,11 +143,11 @@ def log_out(arguments: argparse.Namespace) -> int:
         Login(declared.settings.state_dir, arguments.name, server.url).remove()
     except SanderlingError as error:
         return _say(error, EXIT_FAILED)
-    sys.stderr.write(f"You are logged out at {arguments.name}.\n")
+    sys.stderr.write(f"Logged out of {arguments.name}.\n")
     return 0
 
 
-# --- what is declared --------------------------------------------------------------------------------------------------
+# --- declared servers -------------------------------------------------------------------------------------------------
 
 
 def _declared(arguments: argparse.Namespace) -> _Declared:
@@ -148,7 +155,7 @@ def _declared(arguments: argparse.Namespace) -> _Declared:
     project = project_root(arguments.project)
     trust = Trust(layers.state_dir, project)
     for path in trust.untrusted((MCP_FILE, PROJECT_FILE)):
-        sys.stderr.write(f"sanderling: ignored until :AgentTrust in Neovim trusts it: {path}\n")
+        sys.stderr.write(f"sanderling: ignored until trusted with :AgentTrust in Neovim: {path}\n")
     settings = with_project(layers, trust).settings()
     own = load_servers(settings.mcp_servers)
     proposed, problem = proposals(trust, settings)
@@ -176,15 +183,15 @@ def _over_http(declared: _Declared, name: str) -> McpServer:
     if name not in servers:
         raise ConfigError(_unknown(name, list(servers)))
     if not servers[name].url:
-        raise ConfigError(f"'{name}' is a program of this machine: there is no login")
+        raise ConfigError(f"'{name}' is a local program and has no login")
     return servers[name]
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    return f"there is no tool server '{name}'; there are: {', '.join(known) or 'none'}"
+    return f"there is no tool server '{name}'; known: {', '.join(known) or 'none'}"
 
 
-# --- whether it works --------------------------------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------------------------------------
 
 
 async def _checked(declared: _Declared, names: Sequence[str], network: NetworkMode) -> list[_Row]:
@@ -242,7 +249,7 @@ def _result(row: _Row, server: Server | None, took: dict[str, int]) -> _Row:
     )
 
 
-# --- what is said ------------------------------------------------------------------------------------------------------
+# --- output ------------------------------------------------------------------------------------------------------------
 
 
 def _print(rows: Sequence[_Row], *, is_json: bool) -> None:
@@ -261,7 +268,7 @@ def _print(rows: Sequence[_Row], *, is_json: bool) -> None:
 
 
 def _open_browser(url: str) -> None:
-    """Open the page where there is a screen: a browser for terminals would take this one."""
+    """Open the page if there is a graphical screen: a text browser would take over this terminal."""
     has_screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_screen or sys.platform == "darwin":
         with suppress(webbrowser.Error):

@@ -1,4 +1,4 @@
-"""`sanderling remote`: a conversation with Sanderling on another machine or in a container, over ssh or what else executes there."""
+"""`sanderling remote`: a conversation with Sanderling on another machine or in a container, over ssh or another command."""
 
 import argparse
 from typing import Any
@@ -12,7 +12,7 @@ from sanderling.text import printable
 
 def add(commands: Any) -> None:
     remote = commands.add_parser(
-        "remote", epilog=f"{HELP}. Files, commands and sandbox are the other machine's."
+        "remote", epilog=f"{HELP}. Files, commands and the sandbox are on the other machine."
     )
     remote.add_argument(
         "place", metavar="HOST:PATH", help="over ssh; ssh://HOST/PATH is the same. With --via: PATH"
@@ -21,14 +21,14 @@ def add(commands: Any) -> None:
         "--via",
         default="",
         metavar="COMMAND",
-        help="what executes a command there, instead of ssh: 'docker exec -i NAME', for instance",
+        help="command to reach the machine instead of ssh, e.g. 'docker exec -i NAME'",
     )
     remote.add_argument(
         "--remote-keys",
         action="store_true",
-        help="ask models from the other machine, with its API keys",
+        help="call models from the other machine, with its API keys",
     )
-    remote.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, then exit")
+    remote.add_argument("-p", dest="prompt", metavar="TEXT", help="send one prompt, then exit")
     remote.set_defaults(run=talk_there)
 
 
@@ -38,8 +38,8 @@ def talk_there(arguments: argparse.Namespace) -> int:
     except ConfigError as error:
         say(str(error))
         return EXIT_USAGE
-    told = {"agent": "", "connect": address, "cwd": "", "no_sandbox": False}
-    return talk(argparse.Namespace(prompt=arguments.prompt, **told))
+    fixed = {"agent": "", "connect": address, "cwd": "", "no_sandbox": False}
+    return talk(argparse.Namespace(prompt=arguments.prompt, **fixed))
 
 
 def _address(arguments: argparse.Namespace) -> str:

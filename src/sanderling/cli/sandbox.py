@@ -1,8 +1,8 @@
 """
 `sanderling sandbox status|exec`: the sandbox for scripts, tests and bug reports.
 
-`exec` runs one command. Its streams and its exit status are the caller's (128 + n after signal n); what the guard did goes to
-stderr; 125 with one sentence means that the sandbox refused, and nothing ran.
+`exec` runs one command with the caller's streams, and exits with its status (128 + n after signal n). Actions of the guard are reported
+on stderr. Status 125 with one sentence means that the sandbox refused, and nothing ran.
 """
 
 import argparse
@@ -32,9 +32,9 @@ def add(commands: Any) -> None:
     sandbox = commands.add_parser("sandbox")
     actions = sandbox.add_subparsers(dest="action", required=True)
     status = actions.add_parser(
-        "status", help="the level that this machine reaches, and what it lacks"
+        "status", help="show the level that this machine reaches, and what it lacks"
     )
-    status.add_argument("--json", action="store_true", help="as one JSON object")
+    status.add_argument("--json", action="store_true", help="print one JSON object")
     status.set_defaults(run=print_status)
 
     run = actions.add_parser("exec", help="run COMMAND in the sandbox", usage=EXEC_USAGE)
@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
         "--project",
         default=".",
         metavar="DIR",
-        help="the directory that it may write (default: this one)",
+        help="the directory that COMMAND may write (default: the current one)",
     )
     run.add_argument("--net", default="off", choices=("off", "proxy", "on"))
     run.add_argument(
@@ -50,19 +50,19 @@ def add(commands: Any) -> None:
         action="append",
         default=[],
         metavar="HOST",
-        help="a host that the proxy lets through",
+        help="a host that the proxy allows",
+    )
+    run.add_argument("--mode", default="rw", choices=("rw", "ro"), help="whether DIR is writable")
+    run.add_argument(
+        "--rw", action="append", default=[], metavar="PATH", help="another writable path"
     )
     run.add_argument(
-        "--mode", default="rw", choices=("rw", "ro"), help="whether DIR can be written"
-    )
-    run.add_argument(
-        "--rw", action="append", default=[], metavar="PATH", help="another path that it may write"
-    )
-    run.add_argument(
-        "--ro", action="append", default=[], metavar="PATH", help="another path that it may read"
+        "--ro", action="append", default=[], metavar="PATH", help="another readable path"
     )
     run.add_argument("--level", choices=LEVELS[:-1], help="use exactly this level, or refuse")
-    run.add_argument("--no-guard", action="store_true", help="only what the kernel enforces")
+    run.add_argument(
+        "--no-guard", action="store_true", help="run without the guard: only the kernel enforces"
+    )
     run.add_argument("argv", nargs="+", metavar="COMMAND")
     run.set_defaults(run=execute)
 
@@ -85,7 +85,7 @@ def print_status(arguments: argparse.Namespace) -> int:
 
 
 def describe(report: Report) -> dict[str, Any]:
-    """The report as `status --json` has it: a network is what a session opens, so it is off here."""
+    """Return the report for `status --json`. Only sessions open the network, so it is off here."""
     return {
         "level": report.level,
         "layers": {
@@ -130,7 +130,7 @@ def _policy(arguments: argparse.Namespace) -> SandboxPolicy:
 async def _run(policy: SandboxPolicy, argv: list[str]) -> int:
     status = 0
     async with Sandbox.open(policy, _print_event) as sandbox:
-        # Before there is somebody to send one.
+        # Open before the command starts, so that no signal is missed.
         with anyio.open_signal_receiver(*FORWARDED) as received:
             process = await sandbox.spawn(argv, cwd=_here(), stdin=0, stdout=1, stderr=2)
             with alone():
@@ -145,7 +145,7 @@ def _here() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError as error:
-        raise SandboxError("The current directory does not exist any more.") from error
+        raise SandboxError("The current directory no longer exists.") from error
 
 
 async def _forward(received: AsyncIterator[int], process: Process) -> None:

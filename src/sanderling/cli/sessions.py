@@ -1,4 +1,4 @@
-"""`sanderling sessions`: what was said before."""
+"""`sanderling sessions`: a list of earlier sessions."""
 
 import argparse
 import sys
@@ -17,9 +17,9 @@ EXIT_USAGE = 2
 
 def add(commands: Any) -> None:
     sessions = commands.add_parser("sessions")
-    sessions.add_argument("list", nargs="?", choices=("list",), help="same as without it")
-    sessions.add_argument("--all", action="store_true", help="of every project")
-    sessions.add_argument("--json", action="store_true", help="as JSON, a line each")
+    sessions.add_argument("list", nargs="?", choices=("list",), help=argparse.SUPPRESS)
+    sessions.add_argument("--all", action="store_true", help="list the sessions of all projects")
+    sessions.add_argument("--json", action="store_true", help="print one JSON object per line")
     sessions.set_defaults(run=list_sessions)
 
 
@@ -34,9 +34,9 @@ def list_sessions(arguments: argparse.Namespace) -> int:
         if arguments.json:
             line = for_terminal(info)
         else:
-            at = datetime.fromtimestamp(info.changed_at)  # noqa: DTZ006 - the person's own time
+            at = datetime.fromtimestamp(info.changed_at)  # noqa: DTZ006 - the user's local time
             where = f"  {info.project}" if arguments.all else ""
             line = f"{info.id}  {at:%Y-%m-%d %H:%M}{where}  {info.title}"
             line = visible(line).replace("\n", " ")
-        print(line)  # noqa: T201 - that is what it is for
+        print(line)  # noqa: T201 - the output of the command
     return 0

@@ -1,4 +1,4 @@
-"""`sanderling changes`, `undo` and `redo`: what the agent has changed in a session that nobody has open, and taking it back."""
+"""`sanderling changes`, `undo` and `redo`: the agent's changes in a session that is not open, and undoing them."""
 
 import argparse
 import sys
@@ -25,16 +25,16 @@ from sanderling.text import visible
 from sanderling.tools.paths import escaped
 
 EXIT_LEFT, EXIT_USAGE = 1, 2
-EXIT_STATUS = "The exit status is 0, 1 if something had to be left as it is or could not be done, 2 if the command line or the session is wrong."
+EXIT_STATUS = "The exit status is 0, 1 if something was kept or failed, 2 if the command line or the session is invalid."
 IN_USE = "if it is open in Neovim, review and undo there (:help sanderling-undo), or close it first"
-NOTHING_LEFT = "no file, they are as they were before"
-REST = "`sanderling {verb} --turn {number}` does the rest, once nothing keeps it from that"
-INTERRUPTED = "a command was interrupted: what it changed is not known"
+NOTHING_LEFT = "no file, all are already as before"
+REST = "run `sanderling {verb} --turn {number}` for the rest, once the problem is solved"
+INTERRUPTED = "a command was interrupted: its changes are not recorded"
 DID = {
     "undo": "undone",
-    "redo": "done again",
-    "rewind": "taken back",
-    "finish": "finished what was interrupted",
+    "redo": "redone",
+    "rewind": "reverted",
+    "finish": "finished after an interruption",
 }
 
 
@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
         _, what = COMMANDS[name]
         command = commands.add_parser(name, description=f"{what.capitalize()}. {EXIT_STATUS}")
         command.add_argument(
-            "--session", metavar="ID", help="the session (default: the newest one of this project)"
+            "--session", metavar="ID", help="the session (default: the newest of this project)"
         )
         command.add_argument(
             "--turn", metavar="N", type=int, help="the turn, numbered as in `sanderling changes`"
@@ -81,13 +81,13 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 
 class _Face:
-    """A face that asks for one thing, and shows what comes of it."""
+    """A frontend that makes one request and prints the result."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._agent: Agent | None = None
         self._status = 0
-        self._shown: list[str] = []  # printed at the end: who reads it may go, as `head` does
+        self._shown: list[str] = []  # printed at the end: its reader may exit early, as `head` does
 
     async def run(self, agent: Agent, session_id: str) -> int:
         try:
@@ -112,7 +112,7 @@ class _Face:
         return self._status
 
     def take(self, event: Event) -> None:
-        if self._agent is None:  # what a session says that opens
+        if self._agent is None:  # events of opening the session
             return
         match event:
             case FilesRestored():
@@ -136,7 +136,7 @@ class _Face:
             return
         left = sum(file.how == "left" for file in restored.files)
         count = len(restored.files) - left
-        stays = f", {left} stay{'s' * (left == 1)}" if left else ""
+        stays = f", {left} kept" if left else ""
         files = f"{count} file{'s' * (count != 1)}{stays}" if restored.files else NOTHING_LEFT
         self._shown.append(f"{DID[restored.kind]}: {files}\n")
         for file in restored.files:
@@ -179,6 +179,6 @@ def _changed_line(file: ChangedFile) -> str:
 
 def _line(file: RestoredFile) -> str:
     if file.how == "left":
-        return visible(f"{escaped(file.path)}  stays: {file.why}")
-    merged = "  merged with what you have changed" if file.how == "merged" else ""
+        return visible(f"{escaped(file.path)}  kept: {file.why}")
+    merged = "  merged with your changes" if file.how == "merged" else ""
     return visible(f"{escaped(file.path)}  +{file.added} −{file.removed}{merged}")

@@ -1,1 +1,1 @@
-"""Commands that run: the person's and the model's, their output and the shell between them. Knows the sandbox that runs them."""
+"""Commands of the user and the model, their output, and the shell's state between them. Depends on the sandbox."""

@@ -1,4 +1,4 @@
-"""The model's commands while they run, in front or in the background."""
+"""The model's commands while they run, in the foreground or background."""
 
 import signal
 import time
@@ -26,7 +26,7 @@ MAX_INTERRUPTED = 16
 MAX_DENIALS = 20
 MAX_LOG_BYTES = 64_000_000
 MAX_LOGS_BYTES = 256_000_000
-DRAIN_S = 0.1  # how long what has left the shell's group may hold the pipe open
+DRAIN_S = 0.1  # how long processes outside the shell's group may hold the pipe open
 STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
 SHOWN_DENIALS = 5
 SHOWN_TARGET_CHARS = 200
@@ -35,10 +35,9 @@ EXIT_SIGNALLED = 128
 
 class Job:
     """
-    A command of the model's.
+    A command of the model.
 
-    `id` is empty while it runs in front. `outcome` says in words how it ended, and is empty while it runs; `log` is all of its
-    output.
+    `id` is empty while it runs in the foreground. `outcome` says how it ended, and is empty while it runs; `log` is all of its output.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Job:
         self.ended = anyio.Event()
         self.status: int | None = None
         self.outcome = ""
-        self.is_told = False  # that it has ended
+        self.is_told = False  # its end was reported
         self.denials: dict[Denial, None] = {}
         self._began = time.monotonic()
         self._took_s = 0.0
@@ -65,7 +64,7 @@ class Job:
 
     @property
     def took_s(self) -> float:
-        """The seconds for which it has run."""
+        """Its running time so far, or in total."""
         return self._took_s or time.monotonic() - self._began
 
     @property
@@ -73,7 +72,7 @@ class Job:
         return self.started.process.has_left_processes
 
     async def run(self) -> None:
-        """Read what it writes until it has ended. If this is cancelled, all that it has started is killed."""
+        """Read the output until the command ends; if cancelled, kill all its processes."""
         outcome = "ended with the session"
         try:
             process = self.started.process
@@ -88,7 +87,7 @@ class Job:
             self._took_s = time.monotonic() - self._began
 
     async def stop(self) -> None:
-        """Interrupt it, then end it, then kill it: all within a third of a second."""
+        """Interrupt, terminate, then kill it: all within a third of a second."""
         process = self.started.process
         for number, patience_s in STOP_STEPS:
             process.send_signal(number)
@@ -99,7 +98,7 @@ class Job:
         await self.ended.wait()
 
     def detach(self) -> None:
-        """Let it go on out of sight."""
+        """Continue without showing output."""
         self._show = None
         self.log.spill()
 
@@ -108,16 +107,16 @@ class Job:
             self.denials[denial] = None
 
     async def wait_for_news(self, wait_s: float) -> None:
-        """Wait until there is output that was not taken, or the end."""
+        """Wait for new output, or the end."""
         with anyio.move_on_after(wait_s):
             while self.is_running and not self.log.has_news:
                 await self._next_bytes()
             if self.is_running:
-                with anyio.move_on_after(QUIET_S):  # what comes together is read together
+                with anyio.move_on_after(QUIET_S):  # read output that belongs together in one go
                     await self.ended.wait()
 
     async def wait_for_bytes(self, offset: int) -> None:
-        """Wait until more than `offset` bytes were written in all, or the end: then `log.read` has them."""
+        """Wait until more than `offset` bytes were written in total, or the end; `log.read` returns them."""
         while self.is_running and self.log.total_bytes <= offset:
             await self._next_bytes()
 
@@ -147,8 +146,8 @@ class Jobs:
     """
     The commands of a session's model.
 
-    `start` starts a task of the session's, which ends with it. `on_change` is called when a job begins, ends, or is dropped;
-    `on_denied` with what the sandbox refused to one in the background, for nobody waits for its result.
+    `start` starts a task that ends with the session. `on_change` is called when a job begins, ends, or is dropped; `on_denied` with
+    accesses refused to background jobs, whose results are not awaited.
     """
 
     def __init__(
@@ -164,7 +163,7 @@ class Jobs:
         self._start = start
         self._on_change = on_change
         self._on_denied = on_denied
-        self._running: list[Job] = []  # in front, too
+        self._running: list[Job] = []  # in the foreground, too
         self._jobs: dict[str, Job] = {}
         self._count = 0
         self._interrupted: dict[str, str] = {}
@@ -172,25 +171,25 @@ class Jobs:
 
     @staticmethod
     def get_ready() -> None:
-        """Compile what reads a command's output and its shell's report, ahead of the first. Blocks."""
+        """Compile the output and report parsers before the first command. Blocks."""
         ScreenText().feed(b"one\ntwo\n")
         shell_report.get_ready()
 
     def all(self) -> tuple[Job, ...]:
-        """The jobs that run, and the last ones that have ended, in the order in which they went to the background."""
+        """Return running and recently ended jobs, in the order in which they went to the background."""
         return tuple(self._jobs.values())
 
     def find(self, job_id: str) -> Job:
         """
-        The job that is called so.
+        Return the job with this id.
 
         Raises:
-            ToolError: there is none.
+            ToolError: it does not exist.
         """
         if job := self._jobs.get(job_id):
             return job
         known = ", ".join(self._jobs) or "none"
-        raise ToolError(f"There is no job '{printable(job_id)}'. The jobs are: {known}.")
+        raise ToolError(f"There is no job '{printable(job_id)}'. Jobs: {known}.")
 
     async def launch(
         self,
@@ -200,10 +199,10 @@ class Jobs:
         state: ShellState | None = None,
     ) -> Job:
         """
-        Start a command in front; `show` is given its output for the screen.
+        Start a command in the foreground; `show` gets its output for the screen.
 
         Raises:
-            ToolError: it cannot be started.
+            ToolError: it could not be started.
         """
         started = await self._shell.start(command, grant, state)
         path, shown_as = self._shell.new_log(started)
@@ -215,7 +214,6 @@ class Jobs:
 
     @property
     def are_running(self) -> bool:
-        """Say whether one runs in the background."""
         return any(job.is_running for job in self._jobs.values())
 
     @property
@@ -231,9 +229,9 @@ class Jobs:
 
     def denied(self, denial: Denial) -> bool:
         """
-        Take note that the network refused a host, to any of the commands that run.
+        Record that the network refused a host to one of the running commands.
 
-        Return whether one in front may be meant: its result will tell of it.
+        Return whether it may be a foreground command: its result will report it.
         """
         if denial.operation not in ("connect", "resolve"):
             return False
@@ -247,7 +245,7 @@ class Jobs:
             del self._interrupted[next(iter(self._interrupted))]
 
     def take_interrupted(self, tool_use_id: str) -> str:
-        """The words that a cancelled tool use would have told so far; empty if it was not a command's."""
+        """Return the partial result of a cancelled tool call; empty if it was not a command."""
         return self._interrupted.pop(tool_use_id, "")
 
     async def _run(self, job: Job) -> None:
@@ -276,7 +274,7 @@ class Jobs:
                 self._on_denied(denial)
 
     def _close_logs(self, ended: Job) -> None:
-        """Drop jobs that have ended, but the last ones, and their files, but the last ones as far as their sizes allow."""
+        """Drop all ended jobs except the latest, and their files beyond the size limit."""
         for job in [job for job in self._jobs.values() if not job.is_running][:-MAX_ENDED]:
             del self._jobs[job.id]
             job.log.close()
@@ -292,13 +290,13 @@ class Jobs:
 
 
 def told(output: str, facts: str) -> str:
-    """The words for the model on a command: its output, and below that, where no output can stand, what is certain."""
+    """Return the result for the model: the output, then the facts, which output cannot imitate there."""
     shown = output.rstrip("\n")
     return f"{shown or '(no output)'}\n{facts}"
 
 
 def facts(job: Job, *lines: str) -> str:
-    """`lines`, what was refused to it since this was asked last, and where all of its output is."""
+    """Return `lines`, new refusals, and the file with all output."""
     return "\n".join(filter(None, (*lines, *_refusals(job), job.log.note())))
 
 
@@ -311,11 +309,11 @@ def took(job: Job) -> str:
 
 
 def _refusals(job: Job) -> list[str]:
-    """The lines on what was refused, each once, with what can be done instead."""
+    """Return a line for each refusal, with an alternative."""
     denials, job.denials = list(job.denials), {}
     lines = [f"[The sandbox refused: {_refusal(denial)}]" for denial in denials[:SHOWN_DENIALS]]
     if len(denials) > SHOWN_DENIALS:
-        lines.append(f"[It refused {len(denials) - SHOWN_DENIALS} more.]")
+        lines.append(f"[{len(denials) - SHOWN_DENIALS} more were refused.]")
     return lines
 
 
@@ -323,14 +321,14 @@ def _refusal(denial: Denial) -> str:
     target = in_one_line(denial.target)[:SHOWN_TARGET_CHARS]
     what = f"{denial.operation} {target}: {denial.reason}."
     if denial.operation in ("connect", "resolve"):
-        return f"{what} Do without, or ask the person to allow it with {remedies().network}."
+        return f"{what} Do without, or ask the user to allow it with {remedies().network}."
     if denial.operation == "execute":
-        return f"{what} Do without, or ask the person to grant that directory."
+        return f"{what} Do without, or ask the user to grant that directory."
     instead: dict[Rule, str] = {
-        "hidden": "Use what is in the project, or ask the person to grant that path.",
-        "read_only": "Write in the project or in $TMPDIR, or ask the person to grant that path.",
-        "plan": "Say what you would change; the person can change the mode.",
-        "protected": "Tell the person what to change there.",
+        "hidden": "Use files in the project, or ask the user to grant that path.",
+        "read_only": "Write in the project or in $TMPDIR, or ask the user to grant that path.",
+        "plan": "Say what you would change; the user can change the mode.",
+        "protected": "Tell the user what to change there.",
     }
     return f"{what} {instead.get(denial.rule, '')}".rstrip()
 
@@ -339,5 +337,5 @@ def _in_words(status: int) -> str:
     if status < 0:
         return f"ended by {signal_name(-status)}"
     if status - EXIT_SIGNALLED in list(signal.Signals):
-        return f"exit status {status}, as after {signal_name(status - EXIT_SIGNALLED)}"
+        return f"exit status {status} ({signal_name(status - EXIT_SIGNALLED)})"
     return f"exit status {status}"

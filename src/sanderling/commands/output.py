@@ -1,4 +1,4 @@
-"""The output of a command: for the screen as text, for the model in bounds, for whoever needs it all in a file."""
+"""Command output: text for the screen, a bounded excerpt for the model, and all of it in a file."""
 
 import codecs
 import os
@@ -13,14 +13,14 @@ from anyio.abc import ByteReceiveStream
 from sanderling.text import CONTROL, printable
 
 MAX_SCREEN_CHARS = 256 * 1024
-MAX_HEAD_BYTES = 7_000  # what goes wrong stands at the end: it gets three quarters
+MAX_HEAD_BYTES = 7_000  # errors are usually at the end, which gets three quarters
 MAX_TAIL_BYTES = 21_000
 MAX_TOLD_BYTES = MAX_HEAD_BYTES + MAX_TAIL_BYTES
-# Neovim takes 30 ms to draw a line of 256 KiB, each time. What is cut is in the file, which holds all that is longer than this.
+# Neovim takes 30 ms to draw a line of 256 KiB, each time. Cut lines are complete in the file, which has all longer output.
 MAX_SCREEN_LINE_CHARS = MAX_TOLD_BYTES
 CUT_LINE = "… [the rest of this line is not shown]"
-QUIET_S = 0.1  # after this, a line that is not whole is shown
-# A flood of output, and we who read it, would take both of two cores: a key would wait for up to 90 ms.
+QUIET_S = 0.1  # after this, an incomplete line is shown
+# A flood of output, and the host that reads it, would occupy both of two cores: a key would wait for up to 90 ms.
 FLOOD_BYTES, FLOOD_PAUSE_S = 1 << 20, 0.004
 MAX_FILE_BYTES = 100_000_000
 MAX_HELD_CHARS = 16 * 1024
@@ -31,17 +31,17 @@ _ESCAPE = (
     r"|[ -/]*+[0-~])"
 )
 _TOO_LONG = rf"(?m)^(.{{{MAX_SCREEN_LINE_CHARS}}}).+$"
-_CUT_CHARACTER = rb"[\x80-\xbf]{0,3}"  # what its first byte was cut from
+_CUT_CHARACTER = rb"[\x80-\xbf]{0,3}"  # the rest of a character whose first byte was cut off
 
 
 def clean(text: str) -> str:
-    """`text` as a person would see it at the end: no escape sequences, of a progress line its last state."""
+    """Return `text` as finally displayed: without escape sequences, progress lines in their last state."""
     lines = re.sub(_ESCAPE, "", text).split("\n")
     return printable(CONTROL.sub("", "\n".join(map(_last_state, lines))))
 
 
 def _last_state(line: str) -> str:
-    """The rest of a line that was written over: from its beginning, or backwards."""
+    """Return a line's last state, after overwriting from its beginning or with backspaces."""
     line = line.rstrip("\r").rpartition("\r")[2]
     if "\b" not in line:
         return line
@@ -55,13 +55,13 @@ def _last_state(line: str) -> str:
 
 
 class ScreenText:
-    """Bytes in, clean text out, a line at a time; at most `MAX_SCREEN_CHARS` of it, and `MAX_SCREEN_LINE_CHARS` of each line."""
+    """Converts bytes to clean text by lines, up to `MAX_SCREEN_CHARS` in total and `MAX_SCREEN_LINE_CHARS` for each line."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._held = ""
         self._room = MAX_SCREEN_CHARS
-        self._line_chars = 0  # of the last line that was shown, or would have been
+        self._line_chars = 0  # of the last line, shown or not
 
     @property
     def is_full(self) -> bool:
@@ -69,11 +69,11 @@ class ScreenText:
 
     @property
     def is_waiting(self) -> bool:
-        """True if it holds a line that is not whole."""
+        """True if it holds an incomplete line."""
         return bool(self._held)
 
     def feed(self, chunk: bytes) -> str:
-        """Take a chunk; return the lines that are whole now, for what is not one yet may still change."""
+        """Take a chunk; return the lines completed by it, because incomplete ones may still change."""
         if self.is_full:
             return ""
         lines, newline, self._held = (self._held + self._decode(chunk)).rpartition("\n")
@@ -82,11 +82,11 @@ class ScreenText:
         return self._shown(lines + newline)
 
     def flush(self) -> str:
-        """The line that is not whole, because nothing more has come for a while; one that is being written over waits on."""
+        """Return the incomplete line after a pause; a progress line is kept, as it will be overwritten."""
         return "" if "\r" in self._held else self.finish()
 
     def finish(self) -> str:
-        """Return the rest, because nothing more will come."""
+        """Return the rest at the end of the output."""
         text, self._held = self._held, ""
         return self._shown(text)
 
@@ -101,7 +101,7 @@ class ScreenText:
         return line + newline + rest
 
     def _continued(self, piece: str) -> str:
-        """The part of `piece` that still has room in the last line, with a sign where that is used up."""
+        """Return the part of `piece` that fits in the last line, with a mark if it is cut."""
         room = MAX_SCREEN_LINE_CHARS - self._line_chars
         self._line_chars += len(piece)
         if len(piece) <= room:
@@ -116,9 +116,9 @@ async def follow(
     show: Callable[[str], None],
 ) -> None:
     """
-    Give `take` all that comes, and `show` what of it goes on the screen, until the end.
+    Pass all output to `take`, and its text for the screen to `show`, until the end.
 
-    When the screen is full nobody watches any more: reading pauses now and then, so that a flood leaves the editor its share.
+    Once the screen is full, reading pauses now and then, so that a flood of output does not slow down the editor.
     """
 
     def draw(text: str) -> None:
@@ -146,13 +146,13 @@ async def follow(
 
 
 class Ends:
-    """The beginning and the end of what is added, at most `MAX_TOLD_BYTES` of it; of a progress line its last state."""
+    """The beginning and end of the output, up to `MAX_TOLD_BYTES`; progress lines in their last state."""
 
     def __init__(self) -> None:
         self._head = b""
         self._tail = b""
-        self._kept_bytes = 0  # of what was added: without the states that were written over
-        self._line = b""  # the last one, which is not whole yet
+        self._kept_bytes = 0  # without overwritten states
+        self._line = b""  # the last one, incomplete
 
     @property
     def is_empty(self) -> bool:
@@ -169,7 +169,7 @@ class Ends:
         self._keep(data[:end])
 
     def text(self) -> str:
-        """The whole text, or its beginning and its end, cut between lines, with a line that says how much lies between."""
+        """Return the text, or its beginning and end, cut between lines, with the number of omitted bytes between them."""
         line = _last_state_of_bytes(self._line)
         head, tail = _extended(self._head, self._tail, line)
         total = self._kept_bytes + len(line)
@@ -190,10 +190,10 @@ class Ends:
 
 class OutputLog:
     """
-    The output of a command: its beginning and its end in memory; in the file `path`, too, when that is not everything.
+    The output of a command: beginning and end in memory, and all of it in the file `path` if it is longer.
 
-    `shown_as` is what the file is called where it is talked of. `is_new`: the file lies where others can write, so it must not
-    exist yet, not even as a link; and nobody can put another one in its place, for it is opened once.
+    `shown_as` is the file's name in messages. `is_new`: the directory is writable by others, so the file must not exist yet, not even as
+    a link. It is opened only once, so it cannot be replaced.
     """
 
     def __init__(
@@ -206,21 +206,21 @@ class OutputLog:
     ) -> None:
         self.path = path
         self.total_bytes = 0
-        self.problem = ""  # why the file does not hold everything
+        self.problem = ""  # why the file is incomplete
         self.is_spilled = False
         self._shown_as = shown_as or str(path)
         self._is_new = is_new
         self._max_file_bytes = max_file_bytes
         self._file_bytes = 0
         self._ends = Ends()
-        self._early = b""  # all of it, until it is in the file
-        self._early_told_bytes = 0  # as text, where what is none is escaped
+        self._early = b""  # all output, until it is in the file
+        self._early_text_bytes = 0  # as text, with undecodable bytes escaped
         self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._fd: int | None = None
 
     @property
     def has_news(self) -> bool:
-        """True if something was added since the last `take`."""
+        """True if there is output since the last `take`."""
         return not self._ends.is_empty
 
     def add(self, chunk: bytes) -> None:
@@ -230,34 +230,34 @@ class OutputLog:
             self._write(chunk)
             return
         self._early += chunk
-        self._early_told_bytes += len(self._decode(chunk).encode())
-        if self._early_told_bytes > MAX_TOLD_BYTES:
+        self._early_text_bytes += len(self._decode(chunk).encode())
+        if self._early_text_bytes > MAX_TOLD_BYTES:
             self.spill()
 
     def spill(self) -> None:
-        """Put all of it into the file, whatever its length."""
+        """Write all output to the file, whatever its length."""
         if not self.is_spilled:
             self.is_spilled = True
             early, self._early = self._early, b""
             self._write(early)
 
     def text(self) -> str:
-        """The output's beginning and its end, as `Ends` gives them."""
+        """Return the beginning and end of the output, as in `Ends`."""
         return self._ends.text()
 
     def take(self) -> str:
-        """The output added since the last `take`, as `text` gives it."""
+        """Return the output since the last `take`, as `text` does."""
         ends, self._ends = self._ends, Ends()
         return ends.text()
 
     def read(self, offset: int, limit: int) -> bytes:
-        """Read at most `limit` bytes from `offset`, as they were written; none where the file does not go."""
+        """Return up to `limit` raw bytes from `offset`; empty beyond the end of the file."""
         if self._fd is None:
             return self._early[offset : offset + limit]
         return os.pread(self._fd, limit, offset)
 
     def note(self) -> str:
-        """The line that says which file has all of it; empty when nothing was left out."""
+        """Return a line that names the file with all output; empty if nothing was omitted."""
         if self.problem:
             return f"The rest of the output is lost: {self.problem}."
         if not self.is_spilled:
@@ -299,7 +299,7 @@ def _extended(head: bytes, tail: bytes, data: bytes) -> tuple[bytes, bytes]:
 
 
 def _last_states(data: bytes) -> bytes:
-    """The last state of each line. The last line keeps a return at its end, for what follows writes over it."""
+    r"""Reduce each line to its last state. A final "\r" of the last line stays, because later output overwrites that line."""
     kept: list[bytes] = []
     at = 0
     while (found := data.find(b"\r", at)) >= 0:
@@ -318,7 +318,7 @@ def _last_state_of_bytes(line: bytes) -> bytes:
 
 
 def _fitting_head(data: bytes) -> bytes:
-    """The first lines, as many as may be told, whole unless that loses the most of them; escapes make what is no text longer."""
+    """Return the beginning that fits, in whole lines unless that loses most of it; escapes make undecodable bytes longer."""
     while True:
         end = data.rfind(b"\n") + 1
         data = data[:end] if end > len(data) // 2 else data
@@ -345,6 +345,6 @@ def _end_of_cut_character(data: bytes) -> int:
 
 
 def _decoded(data: bytes, *, is_cut: bool = False) -> str:
-    """`data` as text; if it `is_cut`, without the character that it ends within."""
+    """Return `data` as clean text; if it `is_cut`, without an incomplete last character."""
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     return clean(decoder.decode(data, final=not is_cut))

@@ -1,4 +1,4 @@
-"""The person's own commands: run in the session's sandbox, drawn as they write, told to the model with the next prompt."""
+"""The user's own commands: run in the session's sandbox, shown as they write, and sent to the model with the next prompt."""
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHELL = ("/bin/sh", "-c")
 LINGER_S = 0.25
-"""The time in which processes that a command left behind may go on writing; in the sandbox it leaves none."""
+"""How long processes left behind by a command may write; the sandbox leaves none behind."""
 
 Offer = Callable[["Command", Sequence[Denial]], Awaitable[Grant]]
 
@@ -40,11 +40,11 @@ async def _no_offer(_command: "Command", _denials: Sequence[Denial]) -> Grant:
 
 class Commands:
     """
-    The person's commands of a session. They run side by side, and beside the turn.
+    The user's commands in a session. They run in parallel, with each other and with the turn.
 
-    `emit` takes the events; in a turn those of commands are held back (`hold`), or they would tear the answer apart.
-    `start` starts a task of the session's; `on_end` is called when a command has ended. `offer` asks the person about programs that
-    a command did not find, and gives what they let in: then it runs again. One runs in the context `running`.
+    `emit` gets the events; during a turn, `hold` delays command events, because they would split the model's answer. `start` starts a
+    task that ends with the session, and `on_end` is called after each command. If a command did not find programs, `offer` asks the user
+    to grant them; then it runs again. Each runs in the context `running`.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class Commands:
         return bool(self._running)
 
     def stop_newest(self) -> bool:
-        """Stop the command that was started last of those that run; False if none does."""
+        """Stop the most recently started command; return False if no command is running."""
         running = [command for command in self._running if not command.is_stopped]
         if running:
             running[-1].stop()
         return bool(running)
 
     def records(self) -> list[CommandRecord]:
-        """The records that the model has not been told yet: of the commands that have ended since, and how far the others are."""
+        """Return records not yet sent to the model: of ended commands, and the progress of running ones."""
         running = [command.record(CommandEnding("running")) for command in self._running]
         return self._session.commands + running
 
     def hold(self) -> None:
-        """Show nothing of what commands write until `show_held`."""
+        """Delay the output of commands until `show_held`."""
         self._is_holding = True
 
     def show_held(self) -> None:
@@ -140,7 +140,7 @@ class Commands:
 
 
 class Command:
-    """A command of the person's, while it runs."""
+    """A running command of the user."""
 
     def __init__(self, command_id: str, text: str, log: OutputLog, grant: Grant = NO_GRANT) -> None:
         self.grant = grant
@@ -165,7 +165,7 @@ class Command:
         return f"Only the first {limit} KiB are shown here." if self._screen.is_full else ""
 
     async def run(self, sandbox: SessionSandbox, show: Callable[[Event], None]) -> CommandEnding:
-        """Run to the end, showing what is written."""
+        """Run the command to its end, showing its output."""
         began = time.monotonic()
         try:
             self._process = await sandbox.ground.spawn([*SHELL, self.text], grant=self.grant)

@@ -1,4 +1,4 @@
-"""One command from its start to its end, the model's or the person's."""
+"""Runs one command of the model or the user to its end."""
 
 from collections.abc import Callable
 
@@ -18,12 +18,12 @@ async def run_to_end(
     linger_s: float,
 ) -> int:
     """
-    Read what the process writes until it has ended; return its status. If this is cancelled, all that it has started is killed.
+    Read the output until the process ends; return its status. If cancelled, kill all its processes.
 
-    `take` is given the bytes, `draw` what the screen shows of them. What it has left behind may go on writing for `linger_s`.
+    `take` gets the bytes, `draw` the text for the screen. Processes left behind may write for `linger_s`.
 
     Raises:
-        SandboxError: it was not run.
+        SandboxError: it did not run.
     """
     status = 0
     has_read = anyio.Event()

@@ -1,12 +1,12 @@
 """
-The model's shell: a directory and exported variables that outlive each command.
+The model's shell: its working directory and exported variables persist between commands.
 
-No shell lives on. Each command is a process of its own, which ends with all that it started; a wrapper round it first brings
-back what the commands before it have left, and in the end writes down what it leaves. That goes into a file in a directory where
-commands can write, but through a descriptor that we hold from before: nothing they put in the file's place reaches us. What
-it says is bounded and believed, because it decides nothing but what the next command, as confined as this one, begins with.
+No shell process persists. Each command is its own process, which ends with everything that it started. A wrapper around it first restores
+what earlier commands left, and at the end reports what this one leaves. The report goes into a directory where commands can write, but
+through a descriptor opened before the command starts, so replacing the file has no effect. Its size is limited. Its content is trusted,
+because it only sets the state of the next command, which is confined like this one.
 
-A command that goes on in the background leaves nothing: what it does to its own directory, minutes later, would be a surprise.
+A background command leaves no state: a change of directory minutes later would be a surprise.
 """
 
 import os
@@ -34,7 +34,7 @@ from sanderling.sandbox.ground import Running
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
 from sanderling.text import is_seen
 
-MAX_COMMAND_BYTES = 100_000  # the kernel takes 128 KiB as one string
+MAX_COMMAND_BYTES = 100_000  # the kernel's limit for one string is 128 KiB
 MAX_STATE_BYTES = 96 * 1024
 MAX_TITLE_CHARS = 80
 
@@ -46,8 +46,8 @@ WITHOUT_PROMPTS = {
     "MANPAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_EDITOR": "true",  # keeps a prepared text; one that would be empty, git refuses
-    "GIT_SEQUENCE_EDITOR": "false",  # a rebase that changed nothing would look like one that did
+    "GIT_EDITOR": "true",  # keeps a prepared text; git rejects an empty one
+    "GIT_SEQUENCE_EDITOR": "false",  # otherwise a rebase without edits would seem to succeed
     "EDITOR": "false",
     "VISUAL": "false",
     "PIP_NO_INPUT": "1",
@@ -62,17 +62,17 @@ NOT_KEPT = frozenset(
         *environment({}, _NO_POLICY, "landlock"),
         *proxy_environment(PROXY_PORT),
         *("_", "PWD", "OLDPWD", "CDPATH", "SHLVL", "IFS"),
-        *("BASHOPTS", "SHELLOPTS", "UID", "EUID", "PPID"),  # a shell does not let them be set
+        *("BASHOPTS", "SHELLOPTS", "UID", "EUID", "PPID"),  # the shell refuses to set them
     }
 )
-"""The variables that belong to the sandbox, or to each shell anew."""
+"""Variables that the sandbox or each new shell sets."""
 
 PRIVATE = "_sanderling_"
-"""The beginning of our own variables' names, which nobody else may set."""
+"""Prefix of Sanderling's own variables; commands cannot set them."""
 MAX_NAME_CHARS = 128
 
-# On one line, so that the shell counts the lines of the command from 1, as its author does. The command comes in a variable: as an
-# argument it would be found, and ended, by its own `pkill -f`.
+# On one line, so that the shell counts the command's lines from 1. The command comes in a variable: as an argument it would be found, and
+# killed, by its own `pkill -f`.
 _BEGIN = """\
 _sanderling_file=$SANDERLING_FILE _sanderling_state=$SANDERLING_STATE _sanderling_command=$SANDERLING_COMMAND; \
 unset SANDERLING_FILE SANDERLING_STATE SANDERLING_COMMAND CDPATH; """
@@ -82,11 +82,11 @@ builtin export -p; builtin printf '\0.end=\0'; }; """
 _DUMP_IN_SH = r"""_sanderling_dump() { \
 printf .cwd=; pwd; printf '\0.oldpwd=%s\0.lost=%s\0' "${OLDPWD-}" "${_sanderling_lost-}"; \
 command -p env -0; printf '.end=\0'; }; """
-# `set -x` and `set -e` are for the command, not for us; and it may end the shell, or set a trap like ours.
+# `set -x` and `set -e` should affect the command only, not the wrapper. The command may also exit the shell, or set an EXIT trap.
 #
-# The braces have bash read all of the wrapper before it runs the command. After a command that ends in a backslash or inside of a quote,
-# bash 5.2 goes on with what it has not read yet as if that were inside a quote, too: it reported a syntax error in our text, lost the
-# command's directory and variables, and after `echo $(date` it died of "free(): invalid next size".
+# The braces make bash parse the whole wrapper before it runs the command. After a command that ends in a backslash or inside a quote,
+# bash 5.2 parses its unread input as if it were inside a quote, too: it reported a syntax error in the wrapper, lost the command's
+# directory and variables, and after `echo $(date` died of "free(): invalid next size".
 _RUN = r"""_sanderling_save() { [ "${_sanderling_is_saved-}" ] || \
 { _sanderling_dump 2>/dev/null >>"$_sanderling_file" || :; _sanderling_is_saved=1; }; }; \
 eval "$_sanderling_state"; trap '{ set +x; } 2>/dev/null; _sanderling_save' EXIT; \
@@ -94,17 +94,15 @@ eval "$_sanderling_state"; trap '{ set +x; } 2>/dev/null; _sanderling_save' EXIT
 { _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"; }
 """
 _CONTINUATION = "\\\n"
-# Looking must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
-# which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
-# do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
-# git to say. In a submodule they are others, so that git does not look there for changes. The options before a subcommand are those
-# that `core_words` knows.
+# A read-only git command must not run programs that the repository's configuration and attributes name: these may come with the project.
+# So in a line where git only reads, this function replaces git. It is not exported: git calls by the line's other programs are unchanged.
+# A key that names a program cannot be unset, only overridden, and git itself lists the configured keys. Submodules have their own keys,
+# so git does not look for changes there. It handles the same options before a subcommand as `core_words`.
 #
-# `git config` answers what is configured, and `git rev-parse --git-path hooks` where the hooks are, so they must not see values of
-# ours. Neither needs them: `config` starts a pager on a terminal alone, and `rev-parse` runs no hook and no filter. But
-# `rev-parse :FILE` reads the index, and an index that was written with a monitor has git ask that as soon as it is read
-# (`tweak_fsmonitor` in git's fsmonitor.c). `git ls-files` does so as well, and with -m runs filters: it prints no setting, and keeps
-# the other values.
+# `git config` prints the configuration, and `git rev-parse --git-path hooks` the hooks' path, so neither may see the overrides. Neither
+# needs them: `config` starts a pager only on a terminal, and `rev-parse` runs no hook and no filter. But `rev-parse :FILE` reads the
+# index, and if the index was written with a monitor, git queries that monitor at once (`tweak_fsmonitor` in git's fsmonitor.c). `git
+# ls-files` does so, too, and runs filters with -m. It prints no setting, so it gets all overrides.
 _GIT_THAT_READS = r"""git() (
 { set +exu; } 2>/dev/null
 while :; do case $1 in
@@ -147,7 +145,7 @@ status|diff-files|diff-index) _sanderling_name=$1; shift; set -- "$_sanderling_n
 esac
 command git "$@"
 )"""
-# pip runs what lies in the private HOME, where commands before this one could write.
+# pip loads code and configuration from the private HOME, where earlier commands could write.
 _PIP_THAT_READS = """%s() { PYTHONNOUSERSITE=1 PIP_CONFIG_FILE=/dev/null command %s "$@"; }"""
 _THAT_READ = {
     "git": _GIT_THAT_READS,
@@ -160,7 +158,7 @@ def _wrapper(dump: str) -> str:
 
 
 class ShellState(msgspec.Struct, frozen=True):
-    """The shell's directory, and what differs from the environment that it began with: a value, or None for what is not set."""
+    """The shell's directory, and its variables that differ from the initial environment; None marks an unset one."""
 
     cwd: Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARS)]
     variables: dict[str, str | None] = {}
@@ -169,10 +167,10 @@ class ShellState(msgspec.Struct, frozen=True):
 
 class ShellChange(msgspec.Struct, frozen=True):
     """
-    The change that a command made to the shell.
+    The changes that a command made to the shell.
 
-    `missing_cwd` is where it should have run, and did not run at all, for nobody gets there. `too_large` are variables that are not kept.
-    `is_unknown`: it ended in a way that left no trace (`exec`, SIGKILL), so nothing changed.
+    `missing_cwd` is the unreachable directory in which it should have run; it did not run. `too_large` variables are not kept.
+    `is_unknown`: it ended without a report (`exec`, SIGKILL), so nothing changed.
     """
 
     has_moved: bool = False
@@ -184,7 +182,7 @@ class ShellChange(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A command that runs, what it began with, and the file that it will report in."""
+    """A running command, its initial state, and its report file."""
 
     process: Running
     begun_with: ShellState
@@ -195,14 +193,14 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class ScratchDirectory(msgspec.Struct, frozen=True):
-    """A directory in which commands can write, by the path that it has for us, and by theirs."""
+    """A directory where commands can write: its path on the host, and in the sandbox."""
 
     ours: str
     theirs: str
 
 
 class Elsewhere(Protocol):
-    """Starts what nothing confines in another place than here: `argv`, in which the shell runs `line`."""
+    """Starts an unconfined command elsewhere: `argv`, in which the shell runs `line`."""
 
     async def __call__(
         self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], line: str
@@ -217,9 +215,9 @@ class OnlyReads(Protocol):
 
 class Shell:
     """
-    The shell of a session. Commands may run side by side: each begins with what is known then, and adds what it has changed.
+    The shell of a session. Commands may run in parallel: each starts with the latest state, and adds its own changes.
 
-    `only_reads` says whether a program stands in a line, and all that it does there is to look.
+    `only_reads` tells whether a program occurs in a line and only reads there.
     """
 
     def __init__(
@@ -233,14 +231,14 @@ class Shell:
         self._sandbox = sandbox
         self.elsewhere: Elsewhere | None = None
         self._state = ShellState(project)
-        self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are the sandbox's
+        self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are confined
         bash = next(filter(os.path.exists, BASH), None) or shutil.which("bash")
         dump = _DUMP_IN_BASH if bash else _DUMP_IN_SH
         self._argv = (bash or "/bin/sh", "-c", _wrapper(dump), "bash" if bash else "sh")
 
     @property
     def now(self) -> ShellState:
-        """The state that a command of now begins with."""
+        """The state with which the next command starts."""
         return self._state
 
     @property
@@ -248,7 +246,7 @@ class Shell:
         return self._state.cwd
 
     def state(self) -> ShellState:
-        """The state to restore when the session is resumed; only text, for a log."""
+        """Return the state to restore when the session is resumed, without undecodable text."""
         state = self._state
         variables = {name: value for name, value in state.variables.items() if _is_text(value)}
         return ShellState(
@@ -267,19 +265,19 @@ class Shell:
         self, command: str, grant: Grant = NO_GRANT, state: ShellState | None = None
     ) -> Started:
         """
-        Start a command where the last one ended; what is granted is for it alone.
+        Start a command in the current directory, with `grant` for it alone.
 
         Raises:
-            ToolError: it cannot be started.
+            ToolError: it could not be started.
         """
         _check(command)
         try:
             return await self._start(command, grant, state or self._state)
         except (SandboxError, OSError) as error:
-            raise ToolError(f"The command was not started: {error}") from error
+            raise ToolError(f"Could not start the command: {error}") from error
 
     async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
-        # A line begins and runs on one ground, whatever the person switches meanwhile.
+        # A line starts and runs in one environment, even if the user switches the sandbox meanwhile.
         ground = self._sandbox.ground
         is_confined = ground.is_confined
         functions = [
@@ -315,7 +313,7 @@ class Shell:
         return Started(process, state, is_confined, directory, path, descriptor)
 
     def finish(self, started: Started) -> ShellChange:
-        """The command has ended: take over where it was, and what it exported and unset."""
+        """Take over the directory and variables of a command that has ended."""
         reports = reports_in(os.pread(started.report_fd, MAX_REPORT_BYTES, 0))
         self.forget(started)
         if reports and started.is_confined not in self._environments:
@@ -325,11 +323,11 @@ class Shell:
         return self._take_over(started, reports[-1])
 
     def forget(self, started: Started) -> None:
-        """Drop what the command reports: it goes on in the background, or was interrupted."""
+        """Drop the report of a command that was moved to the background or interrupted."""
         _remove(started.report_path, started.report_fd)
 
     def new_log(self, started: Started) -> tuple[Path, str]:
-        """A file for a command's output: our path, and the one that commands know it by."""
+        """Return a path for a command's output: on the host, and in the sandbox."""
         name = f"sanderling-{secrets.token_hex(4)}.log"
         directory = started.directory
         return Path(directory.ours, name), f"{directory.theirs}/{name}"
@@ -368,7 +366,7 @@ class Shell:
 
 
 def first_line(command: str) -> str:
-    """A command as its line on the screen: what could hide something made visible, and of what does not fit a sign."""
+    """Return a command as one line for the screen, shortened, with deceptive characters escaped."""
     line, *more = command.strip().split("\n")
     shown = in_one_line(line)
     is_whole = len(shown) <= MAX_TITLE_CHARS and not more
@@ -376,7 +374,7 @@ def first_line(command: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """`text` with ends of lines, control, bidi and invisible characters as escapes."""
+    """Return `text` with line ends, control, bidi and invisible characters escaped."""
     return "".join(
         character if is_seen(character) else character.encode("unicode_escape").decode()
         for character in text
@@ -385,17 +383,17 @@ def in_one_line(text: str) -> str:
 
 def _check(command: str) -> None:
     if not command.strip():
-        raise ToolError("The command is empty: say what to run.")
+        raise ToolError("The command is empty.")
     if "\0" in command or not _is_text(command):
-        raise ToolError("The command holds a NUL, or half of a character: leave that out.")
+        raise ToolError("The command contains a NUL or half of a surrogate pair: remove it.")
     if len(command.encode()) > MAX_COMMAND_BYTES:
         raise ToolError(
-            f"The command is longer than {MAX_COMMAND_BYTES:,} bytes: write it into a file, and run that."
+            f"The command exceeds {MAX_COMMAND_BYTES:,} bytes: write it into a file and run that."
         )
 
 
 def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
-    """Lines for the shell that bring `state` back; first, if this `asks` for it, one that reports what the shell begins with."""
+    """Return shell lines that restore `state`; if this `asks`, the first one reports the initial environment."""
     lines = ['_sanderling_dump 2>/dev/null >>"$_sanderling_file" || :'] if asks else []
     lines.append(f"cd -- {shlex.quote(state.cwd)} >/dev/null || _sanderling_lost=1")
     if state.previous_cwd:
@@ -404,7 +402,7 @@ def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
         lines.append(f"unset -v {name}" if value is None else f"export {name}={shlex.quote(value)}")
     if functions:
         lines.append(functions)
-    # A line that was judged in one directory must not run in another.
+    # A line approved for one directory must not run in another.
     lines.append('[ -z "${_sanderling_lost-}" ] || _sanderling_command=false')
     return "\n".join(lines)
 
@@ -412,7 +410,7 @@ def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
 def _bounded(
     known: Mapping[str, str | None], new: Mapping[str, str | None]
 ) -> tuple[dict[str, str | None], set[str]]:
-    """`known` with `new` on top, as far as it can be handed to a command; and the names of what cannot."""
+    """Return `known` updated by `new` within the size limits, and the names of the variables that exceed them."""
     variables, too_large = dict(known), set[str]()
     used = sum(_size(name, value) for name, value in variables.items() if name not in new)
     for name, value in new.items():
@@ -451,5 +449,5 @@ def _is_text(value: str | None) -> bool:
 def _remove(path: str, descriptor: int) -> None:
     with suppress(OSError):
         os.close(descriptor)
-    with suppress(OSError):  # it is gone, or something else is in its place
+    with suppress(OSError):  # it is gone, or was replaced
         os.unlink(path)

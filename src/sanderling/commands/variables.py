@@ -1,4 +1,4 @@
-"""Variables of the environment: which of them can change what programs do."""
+"""Environment variables: which of them can change the behaviour of programs."""
 
 import re
 
@@ -6,7 +6,7 @@ from sanderling.text import name_set
 
 
 def is_plain_variable(name: str) -> bool:
-    """True if nothing but the line itself looks at this variable: those that mean something are written otherwise."""
+    """True if only the command line itself uses this variable: names in this form have no meaning to programs."""
     return re.fullmatch(r"[a-z][a-z0-9]{0,30}", name) is not None and name not in _SPECIAL_VARIABLES
 
 
@@ -23,10 +23,10 @@ _HARMLESS_VALUE = r"(?a)[\w.,@+-]{0,64}"
 
 
 def is_harmless_setting(name: str, value: str) -> bool:
-    """True if a variable of this value changes at most how programs print, or which of their own settings they use."""
+    """True if this value only affects how programs print, or a program's own mode."""
     return bool(re.fullmatch(_HARMLESS_VARIABLE, name) and re.fullmatch(_HARMLESS_VALUE, value))
 
 
 def is_decisive(name: str, value: str | None) -> bool:
-    """True if a variable that is exported, or unset (None), can change what runs: so can any that is not known to be harmless."""
+    """True if exporting the variable, or unsetting it (None), can change what runs; this includes unknown variables."""
     return not (is_plain_variable(name) or is_harmless_setting(name, value or ""))

@@ -1,4 +1,4 @@
-"""Settings: what the person, a trusted project and the command line chose, layer upon layer, checked by name and type."""
+"""Settings of the user, a trusted project and the command line, in layers, checked by name and type."""
 
 import os
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from sanderling.protocol.modes import ConfiningLevel
 DEFAULT_MODEL = "claude-sonnet-5-5"
 
 KeyPath = tuple[str | int, ...]
-"""The keys that lead to a value, as a file of settings has them; items of a list by their number, from 0."""
+"""The keys that lead to a value in a settings file; items of a list by their number, from 0."""
 
 Table = dict[str, Any]
 LEVELS: tuple[ConfiningLevel, ...] = get_args(ConfiningLevel)  # the strongest first
 
 GROUPS = ("sandbox", "mcp", "tools")
-"""The tables of a file whose keys are fields of `Settings` with the table's name before theirs."""
+"""The tables of a file whose keys are fields of `Settings`, with the table's name as prefix."""
 
 NEOVIM_KEYS = frozenset(
     (
@@ -37,7 +37,7 @@ NEOVIM_KEYS = frozenset(
         "ui",
     )
 )
-"""The options of Neovim's screen: it is drawn before anything of Python runs, so they are no keys of a file."""
+"""Options of Neovim's screen. It is drawn before any Python runs, so they cannot be in a settings file."""
 
 
 PathText = Annotated[str, Meta(pattern=r"^[/~$]", title="a path that begins with / or ~/")]
@@ -50,12 +50,12 @@ VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of
 
 class Layer(msgspec.Struct, frozen=True):
     """
-    Settings from one place, in the tables and keys of a file.
+    Settings from one source, in the tables and keys of a file.
 
-    `text` is that file, to say on which line a key stands; `written` are the options before variables were put in, if any were.
+    `text` is that file, for line numbers; `written` are the options before variables were expanded, if any were.
     """
 
-    origin: str = ""  # as a person is told of it
+    origin: str = ""  # as shown in messages
     options: Table = {}
     text: str = ""
     written: Table = {}
@@ -63,82 +63,83 @@ class Layer(msgspec.Struct, frozen=True):
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
-    The options that a session runs with. `state_dir` holds the sessions, `log_file` the host's own log.
+    The settings of a session. `state_dir` contains the sessions, `log_file` is the host's own log.
 
-    Those from `provider` on are keys of a file of settings, `sandbox_hosts` as `hosts` in the table `sandbox`.
+    The fields from `provider` on are keys of a settings file: `sandbox_hosts` is `hosts` in the table `sandbox`.
     """
 
     state_dir: str
     log_file: str = ""
-    layers: tuple[Layer, ...] = ()  # from which these settings are, the strongest last
-    project_mcp_servers: dict[str, Table] = {}  # of a trusted project: none of them is the person's
+    layers: tuple[Layer, ...] = ()  # the sources of these settings, the strongest last
+    project_mcp_servers: dict[
+        str, Table
+    ] = {}  # of a trusted project, without names that the user has declared
 
-    provider: Annotated[str, Meta(description="what answers")] = "auto"
+    provider: Annotated[str, Meta(description="the provider of the model")] = "auto"
     model: Annotated[
         str,
-        Meta(min_length=1, description="the name that the API knows, alone or as PROVIDER:MODEL"),
+        Meta(min_length=1, description="the model's name in the API, alone or as PROVIDER:MODEL"),
     ] = DEFAULT_MODEL
     max_tokens: Annotated[
         int,
-        Meta(
-            ge=0, description="of an answer; 0: 32,000, or the model's own limit if that is lower"
-        ),
+        Meta(ge=0, description="per answer; 0: 32,000, or the model's own limit if lower"),
     ] = 0
     base_url: Annotated[
-        str, Meta(description="empty: $ANTHROPIC_BASE_URL, else the API itself")
+        str, Meta(description="of Claude's API; empty: $ANTHROPIC_BASE_URL or the default")
     ] = ""
-    thinking: Annotated[bool, Meta(description="ask for it, and for summaries of it")] = True
+    thinking: Annotated[bool, Meta(description="request thinking, and summaries of it")] = True
     idle_timeout_s: Annotated[
         float, Meta(gt=0, description="seconds without a byte before a request fails")
     ] = 120.0
     max_calls: Annotated[
         int,
-        Meta(ge=0, description="of the model in one turn, before you are asked; 0: no limit"),
+        Meta(ge=0, description="model calls per turn before you are asked; 0: no limit"),
     ] = 200
     budget_usd: Annotated[
-        float, Meta(ge=0, description="dollars of one session, before you are asked; 0: no limit")
+        float, Meta(ge=0, description="dollars per session before you are asked; 0: no limit")
     ] = 0.0
     auto_compact: Annotated[
-        bool, Meta(description="shorten what the model is shown before its window is full")
+        bool, Meta(description="compact the conversation before the context window is full")
     ] = True
-    script: Annotated[str, Meta(description="the scripted provider's file")] = ""
-    providers: Annotated[dict[str, Table], Meta(description="where models are, by name")] = {}
+    script: Annotated[str, Meta(description="the file of the provider 'scripted'")] = ""
+    providers: Annotated[dict[str, Table], Meta(description="providers of models, by name")] = {}
     prices: Annotated[
         dict[str, dict[str, float]],
-        Meta(description="by model, instead of those that are known"),
+        Meta(description="dollars per million tokens, by model; override the known prices"),
     ] = {}
     permissions: Annotated[
         tuple[Table, ...],
-        Meta(description="rules: what may be done without asking, what asks, what is denied"),
+        Meta(description="rules that allow, ask or deny"),
     ] = ()
     tools_disabled: Annotated[
-        tuple[str, ...], Meta(description="tools that the model is not offered; * stands for any")
+        tuple[str, ...], Meta(description="tools that the model is not offered; * matches any text")
     ] = ()
     mcp_servers: Annotated[
-        dict[str, Table], Meta(description="servers of tools (Model Context Protocol), by name")
+        dict[str, Table], Meta(description="tool servers (Model Context Protocol), by name")
     ] = {}
     agents: Annotated[
-        dict[str, Table], Meta(description="agents of others (Agent Client Protocol), by name")
+        dict[str, Table], Meta(description="external agents (Agent Client Protocol), by name")
     ] = {}
     acp_terminals: Annotated[
         Literal["sandbox", "editor"],
         Meta(
-            description="where commands of another editor's session run: 'editor' is outside of any sandbox"
+            description="where commands of another editor's session run; 'editor' is outside any sandbox"
         ),
     ] = "sandbox"
     sandbox_min_level: Annotated[
-        ConfiningLevel, Meta(description="below it commands are refused")
+        ConfiningLevel, Meta(description="below this level commands are refused")
     ] = "landlock"
     sandbox_hosts: Annotated[
-        tuple[HostText, ...], Meta(description="that commands reach when the network is 'proxy'")
+        tuple[HostText, ...],
+        Meta(description="hosts that commands may reach when the network is 'proxy'"),
     ] = ()
     sandbox_read: Annotated[
         tuple[PathText, ...],
-        Meta(description="paths outside of the project that commands may read"),
+        Meta(description="paths outside the project that commands may read"),
     ] = ()
     sandbox_write: Annotated[
         tuple[PathText, ...],
-        Meta(description="paths outside of the project that commands may change"),
+        Meta(description="paths outside the project that commands may change"),
     ] = ()
     sandbox_env: Annotated[
         tuple[VariableText, ...],
@@ -155,17 +156,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 FIELDS = Settings.__struct_fields__[Settings.__struct_fields__.index("provider") :]
-"""The fields that are keys of a file."""
+"""The fields that are keys of a settings file."""
 
 
 def key_of(field: str) -> tuple[str, ...]:
-    """The keys that lead to a field of `Settings` in a file: `("sandbox", "hosts")` to `sandbox_hosts`."""
+    """Return the keys of a field in a settings file: `("sandbox", "hosts")` for `sandbox_hosts`."""
     group, _, name = field.partition("_")
     return (group, name) if group in GROUPS else (field,)
 
 
 def dotted(path: KeyPath) -> str:
-    """`path` as a person reads it: `permissions[1].tool`, the first item being 1."""
+    """Return `path` as text, with items counted from 1: `permissions[1].tool`."""
     text = ""
     for key in path:
         if isinstance(key, int):
@@ -177,22 +178,22 @@ def dotted(path: KeyPath) -> str:
 
 
 def make_private(settings: Settings) -> None:
-    """Let nobody else see which projects there are: the directories that hold all others, also those of an earlier version."""
+    """Make the directories that show which projects exist private, also in the layout of an earlier version."""
     for directory in (Path(settings.state_dir), settings.sandbox_dir):
-        with suppress(OSError):  # whoever writes there later says what is wrong
+        with suppress(OSError):  # a later write there reports the problem
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory.chmod(0o700)
 
 
 def config_dir(environment: Mapping[str, str] = os.environ) -> str:
     """
-    The directory of the person's own files.
+    Return the directory of the user's settings.
 
     Raises:
         ConfigError: there is no HOME.
     """
     base = Path(environment.get("XDG_CONFIG_HOME", ""))
-    if not base.is_absolute():  # as the XDG specification says
+    if not base.is_absolute():  # must be absolute by the XDG specification
         try:
             base = Path.home() / ".config"
         except RuntimeError as error:
@@ -201,7 +202,7 @@ def config_dir(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory of sessions, rules and trust: Neovim's, so that each face has the same ones."""
+    """Return the directory of sessions, rules and trust. It is Neovim's, so that all frontends share it."""
     try:
         state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     except RuntimeError as error:
@@ -210,5 +211,4 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def server_socket() -> str:
-    """Return the path of the socket on which `sanderling serve` listens unless `--listen` names another place."""
     return str(state_dir() / "serve.sock")

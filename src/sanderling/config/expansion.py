@@ -1,4 +1,4 @@
-"""`$NAME` and `${NAME}` in settings: values of the environment, so that a file of settings can be published."""
+"""`$NAME` and `${NAME}` in settings: values of the environment, so that a settings file can be published."""
 
 import os
 import re
@@ -19,10 +19,10 @@ _SECRETS = (
 
 def expand(text: str, environment: Mapping[str, str] = os.environ) -> str:
     """
-    `text` with values of the environment in the place of `$NAME` and `${NAME}`; `$$` stands for `$`.
+    Replace `$NAME` and `${NAME}` in `text` by values of the environment, and `$$` by `$`.
 
     Raises:
-        ConfigError: there is no such variable, or `${` begins something else.
+        ConfigError: a variable is not set, or `${` begins something else.
     """
 
     def value(found: re.Match[str]) -> str:
@@ -40,18 +40,17 @@ def expand(text: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def variables_in(text: str) -> set[str]:
-    """The names of the variables that `text` refers to."""
     return {found[2] or found[3] for found in re.finditer(_REFERENCE, text) if found[2] or found[3]}
 
 
 def is_reference(text: str) -> bool:
-    """Say whether `text` is the name of a variable and nothing else: what tells no secret."""
+    """Return True if `text` is a variable's name and nothing else, which reveals no secret."""
     found = re.fullmatch(_REFERENCE, text)
     return found is not None and bool(found[2] or found[3])
 
 
 def is_secret(path: KeyPath) -> bool:
-    """Say whether what stands at `path` may be a secret: it stays as it is written, and is expanded where it is used."""
+    """Return True if the value at `path` may be a secret: it stays as written, and is expanded where it is used."""
     for tables, keys in _SECRETS:
         depth = len(tables)
         if path[:depth] == tables and len(path) > depth + 1 and path[depth + 1] in keys:
@@ -65,7 +64,7 @@ def expanded(
     on_error: Callable[[ConfigError], None],
     path: KeyPath = (),
 ) -> Any:
-    """`value`, what stands at `path` in a file, with all strings expanded but secrets and rules: a rule's `$` ends a command."""
+    """Expand all strings in `value`, which is at `path` in a file, except secrets and rules: in a rule, `$` ends a command."""
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
         return {key: expanded(item, environment, on_error, (*path, key)) for key, item in items}

@@ -1,4 +1,4 @@
-"""A file of settings: read, expanded and checked. What is wrong in it is told with its line."""
+"""A settings file: read, expanded and checked. Mistakes are reported with their lines."""
 
 import os
 import re
@@ -20,14 +20,14 @@ from sanderling.paths import open_plain
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 50
-MAX_TOLD = 10
-MAX_FOUND = 500  # to look for what each was meant to be takes a while
+MAX_SHOWN = 10
+MAX_FOUND = 500  # looking for the key that was meant is slow
 _TOP_KEYS = frozenset(field for field in FIELDS if len(key_of(field)) == 1)
-_PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # as tomllib tells it
+_PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # as tomllib writes it
 
 
 class Place(NamedTuple):
-    """`line` is 0 where it is not known, `origin` empty where no layer says anything."""
+    """A position in the settings. `line` is 0 if unknown, `origin` empty if no layer sets the value."""
 
     origin: str = ""
     line: int = 0
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """`path`: the keys that lead to what is wrong; empty if that is the file."""
+    """A mistake in the settings. `path` leads to the wrong value; it is empty if the whole file is wrong."""
 
     place: Place
     message: str
@@ -53,23 +53,23 @@ def user_file(environment: Mapping[str, str] = os.environ) -> Path:
 
 def read_user_file(environment: Mapping[str, str] = os.environ) -> Layer:
     """
-    The person's own file; an empty layer where there is none.
+    Read the user's settings file; return an empty layer if it does not exist.
 
     Raises:
-        ConfigError: naming all that is wrong, each with file and line.
+        ConfigError: names every mistake with file and line.
     """
     return sound(*parse_user_file(environment))
 
 
 def parse_user_file(environment: Mapping[str, str] = os.environ) -> tuple[Layer, list[Mistake]]:
-    """The person's own file, and all that is wrong in it; an empty layer where there is none."""
+    """Read the user's settings file and find its mistakes; return an empty layer if it does not exist."""
     return parse_file(user_file(environment), environment)
 
 
 def parse_file(
     path: Path, environment: Mapping[str, str] | None = os.environ
 ) -> tuple[Layer, list[Mistake]]:
-    """The file at `path`, and all that is wrong in it; an empty layer where there is none. `environment` as for `parse`."""
+    """Read the file at `path` and find its mistakes; return an empty layer if it does not exist. `environment` as for `parse`."""
     origin = shown_path(path)
     try:
         with open_plain(path) as file:
@@ -89,16 +89,16 @@ def parse_file(
 
 def setup_layer(options: Table) -> Layer:
     """
-    The options that Neovim was given in setup() and vim.g.sanderling.
+    Return the options that Neovim passes from setup() and vim.g.sanderling.
 
     Raises:
-        ConfigError: naming what is wrong in them.
+        ConfigError: names what is wrong in them.
     """
     return sound(*parse_setup(options))
 
 
 def parse_setup(options: Table) -> tuple[Layer, list[Mistake]]:
-    """The options that Neovim was given, and what of them cannot be expanded."""
+    """Return the options that Neovim passes, and which of them cannot be expanded."""
     errors = list[ConfigError]()
     layer = Layer("setup()", expanded(options, os.environ, errors.append), written=options)
     return layer, placed(layer, errors)
@@ -107,8 +107,8 @@ def parse_setup(options: Table) -> tuple[Layer, list[Mistake]]:
 def parse(
     origin: str, text: str, environment: Mapping[str, str] | None = os.environ
 ) -> tuple[Layer, list[Mistake]]:
-    """The text of a file as a layer, and all that is wrong in it. Without an `environment` nothing is expanded."""
-    import tomllib  # for whoever has such a file
+    """Return the text of a file as a layer, and its mistakes. Without an `environment`, variables are not expanded."""
+    import tomllib  # only needed if there is a file
 
     try:
         options = tomllib.loads(text)
@@ -119,7 +119,7 @@ def parse(
         return Layer(origin), [Mistake(Place(origin, line), words)]
     errors, written = list[ConfigError](), Table()
     if _depth(options) > MAX_DEPTH:
-        return Layer(origin), [Mistake(Place(origin, 0), "has tables in tables without an end")]
+        return Layer(origin), [Mistake(Place(origin, 0), "tables are nested too deeply")]
     if environment is not None and "$" in text:
         written, options = options, expanded(options, environment, errors.append)
     layer = Layer(origin, options, text, written)
@@ -127,7 +127,7 @@ def parse(
 
 
 def _depth(options: Table) -> int:
-    """The number of tables and lists that stand in each other."""
+    """Return how deeply tables and lists are nested."""
     depth, level = 0, list[object]([options])
     while level and depth <= MAX_DEPTH:
         depth += 1
@@ -143,10 +143,10 @@ def _items(value: object) -> Iterable[object]:
 
 def sound(layer: Layer, mistakes: Iterable[Mistake] = ()) -> Layer:
     """
-    The layer, if nothing is wrong in it.
+    Return the layer if nothing is wrong in it.
 
     Raises:
-        ConfigError: naming all that is.
+        ConfigError: names every mistake.
     """
     found = [*mistakes]
     if found or _is_refused(layer.options):
@@ -155,31 +155,30 @@ def sound(layer: Layer, mistakes: Iterable[Mistake] = ()) -> Layer:
 
 
 def refusal(mistakes: Iterable[Mistake]) -> ConfigError:
-    """One error that names all of them."""
     lines = [str(mistake) for mistake in in_order(mistakes)]
-    more = [f"and {len(lines) - MAX_TOLD} more"] if len(lines) > MAX_TOLD else []
-    return ConfigError("\n".join((*lines[:MAX_TOLD], *more)))
+    more = [f"and {len(lines) - MAX_SHOWN} more"] if len(lines) > MAX_SHOWN else []
+    return ConfigError("\n".join((*lines[:MAX_SHOWN], *more)))
 
 
 def in_order(mistakes: Iterable[Mistake]) -> list[Mistake]:
-    """Each of the mistakes once, as they stand in their files."""
+    """Return each mistake once, in the order of the files."""
     once = {mistake[:2]: mistake for mistake in mistakes}
     return [once[key] for key in sorted(once)]
 
 
 def mistakes_of(layer: Layer, kinds: Mapping[str, Any] = MappingProxyType({})) -> list[Mistake]:
     """
-    The keys of the layer that are unknown, and what has a wrong type.
+    Return the unknown keys of the layer, and the values of a wrong type.
 
-    `kinds`: types of fields of `Settings` that say more than its own, from the parts that know what stands there.
+    `kinds`: more specific types for fields of `Settings`, from the packages that use these fields.
     """
-    from sanderling.config.mistakes import mistakes_in  # at a start nothing is wrong, as a rule
+    from sanderling.config.mistakes import mistakes_in  # rarely needed at startup
 
     return placed(layer, mistakes_in(layer.options, file_type(kinds), (), _elsewhere))
 
 
 def placed(layer: Layer, errors: Iterable[ConfigError]) -> list[Mistake]:
-    """The errors with the lines on which their paths stand in the layer."""
+    """Return the errors with the lines of their paths in the layer."""
     if not (found := [*islice(errors, MAX_FOUND)]):
         return []
     from sanderling.config.lines import line_finder
@@ -191,7 +190,7 @@ def placed(layer: Layer, errors: Iterable[ConfigError]) -> list[Mistake]:
 
 
 def without(layer: Layer, mistakes: Iterable[Mistake]) -> Layer:
-    """The layer without what is wrong in it, so that the rest can be looked at."""
+    """Return the layer without its mistakes, so that the rest can be checked."""
     options = deepcopy(layer.options)
     for mistake in mistakes:
         _remove(options, mistake.path)
@@ -199,11 +198,11 @@ def without(layer: Layer, mistakes: Iterable[Mistake]) -> Layer:
 
 
 def _remove(options: Any, path: KeyPath) -> None:
-    """Remove what stands at `path`: of a list all, for the numbers of its items say where they stand, but a rule is emptied."""
+    """Remove the value at `path`. A list is emptied and a rule cleared, because numbers in other paths must stay valid."""
     if not path:
         return
     *above, last = path
-    with suppress(KeyError, IndexError, TypeError):  # removed with another
+    with suppress(KeyError, IndexError, TypeError):  # removed with another mistake
         for key in above:
             options = options[key]
         if above == ["permissions"]:
@@ -215,7 +214,7 @@ def _remove(options: Any, path: KeyPath) -> None:
 
 
 def fields_of(options: Table) -> Table:
-    """The options by the fields of `Settings`; what is unknown gets a name that no field has."""
+    """Return the options by the fields of `Settings`; unknown keys get a name that no field has."""
     fields = Table()
     for key, value in options.items():
         if key in GROUPS and isinstance(value, dict):
@@ -229,7 +228,7 @@ def fields_of(options: Table) -> Table:
 def file_type(
     kinds: Mapping[str, Any] = MappingProxyType({}), fields: Iterable[str] = FIELDS
 ) -> type[msgspec.Struct]:
-    """The type of a whole file, made of these fields of `Settings`; `kinds` as for `mistakes_of`."""
+    """Return the type of a whole file with these fields of `Settings`; `kinds` as for `mistakes_of`."""
     hints, defaults = get_type_hints(Settings, include_extras=True), Settings("")
     top, groups = list[Any](), {group: list[Any]() for group in GROUPS}
     for field in fields:
@@ -248,8 +247,8 @@ def file_type(
 
 
 def shown_path(path: Path) -> str:
-    """`path` with `~` for HOME: short, and a person can jump to it."""
-    with suppress(RuntimeError, ValueError):  # no HOME, or not in there
+    """Return `path` with `~` for HOME: short, and editors can open it."""
+    with suppress(RuntimeError, ValueError):  # no HOME, or not inside it
         return f"~/{path.relative_to(Path.home())}"
     return str(path)
 
@@ -263,7 +262,7 @@ def _is_refused(options: Table) -> bool:
 
 
 def _elsewhere(name: str) -> str:
-    """The key in another table that was probably meant by `name`."""
+    """Return the key in another table that `name` probably means, or ""."""
     last = name.rpartition(".")[2]
     for field in FIELDS:
         key = ".".join(key_of(field))

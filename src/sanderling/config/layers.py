@@ -1,4 +1,4 @@
-"""The layers of settings, put upon each other: the person's file, a trusted project's, `setup()` in Neovim, the command line."""
+"""The layers of settings and how they are merged: the user's file, a trusted project's, `setup()` in Neovim, the command line."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from sanderling.errors import ConfigError
 
 
 def _lower(own: float, wanted: float) -> float:
-    """The lower of two limits; 0 is none."""
+    """Return the lower of two limits; 0 means none."""
     return min(own, wanted) if own and wanted else own or wanted
 
 
@@ -33,15 +33,15 @@ TIGHTER: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
     ("sandbox", "min_level"): _stronger,
     ("tools", "disabled"): _more,
 }
-"""The keys that bound the agent, and what of two values is the tighter one."""
+"""The keys that restrict the agent, and how to choose the stricter of two values."""
 
 
 class Layers(msgspec.Struct, frozen=True, kw_only=True):
     """
-    The layers of a session, each of them sound, the weakest first: what a later one says goes before those ahead of it.
+    The layers of a session, each without mistakes. A later layer overrides earlier ones.
 
-    Rules add up. What bounds the agent is the tighter one of what the person and the project say; only the command line, which
-    is for this one time, goes before that.
+    Rules add up. A key that restricts the agent gets the stricter of the user's and the project's values. Only the command line overrides
+    that, because it is for this one run.
     """
 
     state_dir: str
@@ -53,19 +53,19 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_again(self) -> "Layers":
         """
-        These layers with the person's file as it is now.
+        Return these layers with the user's file as it is now.
 
         Raises:
-            ConfigError: naming what is wrong in it.
+            ConfigError: names what is wrong in it.
         """
         return replace(self, file=read_user_file())
 
     def settings(self) -> Settings:
         """
-        The settings in force.
+        Return the settings in effect.
 
         Raises:
-            ConfigError: what is right by itself does not go together.
+            ConfigError: settings that are valid on their own do not fit together.
         """
         settings = self.merged()
         try:
@@ -75,7 +75,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
         return settings
 
     def merged(self) -> Settings:
-        """The settings in force, whether they go together or not."""
+        """Return the settings in effect, whether they fit together or not."""
         person = _merged((self.file, self.setup))
         free = _free(self.project.options)
         own = _get(person, ("mcp", "servers"), {})
@@ -100,17 +100,17 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
 def own_layers(environment: Mapping[str, str] = os.environ) -> Layers:
     """
-    The settings of the person's own file; where it says nothing, the editor's defaults.
+    Return the user's own settings, with the editor's defaults.
 
     Raises:
-        ConfigError: naming what is wrong, with file and line.
+        ConfigError: names what is wrong, with file and line.
     """
     return Layers(state_dir=str(state_dir(environment)), file=read_user_file(environment))
 
 
 def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     """
-    The settings of the person's own file, for what is about no project.
+    Return the user's own settings, for commands that concern no project.
 
     Raises:
         ConfigError: as `own_layers`.
@@ -120,17 +120,17 @@ def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
 
 def check_script(settings: Settings) -> None:
     """
-    Check that the provider that replays has what it replays.
+    Check that the provider "scripted" has a script.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: it has none.
     """
     if settings.provider == "scripted" and not settings.script:
         raise ConfigError("provider 'scripted' needs 'script', the path of its file", ("provider",))
 
 
 def guards_in(layer: Layer) -> Layer:
-    """The part of the layer that does nothing but bind the agent more than it is without any settings."""
+    """Return the part of the layer that only restricts the agent, compared to the defaults."""
     options = bounds_in(layer.options, {})
     rules = cast("list[Table]", layer.options.get("permissions", []))
     if strict := [rule for rule in rules if rule.get("action") != "allow"]:
@@ -139,7 +139,7 @@ def guards_in(layer: Layer) -> Layer:
 
 
 def bounds_in(options: Table, person: Table) -> Table:
-    """The part of `options` that binds the agent more than the person has."""
+    """Return the part of `options` that restricts the agent more than the user's settings do."""
     tight = Table()
     for path, tighter in TIGHTER.items():
         own = _get(person, path, getattr(_DEFAULTS, "_".join(path)))
@@ -150,7 +150,7 @@ def bounds_in(options: Table, person: Table) -> Table:
 
 
 def upon(lower: Table, upper: Table) -> Table:
-    """Both tables, with `upper` going before; tables in them likewise, and rules of permissions add up."""
+    """Merge two tables. `upper` overrides `lower`, also in nested tables; permission rules add up."""
     joined = dict(lower)
     for key, value in upper.items():
         before = lower.get(key)
@@ -164,7 +164,7 @@ def upon(lower: Table, upper: Table) -> Table:
 
 
 def place_of(path: KeyPath, layers: Sequence[Layer]) -> Place:
-    """The place where what stands at `path` comes from."""
+    """Return the place that the value at `path` comes from."""
     match path:
         case ("permissions", int() as number, *rest):  # they add up
             for layer in layers:
@@ -181,7 +181,7 @@ def place_of(path: KeyPath, layers: Sequence[Layer]) -> Place:
 
 
 def reference_at(path: KeyPath, layers: Sequence[Layer]) -> str:
-    """The text at `path` as it was written, if it names variables: what these hold may be a secret."""
+    """Return the text at `path` as it was written if it names variables, because their values may be secret; else ""."""
     for layer in reversed(layers):
         if _get(layer.options, path, None) is not None:
             written = _get(layer.written, path, "")
@@ -190,7 +190,7 @@ def reference_at(path: KeyPath, layers: Sequence[Layer]) -> str:
 
 
 def _place_in(layer: Layer, path: KeyPath) -> Place:
-    from sanderling.config.lines import line_finder  # for whoever asks
+    from sanderling.config.lines import line_finder  # rarely needed
 
     return Place(layer.origin, line_finder(layer.text)(path))
 

@@ -1,4 +1,4 @@
-"""The lines on which the keys of a TOML file stand. tomllib does not tell, so they are looked for once something is wrong."""
+"""The lines on which the keys of a TOML file begin. tomllib does not report them, so they are searched once something is wrong."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ _PIECE = re.compile(
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The number, from 1, of the line on which each key of a TOML file, or its table, begins."""
+    """Return the number, from 1, of the line on which each key or table of a TOML file begins."""
     lines = dict[KeyPath, int]()
     items = Counter[KeyPath]()  # of arrays of tables
     table: KeyPath = ()
@@ -39,7 +39,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 @lru_cache(maxsize=4)
 def line_finder(text: str) -> Callable[[KeyPath], int]:
-    """A function that tells the line of a key, or of the nearest table around it; 0 if there is none, or the text is no TOML."""
+    """Return a function from a key to its line, or to that of the nearest table around it; 0 if there is no such line, or for invalid TOML."""
     try:
         lines = key_lines(text)
     except (ValueError, RecursionError):
@@ -50,7 +50,7 @@ def line_finder(text: str) -> Callable[[KeyPath], int]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """The headers and the keys with their values, each with the number of its first line."""
+    """Yield the headers, and the keys with their values, each with the number of its first line."""
     number, depth, statement = 1, 0, ""
     for found in _PIECE.finditer(f"{text}\n"):
         piece = found[0]
@@ -65,7 +65,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _table_of(header: Table, items: Counter[KeyPath], *, is_item: bool) -> KeyPath:
-    """The path that a header leads to: of an array of tables, to its newest item."""
+    """Return the path of a header; for an array of tables, that of its newest item."""
     *_, keys = _paths(header)
     path: KeyPath = ()
     names = [key for key in keys if isinstance(key, str)]

@@ -1,4 +1,4 @@
-"""The mistakes in settings: found by one conversion; once that fails, each is named, with its path and the nearest key."""
+"""Mistakes in settings. One conversion detects them; if it fails, each is reported with its path and the nearest key."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _NAMES = {
 }
 _TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 _PLACE = re.compile(r" - at `(key in )?\$.*`$")
-LIKE = 0.75  # from where on a key is rather a neighbour misspelt than one of another table
+LIKE = 0.75  # similarity above which a key is a misspelt neighbour rather than one of another table
 
 NearestElsewhere = Callable[[str], str]
 
@@ -30,10 +30,9 @@ def mistakes_in(
     value: object, kind: Any, path: KeyPath = (), elsewhere: NearestElsewhere = lambda _: ""
 ) -> Iterator[ConfigError]:
     """
-    The keys in `value` that the type `kind` does not know, and what has another type.
+    Yield an error for each key in `value` that the type `kind` does not have, and for each value of another type.
 
-    A key that is missing is no mistake here: another layer may have it. `elsewhere` finds the place of one that belongs into
-    another table.
+    A missing key is not a mistake: another layer may have it. `elsewhere` finds the place of a key that belongs in another table.
     """
     items = _items(value, kind)
     for key, item, item_kind in items or ():
@@ -49,7 +48,7 @@ def mistakes_in(
 
 
 def _items(value: Any, kind: Any) -> list[tuple[str | int, Any, Any]] | None:
-    """The contents of a table or a list: key, item and its type, None for a key that is unknown; None if it is judged whole."""
+    """Return the contents of a table or list as key, item and its type, None for an unknown key; None if it is checked as a whole."""
     kind = _fitting(kind, value)
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
@@ -65,7 +64,7 @@ def _items(value: Any, kind: Any) -> list[tuple[str | int, Any, Any]] | None:
 
 
 def _fitting(kind: Any, value: Any) -> Any:
-    """The one of the alternatives of `kind` that is about tables, or lists, if `value` is one."""
+    """Return the alternative of `kind` that is about tables or lists, if `value` is one."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     for each in get_args(kind) if get_origin(kind) in (Union, UnionType) else ():
@@ -99,7 +98,7 @@ def _expected(kind: Any, value: object, error: msgspec.ValidationError) -> str:
 
 
 def _said(error: msgspec.ValidationError) -> str:
-    """The library's words, in those of a person who writes TOML."""
+    """Return the library's message in terms of TOML."""
     words = _PLACE.sub("", str(error))
     if not words.startswith("Expected"):
         return words
@@ -112,12 +111,12 @@ def _said(error: msgspec.ValidationError) -> str:
 def _unknown(
     key: str, known: Sequence[str], path: KeyPath, elsewhere: NearestElsewhere
 ) -> ConfigError:
-    import difflib  # takes a while to load, and few need it
+    import difflib  # slow to load and rarely needed
 
     place = (*path, key)
     if not path and key in NEOVIM_KEYS:
         return ConfigError(
-            f"'{key}' is an option of Neovim: it belongs to setup() or vim.g.sanderling", place
+            f"'{key}' is an option of Neovim: set it in setup() or vim.g.sanderling", place
         )
     near = difflib.get_close_matches(key, known, n=1)
     name = elsewhere(dotted(place))

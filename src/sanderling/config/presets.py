@@ -1,4 +1,4 @@
-"""Tables of settings that begin from a preset: by their own name, or by the one that they give."""
+"""Settings tables that start from a preset: one of their own name, or one that they name."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,10 +11,10 @@ Table = Mapping[str, Any]
 
 def base_of(own: Table, presets: Mapping[str, Table], table: str, name: str) -> Table:
     """
-    The preset that `own`, which is `[table.name]`, begins from; empty if there is none.
+    Return the preset that `own`, the table `[table.name]`, starts from, or {}.
 
     Raises:
-        ConfigError: it gives a name that no preset has.
+        ConfigError: it names an unknown preset.
     """
     base = str(own.get("preset", name))
     if base in presets:
@@ -22,14 +22,14 @@ def base_of(own: Table, presets: Mapping[str, Table], table: str, name: str) -> 
     if "preset" in own:
         hint = did_you_mean(base, presets)
         raise ConfigError(
-            f"[{table}.{name}] begins from '{base}', which is no preset{hint}",
+            f"[{table}.{name}] names an unknown preset '{base}'{hint}",
             (table, name, "preset"),
         )
     return {}
 
 
 def merged(own: Table, base: Table, tables: Iterable[str]) -> dict[str, Any]:
-    """`own` over `base`: what it has of `tables` changes single keys, whatever else it has takes the place of the base's."""
+    """Merge `own` over `base`. In `tables`, it replaces single keys; elsewhere, whole values."""
     inside = {
         key: {**base.get(key, {}), **own[key]}
         for key in tables

@@ -1,10 +1,9 @@
 """
-A project's file of settings: what it may say of itself, and how it may bind the agent more than the person has.
+A project's settings file: what it may set, and how it may restrict the agent beyond the user's settings.
 
-Somebody may trust a file that they have not understood. So nothing in it leads the person's keys, money or files anywhere: no
-provider, address or price, no host, path or variable for the sandbox, nothing of the environment, no server with any of these. Its
-model is one of the person's own providers', and never a script. What bounds the agent only becomes tighter (`layers.py`). What a rule
-allows is named in it: commands, or files of the project.
+A user may trust a file without understanding it. So it cannot redirect the user's keys, money or files: it sets no provider, URL or
+price, no host, path or variable for the sandbox, no environment, and no server with any of these. Its model is from one of the user's own
+providers, and never a script. Limits only become stricter (`layers.py`). An allow rule must name commands, or files of the project.
 """
 
 import shlex
@@ -24,7 +23,7 @@ _SCRIPT = "script:"
 
 
 class ProjectServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A server of a project's: one that needs paths, hosts, variables or headers is the person's to declare."""
+    """A project's tool server. The user must declare one that needs paths, hosts, variables or headers."""
 
     command: tuple[str, ...] = ()
     url: str = ""
@@ -49,17 +48,17 @@ KINDS: Mapping[str, Any] = {
 def parse_project_file(
     text: str, kinds: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[Layer, list[Mistake]]:
-    """A project's file as a layer, and all that is wrong in it. `kinds` as for `mistakes_of`."""
+    """Parse a project's file into a layer and its mistakes. `kinds` as for `mistakes_of`."""
     layer, mistakes = parse(PROJECT_FILE, text, None)
     return layer, mistakes + placed(layer, _errors_in(layer.options, kinds))
 
 
 def read_project_file(text: str) -> Layer:
     """
-    A project's file as a layer.
+    Parse a project's file into a layer.
 
     Raises:
-        ConfigError: naming all that is wrong, each with its line.
+        ConfigError: names every mistake with its line.
     """
     layer, mistakes = parse_project_file(text)
     if mistakes:
@@ -68,19 +67,19 @@ def read_project_file(text: str) -> Layer:
 
 
 def ignored_servers(project: Layer, settings: Settings) -> list[str]:
-    """The names of a project's servers that the person's own have."""
+    """Return the names of the project's servers that the user has declared too."""
     servers = project.options.get("mcp", {}).get("servers", {})
     return [name for name in servers if name in settings.mcp_servers]
 
 
 def project_file_type(kinds: Mapping[str, Any] = MappingProxyType({})) -> type[msgspec.Struct]:
-    """The type of a project's file, as `file_type` is that of the person's."""
+    """Return the type of a project's file, like `file_type` for the user's."""
     rules = {"permissions": kinds["permissions"]} if "permissions" in kinds else {}
     return file_type({**KINDS, **rules}, tuple(KINDS))
 
 
 def _errors_in(options: Table, kinds: Mapping[str, Any]) -> Iterator[ConfigError]:
-    from sanderling.config.mistakes import mistakes_in  # for whoever has such a file
+    from sanderling.config.mistakes import mistakes_in  # only needed if there is a file
 
     yield from map(_explained, mistakes_in(options, project_file_type(kinds)))
     if str(options.get("model", "")).startswith(_SCRIPT):
@@ -88,14 +87,14 @@ def _errors_in(options: Table, kinds: Mapping[str, Any]) -> Iterator[ConfigError
     for number, rule in _allowing(options):
         if not _is_narrow(rule):
             words = (
-                "a project may allow no more than `bash` with a `command`, and `edit` or `write` with a `path` below its root: "
-                "what allows more belongs into your own settings"
+                "a project may only allow `bash` with a `command`, and `edit` or `write` with a `path` below its root: "
+                "put broader rules in your own settings"
             )
             yield ConfigError(words, ("permissions", number))
 
 
 def allowed_by(text: str) -> tuple[str, ...]:
-    """A sentence for each thing that a project's file would let the model do without a question."""
+    """Return a phrase for each thing that a project's file lets the model do without asking."""
     layer, _ = parse(PROJECT_FILE, text, None)
     return tuple(map(_sentence, (rule for _, rule in _allowing(layer.options))))
 
@@ -112,7 +111,7 @@ def _is_narrow(rule: Table) -> bool:
         case {"tool": "bash", "command": str(command)}:
             try:
                 return not {*shlex.split(command)} <= {"*", "$"}
-            except ValueError:  # which is told as what it is
+            except ValueError:  # reported as a mistake of its own
                 return True
         case {"tool": "edit" | "write", "path": str(path)}:
             is_inside = not path.startswith(("/", "~")) and ".." not in path.split("/")
@@ -125,15 +124,15 @@ def _sentence(rule: Table) -> str:
     match rule:
         case {"tool": "bash", "command": str(command)} if _is_narrow(rule):
             words = command.removesuffix(" $").removesuffix(" *")
-            return f"run `{words}`" + ("" if command.endswith(" $") else ", whatever follows it")
+            return f"run `{words}`" + ("" if command.endswith(" $") else " with any arguments")
         case {"tool": "edit" | "write" as tool, "path": str(path)} if _is_narrow(rule):
             return f"{tool} files like `{path}`"
         case _:
-            return f"use `{rule.get('tool', '*')}` for whatever it likes: such a rule is refused"
+            return f"use `{rule.get('tool', '*')}` for anything: such a rule is refused"
 
 
 def _explained(error: ConfigError) -> ConfigError:
-    """The error, in other words if it is about what only the person may set."""
+    """Return the error, reworded if it is about something that only the user may set."""
     path, allowed = error.path, [key_of(field) for field in KINDS]
     if path not in allowed and path in {key_of(field) for field in FIELDS}:
         names = ", ".join(map(dotted, allowed))

@@ -1,7 +1,7 @@
 """
-The settings in force as a person is shown them, each with the place where it comes from.
+The settings in effect as the user sees them, each with its origin.
 
-A secret is never told, nor what a variable holds: nobody knows which of them are secrets.
+Secrets are not shown, nor the values of variables, because any of them may be a secret.
 """
 
 import re
@@ -17,13 +17,13 @@ from sanderling.config.layers import place_of, reference_at
 HIDDEN = "(hidden)"
 DEFAULT = "default"
 Hide = Callable[[str], str]
-"""Takes what looks like a secret out of a text."""
+"""Masks what looks like a secret in a text."""
 
 _SECRET_OPTION = re.compile(r"(?i)-.*(?:key|token|secret|passw(?:or)?d|passphrase|auth)")
 
 
 def shown_tables(settings: Settings, hide: Hide) -> Table:
-    """The settings in the tables of a file, without secrets. A project's servers stand among the person's."""
+    """Return the settings in the tables of a file, without secrets. A project's servers are listed with the user's."""
     tables = Table()
     servers = {**settings.mcp_servers, **settings.project_mcp_servers}
     values = cast("Table", msgspec.to_builtins(settings)) | {"mcp_servers": servers}
@@ -35,14 +35,14 @@ def shown_tables(settings: Settings, hide: Hide) -> Table:
 
 
 def places(settings: Settings, tables: Table) -> dict[str, str]:
-    """The place, by its dotted key, where each of the settings that are shown comes from."""
+    """Return the origin of each shown setting, by its dotted key."""
     return {
         dotted(path): str(place_of(path, settings.layers)) or DEFAULT for path, _ in _values(tables)
     }
 
 
 def as_toml(tables: Table, origins: dict[str, str]) -> str:
-    """The settings as lines of TOML; with their `origins`, if there are any, as comments."""
+    """Return the settings as lines of TOML, with their `origins`, if any, as comments."""
     lines, rules = list[str](), list[str]()
     for path, value in _values(tables):
         comment = f"  # {origins[dotted(path)]}" if origins else ""
@@ -55,7 +55,7 @@ def as_toml(tables: Table, origins: dict[str, str]) -> str:
 
 
 def settings_report(settings: Settings, model: str, hide: Hide) -> str:
-    """The settings in force as a list in Markdown; `model` is the one that answers."""
+    """Return the settings in effect as a Markdown list; `model` is the current model."""
     tables = shown_tables(settings, hide)
     origins = places(settings, tables)
     if model != settings.model:
@@ -70,7 +70,7 @@ def settings_report(settings: Settings, model: str, hide: Hide) -> str:
 
 
 class _Shown(NamedTuple):
-    """Makes what is shown of values from `layers`."""
+    """Converts values from `layers` for display."""
 
     layers: Sequence[Layer]
     hide: Hide
@@ -94,14 +94,14 @@ class _Shown(NamedTuple):
         if is_secret(path):
             return text if is_reference(text) else HIDDEN
         option, equals, _ = text.partition("=")
-        told = reference_at(path, self.layers) or text
-        if told == text and equals and _SECRET_OPTION.fullmatch(option):
+        shown = reference_at(path, self.layers) or text
+        if shown == text and equals and _SECRET_OPTION.fullmatch(option):
             return f"{option}={HIDDEN}"
-        return self.hide(told)
+        return self.hide(shown)
 
 
 def _values(tables: Table, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """The values with their paths: tables are entered, lists are values, but for rules, each of which is one."""
+    """Yield the values with their paths. Tables are entered; lists are values, except that each permission rule is one."""
     for key, value in tables.items():
         place = (*path, key)
         if isinstance(value, dict) and value:

@@ -1,1 +1,1 @@
-"""The conversation: one turn after the other, between a model, its tools and whoever watches. Knows all but the faces."""
+"""The conversation: turns between a model, its tools and the user. It knows no frontend."""

@@ -1,4 +1,4 @@
-"""Models that can be chosen in a conversation: those that were listed, and what is known of providers that have listed nothing."""
+"""The models that can be chosen in a conversation."""
 
 from typing import Literal
 
@@ -12,7 +12,11 @@ from sanderling.providers.listing import Listing, known_models, listed_models
 
 
 async def models(parts: Parts, scope: Literal["known", "own", "all"]) -> Models:
-    """The models that are known; with "own" those that the provider lists, and with "all" those of all providers, too."""
+    """
+    Return the known models; with "own" also the provider's list, with "all" the lists of all providers.
+
+    Known models of a provider are left out if the provider returned a list.
+    """
     settings, known = parts.settings, parts.calls.models
     names_known = await to_thread.run_sync(known_models, settings, known)
     listing = Listing()
@@ -20,11 +24,11 @@ async def models(parts: Parts, scope: Literal["known", "own", "all"]) -> Models:
         listing = await listed_models(settings)
     elif scope == "own":
         listing = await _own_models(parts)
-    told = {split(name)[0] for name in listing.models}
+    listed = {split(name)[0] for name in listing.models}
     rest = (
         name
         for name in names_known
-        if split(name)[0] not in told and (scope == "known" or not name.endswith(":"))
+        if split(name)[0] not in listed and (scope == "known" or not name.endswith(":"))
     )
     names = tuple(dict.fromkeys((*listing.models, *rest, parts.provider.model)))
     notes = {name: note for name in names if (note := known.of(name).note)}

@@ -1,4 +1,4 @@
-"""A conversation whose files and commands are its client's: models, keys and history are here, and nothing runs here."""
+"""A conversation whose files and commands are the client's: only models, keys and history are here."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,7 +11,7 @@ from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation, OneTurn
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.parts import Parts
-from sanderling.conversation.turn import UNTIL_ASKED_S, Turn
+from sanderling.conversation.turn import REQUEST_SENT_S, Turn
 from sanderling.errors import ProviderError
 from sanderling.project.project import Project
 from sanderling.protocol.actions import (
@@ -31,25 +31,25 @@ from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.session.session import Session
 from sanderling.tools.base import Tool
 
-THERE = "That is done where the files are: at the client that runs the tools of this session."
+THERE = "Only the client that runs this session's tools can do that."
 
 
 class ClientsTools(Protocol):
-    """The tools of a session as its client runs them."""
+    """The tools of a session, run by its client."""
 
     async def tools(self) -> Sequence[Tool]: ...
 
     def take_notes(self) -> list[str]:
-        """Return what the client has to say to the model beside the person's words, once."""
+        """Return the client's notes to the model, and forget them."""
         ...
 
     def tell_again(self) -> None:
-        """Have `take_notes` return all of it again: the model is not shown any more what it was told."""
+        """Make `take_notes` return everything again, because the model no longer sees it."""
         ...
 
 
 class ClientsNotes(Notes):
-    """The notes of a session, from its client: what is told of this machine would be wrong."""
+    """The notes of such a session come from the client, because facts about this machine would be wrong."""
 
     def __init__(self, tools: ClientsTools, parts: Parts) -> None:
         super().__init__(parts.session, parts.workspace, parts.gate, parts.project.instructions)
@@ -65,7 +65,7 @@ class ClientsNotes(Notes):
 
 
 class ClientsParts(Parts):
-    """The parts of such a session."""
+    """The parts of a session whose tools run at its client."""
 
     def __init__(
         self,
@@ -88,21 +88,21 @@ class ClientsParts(Parts):
 
 
 class ClientsTurn(Turn):
-    async def _get_ready(self, tasks: TaskGroup) -> None:
-        await anyio.sleep(UNTIL_ASKED_S)
+    async def _prepare(self, tasks: TaskGroup) -> None:
+        await anyio.sleep(REQUEST_SENT_S)
         tasks.start_soon(self._parts.memory.sync)
-        with suppress(ProviderError):  # which the turn tells
+        with suppress(ProviderError):  # which the turn reports
             await self._parts.provider.prepare()
 
 
 class ClientsConversation(Conversation):
-    """The conversation of such a session."""
+    """The conversation of a session whose tools run at its client."""
 
     def begin_sandbox(self) -> None:
-        """Nothing runs here."""
+        """Start nothing: no commands run here."""
 
     def declare_servers(self) -> None:
-        """Nothing runs here."""
+        """Declare none: no servers run here."""
 
     def act(self, action: Action) -> None:
         match action:

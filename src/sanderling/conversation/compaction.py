@@ -1,9 +1,8 @@
 """
-Compaction: the part of a conversation that the model is still shown when it outgrows its window.
+Compaction: shortens the conversation that the model sees when it outgrows the context window.
 
-First the results of old tool uses are cleared, each for a line that says what was there: the model can get them again. When that
-is not enough, a summary that the model writes itself replaces everything, and the person's latest prompts follow in their own
-words. The log and the screen keep all of it.
+First the results of old tool calls are cleared: a line says what was there, and the model can get it again. If that is not enough, a
+summary that the model writes replaces everything, followed by the user's latest prompts verbatim. The log and the screen keep all of it.
 """
 
 import re
@@ -30,13 +29,13 @@ from sanderling.session.history import input_line
 WINDOW_SHARE, LEAST_WINDOW_SHARE = 0.8, 0.5
 SPARE_TOKENS = 20_000  # what one message of tool results may add before usage is known again
 KEPT_RESULT_TOKENS = 40_000
-# Less is not worth the API's cache, which is lost from the first change on.
+# Less is not worth losing the API's cache from the first change on.
 LEAST_FREED_TOKENS = 20_000
 KEPT_PROMPT_TOKENS = 20_000
 MIN_CLEARED_CHARS = 1_000
 MAX_REFUSAL_CHARS = 500
 BYTES_PER_TOKEN = 4
-IMAGE_TOKENS = 1_600  # the API scales larger ones down to this
+IMAGE_TOKENS = 1_600  # the API scales larger images down to this
 
 _REFUSAL = (
     r"(?i)\W*(?:(?:I['\u2019]m |I am )?sorry|I apologi[sz]e|I can(?:['\u2019]t|not| not)|I won['\u2019]t"
@@ -44,35 +43,35 @@ _REFUSAL = (
 )
 
 SUMMARY_FRAME = """\
-[Sanderling] What was said before did not fit your context window any more. You have written this summary of it for yourself; it \
-stands for all of it. Files may have changed since: read them before you change them.
+[Sanderling] The conversation no longer fit your context window. You wrote this summary of it, which replaces it. Files may have changed \
+since: read them before you change them.
 
 <summary>
 {summary}
 </summary>"""
-PROMPTS_FRAME = "[Sanderling] The person's latest prompts, in their own words, the oldest first:"
-NOTES_FRAME = "[Sanderling] How things stand now:"
+PROMPTS_FRAME = "[Sanderling] The user's latest prompts, verbatim, oldest first:"
+NOTES_FRAME = "[Sanderling] Current state:"
 GO_ON = """\
-[Sanderling] You were in the middle of the work for the last of these prompts. Go on where it stopped: do not begin anew, do not \
-repeat what is done, and do not speak of the summary."""
+[Sanderling] You were in the middle of the work for the last of these prompts. Continue where it stopped: do not start over, do \
+not repeat what is done, and do not mention the summary."""
 
 
 # --- when --------------------------------------------------------------------------------------------------------------
 
 
 def limit_tokens(window_tokens: int, max_output_tokens: int) -> int:
-    """The part of the window that may be filled: the answer and a round of tool results must still fit, but half of it always may."""
+    """Return how many tokens may fill the window. The answer and a round of tool results must still fit; half is always allowed."""
     room = window_tokens - max_output_tokens - SPARE_TOKENS
     return int(max(min(WINDOW_SHARE * window_tokens, room), LEAST_WINDOW_SHARE * window_tokens))
 
 
 def is_due(used: int, window_tokens: int, max_output_tokens: int) -> bool:
-    """Say whether the conversation is to be compacted before the next request; never with a window that is not known (0)."""
+    """Return whether to compact before the next request; never if the window is unknown (0)."""
     return window_tokens > 0 and used > limit_tokens(window_tokens, max_output_tokens)
 
 
 def estimated_tokens(messages: Iterable[Message]) -> int:
-    """About as many tokens as `messages` have, at four bytes each. Cheap: nobody is asked."""
+    """Estimate the tokens of `messages`, at four bytes each."""
     return sum(_block_tokens(block) for message in messages for block in message.content)
 
 
@@ -110,10 +109,10 @@ def cleared_results(
     history: Sequence[Message], *, factor: float = 1.0, kept_tokens: int = KEPT_RESULT_TOKENS
 ) -> dict[str, str]:
     """
-    The texts that may stand for the results of old tool uses, by their ids; nothing if that would not free enough.
+    Return replacement texts for the results of old tool calls, by id; empty if clearing would not free enough.
 
-    The newest results stay, at least `kept_tokens` of them, and those of the last message, which the model has not seen yet.
-    `factor` is how many tokens there really are for an estimated one.
+    The newest results stay: at least `kept_tokens` of them, and those in the last message, which the model has not seen yet. `factor` is
+    the ratio of real to estimated tokens.
     """
     uses = {
         block.id: block
@@ -134,7 +133,7 @@ def cleared_results(
 
 
 def _results_from_newest(history: Sequence[Message]) -> Iterator[tuple[ToolResult, bool]]:
-    """Each tool result, with whether it belongs to the last message."""
+    """Yield each tool result, newest first, and whether it is in the last message."""
     for message in reversed(history):
         for block in reversed(message.content):
             if isinstance(block, ToolResult):
@@ -142,7 +141,6 @@ def _results_from_newest(history: Sequence[Message]) -> Iterator[tuple[ToolResul
 
 
 def _is_worth_clearing(result: ToolResult) -> bool:
-    """Say whether clearing `result` saves something: what would stand in its place is short, too."""
     return not isinstance(result.content, str) or len(result.content) >= MIN_CLEARED_CHARS
 
 
@@ -167,15 +165,15 @@ def _size(result: ToolResult) -> str:
 
 
 def summary_prompt(focus: str = "") -> Message:
-    """The message that asks the model for a summary, after all that was said. `focus` is what matters to the person, in their words."""
+    """Return the message, after the history, that asks the model for a summary. `focus` says what matters to the user."""
     text = Path(__file__).with_name("compaction_prompt.md").read_text(encoding="utf-8")
     if focus.strip():
-        text += f"\nThe person asks you to keep above all: {focus.strip()}\n"
+        text += f"\nThe user asks you to keep above all: {focus.strip()}\n"
     return Message("user", (TextBlock(text),))
 
 
 def newer_half(history: Sequence[Message], start: int) -> int:
-    """The index where about half of what comes after `start` begins, with something that the person has said; 0 if nowhere."""
+    """Return the index of a user message near the middle of the history after `start`, or 0."""
     middle = start + max(1, (len(history) - start) // 2)
     for index, message in enumerate(history[middle:], middle):
         is_answer = any(isinstance(block, ToolResult) for block in message.content)
@@ -185,7 +183,7 @@ def newer_half(history: Sequence[Message], start: int) -> int:
 
 
 def problem_of(summary: str, stop_reason: StopReason = "end_turn") -> str:
-    """The reason why a summary cannot stand for the conversation, in words; empty if it can."""
+    """Return why a summary is unusable; empty if it is fine."""
     text = summary.strip()
     if stop_reason == "refusal" or (len(text) < MAX_REFUSAL_CHARS and re.match(_REFUSAL, text)):
         return "the model refused to write one"
@@ -200,10 +198,10 @@ def compacted(
     summary: str, prompts: Sequence[Prompt], notes: Sequence[str] = (), *, is_in_turn: bool
 ) -> tuple[Message, ...]:
     """
-    The messages that the model is shown instead of all that was said.
+    Return the messages that replace the conversation.
 
-    `prompts` are all of the session's, the oldest first; `notes` tell how things stand: the list of things to do, the mode.
-    `is_in_turn`: the model is to go on at once, with the work for the last prompt.
+    `prompts` are all prompts of the session, oldest first. `notes` describe the current state: todo list, mode. `is_in_turn`: the model
+    must continue at once with the work for the last prompt.
     """
     recent = _recent(prompts)
     texts = (
@@ -216,7 +214,7 @@ def compacted(
 
 
 def _recent(prompts: Sequence[Prompt]) -> list[str]:
-    """The newest of them that fit, the oldest first; of the very newest at least as much as fits."""
+    """Return the newest prompts that fit, oldest first. If the newest does not fit, it is shortened."""
     kept: list[str] = []
     room = KEPT_PROMPT_TOKENS
     for prompt in reversed(prompts):
@@ -232,22 +230,22 @@ def _recent(prompts: Sequence[Prompt]) -> list[str]:
 
 def _shown(prompt: Prompt) -> str:
     return "\n\n".join(
-        block.text if isinstance(block, TextBlock) else "[an image, left out here]"
+        block.text if isinstance(block, TextBlock) else "[image omitted]"
         for block in prompt_blocks(prompt)
     )
 
 
 def _shortened(prompt: Prompt, room: int) -> str:
-    """The words of `prompt`, without the lines that came with it; of very many words the beginning and the end."""
+    """Return the text of `prompt` without its attached lines; of a very long text the beginning and the end."""
     places = ", ".join(
         f"{selection.path}:{selection.first_line}-{selection.last_line}"
         for selection in prompt.selections
     )
-    lines = f"[These lines came with it and are left out here: {places}]\n\n" if places else ""
+    lines = f"[Attached lines, omitted here: {places}]\n\n" if places else ""
     half = room * BYTES_PER_TOKEN // 2
     data = prompt.text.encode("utf-8", "surrogatepass")
     if len(data) <= 2 * half:
         return lines + prompt.text
     head, tail = (part.decode("utf-8", "ignore") for part in (data[:half], data[-half:]))
     left_out = len(prompt.text) - len(head) - len(tail)
-    return f"{lines}{head}\n[… {left_out:,} characters are left out here …]\n{tail}"
+    return f"{lines}{head}\n[… {left_out:,} characters omitted …]\n{tail}"

@@ -1,7 +1,7 @@
 """
-Makes room in the model's context window, before it is full: first old tool results are cleared, then a summary stands for all.
+Makes room in the model's context window before it is full: clears old tool results first, then replaces everything by a summary.
 
-The session's log and the transcript keep everything, so that it can be undone.
+The session's log and the transcript keep everything, so a compaction can be undone.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ DEFAULT_MAX_OUTPUT_TOKENS = 32_000
 
 
 class Compactor:
-    """Compacts one session. `notes` gives what the model has to know again, after a summary."""
+    """Compacts one session. `notes` supplies what the model needs again after a summary."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Compactor:
         self._is_automatic = is_automatic
         self._failures = 0
         self._is_unsent = session.is_resumed  # no request of this process has carried the history
-        self._asked_focus: str | None = None  # of the summary that the person wants
-        self._summary: object = None  # the message that the last one is in
+        self._asked_focus: str | None = None  # of the summary that the user requested
+        self._summary: object = None  # the message that contains the last summary
 
     async def make_room(self) -> None:
-        """Do what is needed before the next request; nothing while there is room, or where it is not to be done."""
+        """Compact before the next request if that is due or requested."""
         if self.is_asked:
             await self.summarize_as_asked(is_in_turn=True)
         elif self._is_automatic and self._is_due():
@@ -70,7 +70,7 @@ class Compactor:
         self._is_unsent = False
 
     async def shrink(self) -> bool:
-        """The API says that the conversation is too long: show the model less of it; whether that can be."""
+        """Shorten the conversation because the API rejected it as too long; return False if that is impossible."""
         return self._clear(0) or await self._summarize_unless_useless()
 
     @property
@@ -78,11 +78,11 @@ class Compactor:
         return self._asked_focus is not None
 
     def ask(self, focus: str) -> None:
-        """The person wants a summary, as soon as the model is not speaking."""
+        """Request a summary, to be made when the model is not answering."""
         self._asked_focus = focus
 
     def drop_asked(self) -> bool:
-        """Make no summary; False if none was asked for."""
+        """Drop the requested summary; return False if there was none."""
         is_asked, self._asked_focus = self.is_asked, None
         return is_asked
 
@@ -91,10 +91,10 @@ class Compactor:
         if self._session.history:
             await self._summarize(focus, is_in_turn=is_in_turn)
         else:
-            self._emit(Notice("info", "There is nothing to summarize yet."))
+            self._emit(Notice("info", "Nothing to summarize yet."))
 
     def undo(self) -> None:
-        """Show the model again what the last compaction took away; no other follows by itself."""
+        """Undo the last compaction, and turn automatic compaction off."""
         if self._session.undo_compaction():
             self._is_automatic = False
             self._notes.forget()
@@ -115,7 +115,7 @@ class Compactor:
         return is_due(used, limits.context_window_tokens, max_output)
 
     def _clear(self, kept_tokens: int) -> bool:
-        """Clear old tool results, but of the newest about so many tokens; whether that is worth it."""
+        """Clear old tool results, except about `kept_tokens` of the newest; return whether that frees enough."""
         history = self._session.history
         estimate = estimated_tokens(history)
         tokens = self._session.last_usage.context_tokens or estimate
@@ -141,7 +141,7 @@ class Compactor:
         except ProviderError as error:
             summary, problem = "", error.message
         if problem:
-            self._fail(f"The conversation could not be summarized: {problem}")
+            self._fail(f"Cannot summarize the conversation: {problem}")
             return False
         session = self._session
         history = compacted(
@@ -153,13 +153,13 @@ class Compactor:
         self._summary = history[0]
         self._show(Compacted("summary", before, after, summary))
         if self._is_due():
-            self._fail("The summary and your latest prompts fill the window of the model.")
+            self._fail("The summary and your latest prompts fill the model's context window.")
         else:
             self._failures = 0
         return True
 
     async def _ask_for_summary(self, focus: str) -> tuple[str, str]:
-        """The summary, or why there is none. Of what is too long even for that, the oldest is left out."""
+        """Return a summary, or the problem. If the history is too long even for that, leave out the oldest part."""
         start = 0
         while True:
             try:
@@ -172,9 +172,7 @@ class Compactor:
             else:
                 break
         if start:
-            text = (
-                "The conversation was too long to be summarized whole: its oldest part is left out."
-            )
+            text = "The conversation was too long to summarize whole: its oldest part was left out."
             self._emit(Notice("warning", text))
         summary, stop_reason = answer
         return summary, problem_of(summary, stop_reason)
@@ -185,5 +183,5 @@ class Compactor:
 
     def _fail(self, problem: str) -> None:
         self._failures += 1
-        further = " It is not tried again by itself." if self._failures == MAX_FAILURES else ""
+        further = " Automatic summaries are now off." if self._failures == MAX_FAILURES else ""
         self._emit(Notice("warning", f"{problem.rstrip('.')}.{further}"))

@@ -1,4 +1,4 @@
-"""Settings held against the parts that they are about: all that these cannot take is found, each with its file and line."""
+"""Checks settings against the parts that use them, and reports every mistake with its file and line."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -40,20 +40,21 @@ KINDS: dict[str, Any] = {
     "mcp_servers": dict[str, McpServer],
     "agents": dict[str, AgentTable],
 }
-"""The types of what `Settings` holds as it was written."""
+"""The types of the tables that `Settings` holds unparsed."""
 
 
 def explained(error: ConfigError, settings: Settings, project: str) -> ConfigError:
-    """All that is wrong in the settings, with which a session cannot be opened because of `error`."""
+    """Return all mistakes in the settings, if there are any, instead of the `error` that kept a session from opening."""
     mistakes = mistakes_in(settings, project)
     return refusal(mistakes) if mistakes else error
 
 
 def mistakes_in(settings: Settings, project: str, told: Iterable[Mistake] = ()) -> list[Mistake]:
     """
-    All that is wrong in settings whose types are right.
+    Return all mistakes in settings whose types are right.
 
-    `told` is what was taken out of their layers for that: it is among it, and what lacks it is not.
+    `told` are mistakes whose values were already removed from the layers. They are included, and errors that follow from the removal are
+    not.
     """
     found = [*told, *(each for layer in settings.layers for each in mistakes_of(layer, KINDS))]
     wrong = {each.path for each in found}
@@ -71,22 +72,22 @@ def mistakes_in(settings: Settings, project: str, told: Iterable[Mistake] = ()) 
 def _complaints(
     settings: Settings, project: str, wrong: Collection[KeyPath]
 ) -> Iterator[ConfigError]:
-    """The complaints of the parts, each once, but for those about what holds something wrong."""
-    told = set[str]()
+    """Yield the errors of the parts, each once, without those about tables that are already known to be wrong."""
+    seen = set[str]()
     for path, check in _checks(settings, project):
         try:
             check()
         except ConfigError as error:
             place = error.path or path
-            is_told = str(error) in told or any(place == each[: len(place)] for each in wrong)
-            if not is_told:
+            is_known = str(error) in seen or any(place == each[: len(place)] for each in wrong)
+            if not is_known:
                 yield ConfigError(str(error), place)
-            told.add(str(error))
+            seen.add(str(error))
 
 
 def _literal_secrets(settings: Settings) -> Iterator[ConfigError]:
-    """Secrets where a variable should be named; none is repeated. Those in `api_key` its provider finds."""
-    from sanderling.providers.redaction import is_secret  # compiles for 13 ms
+    """Yield secrets that should be variables, without repeating them. Providers check their own `api_key`."""
+    from sanderling.providers.redaction import is_secret  # takes 13 ms to compile
 
     for above, tables in (
         (("providers",), settings.providers),
@@ -98,7 +99,7 @@ def _literal_secrets(settings: Settings) -> Iterator[ConfigError]:
                 for key, value in _texts(table.get(group)):
                     if value and not variables_in(value) and is_secret(key, value):
                         path = (*above, name, group, key)
-                        words = f"'{dotted(path)}': a secret is not written down: name a variable, as in {key} = \"$NAME\""
+                        words = f"'{dotted(path)}': write secrets as variables: {key} = \"$NAME\""
                         yield ConfigError(words, path)
 
 
@@ -108,7 +109,7 @@ def _texts(table: object) -> list[tuple[str, str]]:
 
 
 def _wide_paths(settings: Settings) -> Iterator[ConfigError]:
-    """The paths that would open everything: with one of them no command runs."""
+    """Yield the paths that would open everything. With one of them no command runs."""
     lists: dict[KeyPath, object] = {
         ("sandbox", "read"): settings.sandbox_read,
         ("sandbox", "write"): settings.sandbox_write,
@@ -128,7 +129,7 @@ def _wide_paths(settings: Settings) -> Iterator[ConfigError]:
 
 
 def _checks(settings: Settings, project: str) -> Iterator[tuple[KeyPath, Callable[[], object]]]:
-    """The checks of the parts, each with the path of what it takes."""
+    """Yield the checks of the parts, each with the path of the setting that it checks."""
     for number, table in enumerate(settings.permissions):
         yield ("permissions", number), partial(load_rule, table, number + 1, project)
     for name, table in settings.providers.items():

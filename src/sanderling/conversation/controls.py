@@ -1,4 +1,4 @@
-"""Controls of a person while a session goes on: model, mode, network, title, the files that are trusted, the jobs that run."""
+"""The user's controls of an open session: model, mode, network, title, trusted files, jobs."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +12,7 @@ from sanderling.protocol.modes import Mode, NetworkMode
 
 
 class Controls:
-    """The controls of one session. What cannot be set stays as it is, and the person is told why."""
+    """The controls of one session. A setting that fails keeps its value, and the user gets a warning."""
 
     def __init__(self, parts: Parts, reviews: Reviews, declare_servers: Callable[[], None]) -> None:
         self._parts = parts
@@ -20,13 +20,13 @@ class Controls:
         self._declare_servers = declare_servers
 
     def set_model(self, model: str) -> None:
-        """Have `model` answer from the next request on."""
+        """Use `model` from the next request on."""
         provider, before = self._parts.provider, self._parts.provider.model
         if model != before:
             try:
                 provider.set_model(model)
             except ConfigError as error:
-                self._parts.warn(f"{before} goes on: {error}")
+                self._parts.warn(f"Keeping {before}: {error}")
                 return
         if provider.model != before:
             self._parts.session.switch_model(provider.model)
@@ -43,11 +43,11 @@ class Controls:
         self._parts.memory.keep()
         jobs = [job.id for job in self._parts.workspace.jobs.all() if job.is_running]
         if mode == "plan" and jobs:
-            text = f"What was started before can still write the project: {', '.join(jobs)}."
+            text = f"Jobs started earlier can still write to the project: {', '.join(jobs)}."
             self._parts.warn(text)
 
     def note_done(self, action: RejectChanges | NoteReviewed | NoteUsage) -> None:
-        """Note what was done on the screen: changes taken back there or reviewed, tokens that an edit in place has used."""
+        """Record what happened in the editor: rejected or reviewed changes, and tokens used by an inline edit."""
         match action:
             case RejectChanges():
                 self._parts.notes.add_rejected(action)
@@ -56,7 +56,7 @@ class Controls:
                 self._parts.tasks.start(self._reviews.note, action)
             case NoteUsage(model, usage):
                 self._parts.calls.note_aside(model, usage)
-                if not self._parts.waiting.is_in_turn:  # which tells of it with its own
+                if not self._parts.waiting.is_in_turn:  # a turn reports it with its own usage
                     self._parts.calls.show_usage()
 
     def set_network(self, mode: NetworkMode) -> None:

@@ -1,4 +1,4 @@
-"""A conversation: turns one after the other, and beside them what a person does meanwhile."""
+"""A conversation: its turns, one after the other, and what the user does meanwhile."""
 
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -59,12 +59,12 @@ from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import Answer, SessionRequest
 
-BUSY = "Stop the turn first: the model is being asked."
-LAST_WORDS_S = 1.0  # for what is given back at the end
+BUSY = "Stop the turn first: the model is working."
+LAST_WORDS_S = 1.0  # to release resources at the end
 
 
 class OneTurn(Protocol):
-    """A turn as a conversation sees it: it runs once, and can be stopped."""
+    """What a conversation needs of a turn: it runs once and can be cancelled."""
 
     async def run(self, prompt: Prompt) -> StopReason: ...
 
@@ -73,10 +73,13 @@ class OneTurn(Protocol):
 
 class Conversation:
     """
-    One session's turns and commands: an `Agent`.
+    The `Agent` of one session: its turns and commands.
 
-    If it `is_eager`, what is needed soon is made ready ahead. `mode` is for this time, whatever the session remembers; `guest` is
-    the agent that answers, if it is not ours; `resources` are given back at the end.
+    Args:
+        resources: closed at the end.
+        is_eager: prepare early what is needed soon.
+        mode: overrides the session's remembered mode.
+        guest: name of the external agent that answers, if any.
     """
 
     def __init__(
@@ -94,7 +97,9 @@ class Conversation:
         self.controls = Controls(parts, self._reviews, self.declare_servers)
         self._is_eager = is_eager
         self._resources = resources or AsyncExitStack()
-        self._turn: OneTurn | anyio.CancelScope | None = None  # a scope where it is only a summary
+        self._turn: OneTurn | anyio.CancelScope | None = (
+            None  # a scope while only a summary is written
+        )
         self._arrived = anyio.Event()
         self._is_closed = False
         parts.restore(mode)
@@ -102,7 +107,7 @@ class Conversation:
         self.begin_sandbox()
 
     def begin_sandbox(self) -> None:
-        """Keep the sandbox while the session is served."""
+        """Keep the sandbox open while the session is served."""
         keeper = self.parts.sandbox.keeper
         self.parts.tasks.start(keeper.serve)
         if self._is_eager:
@@ -167,14 +172,14 @@ class Conversation:
         return await self.views.answer(request)
 
     def close(self) -> None:
-        """Stop the turn; `serve` returns when it has ended. What waits is in the log, for when the session is resumed."""
+        """Stop the turn; `serve` returns when it has ended. Pending prompts are in the log for the next time."""
         self._is_closed = True
         if self._turn:
             self._turn.cancel()
         self._arrived.set()
 
     async def serve(self) -> None:
-        """Run the turn of each prompt, one after the other, and beside them the person's commands, until closed."""
+        """Run a turn for each prompt, and the user's commands at the same time, until closed."""
         self.declare_servers()
         try:
             async with self.parts.tasks.running():
@@ -186,14 +191,14 @@ class Conversation:
                 await self._resources.aclose()
 
     def declare_servers(self) -> None:
-        """Have the tool servers of the project, as far as they are trusted."""
+        """Declare the project's tool servers, if they are trusted."""
         self.parts.declare_servers()
 
     async def _prepare(self) -> None:
-        """Get the provider ready; what goes wrong is told by the turn that needs it."""
+        """Prepare the provider. Errors are reported by the turn that needs it."""
         with suppress(ProviderError):
             await self.parts.provider.prepare()
-        if not self._turn:  # a turn starts the tool servers itself, once its request is out
+        if not self._turn:  # a turn starts the tool servers itself, after its request
             self.parts.servers.begin()
 
     # --- turns ---------------------------------------------------------------------------------------------------------
@@ -218,19 +223,18 @@ class Conversation:
                 await self._arrived.wait()
 
     def next_prompt(self) -> Prompt | None:
-        """The prompt of the next turn, if there is one."""
         return self.parts.waiting.take_next()
 
     async def run_turn(self, prompt: Prompt) -> None:
         """Answer `prompt`, if it can be sent."""
         asked = None
-        with anyio.CancelScope() as scope, self._going_on(scope):
+        with anyio.CancelScope() as scope, self._active(scope):
             try:
                 asked = await self.expanded(prompt)
             except ConfigError as error:
                 self._refuse(prompt, str(error))
                 return
-        if asked is None:  # it was stopped before it was sent
+        if asked is None:  # stopped before it was sent
             self.parts.emit(PromptsReturned((prompt,)))
             self.parts.emit(TurnEnded("cancelled"))
             return
@@ -238,10 +242,10 @@ class Conversation:
             self._refuse(prompt, "The prompt is empty: nothing was sent.")
             return
         turn = self.make_turn()
-        with self._going_on(turn):
+        with self._active(turn):
             stop_reason = await turn.run(asked)
         if self._is_eager:
-            self.parts.servers.begin()  # a short turn has not come to it
+            self.parts.servers.begin()  # a short turn has not started them
         await self._show_end(stop_reason)
 
     def make_turn(self) -> OneTurn:
@@ -249,17 +253,17 @@ class Conversation:
 
     async def expanded(self, prompt: Prompt) -> Prompt:
         """
-        The prompt with what its slash command stands for, a file's or a tool server's, and the resources that it mentions.
+        Expand the prompt: its slash command, from a file or a tool server, and the sessions and resources that it mentions.
 
         Raises:
-            ConfigError: that cannot be had.
+            ConfigError: a part is not available.
         """
         servers = self.parts.servers
         self._check_mentions(prompt)
         if mentions_session(prompt):
             session_dir = self.parts.settings.session_dir
             prompt = await to_thread.run_sync(with_sessions, prompt, session_dir)
-        if prompt.sent:  # it was expanded before it waited
+        if prompt.sent:  # already expanded before it waited
             return prompt
         try:
             asked = self.parts.project.expand(prompt)
@@ -282,13 +286,13 @@ class Conversation:
         self.parts.emit(TurnEnded("error"))
 
     async def _summarize(self) -> None:
-        """Summarize between turns, as the person has asked."""
-        with anyio.CancelScope() as scope, self._going_on(scope):
+        """Summarize between turns, as the user requested."""
+        with anyio.CancelScope() as scope, self._active(scope):
             await self.parts.compactor.summarize_as_asked(is_in_turn=False)
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
     async def _undo(self) -> None:
-        """Take back what the person has asked for, between turns."""
+        """Undo, redo or rewind between turns, as the user requested."""
         before = await self._reviews.waiting()
         await self._undoer.run()
         await self._reviews.show_waiting(before)
@@ -297,8 +301,8 @@ class Conversation:
         self.parts.memory.report_problem()
 
     @contextmanager
-    def _going_on(self, turn: OneTurn | anyio.CancelScope) -> Generator[None]:
-        """In this context `turn` is what `cancel` stops, and nothing else is drawn into it."""
+    def _active(self, turn: OneTurn | anyio.CancelScope) -> Generator[None]:
+        """Let `cancel` stop `turn` in this context, and hold back the output of commands."""
         self._turn, self.parts.waiting.is_in_turn = turn, True
         self.parts.commands.hold()
         try:
@@ -309,7 +313,7 @@ class Conversation:
     async def _show_end(self, stop_reason: StopReason) -> None:
         parts = self.parts
         parts.memory.report_problem()
-        parts.tell_untrusted()  # a short turn has not come to it
+        parts.tell_untrusted()  # a short turn has not reported it
         parts.emit(TurnEnded(stop_reason))
         parts.memory.keep()
         parts.commands.show_held()
@@ -317,12 +321,11 @@ class Conversation:
         parts.memory.report_problem()
 
     def submit(self, prompt: Prompt) -> None:
-        """Run a turn for `prompt`, after those that wait."""
         self.parts.waiting.queue(prompt)
         self._arrived.set()
 
     def steer(self, prompt: Prompt) -> None:
-        """Tell the model at its next tool boundary; without a turn, that is a turn."""
+        """Send `prompt` at the next tool boundary; if there is no turn, start one."""
         try:
             self._check_mentions(prompt)
         except ConfigError as error:
@@ -336,7 +339,7 @@ class Conversation:
             self._arrived.set()
 
     async def _steer_expanded(self, prompt: Prompt) -> None:
-        """Steer with what servers have to put in; where that cannot be had, the words go alone."""
+        """Steer with the content of tool servers included, or without it if it is not available."""
         try:
             prompt = await self.expanded(prompt)
         except ConfigError as error:
@@ -345,7 +348,7 @@ class Conversation:
         self._arrived.set()
 
     def cancel(self) -> None:
-        """Stop the turn and give back the prompts that wait; without either, stop the newest command."""
+        """Stop the turn and return the pending prompts; if there are neither, stop the newest command."""
         returned = self.parts.waiting.take_all()
         is_summary_dropped = self.parts.compactor.drop_asked()
         if returned:
@@ -358,7 +361,7 @@ class Conversation:
             self.parts.commands.stop_newest()
 
     def _unless_in_turn(self, change: Callable[[], None]) -> None:
-        """Change what the model is shown, but not while it is being asked."""
+        """Run `change`, which changes the history, unless a turn is running."""
         if self._turn:
             self.parts.warn(BUSY)
         else:

@@ -1,4 +1,4 @@
-"""A guest in a session: what it says goes to the screen and the log, what it asks to the person, and the parts of the session serve it."""
+"""An external agent in a session: shows and logs its output, and answers its requests with the session's parts and the user."""
 
 import logging
 import re
@@ -62,20 +62,20 @@ MAX_COMMANDS = 500
 MAX_ITEMS, MAX_ITEM_CHARS = 200, 500
 MAX_NOTICE_CHARS = 2000
 _COMMAND = re.compile(r"[\w.:@+-]{1,100}")
-TOLD_ONCE = 20  # kinds of updates that are not known
+MAX_SHOWN_ONCE = 20  # unknown kinds of updates
 
 log = logging.getLogger(__name__)
 
 
 class Guest:
-    """The guest `declared` in the session of `parts`; it is the `Place` that its link knows."""
+    """The external agent `declared` in the session of `parts`; its link knows it as a `Place`."""
 
     capabilities = ClientCapabilities(
         fs=FileCapabilities(read_text_file=True, write_text_file=True),
         terminal=True,
         session=SESSION_CAPABILITIES,
         elicitation=ElicitationCapabilities(form=EMPTY, url=EMPTY),
-        meta={"terminal_output": True},  # as Claude's and Codex's adapters know it
+        meta={"terminal_output": True},  # in the form that the adapters of Claude and Codex expect
     )
 
     def __init__(self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider) -> None:
@@ -124,14 +124,14 @@ class Guest:
         self.link = self.make_link()
         self.is_in_turn = False
         self._process: AgentProcess | None = None
-        self._told: set[str] = set()
-        self._told_title = ""
+        self._shown_once: set[str] = set()
+        self._sent_title = ""
         self.session_id = kept_agent(parts.session).session
 
     def make_link(self) -> Link:
         return Link(self, self.parts.tasks.start)
 
-    # --- its place, as the link knows it -----------------------------------------------------------------------------------
+    # --- the link's view ---------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -139,7 +139,7 @@ class Guest:
 
     @property
     def label(self) -> str:
-        """The short name of it, beside its model's."""
+        """The short name to show with the model's."""
         return self.declared.name
 
     @property
@@ -151,7 +151,7 @@ class Guest:
 
     @asynccontextmanager
     async def _start(self) -> AsyncGenerator[AgentProcess]:
-        """Run it; what it has running in terminals of ours ends with it."""
+        """Run the agent's process. Its terminals are closed when it ends."""
         try:
             async with running(self.declared, self.parts.sandbox, self.cwd) as process:
                 self._process = process
@@ -160,13 +160,13 @@ class Guest:
             self.service.close()
 
     async def get_ready(self) -> None:
-        """Start it ahead of the first prompt, and look at the project."""
+        """Start the agent before the first prompt, and scan the project."""
         await self.link.ready()
         if self.parts.sandbox.can_write:
             await self.parts.workspace.changes.look_ahead(self.parts.sandbox.ground)
 
     async def renew(self) -> None:
-        """End it, if its login was renewed outside since it began: it still has the old one."""
+        """End the agent if its login was renewed outside since it started, because it still has the old one."""
         if self.link.is_ready and self._process and self._process.has_old_login:
             await self.link.ended()
 
@@ -182,7 +182,7 @@ class Guest:
                 self.tell_once(text, "warning")
 
     def told(self, meta: Mapping[str, Any]) -> None:
-        """Pass over what a guest says beside the protocol: it is somebody else's."""
+        """Ignore `_meta`: the extensions of other agents are unknown."""
 
     def methods(self) -> Mapping[str, Method]:
         return {"session/request_permission": Method(self._ask), **self.service.methods()}
@@ -191,14 +191,14 @@ class Guest:
         is_lost = is_new and any(each.role == "assistant" for each in self.parts.session.history)
         if is_lost:
             because = f": {why.rstrip('.')}" if why else ""
-            text = f"{self.name} begins anew, and does not know what was said before{because}."
+            text = f"{self.name} started a new session and does not remember this conversation{because}."
             self.parts.emit(Notice("warning", text))
         self.session_id = session_id
         if self.parts.session.prompts:
             self.keep()
 
     def keep(self) -> None:
-        """Have the log know with which agent, and with which session of its own, this one goes on."""
+        """Record the agent and its session id in the log, so that the session can continue with them."""
         session = self.parts.session
         keep_agent(session, KeptAgent(self.declared.name, self.session_id, session.id))
 
@@ -213,16 +213,16 @@ class Guest:
             self._provider.model = shown
             self.parts.emit(ModelChanged(shown))
 
-    # --- what it tells -----------------------------------------------------------------------------------------------------
+    # --- updates -----------------------------------------------------------------------------------------------------------
 
     async def take(self, update: msgspec.Raw) -> None:
         try:
-            told = updates.update_of(update)
+            shown = updates.update_of(update)
         except RpcError as error:
             log.warning("%s: %s", self.name, error)
-            self.tell_once(f"{self.name} has sent something malformed, which is passed over.")
+            self.tell_once(f"Ignored a malformed update from {self.name}.")
             return
-        match told:
+        match shown:
             case updates.UserMessageChunk():
                 pass
             case (
@@ -231,10 +231,10 @@ class Guest:
                 | updates.ToolCall()
                 | updates.ToolCallUpdate()
             ):
-                if self.is_in_turn:  # else nobody has asked it
-                    await self.telling.take(told)
+                if self.is_in_turn:  # else it was not asked for
+                    await self.telling.take(shown)
             case _:
-                self._take_state(told)
+                self._take_state(shown)
 
     def _take_state(self, told: updates.SessionUpdate | str) -> None:
         match told:
@@ -262,26 +262,26 @@ class Guest:
                     self.parts.emit(event)
             case str():
                 self.tell_once(
-                    f"{self.name} tells of '{told[:40]}', which this version of Sanderling cannot show."
+                    f"{self.name} sent '{told[:40]}', which this version of Sanderling cannot show."
                 )
             case _:
                 pass
 
     def _take_title(self, title: object) -> None:
         session = self.parts.session
-        before, told = session.state("title"), self._told_title
-        if isinstance(title, str) and title.strip() and before in (None, "", told):
-            self._told_title = " ".join(visible_prose(title).split())[:60]
+        before, own = session.state("title"), self._sent_title
+        if isinstance(title, str) and title.strip() and before in (None, "", own):
+            self._sent_title = " ".join(visible_prose(title).split())[:60]
             if session.prompts:
-                session.keep_state("title", self._told_title)
-            self.parts.emit(TitleChanged(self._told_title))
+                session.keep_state("title", self._sent_title)
+            self.parts.emit(TitleChanged(self._sent_title))
 
     def tell_once(self, text: str, level: Any = "info") -> None:
-        if text not in self._told and len(self._told) < TOLD_ONCE:
-            self._told.add(text)
+        if text not in self._shown_once and len(self._shown_once) < MAX_SHOWN_ONCE:
+            self._shown_once.add(text)
             self.parts.emit(Notice(level, visible_prose(text)))
 
-    # --- what it asks ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------------
 
     async def _ask(self, params: msgspec.Raw) -> PermissionResponse:
         request = decoded(params, PermissionRequest)
@@ -293,11 +293,10 @@ class Guest:
         return await self._asking.permission(call, offered(request.options), self.cwd)
 
     def verdict(self, wanted: ToolCall) -> Verdict:
-        """The verdict of rules and mode, before the person is asked."""
         return self._permits.judge(wanted)
 
     def stop_asking(self) -> None:
-        """The turn is stopped: nobody waits for an answer any more."""
+        """Cancel the open questions because the turn is stopped."""
         self.service.stop_asking()
         self._asking.stop()
 
@@ -306,7 +305,7 @@ class Guest:
 
 
 def _shown(guest: Guest, path: str) -> str:
-    """`path` as a person reads it best: relative to the guest's project, if that is known."""
+    """Return `path` relative to the agent's project, if that is known."""
     try:
         return path.removeprefix(f"{guest.cwd}/")
     except RefusedError:
@@ -319,32 +318,32 @@ def _look_after_call(parts: Parts, call: Call) -> None:
         parts.tasks.start(look, parts.workspace, call.id)
 
 
-def _compaction_event(name: str, told: updates.CompactionUpdate) -> Event | None:
-    match told.status:
+def _compaction_event(name: str, update: updates.CompactionUpdate) -> Event | None:
+    match update.status:
         case "in_progress":
             return CompactionStarted()
         case "completed":
-            return Notice("info", f"{name} has summarized the conversation.")
+            return Notice("info", f"{name} summarized the conversation.")
         case "failed" | "cancelled":
-            why = f": {told.error}" if told.error else "."
-            return Notice("warning", f"{name} has not summarized the conversation{why}")
+            why = f": {update.error}" if update.error else "."
+            return Notice("warning", f"{name} did not summarize the conversation{why}")
         case _:
             return None
 
 
-def _status(told: str) -> Any:
-    return told if told in ("pending", "in_progress", "completed") else "pending"
+def _status(status: str) -> Any:
+    return status if status in ("pending", "in_progress", "completed") else "pending"
 
 
-def _item(told: updates.PlanEntry) -> TodoItem:
-    words = " ".join(visible_prose(told.content[:MAX_ITEM_CHARS]).split())
-    return TodoItem(words, _status(told.status))
+def _item(entry: updates.PlanEntry) -> TodoItem:
+    words = " ".join(visible_prose(entry.content[:MAX_ITEM_CHARS]).split())
+    return TodoItem(words, _status(entry.status))
 
 
-def _command(told: updates.AvailableCommand) -> SlashCommand | None:
-    """The command, unless its name is none that a person can type."""
-    name, hint = told.name.removeprefix("/"), told.input.hint if told.input else ""
+def _command(command: updates.AvailableCommand) -> SlashCommand | None:
+    """Return the command, or None if a user cannot type its name."""
+    name, hint = command.name.removeprefix("/"), command.input.hint if command.input else ""
     if not _COMMAND.fullmatch(name):
         return None
-    description = visible_prose(told.description.partition("\n")[0][:200])
+    description = visible_prose(command.description.partition("\n")[0][:200])
     return SlashCommand(name, description, visible_prose(hint[:100]), "agent")

@@ -1,4 +1,4 @@
-"""Questions of a guest to the person: whether it may go on, and how it is to log in."""
+"""Questions of an external agent to the user: permissions and login."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -26,10 +26,12 @@ MAX_ASKING = 32
 
 class GuestAsking:
     """
-    The questions of the guest `declared` in the session of `parts`.
+    The questions of the external agent `declared` in the session of `parts`.
 
-    `judge` gives the verdict of rules and mode, before the person is asked, and `allow` takes note of a yes; `warn` tells of a no
-    that nobody was asked for.
+    Args:
+        judge: return the verdict of rules and mode, before the user is asked.
+        allow: note that the user allowed a call.
+        warn: report a denial that the user was not asked about.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class GuestAsking:
     async def permission(
         self, call: Call, options: tuple[AnswerOption, ...], cwd: str
     ) -> PermissionResponse:
-        """Have the person say whether it may go on, unless the mode does."""
+        """Ask the user whether the call may run, unless rules and mode decide."""
         wanted = asked_of(call)
         verdict = self._judge(wanted)
         if verdict.action != "ask" and call.kind != "switch_mode":
@@ -74,25 +76,25 @@ class GuestAsking:
             if not call.is_denied:
                 self._allow(wanted)
             elif reason := answer.reason.strip():
-                # The protocol has no place for it: it goes when the turn has ended.
+                # The protocol has no field for the reason, so it is sent as a prompt after the turn.
                 self._parts.waiting.steer(Prompt(uuid4().hex, reason))
             return response
         return CANCELLED
 
     def stop(self) -> None:
-        """The turn is stopped: nobody waits for an answer any more."""
+        """Cancel the open questions because the turn was stopped."""
         for scope in tuple(self._scopes):
             scope.cancel()
 
     async def login(self, methods: Sequence[AuthMethod], cwd: str) -> str:
-        """Have the person choose how to log in; what has to be done in a terminal is said."""
+        """Ask the user how to log in, and return the method's id. Login methods that need a terminal are described."""
         name = self._declared.title
         own = [each for each in methods if each.type in (None, "", "agent")]
-        words = "\n".join(_told_method(each, self._declared) for each in methods)
+        words = "\n".join(_described(each, self._declared) for each in methods)
         if not own:
             how = f" It offers:\n{words}" if words else ""
             raise SanderlingError(
-                f"{name} wants you to log in. Start it in a terminal, and log in there.{how}"
+                f"{name} needs a login. Start it in a terminal and log in there.{how}"
             )
         offers = (AnswerOption(each.id, visible_prose(each.name), "once") for each in own)
         options = (*offers, AnswerOption("", "do not", "deny"))
@@ -101,7 +103,7 @@ class GuestAsking:
             self._declared.name,
             "log in",
             visible_prose(words),
-            f"{name} wants you to log in, and does so with what you choose.",
+            f"{name} needs a login. Choose a method.",
             cwd,
             ("once",),
             options=options,
@@ -110,8 +112,8 @@ class GuestAsking:
         return answered(answer, options).outcome.option_id or ""
 
 
-def _told_method(method: AuthMethod, declared: DeclaredAgent) -> str:
-    """The way to log in as a line, with the command for a terminal where that is one of a program here."""
+def _described(method: AuthMethod, declared: DeclaredAgent) -> str:
+    """Return one line for a login method, with its command if it runs in a terminal."""
     if method.type != "terminal" or not declared.argv:
         return f"{method.name}: {method.description or ''}".rstrip(": ")
     return f"{method.name}: {shlex.join((*declared.argv, *(method.args or ())))}"

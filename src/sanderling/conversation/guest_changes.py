@@ -1,4 +1,4 @@
-"""Changes that a guest makes by itself: found by looking, kept in the journal, and shown in the buffers that they are in."""
+"""Changes that an external agent makes without our tools: found by scanning, recorded in the journal, and shown in the editor's buffers."""
 
 from contextlib import suppress
 
@@ -11,24 +11,24 @@ from sanderling.tools.workspace import Workspace
 
 MAX_BYTES = 1 << 20
 MAX_FILES = 50
-"""The most files that are reviewed hunk by hunk: nobody reviews more."""
+"""Limit on files to be reviewed hunk by hunk; more is not practical for the user."""
 
 
 async def look_after(workspace: Workspace, use_id: str, *, is_command: bool = False) -> None:
-    """Record what the call `use_id` has changed, and have the editor show it; a command's changes are not to be reviewed."""
+    """Record what the call `use_id` changed, and show it in the editor. Changes of commands need no review."""
     changes: list[FileChange] = []
     if workspace.sandbox.can_write:
         changes = await workspace.changes.look(workspace.ground, is_of_command=is_command)
     if workspace.editor is None:
         return
-    with suppress(ToolError):  # the editor does not answer: it loads them when it can
+    with suppress(ToolError):  # if the editor does not answer, it loads them later
         for change in () if is_command else changes[:MAX_FILES]:
             await _show(workspace, change, use_id)
         await workspace.editor.files_changed(())
 
 
 async def _show(workspace: Workspace, change: FileChange, use_id: str) -> None:
-    """Have the editor show the lines that have changed, where they are text."""
+    """Show the changed lines in the editor, if they are text."""
     before, after = change.before, change.after
     is_text = after.kind == "file" and before.kind in ("file", "absent") and not change.doubt
     if not is_text or max(before.size, after.size) > MAX_BYTES:

@@ -1,4 +1,4 @@
-"""A conversation in which a guest answers: turns, queue, commands, undo and log are those of any other, and the guest is asked in ours."""
+"""A conversation in which an external agent answers; turns, queue, commands, undo and log work as in any other."""
 
 from contextlib import AsyncExitStack
 from uuid import uuid4
@@ -30,7 +30,7 @@ COMPACT = "compact"
 
 
 class GuestConversation(Conversation):
-    """The conversation of a session with the guest `declared`; `provider` stands for it in the `parts`."""
+    """The conversation of a session with the external agent `declared`; `provider` represents it in the `parts`."""
 
     def __init__(
         self,
@@ -58,13 +58,11 @@ class GuestConversation(Conversation):
             case Compact(focus):
                 self._compact(focus)
             case NoteUsage():
-                pass  # its agent tells itself what it has used
+                pass  # the agent reports its own usage
             case UndoCompaction():
-                self.parts.warn(f"{self.guest.name} keeps what it has read by itself.")
+                self.parts.warn(f"{self.guest.name} manages its own context.")
             case Rewind(prompt_id, what) if what != "files":
-                self.parts.warn(
-                    f"{self.guest.name} cannot forget what was said: only files can be taken back."
-                )
+                self.parts.warn(f"{self.guest.name} cannot rewind the conversation, only files.")
                 if what == "both":
                     super().act(Rewind(prompt_id, "files"))
             case _:
@@ -85,7 +83,7 @@ class GuestConversation(Conversation):
                 )
                 return Report("Usage", text)
             case TestProvider(provider="") | TestProvider(provider=self.guest.declared.name):
-                raise SessionError(f"{self.guest.name} is no provider: there is nothing to try")
+                raise SessionError(f"{self.guest.name} is not a provider and cannot be tested")
             case _:
                 return await super().answer(request)
 
@@ -93,21 +91,21 @@ class GuestConversation(Conversation):
         return GuestTurn(self.guest)
 
     def declare_servers(self) -> None:
-        """The guest has tool servers of its own."""
+        """Declare none: the external agent has tool servers of its own."""
 
     async def expanded(self, prompt: Prompt) -> Prompt:
-        """The prompt with what its slash command stands for; a command of the guest's is its to expand."""
+        """Expand the prompt's slash command, unless it is one of the agent's."""
         word = prompt.text.split(maxsplit=1)[0] if prompt.text.strip() else ""
         if word.startswith("/") and any(word[1:] == each.name for each in self.guest.commands):
             return prompt
         return self.parts.project.expand_or_keep(prompt)
 
     async def _prepare(self) -> None:
-        """Start the guest; where that cannot be, the person is told before they ask."""
+        """Start the agent, and report a failure before the first prompt."""
         try:
             await self.guest.get_ready()
         except ProviderError as error:
-            if not self._turn:  # which tells it, too
+            if not self._turn:  # which reports it, too
                 self.parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
                 self.parts.emit(TurnEnded("error"))
 
@@ -115,13 +113,13 @@ class GuestConversation(Conversation):
         if any(each.name == COMPACT for each in self.guest.commands):
             self.submit(Prompt(uuid4().hex, f"/{COMPACT} {focus}".rstrip()))
         else:
-            self.parts.warn(f"{self.guest.name} cannot be asked to summarize the conversation.")
+            self.parts.warn(f"{self.guest.name} does not support compaction.")
 
     async def _models(self) -> Models:
         await self.guest.link.ready()
         option = self.guest.link.options.of_category("model")
         if option is None:
-            raise SessionError(f"{self.guest.name} lets nobody choose its model")
+            raise SessionError(f"{self.guest.name} does not support choosing a model")
         notes = {
             each.value: each.title if not each.description else f"{each.title}: {each.description}"
             for each in option.choices
@@ -132,4 +130,4 @@ class GuestConversation(Conversation):
         try:
             await self.guest.link.set_option(name, value)
         except SanderlingError as error:
-            self.parts.warn(f"Nothing has changed: {error}.".replace("..", "."))
+            self.parts.warn(f"Nothing changed: {error}.".replace("..", "."))

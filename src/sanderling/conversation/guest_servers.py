@@ -1,8 +1,8 @@
 """
-Tool servers of the person's that a guest is given: those that its entry names, and no project's.
+The user's tool servers that an external agent gets: those named in its table, never a project's.
 
-The guest starts them itself, and they stand where it stands: in its sandbox, with what that has. So the hosts and the paths that a
-server declares are the guest's, too; what it would write outside of the project, no guest may.
+The agent starts the servers itself, in its own sandbox. So the hosts and paths that a server declares are added to the agent's. Write
+paths outside the project are not, because no external agent may have them.
 """
 
 import os
@@ -22,7 +22,7 @@ from sanderling.text import did_you_mean
 
 
 class Sent(NamedTuple):
-    """Servers as a guest is told of them, and a sentence for each that it is not given."""
+    """Servers in the form that is sent to an agent, and a sentence for each that it does not get."""
 
     servers: list[sessions.McpServer]
     problems: list[str]
@@ -30,17 +30,17 @@ class Sent(NamedTuple):
 
 def given_servers(declared: DeclaredAgent, settings: Settings) -> dict[str, McpServer]:
     """
-    The servers that the entry of a guest names.
+    Return the servers named in the agent's table.
 
     Raises:
-        ConfigError: there is none of such a name, or its table is wrong.
+        ConfigError: a server does not exist, or its table is invalid.
     """
     known = settings.mcp_servers
     for name in declared.servers:
         if name not in known:
             hint = did_you_mean(name, known)
             raise ConfigError(
-                f"[agents.{declared.name}] names the tool server '{name}', of which there is no [mcp.servers.{name}]{hint}",
+                f"[agents.{declared.name}] names the tool server '{name}', but there is no [mcp.servers.{name}]{hint}",
                 ("agents", declared.name, "servers"),
             )
     return {name: load_server(name, known[name]) for name in declared.servers}
@@ -48,10 +48,10 @@ def given_servers(declared: DeclaredAgent, settings: Settings) -> dict[str, McpS
 
 def with_servers(declared: DeclaredAgent, settings: Settings) -> DeclaredAgent:
     """
-    The guest with what its servers need of the sandbox.
+    Return the agent with the hosts and paths that its servers need in the sandbox.
 
     Raises:
-        ConfigError: likewise.
+        ConfigError: a server does not exist, or its table is invalid.
     """
     servers = [each for each in given_servers(declared, settings).values() if each.enabled]
     hosts = [host for server in servers for host in (*server.hosts, *_host(server))]
@@ -64,14 +64,14 @@ def with_servers(declared: DeclaredAgent, settings: Settings) -> DeclaredAgent:
 
 
 def sent(servers: dict[str, McpServer], capabilities: AgentCapabilities) -> Sent:
-    """The servers as the guest is told of them, as far as it can be."""
+    """Return the servers in the form that is sent to the agent, and why others are left out."""
     can_http = bool(capabilities.mcp_capabilities and capabilities.mcp_capabilities.http)
     result = Sent([], [])
     for name, server in servers.items():
         try:
             result.servers.append(_sent(name, server, can_http=can_http))
         except ConfigError as error:
-            result.problems.append(f"The tool server {name} is not given to it: {error}.")
+            result.problems.append(f"The agent does not get the tool server {name}: {error}.")
     return result
 
 
@@ -80,9 +80,9 @@ def _sent(name: str, server: McpServer, *, can_http: bool) -> sessions.McpServer
         raise ConfigError("its table says `enabled = false`")
     if server.url:
         if not can_http:
-            raise ConfigError("it starts programs alone, and this one has a url")
+            raise ConfigError("the agent only supports commands, and this server has a url")
         if server.oauth:
-            raise ConfigError("a login stays with Sanderling")
+            raise ConfigError("logins are not shared with agents")
         headers = _pairs(server.headers)
         return sessions.McpServer(name=name, type="http", url=server.url, headers=headers)
     if not (program := _program(server)):

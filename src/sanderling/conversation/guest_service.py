@@ -1,4 +1,4 @@
-"""Service for a guest: what it may ask of its client, as methods of the connection. `agents/` does it, this speaks the wire."""
+"""The methods that an external agent may call: the wire side. `agents/` implements them."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
@@ -22,16 +22,16 @@ from sanderling.text import printable
 from sanderling.tools.workspace import Workspace
 
 DISMISSED = asking.ElicitationResponse(action="cancel")
-REFUSED = -32000  # an error of the implementation's own: it was not done
+REFUSED = -32000  # implementation-defined error: it was not done
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Questioner:
     """
-    Puts what the guest `name` wants to know before the person: a form, or a page to be opened.
+    Shows the questions of the agent `name` to the user: a form, or a page to open.
 
-    `may_ask`: somebody waits for the guest now.
+    `may_ask`: return whether something is waiting for the agent at this moment.
     """
 
     def __init__(self, name: str, project: str, ask: Ask, may_ask: Callable[[], bool]) -> None:
@@ -61,7 +61,7 @@ class Questioner:
 
 
 class GuestService:
-    """Files and terminals for one guest. `put_out` is called with the id of a terminal that has written."""
+    """Files and terminals for one agent. `put_out` is called with the id of a terminal that has new output."""
 
     def __init__(
         self,
@@ -95,14 +95,14 @@ class GuestService:
         }
 
     def output_of(self, terminal_id: str) -> str:
-        """All that a terminal has written that the screen was given, for as long as the turn goes on."""
+        """Return the terminal's output in this turn, as it was shown on the screen."""
         return self._written.get(terminal_id, "")
 
     def end_turn(self) -> None:
         self._written.clear()
 
     def stop_asking(self) -> None:
-        """The turn is stopped: what waits for the person is not done."""
+        """Cancel everything that waits for the user, because the turn was stopped."""
         for scope in tuple(self._asking):
             scope.cancel()
 
@@ -112,7 +112,7 @@ class GuestService:
     def _method(
         self, kind: type[T], do: Callable[[T], Awaitable[Any]], stopped: Any = None
     ) -> Method:
-        """The method that does it; when the turn is stopped, its result is `stopped`, or an error."""
+        """Wrap `do` as a method. If the turn is stopped, it returns `stopped`, or an error without that."""
 
         async def handle(params: msgspec.Raw) -> Any:
             request = decoded(params, kind)
@@ -130,7 +130,7 @@ class GuestService:
                     self._asking.discard(scope)
             if stopped is not None:
                 return stopped
-            raise RpcError(REFUSED, "The person has stopped the turn.")
+            raise RpcError(REFUSED, "The user stopped the turn.")
 
         return Method(handle)
 

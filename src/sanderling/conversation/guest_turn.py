@@ -1,4 +1,4 @@
-"""A guest's turn: the prompt goes to it, all that it does comes as updates, and what it changes is in the journal."""
+"""A turn of an external agent: sends the prompt, shows the agent's updates, and records its changes in the journal."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from sanderling.protocol.messages import ContentBlock as Block
 from sanderling.protocol.messages import ImageBlock, Message, Prompt, StopReason, TextBlock
 from sanderling.session.records import LoggedTurnEnd
 
-GRACE_S = 5.0  # for a guest that was asked to stop
+GRACE_S = 5.0  # for an agent that was asked to stop
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
     "max_tokens": "max_tokens",
@@ -30,22 +30,22 @@ STOP_REASONS: dict[str, StopReason] = {
 
 
 class GuestTurn:
-    """One turn of a guest, from its prompt to the stop reason. Stopped twice, it does not wait for the guest any more."""
+    """One turn of an external agent, from its prompt to the stop reason. A second `cancel` does not wait for the agent."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
         self._parts = guest.parts
         self._scope = anyio.CancelScope()
-        self._asked_to_stop = anyio.Event()
+        self._stop_requested = anyio.Event()
         self._is_asking = False
 
     def cancel(self) -> None:
-        if self._asked_to_stop.is_set() or not self._is_asking:
+        if self._stop_requested.is_set() or not self._is_asking:
             self._scope.cancel()
-        self._asked_to_stop.set()
+        self._stop_requested.set()
 
     async def run(self, prompt: Prompt) -> StopReason:
-        """Have `prompt` answered. However that ends, the next turn can go on."""
+        """Run the turn. The next turn can run, whether this one ends, fails or is cancelled."""
         blocks = self._begin(prompt)
         stop_reason: StopReason = "cancelled"
         error_message = ""
@@ -62,10 +62,10 @@ class GuestTurn:
                 tasks.cancel_scope.cancel()
         if self._scope.cancel_called and self._is_asking:
             name = self._guest.name
-            text = f"{name} did not stop in time, and was ended. The next prompt starts it again."
+            text = f"{name} did not stop in time and was ended. The next prompt restarts it."
             self._guest.link.end(f"{name} was ended.")
             self._parts.emit(Notice("warning", text))
-        if self._asked_to_stop.is_set():
+        if self._stop_requested.is_set():
             stop_reason, error_message = "cancelled", ""
         await self._end(stop_reason, error_message)
         return stop_reason
@@ -105,8 +105,8 @@ class GuestTurn:
         return STOP_REASONS.get(answer.stop_reason, "end_turn")
 
     async def _stop_when_asked(self) -> None:
-        """Have the guest stop; one that does not is ended."""
-        await self._asked_to_stop.wait()
+        """Ask the agent to stop, and end it if it does not."""
+        await self._stop_requested.wait()
         self._guest.stop_asking()
         self._guest.link.cancel()
         await anyio.sleep(GRACE_S)
@@ -129,7 +129,7 @@ class GuestTurn:
 
 
 def blocks_of(prompt: Prompt, message: Message) -> list[ContentBlock]:
-    """The prompt as the guest is sent it; a command of its own has to come first."""
+    """Return the prompt as it is sent to the agent. A slash command of the agent has to come first."""
     *before, words = [sent for each in message.content if (sent := _sent(each))] or [text_block("")]
     is_command = (prompt.sent or prompt.text).startswith("/")
     return [words, *before] if is_command else [*before, words]

@@ -1,4 +1,4 @@
-"""The tokens and dollars of a guest, as far as it tells them."""
+"""The tokens and cost of an external agent, where it reports them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,9 @@ from sanderling.session.prices import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 
-MAX_TOKENS = 1_000_000_000_000  # more nobody has spent: what travels to the screen has 64 bits
+MAX_TOKENS = (
+    1_000_000_000_000  # implausible values are capped, because the screen gets 64-bit integers
+)
 MAX_USD = 1e9
 
 
@@ -21,7 +23,7 @@ def _count(told: int) -> int:
 
 
 class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """The tokens of a turn, as some guests tell them with the answer."""
+    """The tokens of a turn, as some agents report them with the answer."""
 
     input_tokens: int
     output_tokens: int
@@ -30,7 +32,7 @@ class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GuestUsage:
-    """The use that a session with a guest has made of its model. `window` is that of its model, in tokens; 0: not known."""
+    """The usage of a session with an external agent. `window` is its model's context window in tokens; 0 is unknown."""
 
     def __init__(self, session: Session, emit: Callable[[Event], None], name: str) -> None:
         self.window = 0
@@ -40,7 +42,7 @@ class GuestUsage:
         self._session = session
         self._emit = emit
         self._name = name
-        self._before_usd = 0.0  # when the turn began
+        self._before_usd = 0.0  # at the start of the turn
         self._is_lent = False
 
     def begin_turn(self) -> None:
@@ -53,7 +55,7 @@ class GuestUsage:
         self.show()
 
     def take_turn(self, told: Any) -> None:
-        """Put down the tokens of a turn, where its answer tells them."""
+        """Record the tokens of a turn, if its answer has them."""
         try:
             usage = msgspec.convert(told, TokenUsage)
         except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""The part of a conversation that outlives the process: all that its parts remember is kept, and taken up again, in one place."""
+"""The state of a conversation that outlives the process: what its parts remember is saved and restored in one place."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,10 +18,10 @@ def _nothing() -> None:
 
 class Remembered(NamedTuple):
     """
-    One thing that a session knows again when it is resumed. Its `state`, plain data, stands under `key` in the log.
+    A piece of state that a resumed session restores. `state` returns plain data, stored under `key` in the log.
 
-    `restore` may raise `msgspec.ValidationError` at what another version has written. `shown` is the event that tells the screen
-    of it as it is now; None: nothing new.
+    `restore` may raise `msgspec.ValidationError` for data of another version. `shown` returns the event that shows the current state on
+    the screen, or None if there is nothing new.
     """
 
     key: StateKey
@@ -31,7 +31,7 @@ class Remembered(NamedTuple):
 
 
 class Memory:
-    """The session's log as the parts of a conversation use it. `emit` takes the events."""
+    """The session's log as the parts of a conversation use it. `emit` receives the events."""
 
     def __init__(self, session: Session, emit: Callable[[Event], None]) -> None:
         self._session = session
@@ -42,7 +42,7 @@ class Memory:
         self._last_problem = ""
 
     def restore(self, parts: Sequence[Remembered], instead: Mapping[StateKey, Any]) -> None:
-        """Have `parts` take up what the session has left, or what stands in `instead`, which is not kept; from now on, keep it."""
+        """Restore each part from the log, or from `instead`, which is not recorded; then start recording."""
         for part in parts:
             if state := instead.get(part.key) or self._session.state(part.key):
                 with suppress(msgspec.ValidationError):
@@ -52,7 +52,7 @@ class Memory:
         self._parts = parts
 
     def keep(self) -> None:
-        """Write down what has changed, and tell the screen."""
+        """Record the state that has changed, and show it on the screen."""
         for part in self._parts:
             if (state := part.state()) != self._kept[part.key]:
                 self._kept[part.key] = state
@@ -63,7 +63,7 @@ class Memory:
                 self._emit(shown)
 
     def begin_turn(self, message: Message, prompt: Prompt) -> None:
-        """Write down what a turn begins with: the prompt, and the message that it has become."""
+        """Record the start of a turn: the prompt, and the message that it became."""
         session = self._session
         session.append_prompt(message, prompt)
         self.keep()
@@ -72,14 +72,16 @@ class Memory:
         self.report_problem()
 
     async def sync(self) -> None:
-        """Wait until the disk has what was said so far."""
+        """Wait until everything so far is on the disk."""
         self._session.log.write_again()
         await self._session.log.synced()
 
     def report_problem(self) -> None:
-        """Tell the person, once, why the log lags behind, if it does."""
+        """Warn the user, once, if the log cannot be written."""
         problem = self._session.log.write_error
         if problem and problem != self._last_problem:
-            text = f"The session's log cannot be written ({problem}). The conversation goes on in memory."
+            text = (
+                f"Cannot write the session's log ({problem}). The conversation continues in memory."
+            )
             self._emit(Notice("warning", text))
         self._last_problem = problem

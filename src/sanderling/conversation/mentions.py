@@ -1,4 +1,4 @@
-"""Mentions of other sessions in a prompt: `@session:ID` brings along the last answer of that one, and its summary."""
+"""Mentions of other sessions: `@session:ID` attaches that session's last answer and summary to the prompt."""
 
 import re
 from pathlib import Path
@@ -14,12 +14,12 @@ _MENTION = r"(?<![\w@])@session:([\w-]+)"
 
 def with_sessions(prompt: Prompt, session_dir: Path) -> Prompt:
     """
-    The prompt with the last words of the sessions that it mentions. Reads their logs: call it from a thread.
+    Attach the last answers of the mentioned sessions to `prompt`. Reads their logs, so call it in a thread.
 
     Raises:
-        ConfigError: one is not there, or nothing was answered in it.
+        ConfigError: a session does not exist or has no answer.
     """
-    # A prompt that waited may have some already.
+    # A prompt that waited may already have some.
     there = {selection.path for selection in prompt.selections}
     found = dict.fromkeys(re.findall(_MENTION, prompt.text))
     ids = [each for each in found if f"@session:{each}" not in there][:MAX_MENTIONS]
@@ -34,7 +34,7 @@ def mentions_session(prompt: Prompt) -> bool:
 
 
 def _selection(session_id: str, session_dir: Path) -> Selection:
-    from sanderling.session.store.quoting import last_words  # for whoever mentions one
+    from sanderling.session.store.quoting import last_words  # only needed for mentions
 
     try:
         said = last_words(session_dir, session_id)

@@ -1,4 +1,4 @@
-"""Requests to the model: made again while that may help, counted, and held against what the person has set as limits."""
+"""Requests to the model: retries them, counts their tokens and enforces the user's limits."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class ModelCalls:
-    """All requests of a session. `emit` takes the events."""
+    """Makes all requests of a session. `emit` receives the events."""
 
     def __init__(
         self,
@@ -69,24 +69,23 @@ class ModelCalls:
         self.backoff = Backoff()
         self._system = system_prompt()
         self._block_id = 0
-        self._left = 0  # of the turn's calls
+        self._left = 0  # calls left in this turn
         self.budget_usd = settings.budget_usd
         self._go_now = anyio.Event()
-        self.tool_use_begun = anyio.Event()  # the turn's first
+        self.tool_use_begun = anyio.Event()  # the first of the turn
 
     def begin_turn(self) -> None:
         self._left = self._settings.max_calls
         self.tool_use_begun = anyio.Event()
 
     def retry_now(self) -> None:
-        """Do not wait any longer before the next attempt."""
         self._go_now.set()
 
     async def stop_at_limit(self) -> StopReason | None:
-        """The reason why the turn ends here, if a limit is reached and the person does not want to go on."""
+        """Return why the turn ends here, if a limit is reached and the user does not extend it."""
         limit = self._settings.max_calls
         if limit and not self._left:
-            reason = f"The model was asked {limit} times in this turn, the most that max_calls allows without a word of yours."
+            reason = f"The model was called {limit} times in this turn, the limit set by max_calls."
             if not await self._approvals.ask_to_go_on("calls", f"{limit} more calls", reason):
                 return "max_calls"
             self._left = limit
@@ -104,10 +103,10 @@ class ModelCalls:
 
     async def ask(self, reply: Reply) -> StopReason:
         """
-        Ask the model what comes next; `reply` takes it.
+        Call the model with the history; `reply` collects its answer.
 
         Raises:
-            ProviderError: it does not help to ask again, or has not helped.
+            ProviderError: retrying is no use, or did not help.
         """
         first_block_id = self._block_id
 
@@ -118,12 +117,12 @@ class ModelCalls:
 
     async def ask_aside(self, request: Message, start: int) -> tuple[str, StopReason]:
         """
-        Return what the model answers to `request` after the history from `start` on, which does not take it in.
+        Return the model's answer to `request` after the history from `start` on. The history does not change.
 
-        Tool uses are passed over.
+        Tool calls are ignored.
 
         Raises:
-            ProviderError: it does not help to ask again, or has not helped.
+            ProviderError: retrying is no use, or did not help.
         """
 
         async def stream() -> tuple[str, StopReason]:
@@ -154,7 +153,7 @@ class ModelCalls:
         return ModelRequest(self._system, history, tools.specs, self._session.id)
 
     async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it succeeds, or there is no use in it."""
+        """Make the attempt until it succeeds or retrying is no use."""
         if not self._provider.is_ready:
             self._emit(ProviderStarting())
             await self._provider.prepare()
@@ -173,7 +172,7 @@ class ModelCalls:
     async def _wait(self, error: ProviderError, failed: int) -> None:
         asked_s = error.retry_after_s or 0.0
         if asked_s > Backoff.ASKED_FROM_S:
-            subject = f"wait {duration(asked_s)}, then ask again"
+            subject = f"wait {duration(asked_s)}, then retry"
             if not await self._approvals.ask_to_go_on("retry", subject, error.message):
                 raise error
         delay_s = self.backoff.delay_s(failed, error.retry_after_s)
@@ -218,7 +217,7 @@ class ModelCalls:
                         case ReplyDone(stop_reason):
                             return stop_reason
         finally:
-            self._block_id += reply.has_open_block  # the one that was cut off keeps its own
+            self._block_id += reply.has_open_block  # a block that was cut off keeps its id
             self._book(model, usage)
         raise cut_off()
 
@@ -227,7 +226,7 @@ class ModelCalls:
             self._session.append(LoggedUsage(model, usage))
 
     def note_aside(self, model: str, usage: Usage) -> None:
-        """Count what a request beside the session has used; one in which nothing was said has no log for that yet."""
+        """Count the usage of a request outside the session. A session without prompts has no log yet, so it is only counted in memory."""
         record = LoggedUsage(model, usage, is_aside=True)
         if self._session.prompts:
             self._session.append(record)
@@ -235,11 +234,10 @@ class ModelCalls:
             self._session.apply(record)
 
     def show_usage(self) -> None:
-        """Emit the session's usage, between requests."""
         self._emit_usage(self._session.last_usage, self._provider.model, Usage())
 
     def _emit_usage(self, last: Usage, model: str, usage: Usage) -> None:
-        """Emit the session's usage and that of a request to `model` that still goes on; `last` fills the context window."""
+        """Emit the session's usage plus `usage`, of the current request to `model`; `last` fills the context window."""
         ledger, limits = self._session.ledger, self._provider.limits
         if limits and limits.price:
             self.models.learn(self._provider.model, limits.price)
@@ -260,10 +258,10 @@ class ModelCalls:
 
 
 def cut_off() -> ProviderError:
-    """The error for a stream that ends without a stop reason, though no connection broke."""
+    """Return the error for a stream that ends without a stop reason although the connection did not break."""
     return ProviderError(
         "cut",
-        "The answer was cut off: it ended before the model had finished.",
+        "The answer was cut off before the model had finished.",
         keeps_what_came(),
         is_paid=True,
     )

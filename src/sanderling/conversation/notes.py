@@ -1,8 +1,8 @@
 """
-Notes to the model beside the person's words: facts, instructions, mode, todo list.
+Notes to the model in addition to the user's text: facts, instructions, mode, todo list.
 
-All of it changes, and none of it may stand in the prefix of the requests, whose cache would be lost: each piece of news is appended
-once, to the message that goes out next.
+All of these change, and none may be in the prefix of requests, because the API's cache would be lost. So each change is appended once, to
+the next message.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,37 +25,37 @@ from sanderling.tools.workspace import Workspace
 MAX_CHANGED_FILES = 100
 MAX_REJECTED_LINES = 200
 PROJECT_REPLACED = (
-    "[The project's directory was replaced by another one of the same name: moved away, or deleted and made again. Commands and"
-    " files are the new one's from here on, and what ran in the old one was stopped. Do not rely on what you have read or changed"
+    "[The project directory was replaced by another of the same name (moved away, or deleted and recreated). Commands and files"
+    " use the new one from here on; processes in the old one were stopped. Do not rely on what you read or changed"
     " before.]"
 )
 
 _MODE_NEWS: dict[Mode, str] = {
-    "ask": "[The person has switched to ask mode: changes, commands and fetches ask them first.]",
-    "auto": "[The person has switched to auto mode: what the sandbox confines runs without asking them.]",
-    "plan": "[The person has switched to plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
+    "ask": "[Now in ask mode: changes, commands and fetches ask the user first.]",
+    "auto": "[Now in auto mode: what the sandbox confines runs without asking.]",
+    "plan": "[Now in plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
     " do not try to change anything. Say what you would do.]",
 }
 
 _DID = {
-    "undo": "The person has undone what you had changed in files in an earlier turn.",
-    "redo": "The person has done again what was undone before.",
-    "rewind": "The person has taken files back to what they were at an earlier prompt.",
-    "finish": "An undoing of the person's that was interrupted has been finished.",
+    "undo": "The user undid your file changes of an earlier turn.",
+    "redo": "The user redid what was undone before.",
+    "rewind": "The user took files back to their state at an earlier prompt.",
+    "finish": "An interrupted undo of the user's was finished.",
 }
 _HOW = {
-    "restored": "Brought back",
-    "merged": "Merged with what they have changed",
+    "restored": "Restored",
+    "merged": "Merged with the user's changes",
     "left": "Left as they are",
 }
 REWOUND = (
-    "[The person has taken the conversation back to this point: what was said after it is not shown to you any more. Files may have"
-    " been changed meanwhile, by you, too: read them before you rely on them.]"
+    "[The user took the conversation back to this point: you no longer see what came after it. Files may have"
+    " changed meanwhile, by you, too: read them before you rely on them.]"
 )
 
 
 def _rejection(path: str, changes: RejectChanges) -> str:
-    """Tell of the changes of a file that the person took back, exactly: as a diff."""
+    """Describe the changes of a file that the user rejected, as a diff."""
     reason = f" They say: {changes.reason.strip()}" if changes.reason.strip() else ""
     lines: list[str] = []
     left_out = 0
@@ -69,23 +69,23 @@ def _rejection(path: str, changes: RejectChanges) -> str:
             left_out += 1
         else:
             lines += diff
-    more = f"\n({left_out} more, too large to be shown: read the file.)" if left_out else ""
+    more = f"\n({left_out} more, too large to show: read the file.)" if left_out else ""
     return (
-        f"[The person has looked at your changes of {path} and rejected these: the file holds again what stood there"
-        f" before. Do not make them again unless they ask for it.{reason}\n"
+        f"[The user reviewed your changes of {path} and rejected these: the file has its previous"
+        f" lines again. Do not make them again unless asked.{reason}\n"
         + "\n".join(lines)
         + f"{more}]"
     )
 
 
-class _Told(msgspec.Struct):
-    """All that the model has been told, as it is kept with the session."""
+class _Sent(msgspec.Struct):
+    """The notes that the model has received, as recorded in the session's log."""
 
     facts: dict[str, Any] = {}
     instructions: dict[str, Any] = {}
     changed_files: list[str] = []
     mode: Mode | None = "ask"
-    rejected: list[str] = []  # which is to be told yet
+    rejected: list[str] = []  # not yet sent
 
 
 class Notes:
@@ -109,53 +109,53 @@ class Notes:
         self._rejected: list[str] = []
 
     def read(self, instructions: Instructions, *, has_todo: bool) -> None:
-        """Take other instructions from now on, and leave out the todo list unless this session has it."""
+        """Use `instructions` from now on. Without `has_todo`, leave out the todo list."""
         instructions.restore(self._instructions.state())
         self._instructions, self._has_todo = instructions, has_todo
 
     def state(self) -> dict[str, Any]:
-        """All that the model has been told, as plain data for `restore`. Keep it once the message with the last notes is in the log."""
+        """Return what the model has been sent, as plain data for `restore`. Call this after the message with the last notes is in the log."""
         facts, instructions = self._facts.state(), self._instructions.state()
         files = sorted(self._changed_files)
-        told = _Told(facts, instructions, files, self._mode, list(self._rejected))
-        return msgspec.to_builtins(told)
+        sent = _Sent(facts, instructions, files, self._mode, list(self._rejected))
+        return msgspec.to_builtins(sent)
 
     def restore(self, state: object) -> None:
-        told = msgspec.convert(state, _Told)
-        self._facts.restore(told.facts)
-        self._instructions.restore(told.instructions)
-        self._mode = told.mode
-        self._changed_files = set(told.changed_files)
-        self._rejected = told.rejected
+        sent = msgspec.convert(state, _Sent)
+        self._facts.restore(sent.facts)
+        self._instructions.restore(sent.instructions)
+        self._mode = sent.mode
+        self._changed_files = set(sent.changed_files)
+        self._rejected = sent.rejected
 
     def add_rejected(self, changes: RejectChanges) -> None:
-        """Have the model told that the person took back changes of its own."""
+        """Add a note on changes that the user rejected to the next message."""
         self._rejected.append(_rejection(self._workspace.shown(changes.path), changes))
 
     def with_prompt(self, prompt: Prompt) -> list[str]:
-        """The notes that go along with a prompt."""
+        """Return the notes to send with a prompt."""
         paths = [self._workspace.path(each.path) for each in prompt.selections if not each.is_piped]
         taken_back = map(_taken_back, self._session.taken_back)
         return [*taken_back, *self._news(paths, is_prompt=True)]
 
     def of_person(self) -> list[str]:
-        """The notes on what the person has taken back of the agent's work: all that an agent is told that is not ours."""
+        """Return the notes on what the user undid or rejected. External agents get only these."""
         rejected, self._rejected = self._rejected, []
         return [*map(_taken_back, self._session.taken_back), *rejected]
 
     def with_results(self, paths: Iterable[str]) -> list[str]:
-        """The notes that go along with the results of tools that were about these paths."""
+        """Return the notes to send with the results of tool calls on `paths`."""
         return self._news(list(paths), is_prompt=False)
 
     def after_summary(self) -> list[str]:
-        """All that the model has to know again when a summary stands for what was said."""
+        """Return everything that the model needs again after a summary replaced the conversation."""
         self.forget()
-        self._mode = "ask"  # the mode that no note tells of, as in a new session
+        self._mode = "ask"  # the mode that needs no note, as in a new session
         notes = [*self._news([], is_prompt=True), self._changes(), self._jobs()]
         return [note for note in notes if note]
 
     def forget(self) -> None:
-        """Tell all again with the next message: the model is not shown any more what it was told."""
+        """Send everything again with the next message, because the model no longer sees it."""
         self._facts.forget()
         self._instructions.forget()
         self._mode = None
@@ -189,18 +189,16 @@ class Notes:
             if isinstance(use, ToolUse) and use.name in ("edit", "write") and "path" in use.input
         }
         listed = sorted(self._changed_files)[:MAX_CHANGED_FILES]
-        return (
-            f"Files that you have changed in this session: {', '.join(listed)}." if listed else ""
-        )
+        return f"Files you changed in this session: {', '.join(listed)}." if listed else ""
 
     def _jobs(self) -> str:
         running = [job for job in self._workspace.jobs.all() if job.is_running]
         listed = ", ".join(f"{job.id} ({job.command})" for job in running)
-        return f"Jobs of yours that still run: {listed}." if listed else ""
+        return f"Your running jobs: {listed}." if listed else ""
 
 
 def _taken_back(record: LoggedRestored | LoggedRewind) -> str:
-    """The note on what the person has taken back since the last turn."""
+    """Return the note on an undo, redo or rewind since the last turn."""
     match record:
         case LoggedRewind():
             return REWOUND

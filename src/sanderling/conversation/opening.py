@@ -1,4 +1,4 @@
-"""Opening a conversation: settings, project, provider, policy, rules and session come together here, for every face."""
+"""Opens a conversation for a frontend: brings settings, project, provider, policy, rules and session together."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sanderling.providers.http.way import Way
     from sanderling.tools.code.servers import LanguageServers
 
-NO_KEY_NOTICE = "There is no API key, so the demo model answers: it replays a script.\n{remedy}"
+NO_KEY_NOTICE = "No API key: this is the demo model, which replays a script.\n{remedy}"
 
 
 def _alone(provider: Provider, _project: str) -> Provider:
@@ -47,47 +47,47 @@ def _alone(provider: Provider, _project: str) -> Provider:
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """The wishes of a face for a conversation."""
+    """A frontend's options for a conversation."""
 
     mode: Mode | None = None
-    """The mode for this time, whatever the session remembers."""
+    """Overrides the mode that the session remembers."""
     network: NetworkMode = "off"
     rules: tuple[Rule, ...] = ()
-    """Rules for this time, after those of the settings."""
+    """Temporary rules, applied after the settings' rules."""
     editor: Editor | None = None
     code: "LanguageServers | None" = None
     is_eager: bool = True
-    """Make ready ahead what is needed soon."""
+    """Prepare early what is needed soon."""
     is_shown: bool = False
-    """Emit what the session begins or goes on with, while it opens; and give the demo model a project of its own."""
+    """Emit the session's initial state while it opens, and give the demo model a project of its own."""
     waiting: Literal["held", "aside", "dropped"] = "held"
-    """Prompts that a resumed session left waiting: shown and held, kept in its log without being sent, or removed from it."""
+    """What happens to the pending prompts of a resumed session: shown and held, kept in the log without being sent, or deleted."""
     has_history: bool = False
-    """Emit what was said last, too."""
+    """Emit the latest history as well."""
     wrap: Callable[[Provider, str], Provider] = _alone
-    """The last word on the provider for a project."""
+    """Wraps the provider for a project."""
     log_dir: Path | None = None
-    """The directory of the log, if that is not with the other sessions'."""
+    """Directory of the log, if it differs from that of the other sessions."""
     face: str = ""
-    """The name that a new session keeps of where it began."""
+    """The frontend's name, recorded in a new session."""
     patience_s: float = GRACE_S
-    """The time for which the first request waits at most for the tool servers of which a rule allows something."""
+    """How long the first request waits, at most, for tool servers that have an allow rule."""
     agent: str = ""
-    """The guest that answers in a new session; one that is resumed knows its own."""
+    """The external agent for a new session; a resumed session remembers its own."""
     elsewhere: "Elsewhere | None" = None
-    """The place where commands run, without the sandbox."""
+    """Where commands run, if not in the sandbox."""
     way: "Way | None" = None
-    """The way to models through somebody who has the keys."""
+    """The proxy to models, if the keys are on another machine."""
     tools: "ClientsTools | None" = None
-    """The tools of the client's, in the place of ours: then nothing is done here."""
+    """The client's tools, which replace Sanderling's; then nothing runs here."""
 
 
 class Opened(NamedTuple):
     """
-    An agent that is to be served now, and what its face has to know before.
+    An open agent, to be served by the caller, and what the frontend needs first.
 
-    `ends` has the reasons why turns have ended, by their prompts' ids, those of now included; `waiting` the ids of prompts that wait;
-    `aside` those that were set aside or dropped, as `Wishes.waiting` says.
+    `ends` maps prompt ids to the reasons why their turns ended, including the last. `waiting` has the ids of pending prompts; `aside` are
+    the prompts that were set aside or dropped, see `Wishes.waiting`.
     """
 
     agent: Agent
@@ -106,18 +106,18 @@ async def open_conversation(
     wishes: Wishes,
 ) -> Opened:
     """
-    Open the session `session_id` of `project`, a new one or one with a log.
+    Open the session `session_id` of `project`, new or from its log.
 
     Raises:
-        ConfigError: the settings, the person's or the project's, ask for what cannot be.
-        SessionInUseError: another process has it open.
-        SessionError: its log cannot be read.
+        ConfigError: the settings, of the user or the project, are invalid.
+        SessionInUseError: another process has the session open.
+        SessionError: the log cannot be read.
     """
     resources = AsyncExitStack()
     try:
         own = layers.settings()
         log_dir = wishes.log_dir or own.session_dir
-        # A long log takes a while to read.
+        # Reading a long log takes a while.
         session = await to_thread.run_sync(Session.open, log_dir, session_id, project, wishes.face)
         resources.callback(session.close)
         conversation = _Opening(session, own, emit, wishes, resources).begin(layers)
@@ -159,7 +159,7 @@ def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> Opened:
 
 
 class _Opening(NamedTuple):
-    """A session for which a conversation is made; `own` are the settings without those of a project."""
+    """Makes the conversation for a session; `own` are the settings without the project's."""
 
     session: Session
     own: Settings
@@ -170,7 +170,7 @@ class _Opening(NamedTuple):
     def begin(self, layers: Layers) -> Conversation:
         if address := self._address():
             return self._remote(address)
-        if self.wishes.tools:  # there may be a directory of that name here, which is none of theirs
+        if self.wishes.tools:  # a directory of that name may exist here, but is not the client's
             return self._for_client(self.wishes.tools)
         project = Project(self.own, self.session.project)
         settings = project.settings(layers)
@@ -179,17 +179,19 @@ class _Opening(NamedTuple):
                 return self._guest(project, settings, agent)
             return self._here(project, settings)
         except ConfigError as error:
-            from sanderling.conversation.configuration import explained  # only for whoever erred
+            from sanderling.conversation.configuration import (
+                explained,
+            )  # only needed after an error
 
             raise explained(error, settings, self.session.project) from error
 
     def _here(self, project: Project, settings: Settings) -> Conversation:
-        """Begin a session in the project, by its settings, too."""
+        """Start a session in the project, with the project's settings."""
         wishes = self.wishes
         check_disabled(settings.tools_disabled)
         policy = self._policy(settings)
         sample = ""
-        # The demo model must not pass for an answer where nobody looks.
+        # Without a screen, the user could take the demo model's reply for a real one.
         fallback = "demo" if wishes.is_shown else DEFAULT
         if choose(settings, fallback=fallback) == "demo":
             from sanderling.providers.scripted import copy_sample
@@ -209,7 +211,7 @@ class _Opening(NamedTuple):
         return Conversation(parts, self.resources, mode=wishes.mode, is_eager=wishes.is_eager)
 
     def _for_client(self, tools: "ClientsTools") -> Conversation:
-        """Begin a session whose files and commands are its client's: nothing is read, run or changed here."""
+        """Start a session whose files and commands are the client's: nothing is read, run or changed here."""
         from sanderling.conversation.clients_tools import ClientsConversation, ClientsParts
 
         settings = self.own
@@ -230,7 +232,7 @@ class _Opening(NamedTuple):
         return ClientsConversation(parts, self.resources, is_eager=self.wishes.is_eager)
 
     def _guest(self, project: Project, settings: Settings, agent: "DeclaredAgent") -> Conversation:
-        """Begin a session in which another agent answers."""
+        """Start a session in which an external agent answers."""
         from sanderling.acp_client.provider import GuestProvider
         from sanderling.conversation.guest_conversation import GuestConversation
         from sanderling.conversation.guest_servers import with_servers
@@ -245,7 +247,7 @@ class _Opening(NamedTuple):
         )
 
     def _remote(self, address: str) -> Conversation:
-        """Begin a session that works elsewhere: nothing of the project here is read, run or changed."""
+        """Start a remote session: nothing of the project is read, run or changed here."""
         from sanderling.acp_client.provider import GuestProvider
         from sanderling.conversation.remote_conversation import RemoteConversation
         from sanderling.remote.address import parse_address
@@ -258,13 +260,13 @@ class _Opening(NamedTuple):
         is_eager = self.wishes.is_eager
         return RemoteConversation(parts, there, provider, self.resources, is_eager=is_eager)
 
-    # --- what they are made of -----------------------------------------------------------------------------------------
+    # --- their parts ---------------------------------------------------------------------------------------------------
 
     def _policy(self, settings: Settings) -> SandboxPolicy:
         return policy_for(settings, self.session.project)._replace(network=self.wishes.network)
 
     def _elsewhere(self) -> Project:
-        """The project of a session whose files are not here."""
+        """Return a stand-in for the project of a session whose files are not on this machine."""
         return Project(self.own, f"{self.own.state_dir}/elsewhere")
 
     def _parts(
@@ -295,11 +297,11 @@ class _Opening(NamedTuple):
         return parts
 
     def _address(self) -> str:
-        """The address of the place where the session lives, if that is elsewhere."""
+        """Return the address of the session's machine; empty for a local session."""
         name = self._agent_name()
         if ":" not in name:
             return ""
-        from sanderling.remote.address import is_address  # only for whoever works elsewhere
+        from sanderling.remote.address import is_address  # only needed for remote sessions
 
         return name if is_address(name) else ""
 
@@ -309,20 +311,20 @@ class _Opening(NamedTuple):
 
     def _agent(self, settings: Settings) -> "DeclaredAgent | None":
         """
-        The guest that answers in the session, if one does.
+        Return the external agent that answers in the session, if there is one.
 
         Raises:
-            ConfigError: there is none of that name, or it is declared wrongly.
+            ConfigError: no agent has that name, or its declaration is invalid.
         """
         if not (name := self._agent_name()):
             return None
-        from sanderling.agents.declared import load_agent  # only for whoever wants another agent
+        from sanderling.agents.declared import load_agent  # only needed for external agents
 
         return load_agent(name, settings.agents)
 
 
 def _servers(settings: Settings) -> "dict[str, McpServer]":
-    if not settings.mcp_servers:  # then nothing of them is loaded
+    if not settings.mcp_servers:  # avoids loading `mcp`
         return {}
     from sanderling.mcp.servers import load_servers
 

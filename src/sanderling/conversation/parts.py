@@ -1,4 +1,4 @@
-"""The parts of a conversation, put together: what its turns and its views work with."""
+"""The parts of a conversation, assembled: everything that its turns and views use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Parts:
-    """The parts of one session. `emit` takes the events of all of them; it must not block."""
+    """The parts of one session. `emit` receives the events of all of them; it must not block."""
 
     guest_commands: Callable[[], Sequence[SlashCommand]] = tuple
 
@@ -133,7 +133,7 @@ class Parts:
         self.emit(Notice("warning", text))
 
     def restore(self, mode: Mode | None) -> None:
-        """Take up what the session has left; `mode` for this time, instead of its own."""
+        """Restore the session's state; `mode` overrides the remembered one."""
         session, provider = self.session, self.provider
         is_own = isinstance(model := session.state("model"), str) and self._can_ask(model)
         if not is_own and session.history and session.model != provider.model:
@@ -141,12 +141,12 @@ class Parts:
         self.memory.restore(self._remembered(), {"mode": mode})
 
     def _can_ask(self, model: str) -> bool:
-        """Go on with the session's own model, if its provider is still there; else with that of the settings."""
+        """Continue with the session's own model, if its provider is still available."""
         try:
             self.provider.set_model(model)
         except ConfigError as error:
             self.warn(
-                f"The model of this session, {model}, cannot be asked: {error}. {self.provider.model} goes on."
+                f"This session's model {model} is unavailable ({error}). Continuing with {self.provider.model}."
             )
             return False
         return True
@@ -203,7 +203,7 @@ class Parts:
         )
 
     def _make_journal(self) -> Journal:
-        """The journal of what the agent changes: beside the logs, or where a session's log is that is not to be kept."""
+        """Return the journal of the agent's changes. A log outside the session directory has it in its own directory."""
         log = self.session.log.path
         is_kept = log.parent == self.settings.session_dir
         directory = changes_dir(log) if is_kept else log.parent / "changes" / log.stem
@@ -211,7 +211,7 @@ class Parts:
         return Journal(directory.parent, log.stem, self.session.project, self.warn, origin)
 
     def _origin(self, root: Path) -> Origin | None:
-        """The journal of the session that this one was forked from."""
+        """Return the journal of the session that this one was forked from."""
         source = self.session.log.header.forked_from
         if not isinstance(source, str) or not is_session_id(source):
             return None
@@ -250,11 +250,11 @@ class Parts:
         return limits.context_window_tokens if limits else 0
 
     def declare_servers(self) -> None:
-        """Have the servers that the project declares now."""
+        """Declare the tool servers that the project currently declares."""
         self._loader.declare(self.project.trust, self.emit)
 
     def tell_commands(self) -> None:
-        """Tell the screen which slash commands there are beside its own."""
+        """Send the screen the slash commands of the project, tool servers and external agent."""
         all_commands = (*self.servers.commands(), *self.guest_commands(), *self.project.commands())
         commands = {each.name: each for each in all_commands}
         self.emit(SlashCommandsChanged(tuple(commands.values())))
@@ -267,7 +267,7 @@ class Parts:
         return (await self.gate.offers.offer(command.text, command.id, "run", denials)).grant
 
     def _append_said(self, prompt: Prompt) -> None:
-        """Take in what the person says where the turn stops; the model reads it with what they ask next."""
+        """Append what the user says while the turn is stopped; the model gets it with the next prompt."""
         self.session.append_message(prompt_message(prompt), (prompt,))
         self.emit(PromptSteered(prompt))
 
@@ -284,12 +284,12 @@ class Parts:
         self.emit(shown_event(denial))
 
     def _note_sandbox_event(self, event: SessionEvent) -> None:
-        will_be_told = isinstance(event, Denial) and self.workspace.jobs.denied(event)
-        if self.commands.are_running or not will_be_told:
+        will_be_reported = isinstance(event, Denial) and self.workspace.jobs.denied(event)
+        if self.commands.are_running or not will_be_reported:
             self.emit(shown_event(event))
 
 
 def _only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
-    from sanderling.permissions.decide import only_reads_with  # with tables of programs
+    from sanderling.permissions.decide import only_reads_with  # imports tables of programs
 
     return only_reads_with(name, command, cwd=cwd, project=project, is_confined=is_confined)

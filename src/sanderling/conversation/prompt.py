@@ -1,4 +1,4 @@
-"""The system prompt, and a person's words as the model is shown them."""
+"""The system prompt, and the message that a prompt becomes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from sanderling.text import fence_around
 
 
 def system_prompt() -> str:
-    """The system prompt, the same bytes for every request of every session, or the API's cache of the prefix would be lost."""
+    """Return the system prompt. It has the same bytes in every request of every session, or the API's cache of the prefix would be lost."""
     return Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8")
 
 
@@ -27,16 +27,16 @@ def prompt_message(
     prompt: Prompt, commands: Sequence[CommandRecord] = (), notes: Sequence[str] = ()
 ) -> Message:
     """
-    The message that shows `prompt` to the model, with the commands that the person ran before it, and `notes` of ours.
+    Return the message for `prompt`, preceded by `notes` and by the commands that the user ran before it.
 
-    Without words, its lines alone, for the API refuses blank text.
+    A blank text is omitted, because the API rejects it.
     """
     before = (*notes, *map(_command_text, commands))
     return Message("user", (*_text_blocks(before), *prompt_blocks(prompt)))
 
 
 def prompt_blocks(prompt: Prompt) -> tuple[TextBlock | ImageBlock, ...]:
-    """The lines and images that go with `prompt`, then its words."""
+    """Return the lines and images attached to `prompt`, then its text."""
     blocks = [block for each in prompt.selections for block in _selection_blocks(each)]
     return (*blocks, *_text_blocks((prompt.sent or prompt.text,)))
 
@@ -50,10 +50,10 @@ def _selection_blocks(selection: Selection) -> tuple[TextBlock | ImageBlock, ...
 
 def check_images(prompt: Prompt) -> None:
     """
-    Look at the images that go with `prompt`: one that an API refuses would be in each request from then on.
+    Check the attached images. An image that the API rejects would otherwise break every later request.
 
     Raises:
-        ConfigError: one cannot be shown to a model.
+        ConfigError: an image cannot be sent to a model.
     """
     for each in prompt.selections:
         if each.media_type:
@@ -61,7 +61,7 @@ def check_images(prompt: Prompt) -> None:
                 checked_base64(each.text, each.media_type)
             except ImageError as error:
                 name = visible_name(each.path)
-                words = f"The image {name} cannot be shown: {error}. Nothing was sent."
+                words = f"Cannot send the image {name}: {error}. Nothing was sent."
                 raise ConfigError(words) from error
 
 
@@ -72,7 +72,7 @@ def _text_blocks(texts: Sequence[str]) -> tuple[TextBlock, ...]:
 def _command_text(record: CommandRecord) -> str:
     shown = f"$ {record.command}\n{record.output}"
     fence = fence_around(shown)
-    return f"The person ran this command in the project; it {record.ending.told}:\n{fence}\n{shown}\n{fence}"
+    return f"The user ran this command in the project; it {record.ending.told}:\n{fence}\n{shown}\n{fence}"
 
 
 def _selection_text(selection: Selection) -> str:

@@ -1,4 +1,4 @@
-"""A conversation with an agent that lives elsewhere: turns and queue are those of any other, and what is done is done there."""
+"""A conversation with a remote agent: turns and queue work as in any other, and everything else is done remotely."""
 
 from contextlib import AsyncExitStack
 from uuid import uuid4
@@ -31,8 +31,8 @@ from sanderling.protocol.events import CommandEnded, CommandStarted
 from sanderling.protocol.messages import Prompt
 from sanderling.remote.address import Address
 
-NOT_HERE = "Did not start: this session works on {name}, and commands of yours would run here. Ask for it, or use a terminal."
-NOT_FROM_HERE = "{what} cannot be done from here: this session works on {name}."
+NOT_HERE = "Did not start: this session runs on {name}, but your command would run here. Ask the agent to run it, or use a terminal."
+NOT_FROM_HERE = "{what} is not possible from here: this session runs on {name}."
 
 
 class RemoteConversation(GuestConversation):
@@ -50,7 +50,7 @@ class RemoteConversation(GuestConversation):
         is_eager: bool = True,
     ) -> None:
         self._address = address
-        self._goes_on: list[Prompt] = []
+        self._resumed: list[Prompt] = []
         declared = DeclaredAgent(address.text, address.title, ())
         super().__init__(parts, declared, provider, resources, is_eager=is_eager)
         resources.push_async_callback(self.guest.aclose)
@@ -58,10 +58,10 @@ class RemoteConversation(GuestConversation):
     def make_guest(
         self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider
     ) -> RemoteGuest:
-        return RemoteGuest(parts, self._address, declared, provider, self._go_on)
+        return RemoteGuest(parts, self._address, declared, provider, self._resume_left_turn)
 
     def begin_sandbox(self) -> None:
-        """Nothing runs here."""
+        """Start nothing: the sandbox is on the remote side."""
 
     def act(self, action: Action) -> None:
         warn, name = self.parts.warn, self.guest.name
@@ -76,7 +76,7 @@ class RemoteConversation(GuestConversation):
             case SetNetwork(mode):
                 self.parts.tasks.start(self._set_option, "network", mode)
             case SetSandbox():
-                warn(NOT_FROM_HERE.format(what="The sandbox's switching", name=name))
+                warn(NOT_FROM_HERE.format(what="Switching the sandbox", name=name))
             case RunCommand(command_id, command):
                 self.parts.emit(CommandStarted(command_id, command))
                 self.parts.emit(CommandEnded(command_id, NOT_HERE.format(name=name)))
@@ -84,15 +84,15 @@ class RemoteConversation(GuestConversation):
                 word = {UndoTurn: "/undo", RedoTurn: "/redo", TrustFiles: "/trust"}[type(action)]
                 self.submit(Prompt(uuid4().hex, word))
             case Rewind():
-                warn(NOT_FROM_HERE.format(what="Going back to an earlier prompt", name=name))
+                warn(NOT_FROM_HERE.format(what="Rewinding", name=name))
             case RejectChanges() | NoteSaved():
-                pass  # files of here
+                pass  # local files
             case _:
                 super().act(action)
         self._arrived.set()
 
     def close(self) -> None:
-        """Leave: what goes on there goes on, where it can."""
+        """Detach: a running turn continues remotely, if possible."""
         if isinstance(self._turn, RemoteTurn) and self.guest.goes_on_alone:
             self.guest.lasting.end()
             self._turn.leave()
@@ -104,24 +104,24 @@ class RemoteConversation(GuestConversation):
     # --- turns ---------------------------------------------------------------------------------------------------------------
 
     def next_prompt(self) -> Prompt | None:
-        return self._goes_on[0] if self._goes_on else super().next_prompt()
+        return self._resumed[0] if self._resumed else super().next_prompt()
 
     def make_turn(self) -> OneTurn:
-        is_known = bool(self._goes_on)
-        self._goes_on.clear()
+        is_known = bool(self._resumed)
+        self._resumed.clear()
         return RemoteTurn(self.guest, is_known=is_known)
 
-    def _go_on(self) -> None:
-        """The session is open again: a turn that was left goes on there, or has ended meanwhile, and is shown from here on."""
+    def _resume_left_turn(self) -> None:
+        """Resume after reconnecting: a turn that was left continues remotely or has ended meanwhile; show it from here on."""
         guest, prompts = self.guest, self.parts.session.prompts
         left, guest.left_turn = guest.left_turn, ""
         if left and guest.goes_on_alone and prompts and prompts[-1].id == left:
             guest.may_show = anyio.Event()
-            self._goes_on.append(prompts[-1])
+            self._resumed.append(prompts[-1])
             self._arrived.set()
 
     async def expanded(self, prompt: Prompt) -> Prompt:
-        """The prompt as it is: its commands are those of there, except for the person's own."""
+        """Expand a slash command of the user's; the remote agent's commands are sent as they are."""
         if prompt.text.startswith("/") and any(
             prompt.text.split()[0][1:] == each.name for each in self.guest.commands
         ):

@@ -1,8 +1,8 @@
 """
-A turn of an agent that lives elsewhere.
+A turn of a remote agent.
 
-The prompt waits, visibly where that takes a while, until it stands in the log there: only then the turn begins here. Connections may
-end and begin meanwhile.
+The turn starts here only when the prompt is in the remote log; until then the prompt is pending, and shown as such if it takes long.
+Connections may be lost and restored meanwhile.
 """
 
 from collections.abc import Sequence
@@ -25,36 +25,36 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.session.records import LoggedTurnEnd
 
-UNLISTED_S = 0.15  # that a prompt may be on its way before it is in the list of those that wait
+UNLISTED_S = 0.15  # how long a prompt may be in transit before it is shown as pending
 GRACE_S = 5.0  # for an agent that was asked to stop
-STILL_STOPPING = "{name} has not said that it has stopped."
+STILL_STOPPING = "{name} has not confirmed that it stopped."
 
 
 class RemoteTurn:
-    """One turn of `guest`; if it `is_known`, one that goes on there, of a prompt that it has."""
+    """One turn of `guest`. If it `is_known`, the agent already has the prompt and the turn is running remotely."""
 
     def __init__(self, guest: RemoteGuest, *, is_known: bool = False) -> None:
         self._guest = guest
         self._parts = guest.parts
         self._is_known = is_known
         self._scope = anyio.CancelScope()
-        self._asked_to_stop = anyio.Event()
+        self._stop_requested = anyio.Event()
         self._has_begun = self._is_listed = self._is_left = False
 
     def cancel(self) -> None:
         if not self._has_begun and not self._guest.link.is_ready:
-            self._guest.lasting.cancel()  # it may have come there before the connection ended
-        if self._asked_to_stop.is_set() or not self._has_begun:
+            self._guest.lasting.cancel()  # the prompt may have arrived before the connection was lost
+        if self._stop_requested.is_set() or not self._has_begun:
             self._scope.cancel()
-        self._asked_to_stop.set()
+        self._stop_requested.set()
 
     def leave(self) -> None:
-        """End it here; where it can go on there, it does."""
+        """End the turn here; it continues remotely, if possible."""
         self._is_left = True
         self._scope.cancel()
 
     async def run(self, prompt: Prompt) -> StopReason:
-        """Have `prompt` answered. However that ends, the next turn can go on."""
+        """Run the turn. The next turn can run, whether this one ends, fails or is cancelled."""
         stop_reason: StopReason = "cancelled"
         error: ProviderError | None = None
         with self._scope, self._parts.sandbox.keeper.kept_open():
@@ -71,7 +71,7 @@ class RemoteTurn:
                 except ProviderError as problem:
                     stop_reason, error = "error", problem
                 tasks.cancel_scope.cancel()
-        if self._asked_to_stop.is_set():
+        if self._stop_requested.is_set():
             stop_reason, error = "cancelled", None
         if self._is_left:
             stop_reason = "interrupted"
@@ -84,7 +84,7 @@ class RemoteTurn:
             await self._end(prompt, stop_reason, error.message if error else "")
         return stop_reason
 
-    # --- its beginning -------------------------------------------------------------------------------------------------------
+    # --- start ---------------------------------------------------------------------------------------------------------------
 
     async def _answer(self, prompt: Prompt) -> StopReason:
         guest = self._guest
@@ -93,7 +93,7 @@ class RemoteTurn:
         if self._is_known:
             self._begin(prompt)
         await guest.link.ready()
-        if not guest.is_ours:  # it never says that it has accepted something
+        if not guest.is_ours:  # it never reports that it has accepted a prompt
             self._begin(prompt)
         guest.turn.expect()
         notes = () if self._is_known else guest.tools.notes_with(prompt, guest.lasting.seen.life)
@@ -110,14 +110,14 @@ class RemoteTurn:
         return STOP_REASONS.get(answer.stop_reason, "end_turn")
 
     async def _list_soon(self, prompt: Prompt) -> None:
-        """Show the prompt among those that wait, if it is long on its way; there it is on the disk, too."""
+        """Show the prompt as pending if it is long in transit. This also saves it to the disk."""
         await anyio.sleep(UNLISTED_S)
         if not self._has_begun:
             self._is_listed = True
             self._parts.waiting.put_back(prompt)
 
     def _begin(self, prompt: Prompt) -> None:
-        """Begin the turn here, once: the prompt is in both logs."""
+        """Start the turn here, once. By now the prompt is in both logs."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -132,11 +132,11 @@ class RemoteTurn:
         guest.begin_turn(prompt.id)
         guest.is_in_turn = True
         guest.may_show.set()
-        if not is_wanted:  # it was taken out of the list when it was on its way
+        if not is_wanted:  # the user removed it from the queue while it was in transit
             self.cancel()
 
     def _give_back(self, prompt: Prompt, error: ProviderError | None) -> None:
-        """Give back a prompt that was not sent: into the prompt buffer, or among those that wait."""
+        """Return a prompt that was not sent, to the prompt buffer or to the queue."""
         parts = self._parts
         self._guest.tools.forget()
         is_there = parts.waiting.remove(prompt.id)
@@ -150,11 +150,11 @@ class RemoteTurn:
             parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
         parts.memory.keep()
 
-    # --- its end -------------------------------------------------------------------------------------------------------------
+    # --- end -----------------------------------------------------------------------------------------------------------------
 
     async def _stop_when_asked(self) -> None:
-        """Have the agent stop; nobody waits for long for one that cannot be reached."""
-        await self._asked_to_stop.wait()
+        """Ask the agent to stop. If it cannot be reached, stop waiting after a while."""
+        await self._stop_requested.wait()
         self._guest.stop_asking()
         self._guest.lasting.cancel()
         await anyio.sleep(GRACE_S)

@@ -1,4 +1,4 @@
-"""The model's reply, as it comes: kept on the disk while it grows, and as a message of the history when it is whole."""
+"""The model's reply as it streams: logged while it grows, and added to the history when it is complete."""
 
 from typing import Literal
 
@@ -14,11 +14,11 @@ PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lo
 
 
 class Reply:
-    """The model's words since the last message: whole blocks, and the one that it is writing."""
+    """The model's output since the last message: complete blocks, and the block being written."""
 
     def __init__(self, session: Session) -> None:
-        self.model = ""  # who speaks
-        self.problems: dict[str, str] = {}  # of its tool uses whose input cannot be read
+        self.model = ""  # the model that writes it
+        self.problems: dict[str, str] = {}  # by tool call id: input that cannot be parsed
         self._session = session
         self._blocks: list[ContentBlock] = []
         self._open_block: Literal["text", "thinking"] = "text"
@@ -40,14 +40,14 @@ class Reply:
     def finish_block(self, block: ContentBlock, problem: str = "") -> None:
         self._log_open_block()
         if isinstance(block, ToolUse):
-            block = self._with_own_names(block)
+            block = self._with_valid_names(block)
             if problem:
                 self.problems[block.id] = problem
         self._blocks.append(block)
         self._open_pieces, self._logged_pieces = [], 0
 
-    def _with_own_names(self, use: ToolUse) -> ToolUse:
-        """The API refuses an id that is there twice, and ids and names of tools that it cannot read; some models send such."""
+    def _with_valid_names(self, use: ToolUse) -> ToolUse:
+        """Return `use` with a unique, valid id and a valid name: the API rejects others, and some models send them."""
         fit = plain(use.id, MAX_NAME_CHARS - len("_9999")) or "use"
         taken = {block.id for block in self._blocks if isinstance(block, ToolUse)}
         own, number = fit, 1
@@ -57,13 +57,13 @@ class Reply:
         return msgspec.structs.replace(use, id=own, name=fit_name(use.name))
 
     def restart(self, model: str) -> None:
-        """Forget what came of a stream that was cut: `model` says it again."""
+        """Discard the partial answer of a stream that was cut; `model` starts again."""
         self._session.append(LoggedRestart())
         self._forget()
         self.model = model
 
     def keep(self, model: str) -> list[ToolUse]:
-        """Put what was said into the history, for `model` to go on from; return its tool uses."""
+        """Append the reply to the history, for `model` to continue from; return its tool calls."""
         open_text = "".join(self._open_pieces) if self._open_block == "text" else ""
         message = Message("assistant", (*self._blocks, TextBlock(open_text)))
         self._forget()

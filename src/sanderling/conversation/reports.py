@@ -1,4 +1,4 @@
-"""Reports on a conversation's provider, costs and settings: what is seldom asked for, and loads much that nothing else needs."""
+"""Reports on a conversation's provider, cost and settings. Rarely used, so the imports they need are loaded on demand."""
 
 from sanderling.config.show import settings_report
 from sanderling.conversation.parts import Parts
@@ -10,7 +10,6 @@ from sanderling.providers.redaction import hide_secrets
 
 
 async def answer(parts: Parts, request: TestProvider | ShowUsage | ShowSettings) -> Report:
-    """Answer `request` about the conversation of `parts`."""
     match request:
         case TestProvider(_, provider):
             name = provider or ":".join(split(parts.provider.model))

@@ -1,4 +1,4 @@
-"""Reviews of what the agent has changed, as far as they outlive the editor: what is left to be reviewed is in the journal."""
+"""Reviews that outlive the editor: the journal records which changes are still to be reviewed."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
@@ -23,7 +23,7 @@ from sanderling.tools.editor import Buffer
 from sanderling.tools.restoring import Restorer
 from sanderling.tools.workspace import Workspace
 
-MODE = 0o644  # of what is kept for a review: it is compared, and never written
+MODE = 0o644  # of the contents stored for a review, which are only compared, never written
 
 
 class Reviews:
@@ -38,7 +38,7 @@ class Reviews:
         return self._workspace.journal
 
     async def note(self, action: NoteReviewed) -> None:
-        """Keep what is left to be reviewed of a file."""
+        """Record what is left to be reviewed of a file."""
         path, left = action.path, action.left
         if path not in unreviewed(await self._journal.records(), has_commands=True):
             return
@@ -50,11 +50,11 @@ class Reviews:
             await self._journal.append(Reviewed(path, before, after))
 
     async def waiting(self) -> frozenset[str]:
-        """The files with changes that nobody has reviewed."""
+        """Return the files with unreviewed changes."""
         return frozenset(unreviewed(await self._journal.records()))
 
     async def show_waiting(self, before: Collection[str] = ()) -> None:
-        """Tell of what is to be reviewed, if anything is, or was: that was in the files `before`."""
+        """Emit the files with unreviewed changes, and which files of `before` are settled."""
         changes = unreviewed(await self._journal.records())
         settled = tuple(sorted(path for path in before if path not in changes))
         states = [state for each in changes.values() for state in (each[0].before, each[-1].after)]
@@ -68,20 +68,20 @@ class Reviews:
 
     async def before(self, path: str) -> FilesBefore:
         """
-        Return the files with changes that nobody has reviewed, or the one at `path`, as they would be without those.
+        Return the files with unreviewed changes, or only `path`, as they would be without these changes.
 
         Raises:
-            ToolError: there is no sandbox to be had, or the editor does not answer.
+            ToolError: no sandbox is available, or the editor does not answer.
         """
         left = unreviewed(await self._journal.records())
         return await self._without(made for each, made in left.items() if path in {"", each})
 
     async def with_reviewed(self, found: FilesBefore) -> FilesBefore:
         """
-        Return `found`, with what of it is reviewed.
+        Return `found` with its review state filled in.
 
         Raises:
-            ToolError: there is no sandbox to be had, or the editor does not answer.
+            ToolError: no sandbox is available, or the editor does not answer.
         """
         left = unreviewed(await self._journal.records(), has_commands=True)
         paths = {file.path for file in found.files} & left.keys()

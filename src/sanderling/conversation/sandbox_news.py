@@ -1,4 +1,4 @@
-"""News of the sandbox, unasked, as the screen is told of it."""
+"""Sandbox events as events for the screen."""
 
 from sanderling.protocol.events import AccessDenied, Event, GuardActed, Notice, SandboxChanged
 from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
@@ -8,19 +8,17 @@ from sanderling.sandbox.report import GuardEvent, ProjectReplaced
 from sanderling.text import printable
 
 PROJECT_REPLACED = (
-    "{project} is another directory than before. What was still running in the old one was stopped;"
-    " from here on, the new one is used."
+    "{project} was replaced by another directory. Processes in the old one were stopped;"
+    " the new one is used from now on."
 )
 DISK_FULL = "Commands were stopped: the disk of {path} is nearly full ({left} left)."
 
 
 def shown_sandbox(sandbox: SessionSandbox) -> SandboxChanged:
-    """The event that says how the sandbox is now."""
     return SandboxChanged(*sandbox.facts)
 
 
 def shown_event(event: SessionEvent) -> Event:
-    """`event` of the sandbox in the words of a face's."""
     match event:
         case Denial():
             return AccessDenied(event.operation, event.target, event.reason)

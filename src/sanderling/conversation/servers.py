@@ -1,4 +1,4 @@
-"""The tool servers of a session. One that has none, as most, loads nothing of `mcp`."""
+"""The tool servers of a session. Most sessions have none, and then nothing of `mcp` is imported."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NoServers:
-    """Stands in for `mcp.tool_servers.ToolServers`; `has_begun` is for those that are declared later."""
+    """Stands in for `mcp.tool_servers.ToolServers` without servers; `has_begun` is for servers that are declared later."""
 
     has_begun = False
 
@@ -39,7 +39,7 @@ class NoServers:
         return ()
 
     def details(self, name: str) -> Report:
-        raise SanderlingError(f"There is no tool server '{name}' that could be started.")
+        raise SanderlingError(f"There is no tool server '{name}'.")
 
     def begins_with_prompt(self, _: str) -> bool:
         return False
@@ -53,9 +53,9 @@ class NoServers:
 
 class ServerLoader:
     """
-    Loads what tool servers need with the first that is declared; until then something stands in for the `servers`.
+    Imports `mcp` when the first server is declared; until then `servers` is a stand-in.
 
-    `surround` says what is theirs of the session.
+    `surround` returns what the servers need of the session.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ServerLoader:
         self._patience_s = patience_s
 
     def load(self, own: "Mapping[str, McpServer]") -> "ToolServers":
-        """Have the person's `own` servers, and the tools of all in the catalog."""
+        """Load the user's `own` servers, and add the tools of all servers to the catalog."""
         from sanderling.mcp.tool_servers import ToolServers
 
         surroundings = self._surround()
@@ -86,7 +86,7 @@ class ServerLoader:
         return servers
 
     def declare(self, trust: Trust, emit: Callable[[Event], None]) -> None:
-        """Have the servers that the project declares, as far as its files are trusted as they are now."""
+        """Declare the project's servers, if its files are trusted in their current state."""
         servers = self.servers
         if isinstance(servers, NoServers):
             if not (trust.read(MCP_FILE) or self._settings.project_mcp_servers):

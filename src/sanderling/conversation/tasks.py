@@ -1,4 +1,4 @@
-"""The tasks of a session, beside its turns."""
+"""Background tasks of a session."""
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ Task = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class Tasks:
-    """Tasks that live no longer than the session is served; those that are started before begin with that."""
+    """Tasks that run while the session is served. Tasks started earlier wait for that."""
 
     def __init__(self) -> None:
         self._group: anyio.abc.TaskGroup | None = None
@@ -25,10 +25,10 @@ class Tasks:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Run them in this context, and cancel those that are left at its end."""
+        """Run the tasks in this context, and cancel the remaining ones at its end."""
         async with anyio.create_task_group() as self._group:
             for task, arguments in self._early:
                 self._group.start_soon(task, *arguments)
             yield
             self._group.cancel_scope.cancel()
-        self._group = None  # what is started now comes too late
+        self._group = None  # tasks started from now on never run

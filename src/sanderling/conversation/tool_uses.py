@@ -1,8 +1,8 @@
 """
-The tool uses of one message: held against the permissions, run side by side, answered in the order of the calls.
+The tool calls of one message: checked against permissions, run in parallel, answered in order.
 
-What depends on an earlier use of the same message waits for it: a command for the edits before it, an edit for the command, two
-edits of one file for each other. Everything else runs at the same time. On the screen they stand one after the other.
+A call that depends on an earlier call of the same message waits for it: a command for the edits before it, an edit for the command before
+it, an edit for another edit of the same file. All others run at the same time. The screen shows them one after the other.
 """
 
 from collections import Counter, deque
@@ -32,13 +32,13 @@ from sanderling.tools.workspace import Workspace
 MAX_PARALLEL = 8
 WARN_AT, PAUSE_AT = 3, 5
 MAX_TITLE_CHARS = 200
-INTERRUPTED = "Interrupted by the person."
-DENIED_WITH_ANOTHER = "Not run: the person denied another tool use of the same message."
+INTERRUPTED = "Interrupted by the user."
+DENIED_WITH_ANOTHER = "Not run: the user denied another tool call of the same message."
 NOTHING = Effect("", "none")
 
 
 class _Use(msgspec.Struct):
-    """A tool use on its way; it can be run if it has no problem. `effect` says which others it waits for, and what it was about."""
+    """A tool call in progress. It runs unless it has a `problem`. `effect` decides which other calls it waits for."""
 
     asked: ToolUse
     tool: Tool | None = None
@@ -46,16 +46,16 @@ class _Use(msgspec.Struct):
     problem: str = ""
     effect: Effect = NOTHING
     title: str = ""
-    note: str = ""  # on its input, for the model
+    note: str = ""  # about its input, for the model
     outcome: Outcome | None = None
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
 class Asking:
     """
-    The questions about tool uses of one message. Who denies one use denies those that have not begun with it, or it alone.
+    The permission questions for the tool calls of one message. A denial also denies the calls that have not started, unless it is alone.
 
-    It `is_shared` where more than one `ToolUses` runs them.
+    `is_shared`: more than one `ToolUses` runs the calls of the message.
     """
 
     def __init__(self, *, is_shared: bool = False) -> None:
@@ -65,10 +65,10 @@ class Asking:
 
     async def permit(self, gate: Gate, request: UseRequest) -> Permit:
         """
-        Return when the use may run.
+        Return when the call may run.
 
         Raises:
-            DeniedError, ToolError, SandboxError: it may not.
+            DeniedError, ToolError, SandboxError: it may not run.
         """
         with anyio.CancelScope() as scope:
             if self.is_denied:
@@ -88,7 +88,7 @@ class Asking:
 
 
 class ToolUses:
-    """Runs what the messages of one turn ask for. `emit` takes the events."""
+    """Runs the tool calls of one turn. `emit` receives the events."""
 
     def __init__(
         self,
@@ -114,9 +114,9 @@ class ToolUses:
         self, uses: Sequence[ToolUse], problems: Mapping[str, str], asking: Asking | None = None
     ) -> None:
         """
-        Run `uses`; `problems` names those whose input cannot be read. `asking` is given where they are a part of their message.
+        Run `uses`; `results` returns their results, even after a cancellation.
 
-        `results` has what came of them, also when this is cancelled.
+        `problems` says, by id, why the input of a call could not be parsed. `asking` is passed if `uses` are only some of a message's calls.
         """
         self._asking = asking or Asking()
         self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
@@ -128,11 +128,10 @@ class ToolUses:
                 tasks.start_soon(self._run_one, use, before, screen)
 
     def results(self) -> tuple[ToolResult, ...]:
-        """The results in the order of the calls: the API refuses a history where one is missing."""
+        """Return the results in the order of the calls. The API rejects a history that lacks one."""
         return tuple(map(_result, self._uses, self.outcomes()))
 
     def outcomes(self) -> list[Outcome]:
-        """The outcomes in the order of the calls."""
         return [each.outcome or self._interrupted(each) for each in self._uses]
 
     def _interrupted(self, use: _Use) -> Outcome:
@@ -143,7 +142,7 @@ class ToolUses:
         tool = self._tools.get(asked.name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
-            return _Use(asked, problem=f"There is no tool '{asked.name}'. There are: {names}.")
+            return _Use(asked, problem=f"There is no tool '{asked.name}'. Available: {names}.")
         if problem:
             return _Use(asked, problem=problem)
         try:
@@ -173,7 +172,7 @@ class ToolUses:
             is_last = all(other.ended.is_set() for other in self._uses)
             self._session.append(_logged_ending(use, outcome, has_result=not is_last))
             screen.finish(use.asked.id)
-        if not is_last:  # then its message is not there for a long time, maybe
+        if not is_last:  # then it may be long before the message is logged
             await self._session.log.synced()
 
     async def _outcome(self, use: _Use, show: Callable[[Event], None]) -> Outcome:
@@ -201,9 +200,9 @@ class ToolUses:
 
     async def _with_diagnostics(self, use: _Use, outcome: Outcome) -> Outcome:
         """
-        The outcome, with what language servers have newly said of the edits so far.
+        Return the outcome, with new diagnostics from language servers for the edits so far.
 
-        That is waited for once, by the last edit of a message. What comes later goes with whatever use is the last to end.
+        Only the last edit of a message waits for diagnostics. Later ones are added to the last call that ends.
         """
         others = [other for other in self._uses if other is not use and not other.ended.is_set()]
         is_edit = use.effect.kind == "write"
@@ -222,7 +221,7 @@ class ToolUses:
         )
 
     async def _request(self, use: _Use, tool: Tool) -> UseRequest:
-        """The use as it is now: what the shell begins with may have changed since its message came."""
+        """Return the request for the current state: the shell's may have changed since the message arrived."""
         workspace, args = self._workspace, use.args
         if tool.plan and (self._gate.mode != "plan" or use.effect.kind != "write"):
             context = Context(
@@ -244,7 +243,7 @@ class ToolUses:
     async def _run_reviewed(
         self, request: UseRequest, permit: Permit, show: Callable[[Event], None]
     ) -> tuple[Outcome, Permit]:
-        """Run it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
+        """Run the call. If it would overwrite unsaved changes, ask the user, as often as that happens."""
         while True:
             try:
                 return await self._run_tool(request, permit, show), permit
@@ -276,9 +275,12 @@ class ToolUses:
                     together=self._uses[0].asked.id if len(self._uses) > 1 else "",
                 )
                 async with AsyncExitStack() as running:
-                    # The disk takes as long as the look at the project.
+                    # Syncing the log takes as long as scanning the project, so do both at once.
                     async with anyio.create_task_group() as beginning:
-                        if request.effect.kind not in ("none", "read"):  # else it may run twice
+                        if request.effect.kind not in (
+                            "none",
+                            "read",
+                        ):  # others may safely run twice
                             beginning.start_soon(self._session.log.synced)
                         await running.enter_async_context(self._journaled(request))
                     request.check_ground(workspace)  # both may have taken a while
@@ -295,7 +297,7 @@ class ToolUses:
             return outcome
 
     def _journaled(self, request: UseRequest) -> AbstractAsyncContextManager[None]:
-        """The context in which it runs: what a command changes there is known afterwards, with what was there before."""
+        """Return the context to run the call in. It records which files a command changes, and their previous content."""
         workspace = self._workspace
         is_command = request.effect.kind in ("run", "call") and not request.tool.is_elsewhere
         if not is_command or not workspace.sandbox.can_write:
@@ -308,7 +310,7 @@ class ToolUses:
         return await self._asking.permit(self._gate, request)
 
     def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
-        """Warn a model that goes in circles: that makes one call again and again, with one result."""
+        """Add a warning to the result if the model repeats the same call with the same result."""
         made = msgspec.json.encode((use.asked.name, use.asked.input, outcome.content))
         key = blake2b(made).digest()
         self._repeats[key] += 1
@@ -319,24 +321,24 @@ class ToolUses:
         if count < WARN_AT:
             return outcome
         warning = (
-            f"You have made this very call {count} times in this turn, and its result was the same each time."
-            " Do something else, or say what keeps you from going on."
+            f"You have made this identical call {count} times this turn with the same result."
+            " Try something else, or explain what blocks you."
         )
         return msgspec.structs.replace(outcome, content=_with_text(outcome.content, warning))
 
     def take_paths(self) -> set[str]:
-        """The files and directories that tool uses were about since this was asked last."""
+        """Return the files and directories of the tool calls since the last time."""
         paths, self._paths = self._paths - {""}, set()
         return paths
 
     def take_repeated(self) -> str:
-        """The call that the model has made again and again, in a line, if it has since this was asked last."""
+        """Return, in one line, the call that the model has kept repeating since the last time, or ""."""
         repeated, self._repeated = self._repeated, ""
         return repeated
 
 
 class _InOrder:
-    """Shows the uses of one message one after the other: what a later one has to show waits until it is its turn."""
+    """Shows the calls of one message one after the other: events of a later call wait until the earlier ones have finished."""
 
     def __init__(self, ids: Sequence[str], emit: Callable[[Event], None]) -> None:
         self._order = deque(ids)
@@ -361,10 +363,10 @@ class _InOrder:
 
 
 def _depends(use: _Use, earlier: _Use) -> bool:
-    """Say whether `use` may see or undo what `earlier` does."""
+    """Return whether `use` may see or undo the effects of `earlier`."""
     match _kind(earlier), _kind(use):
         case ("write", "write") | ("write", "read") | ("read", "write"):
-            paths = earlier.effect.path, use.effect.path  # a search is of all that is below
+            paths = earlier.effect.path, use.effect.path  # searches include everything below
             return is_within(*paths) or is_within(*reversed(paths))
         case ("write", "run") | ("run", "write") | ("run", "read") | ("read", "run"):
             return True
@@ -373,7 +375,7 @@ def _depends(use: _Use, earlier: _Use) -> bool:
 
 
 def _kind(use: _Use) -> str:
-    """The kind of its effect; a tool from outside may read and write what a command may."""
+    """Return the kind of effect; third-party tools count as commands, because they may read and write anything."""
     return "run" if use.effect.kind == "call" else use.effect.kind
 
 
@@ -427,10 +429,10 @@ def _result(use: _Use, outcome: Outcome) -> ToolResult:
 
 
 def _with_reasons(outcome: Outcome, reasons: Sequence[str]) -> Outcome:
-    """The outcome, with what the person has said against what the sandbox refused: for the model and for the screen."""
+    """Add the user's reasons for denying what the sandbox blocked, for the model and the screen."""
     if not reasons:
         return outcome
-    text = "\n".join(f"[The person did not allow that: {reason}]" for reason in reasons)
+    text = "\n".join(f"[The user did not allow that: {reason}]" for reason in reasons)
     return msgspec.structs.replace(
         outcome,
         content=_with_text(outcome.content, text),

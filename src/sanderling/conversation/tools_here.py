@@ -1,9 +1,9 @@
 """
-Tools that run here for a conversation that is kept elsewhere: the model is asked there, files and commands are those of here.
+Tools that run here for a remote conversation: the remote side calls the model, and files and commands are local.
 
-All of it is ours: sandbox, rules, mode, questions, journal. Nothing runs but in a turn, which a prompt of the person has begun, and
-what the other side does not tell of as it is, is told here. What is asked for runs once: while this process lives its answer is kept
-until the turn has ended, and the log knows what has begun when another process goes on with the session.
+Sandbox, rules, mode, questions and journal are local, too. Tools run only within a turn, which a prompt of the user started. Whatever the
+remote side does not report correctly is reported here. Each request runs once: its answer is kept until the turn has ended, and if
+another process continues the session, the log knows what was started.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -29,9 +29,9 @@ from sanderling.tools.outcome import Outcome
 
 MAX_RUNNING = 32
 MAX_USES = 5_000  # in one turn: each is kept and logged
-NO_TURN = "no tool is run here: no turn has begun"
-NO_SERVERS = "Its model does not know your tool servers: it is told of the tools that ship, and of no others."
-HERE = "{name} keeps the conversation and asks the model. What the model asks for is done here: in this project, by your rules, in the sandbox of this machine."
+NO_TURN = "no tool runs here: no turn has started"
+NO_SERVERS = "Its model does not know your tool servers, only the built-in tools."
+HERE = "{name} keeps the conversation and asks the model. Its tools run here: in this project, by your rules, in this machine's sandbox."
 
 
 class _Use:
@@ -39,27 +39,27 @@ class _Use:
         self.scope = anyio.CancelScope()
         self.answer: ToolAnswer | None = None
         self.ended = anyio.Event()
-        self.output = ""  # so far, of what is shown
+        self.output = ""  # the output shown so far
 
 
-Tell = Callable[[str, events.ToolStarted], Coroutine[Any, Any, None]]
-"""Sees to it that the person is told of a use that begins, by the name that the other side has for it."""
+ShowStarted = Callable[[str, events.ToolStarted], Coroutine[Any, Any, None]]
+"""Makes sure that the user is shown a call that starts; its id is the remote side's."""
 
 
 class ToolsHere:
-    """The tools of the session of `parts`. `notify` tells the other side something."""
+    """The tools of the session of `parts`. `notify` sends a notification to the remote side."""
 
     def __init__(
         self,
         parts: Parts,
         notify: Callable[[str, object], None],
-        tell: Tell,
+        show_started: ShowStarted,
         turn: LocalTurn,
     ) -> None:
         self.are_wanted = False
         self._parts = parts
         self._notify = notify
-        self._tell = tell
+        self._show_started = show_started
         self._turn = turn
         self._uses: dict[str, _Use] = {}
         self._asking: dict[str, Asking] = {}
@@ -68,11 +68,11 @@ class ToolsHere:
 
     @property
     def name(self) -> str:
-        """The name under which the other side knows us again."""
+        """The id by which the remote side recognizes this client."""
         return self._parts.session.id
 
     def begin(self) -> None:
-        """The other side leaves them to us, from now on."""
+        """Run tools here from now on, as the remote side requested."""
         if self.are_wanted:
             return
         self.are_wanted = True
@@ -84,7 +84,7 @@ class ToolsHere:
         parts.emit(shown_sandbox(parts.sandbox))
 
     def notes_with(self, prompt: Prompt, life: str) -> tuple[str, ...]:
-        """The notes that go with a prompt. In another `life` of the session all is told again."""
+        """Return the notes to send with a prompt. In another `life` of the session everything is sent again."""
         if not self.are_wanted:
             return ()
         if life != self._life:
@@ -93,7 +93,7 @@ class ToolsHere:
         return tuple(self._parts.notes.with_prompt(prompt))
 
     def forget(self) -> None:
-        """Tell all again with the next prompt: what was told has not come there, maybe."""
+        """Send everything again with the next prompt, because the last notes may not have arrived."""
         self._parts.notes.forget()
 
     def begin_turn(self, prompt_id: str) -> None:
@@ -101,7 +101,7 @@ class ToolsHere:
             self._parts.workspace.journal.begin_turn(prompt_id)
 
     async def end_turn(self) -> None:
-        """Nobody waits for what still runs."""
+        """Cancel the calls that are still running."""
         for use in tuple(self._uses.values()):
             use.scope.cancel()
         for use in tuple(self._uses.values()):
@@ -111,7 +111,7 @@ class ToolsHere:
         if self.are_wanted:
             self._parts.sandbox.look_after("", has_failed=False)
 
-    # --- what is asked -----------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------------
 
     def methods(self) -> Mapping[str, Method]:
         return {RUN: Method(self._run, on_cancel=self._cancel)}
@@ -123,25 +123,25 @@ class ToolsHere:
     async def _run(self, params: msgspec.Raw) -> ToolAnswer:
         asked = decoded(params, ToolRequest)
         if not self.are_wanted or not is_session_id(asked.id):
-            raise invalid("no tool is run here")
+            raise invalid("no tool runs here")
         if not await self._turn.is_running():
             raise invalid(NO_TURN)
         if use := self._uses.get(
             asked.id
-        ):  # asked for again, after a cut that may have taken output with it
+        ):  # requested again, after a disconnect that may have lost output
             self._notify(OUTPUT, ToolOutput(asked.session_id, asked.id, use.output, start=0))
         else:
             use = self._begin(asked)
         await use.ended.wait()
         if use.answer is None:
-            raise RpcError(INTERNAL_ERROR, "it has failed")
+            raise RpcError(INTERNAL_ERROR, "it failed")
         return use.answer
 
     def _begin(self, asked: ToolRequest) -> _Use:
         if sum(not use.ended.is_set() for use in self._uses.values()) >= MAX_RUNNING:
-            raise invalid(f"{MAX_RUNNING} tools run already")
+            raise invalid(f"{MAX_RUNNING} tools are running already")
         if len(self._uses) >= MAX_USES:
-            raise invalid(f"{MAX_USES:,} tools were run in this turn")
+            raise invalid(f"{MAX_USES:,} tools ran in this turn")
         use = self._uses[asked.id] = _Use()
         if known := self._parts.session.ran.begun(asked.id):
             use.answer = ToolAnswer(content=known.content, is_error=known.is_error)
@@ -152,12 +152,12 @@ class ToolsHere:
 
     async def _use(self, asked: ToolRequest, use: _Use) -> None:
         parts = self._parts
-        telling = anyio.create_task_group()
+        reports = anyio.create_task_group()
 
         def show(event: events.Event) -> None:
             match event:
                 case events.ToolStarted():
-                    telling.start_soon(self._tell, asked.tool_use_id, event)
+                    reports.start_soon(self._show_started, asked.tool_use_id, event)
                 case events.ToolOutput(text=text):
                     piece = ToolOutput(asked.session_id, asked.id, text, start=len(use.output))
                     use.output += text
@@ -169,7 +169,7 @@ class ToolsHere:
             tools = (await self._catalog.so_far()).by_name
             tool_uses = ToolUses(tools, parts.workspace, parts.session, parts.gate, show)
             asking = self._asking_of(asked.together)
-            async with telling:  # which comes to its end, also where the use is cancelled
+            async with reports:  # finishes even if the call is cancelled
                 with use.scope:
                     if parts.sandbox.can_write:
                         await parts.workspace.changes.look_ahead(parts.sandbox.ground)
@@ -184,7 +184,7 @@ class ToolsHere:
             use.ended.set()
 
     def _asking_of(self, together: str) -> Asking:
-        """The questions of a message with several uses, which come one by one."""
+        """Return the questions of a message; its calls arrive one by one."""
         shared = Asking(is_shared=together != "")
         return self._asking.setdefault(together, shared) if together else shared
 

@@ -1,7 +1,7 @@
 """
-A trial of a provider: whether it can do what a conversation needs, asked as a conversation asks, with all tools.
+Tests whether a provider can do what a conversation needs, with real requests and all tools.
 
-It is there; it streams; it uses a tool and goes on from the result; and what was said before comes from its cache.
+The columns: it responds; it streams; it calls a tool and uses the result; and the cache serves the repeated prefix.
 """
 
 import time
@@ -41,20 +41,20 @@ from sanderling.session.prices import prompt_tokens
 from sanderling.text import duration, markdown_table
 from sanderling.tools.catalog import TOOLS, specs_of
 
-DEADLINE_S = 300.0  # of a column: a slow machine reads the tools for a while
+DEADLINE_S = 300.0  # per column: a slow machine takes a while to read the tools
 PING = "Answer with one word: pong"
 USE = "Use the tool `ls` once, with the path `.`, then tell me the name of the file that it shows."
 FILE = "kittiwake.txt"
 HEAD = ("model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache")
-FLOAT_COLUMNS = 76  # in a screen of 80
+FLOAT_COLUMNS = 76  # for a screen of 80
 SIGNS = {"passed": "✓ ", "failed": "✗ ", "skipped": ""}
 
 
 class Column(msgspec.Struct):
     """
-    One thing that is tried. `told` is what there is to tell of it; what `failed` has a `problem`, and what a person can do.
+    The result of one check. `told` is the text to show; a `failed` check has a `problem` and perhaps a `remedy`.
 
-    One that is `skipped` was not tried, or has come to nothing that can be judged.
+    "skipped" means not tried, or without a result that can be judged.
     """
 
     state: Literal["passed", "failed", "skipped"] = "skipped"
@@ -64,7 +64,7 @@ class Column(msgspec.Struct):
 
 
 class Trial(msgspec.Struct):
-    """The row of one model. A window or a price of None is not known."""
+    """The row of one model. A window or price of None is unknown."""
 
     model: str
     window_tokens: int | None = None
@@ -85,9 +85,9 @@ class Trial(msgspec.Struct):
 
 async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[Trial]:
     """
-    Try the providers `names`, `PROVIDER` or `PROVIDER:MODEL`, side by side; `model` is of those that name none.
+    Test the providers `names`, `PROVIDER` or `PROVIDER:MODEL`, in parallel. `model` is for names without a model.
 
-    Without any it is the provider's usual one, else the first that is known, else the first that it lists.
+    Without any model, it is the provider's default, else the first known, else the first that it lists.
 
     Raises:
         ConfigError: there is no such provider.
@@ -106,7 +106,7 @@ async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[
 async def _try_out(
     endpoint: Endpoint, provider: Provider, settings: Settings, models: KnownModels
 ) -> Trial:
-    """Try each thing, until one fails."""
+    """Run the checks until one fails."""
     talk, trial = _Talk(provider), Trial("")
     try:
         for name, attempt in (("ping", talk.ping), ("stream", talk.stream), ("tools", talk.tools)):
@@ -134,7 +134,7 @@ async def _attempt(column: Column, attempt: Callable[[], Awaitable[str]]) -> boo
             column.state = "passed"
     except TimeoutError:
         column.state, column.told = "failed", "late"
-        column.problem = f"It was not done within {duration(DEADLINE_S)}."
+        column.problem = f"It took more than {duration(DEADLINE_S)}."
     except ProviderError as error:
         kind = "failed" if error.kind == "invalid_request" else error.kind  # the problem says why
         column.state, column.told = "failed", kind.replace("_", " ")
@@ -143,7 +143,7 @@ async def _attempt(column: Column, attempt: Callable[[], Awaitable[str]]) -> boo
 
 
 class _Talk:
-    """The conversation with `provider` that tries it."""
+    """The test conversation with `provider`."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -158,7 +158,7 @@ class _Talk:
             models = await self._provider.list_models()
         except ProviderError as error:
             if error.kind != "invalid_request":
-                raise  # else it has no list
+                raise  # then it has no list
         took = _seconds_since(began)
         if not self._provider.model:
             if not models:
@@ -181,18 +181,18 @@ class _Talk:
         _, blocks = await self._ask()
         uses = [block for block in blocks if isinstance(block, ToolUse)]
         if [use.name for use in uses[:1]] != ["ls"]:
-            used = f"used '{uses[0].name}'" if uses else "used none"
-            raise _failed(f"The model was to use the tool 'ls', and {used}.", _another())
+            used = f"called '{uses[0].name}'" if uses else "called none"
+            raise _failed(f"The model was asked to call the tool 'ls', but {used}.", _another())
         self._say(*(ToolResult(use.id, FILE) for use in uses))
         _, blocks = await self._ask()
         text = " ".join(block.text for block in blocks if isinstance(block, TextBlock))
         if FILE not in text:
-            problem = f"The model was shown the file {FILE}, and does not speak of it."
+            problem = f"The tool result named the file {FILE}, but the answer does not mention it."
             raise _failed(problem, _another())
         return _seconds_since(began)
 
     def judge_cache(self, column: Column) -> None:
-        """Tell what the last request found kept of those before it; not every API says so."""
+        """Show how much of the last request came from the cache. Not every API reports it."""
         taken, kept = prompt_tokens(self._usage), self._usage.cache_read_input_tokens
         column.state = "passed" if kept else "skipped"
         column.told = f"{kept / taken:.0%}" if kept else "none"
@@ -201,7 +201,7 @@ class _Talk:
         self._history.add(Message("user", blocks))
 
     async def _ask(self) -> tuple[float, Sequence[ContentBlock]]:
-        """When the first piece came, and the blocks of the answer, which the history has then."""
+        """Return when the first piece came, and the blocks of the answer, which is then in the history."""
         request = ModelRequest(
             system_prompt(), tuple(self._history.messages), specs_of(TOOLS.values())
         )
@@ -239,11 +239,11 @@ def _seconds_since(began: float, ended: float = 0.0) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else duration(round(seconds, 1))
 
 
-# --- as a person reads it ----------------------------------------------------------------------------------------------
+# --- output ------------------------------------------------------------------------------------------------------------
 
 
 def shown(trials: Sequence[Trial], columns: int = FLOAT_COLUMNS) -> str:
-    """A row for each model, parted in two where it would have more than `columns`; and below them what has failed."""
+    """Return a table with a row for each model, split in two if wider than `columns`, followed by the failures."""
     lines = (
         f"* {trial.model}, {name}: {column.problem} {column.remedy}".rstrip()
         for trial in trials

@@ -1,4 +1,4 @@
-"""The turn: ask the model, show what it says as it says it, run the tools that it wants, keep the history whole."""
+"""One turn of a conversation: call the model, stream its reply, run its tool calls, repeat until it stops."""
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -18,23 +18,24 @@ from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock,
 from sanderling.session.history import NOT_RUN
 from sanderling.session.records import LoggedTurnEnd
 
-UNTIL_ASKED_S = 0.01  # from a prompt to its request on the wire, and more
-READY_AFTER_S = 0.04  # an answer that comes at once is not held up
-# A process that ends with its answer would wait for what has just begun to open.
-PATIENT_S = 0.15
-REPEATED = (
-    "The model has made the same call again and again, and its result was the same each time."
-)
-CUT_BY_LIMIT = "The answer has reached the limit of tokens that one answer can have (max_tokens)."
-GO_ON = "Your answer has reached its limit of tokens. Go on exactly where it stops."
+REQUEST_SENT_S = 0.01  # by then the request is on the wire
+EAGER_DELAY_S = 0.04  # interactive: let a fast reply through first
+# Print mode: the process ends with the reply, and would wait for a sandbox that has just begun to open.
+PATIENT_DELAY_S = 0.15
+REPEATED = "The model keeps making the same call with the same result."
+CUT_BY_LIMIT = "The answer reached the model's output limit (max_tokens)."
+GO_ON = "Your answer reached its token limit. Continue exactly where it stops."
 
 
 class Turn:
     """
-    One turn, from its prompt to the stop reason. `take_steering` gives what the person has said meanwhile.
+    A turn from the user's prompt to the model's stop reason.
 
-    What tools need is made ready while the model thinks: if this `is_eager`, sooner, and with the tool servers, for which the request
-    waits otherwise.
+    The sandbox opens while the model is thinking. With `is_eager` it opens earlier, and tool servers start after the request; without it
+    the request waits for tool servers.
+
+    Args:
+        take_steering: return and remove the messages that the user sent during the turn.
     """
 
     def __init__(
@@ -50,13 +51,13 @@ class Turn:
         self._scope.cancel()
 
     async def run(self, prompt: Prompt) -> StopReason:
-        """Answer `prompt`. However that ends, the next turn can go on from the history."""
+        """Run the turn. The history stays valid for the next turn, whether this one ends, fails or is cancelled."""
         self._begin(prompt)
         stop_reason: StopReason = "cancelled"
         error_message = ""
         with self._scope, self._parts.sandbox.keeper.kept_open():
             async with anyio.create_task_group() as tasks:
-                self._start_what_goes_along(tasks)
+                self._start_background_tasks(tasks)
                 try:
                     stop_reason = await self._answer(tasks)
                 except ProviderError as error:
@@ -64,7 +65,9 @@ class Turn:
                     self._parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
                 tasks.cancel_scope.cancel()
         if self._scope.cancel_called and stop_reason != "error":
-            stop_reason = "cancelled"  # even in the last moment: what waited is dropped with it
+            stop_reason = (
+                "cancelled"  # even at the last moment: the pending prompts are returned with it
+            )
         self._end(stop_reason, error_message)
         return stop_reason
 
@@ -88,7 +91,7 @@ class Turn:
         parts.session.append(LoggedTurnEnd(stop_reason, error_message))
 
     async def _answer(self, tasks: TaskGroup) -> StopReason:
-        """Ask the model, run the tools that it wants, show it the results, until it wants none."""
+        """Call the model and run its tool calls until it asks for no more."""
         parts = self._parts
         tools = (await parts.calls.catalog.so_far()).by_name
         tool_uses = ToolUses(tools, parts.workspace, parts.session, parts.gate, parts.emit)
@@ -96,7 +99,7 @@ class Turn:
             if limit := await parts.calls.stop_at_limit():
                 return limit
             await parts.compactor.make_room()
-            stop_reason = await self._ask_model()
+            stop_reason = await self._call_model()
             problems = self._reply.problems
             if uses := self._reply.keep(parts.provider.model):
                 try:
@@ -107,11 +110,11 @@ class Turn:
                 repeated = tool_uses.take_repeated()
                 if repeated and not await parts.approvals.ask_to_go_on("again", repeated, REPEATED):
                     return "end_turn"
-            elif not await self._goes_on(stop_reason):
+            elif not await self._continues_after(stop_reason):
                 return stop_reason
 
-    async def _ask_model(self) -> StopReason:
-        """Make one call; of a conversation that has become too long show the model less, as long as that can be."""
+    async def _call_model(self) -> StopReason:
+        """Call the model once. If the context is full, shrink it and try again until it cannot shrink further."""
         while True:
             try:
                 return await self._parts.calls.ask(self._reply)
@@ -120,7 +123,7 @@ class Turn:
                     raise
 
     def _append_results(self, tool_uses: ToolUses) -> None:
-        """Put the results into the history, and with them what the person has said meanwhile."""
+        """Append the tool results to the history, with the messages that the user sent meanwhile."""
         parts = self._parts
         waiting = () if self._scope.cancel_called else self._take_steering()
         steered = tuple(parts.project.expand_or_keep(prompt) for prompt in waiting)
@@ -133,41 +136,40 @@ class Turn:
             parts.emit(PromptSteered(prompt))
         parts.memory.report_problem()
 
-    async def _goes_on(self, stop_reason: StopReason) -> bool:
-        """Say whether the turn goes on though the model has asked for no tool."""
+    async def _continues_after(self, stop_reason: StopReason) -> bool:
         parts = self._parts
         match stop_reason:
             case "context_full":
-                goes_on = await parts.compactor.shrink()
+                continues = await parts.compactor.shrink()
             case "max_tokens":
                 rest = "the rest of the answer"
-                goes_on = await parts.approvals.ask_to_go_on("tokens", rest, CUT_BY_LIMIT)
+                continues = await parts.approvals.ask_to_go_on("tokens", rest, CUT_BY_LIMIT)
             case _:
                 return False
-        is_answered = parts.session.history[-1].role == "assistant"  # not by a summary
-        if goes_on and is_answered:
+        is_answered = parts.session.history[-1].role == "assistant"  # false after a summary
+        if continues and is_answered:
             parts.session.append_message(Message("user", (TextBlock(GO_ON),)))
-        return goes_on
+        return continues
 
-    # --- beside the answer ---------------------------------------------------------------------------------------------
+    # --- alongside the answer ----------------------------------------------------------------------------------------------
 
-    def _start_what_goes_along(self, tasks: TaskGroup) -> None:
+    def _start_background_tasks(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._reply.log_as_it_grows)
-        tasks.start_soon(self._get_ready, tasks)
+        tasks.start_soon(self._prepare, tasks)
         if self._parts.provider.limits is None:
             tasks.start_soon(self._parts.provider.learn_limits)
 
-    async def _get_ready(self, tasks: TaskGroup) -> None:
-        """Do what is needed soon, but must not hold up the request."""
+    async def _prepare(self, tasks: TaskGroup) -> None:
+        """Open the provider's connection, the sandbox and the tool servers, and scan the project, without delaying the request."""
         parts = self._parts
-        # If it is not eager, the request waits for servers.
+        # If not eager, the request waits for tool servers.
         with parts.servers.giving_way() if self._is_eager else nullcontext():
-            await anyio.sleep(UNTIL_ASKED_S)
+            await anyio.sleep(REQUEST_SENT_S)
             tasks.start_soon(parts.memory.sync)
             parts.tell_untrusted()
-            with suppress(ProviderError):  # which the turn tells
+            with suppress(ProviderError):  # which the turn reports
                 await parts.provider.prepare()
-            with anyio.move_on_after(READY_AFTER_S if self._is_eager else PATIENT_S):
+            with anyio.move_on_after(EAGER_DELAY_S if self._is_eager else PATIENT_DELAY_S):
                 await parts.calls.tool_use_begun.wait()
         for load in (parts.gate.get_ready, parts.workspace.jobs.get_ready):
             tasks.start_soon(partial(to_thread.run_sync, load, abandon_on_cancel=True))
@@ -175,7 +177,7 @@ class Turn:
         parts.servers.begin()
         changes = parts.workspace.changes
         ahead = parts.sandbox.ahead if changes.is_quick else None
-        if ahead is None:  # a turn may come to its end without a tool
+        if ahead is None:  # the turn may end without a tool call
             await parts.calls.tool_use_begun.wait()
         if parts.sandbox.can_write:
             await changes.look_ahead(ahead or parts.sandbox.ground)

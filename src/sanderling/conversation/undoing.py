@@ -1,4 +1,4 @@
-"""Undoing: what the agent has changed is taken back, and made again; the conversation goes back to before a prompt."""
+"""Undo, redo and rewind: restores files that the agent changed, and takes the conversation back to before a prompt."""
 
 import time
 from collections import deque
@@ -40,22 +40,22 @@ from sanderling.tools.restoring import Restorer
 Asked = UndoTurn | RedoTurn | Rewind
 MAX_COMPARED_BYTES = 1 << 20
 MAX_COUNTED_BYTES, MAX_COUNTED_S = 64 << 20, 5.0
-"""The most that is compared for a list that says how many lines came and went."""
-NOTHING_TO_UNDO = "The agent has changed nothing that could be undone."
-NOTHING_TO_REDO = "Nothing was undone that could be done again."
+"""Limits for counting the added and removed lines of a list of files."""
+NOTHING_TO_UNDO = "Nothing to undo."
+NOTHING_TO_REDO = "Nothing to redo."
 NO_SUCH_TURN = "There is no such turn in this session."
 READ_ONLY = "In plan mode the project is read-only. Switch to another mode first."
-UNSEEN = "Sanderling stopped while a command of this turn ran. What it had changed by then is not known, and is not undone."
-UNFINISHED = "Undoing was interrupted, and cannot be finished now: {reason}"
-FORGOTTEN = "The conversation cannot go back to before this prompt: it was summarized away. A fork of the session can be made there."
+UNSEEN = "Sanderling stopped while a command of this turn ran. Its changes were not recorded and are not undone."
+UNFINISHED = "Undoing was interrupted and cannot be finished now: {reason}"
+FORGOTTEN = "Cannot rewind the conversation to this prompt: it was summarized away. Fork the session there instead."
 
 
 class Undoer:
     """
-    Undoes what one session has done. What is asked for is done between turns.
+    Undoes, redoes and rewinds in one session. Requests are processed between turns.
 
-    An undoing has three parts: the files, of which the journal knows; that it was done, which the session's log has; and for a
-    rewind the conversation. `finish_interrupted` does those that a process which was killed has left.
+    An undo has up to three parts, each recorded: the files (in the journal), the fact that they were restored (in the session's log), and
+    for a rewind the conversation. `finish_interrupted` completes an undo whose process was killed.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -72,11 +72,11 @@ class Undoer:
         self._asked.append(action)
 
     async def run(self) -> None:
-        """Do what was asked for first."""
+        """Process the oldest request."""
         action = self._asked[0]
         is_possible = await self.finish_interrupted()
         if not self._asked or self._asked[0] is not action:
-            return  # it asked for what was interrupted
+            return  # it asked for the undo that was just finished
         self._asked.popleft()
         if not is_possible:
             return
@@ -94,17 +94,17 @@ class Undoer:
 
     async def finish_interrupted(self) -> bool:
         """
-        Finish what a killed process began to undo; return False if that failed.
+        Finish the undo that a killed process has begun; return False if that failed.
 
-        If the first request asks for the same, it is answered by this. Whoever runs `undo` again after it was killed wants it
-        finished: to undo one turn more would be the opposite of what they asked for.
+        If the oldest request asks for the same, it counts as done. A user who runs `undo` again after it was killed wants it finished,
+        and undoing one more turn would be the opposite.
         """
         timeline = await self._timeline()
         last = timeline.latest
         if last is None:
             return True
-        is_told = not last.kind or last.id == self._session.undoing_id
-        if last.is_finished and is_told and not self._misses_rewind(last):
+        is_reported = not last.kind or last.id == self._session.undoing_id
+        if last.is_finished and is_reported and not self._misses_rewind(last):
             return True
         is_asked_again = bool(self._asked) and self._asks_for(self._asked[0], last, timeline)
         kind = last.kind if is_asked_again and last.kind else "finish"
@@ -112,10 +112,10 @@ class Undoer:
             if not last.is_finished:
                 self._require_writable()
                 done = await Restorer(self._workspace).finish(last)
-                await self._tell(kind, last.turns, done, last.id)
-            elif not is_told:
+                await self._report(kind, last.turns, done, last.id)
+            elif not is_reported:
                 done = await Restorer(self._workspace).done(last)
-                await self._tell(kind, last.turns, done, last.id)
+                await self._report(kind, last.turns, done, last.id)
         except (ToolError, SandboxError, SessionError) as error:
             self._parts.warn(UNFINISHED.format(reason=error))
             return False
@@ -126,11 +126,11 @@ class Undoer:
         return True
 
     def _misses_rewind(self, undoing: Undoing) -> bool:
-        """Say whether the files went back to before a prompt, and the conversation did not."""
+        """Return whether a rewind restored the files but not yet the conversation."""
         return bool(undoing.prompt_id) and self._session.has_just_restored(undoing.id)
 
     def _asks_for(self, action: Asked, undoing: Undoing, timeline: Timeline) -> bool:
-        """Say whether `action` asks for just this undoing."""
+        """Return whether `action` asks for exactly this undo."""
         match action:
             case UndoTurn(turn) | RedoTurn(turn):
                 kind = "undo" if isinstance(action, UndoTurn) else "redo"
@@ -145,7 +145,7 @@ class Undoer:
             case Rewind(prompt_id, what):
                 return what == "both" and undoing.prompt_id == prompt_id
 
-    # --- what is asked for -------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------------
 
     async def _undo(self, turn: str) -> None:
         timeline = await self._timeline()
@@ -155,11 +155,11 @@ class Undoer:
 
     async def _last_turn(self, timeline: Timeline) -> tuple[str, ...]:
         """
-        Return the last turn of which something can still be undone; empty if there is none.
+        Return the last turn that still has something to undo, or an empty tuple.
 
-        A turn that was undone in part (the disk was full, a file was immutable) is still the last one while the rest can be tried
-        again. What stays because the user has changed the same lines would stay every time, and block the way to all earlier turns,
-        so such a turn counts only the first time. Which of the two it is, the plan says: it looks at the files as they are now.
+        A turn that was undone only in part (the disk was full, a file was immutable) is still the last one while the rest can be tried
+        again. Changes that stay because the user changed the same lines would stay every time and block the way to all earlier turns, so
+        such a turn counts only the first time. The plan, which looks at the current files, tells the two cases apart.
         """
         for turn in reversed(timeline.turns):
             if turn not in timeline.tried_turns:
@@ -181,7 +181,7 @@ class Undoer:
         done = await Restorer(self._workspace).restore(
             undoing_id, undoing.turns, undoing.changes, undoing.id, kind="redo"
         )
-        await self._tell("redo", undoing.turns, done, undoing_id, undoing.changes)
+        await self._report("redo", undoing.turns, done, undoing_id, undoing.changes)
 
     async def _rewind(self, prompt_id: str, what: str) -> None:
         self._require_turn(prompt_id)
@@ -205,7 +205,7 @@ class Undoer:
             return
         title = derived_title(prompt)
         self._parts.notes.forget()
-        self._parts.memory.keep()  # first: else whoever is killed in between never tells the model again
+        self._parts.memory.keep()  # first: if the process is killed in between, the model must get its notes again
         self._session.append(LoggedRewind(prompt_id, title, estimated_tokens(messages)))
         self._workspace.seen.forget_all()
         self._emit(ConversationRewound(title))
@@ -221,7 +221,7 @@ class Undoer:
         otherwise: str = "",
         prompt_id: str = "",
     ) -> None:
-        """Take back what was done in `turns`, say `otherwise` where that is nothing; with a `prompt_id` a rewind of the conversation follows."""
+        """Restore the files of `turns`, or show `otherwise` if there is nothing. With a `prompt_id` a rewind of the conversation follows."""
         is_interrupted = bool(timeline.interrupted & set(turns))
         if is_interrupted:
             self._emit(Notice("warning", UNSEEN))
@@ -235,9 +235,9 @@ class Undoer:
         done = await Restorer(self._workspace).restore(
             undoing_id, turns, changes, kind=kind, prompt_id=prompt_id
         )
-        await self._tell(kind, turns, _with_doubtful(done, doubtful), undoing_id, changes)
+        await self._report(kind, turns, _with_doubtful(done, doubtful), undoing_id, changes)
 
-    async def _tell(
+    async def _report(
         self,
         kind: Restoration,
         turns: Sequence[str],
@@ -252,7 +252,7 @@ class Undoer:
         self._emit(restored)
 
     def _rest_of(self, turns: Sequence[str], done: Plan, changes: Sequence[FileChange]) -> int:
-        """The number of the turn to ask for again, if that may bring what was left of its `changes`."""
+        """Return the number of the turn to undo again, if that may restore what was left of its `changes`; else 0."""
         kept = {
             change.path
             for change in changes
@@ -270,11 +270,11 @@ class Undoer:
         if self._parts.gate.mode == "plan":
             raise SessionError(READ_ONLY)
 
-    # --- what is shown -----------------------------------------------------------------------------------------------------
+    # --- reports -----------------------------------------------------------------------------------------------------------
 
     async def changes(self, turn: str) -> Changes:
         """
-        The turns of the session, or one of them, with what was changed in each.
+        Return the turns of the session, or only `turn`, with the changes in each.
 
         Raises:
             SessionError: there is no such turn.
@@ -302,10 +302,10 @@ class Undoer:
 
     async def before(self, what: str, path: str = "") -> FilesBefore:
         """
-        Return the files that the agent has changed, or the one at `path`, as they would be without that.
+        Return the files that the agent changed, or only `path`, as they would be without its changes.
 
         Raises:
-            ToolError: there is no sandbox to be had, or the editor does not answer.
+            ToolError: no sandbox is available, or the editor does not answer.
         """
         timeline = await self._timeline()
         is_all = what == "session"
@@ -322,7 +322,7 @@ class Undoer:
 
         Raises:
             SessionError: there is no such prompt.
-            ToolError: there is no sandbox to be had, or the editor does not answer.
+            ToolError: no sandbox is available, or the editor does not answer.
         """
         self._require_turn(prompt_id)
         timeline = await self._timeline()
@@ -361,7 +361,7 @@ class Undoer:
         )
         return (*sorted(done, key=lambda file: file.path), *left)
 
-    # --- where it stands ---------------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------------
 
     async def _timeline(self) -> Timeline:
         records = tuple(await self._workspace.journal.records())
@@ -381,9 +381,9 @@ def _with_doubtful(planned: Plan, doubtful: Sequence[FileChange]) -> Plan:
 
 class _Names:
     """
-    The names of a list of changes: each a path, and its states on both sides.
+    The names to show for a list of changes, each a path with its states before and after.
 
-    A directory that comes or goes is shown by what is in it, and by itself only if that is nothing.
+    A directory that appears or disappears is shown by its contents; an empty one by its own name.
     """
 
     def __init__(self, changes: Iterable[tuple[str, State, State]]) -> None:
@@ -399,7 +399,7 @@ class _Names:
                 self._modes.add(path)
 
     def shown(self, path: str, shown: Callable[[str], str]) -> str:
-        """The name of the path in the list; empty if it is left out."""
+        """Return the name to show for `path`; empty if it is omitted."""
         if path not in self._directories:
             return shown(path)
         return "" if path in self._hidden and path not in self._modes else f"{shown(path)}/"
@@ -424,7 +424,7 @@ def _lost(state: State) -> str:
 
 
 class _Counter:
-    """Counts lines for a list of files, as far as there is time and room: a list must come to its end, whatever was made of the files."""
+    """Counts changed lines for a list of files, within limits of time and size, so that a list with huge files still completes."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + MAX_COUNTED_S
@@ -433,7 +433,7 @@ class _Counter:
     def counts(
         self, before: State, after: State, content: Callable[[State], bytes | None]
     ) -> tuple[int, int]:
-        """The numbers of lines that are added and removed; none of what is no text."""
+        """Return the numbers of lines added and removed; 0 for binary files."""
         self._room -= before.size + after.size
         if self._room < 0 or time.monotonic() > self._end:
             return 0, 0
@@ -449,14 +449,14 @@ def _new_id() -> str:
 
 
 def files_before(planned: Plan) -> FilesBefore:
-    """The files that a plan would bring back; takes a moment."""
+    """Return the files that a plan would restore, with their earlier text. Takes a moment."""
     files = tuple(each for step in planned.steps if (each := _before(step)))
     left = tuple(RestoredFile(each.path, "left", each.why) for each in planned.left)
     return FilesBefore(files, left)
 
 
 def _before(step: Step) -> FileBefore | None:
-    """The file that a step would bring back; None of links and directories, and of what is too large to be compared."""
+    """Return the file that a step would restore; None for links, directories, and files that are too large to compare."""
     now, then = step.now, step.then
     if {now.state.kind, then.state.kind} - {"file", "absent"}:
         return None

@@ -1,4 +1,4 @@
-"""The report of what a session used and cost, as a person reads it."""
+"""The report of a session's tokens and cost."""
 
 from collections.abc import Iterator
 
@@ -18,15 +18,15 @@ def usage_report(
     budget_usd: float = 0.0,
 ) -> str:
     """
-    Return the tokens and dollars that a session has used, as Markdown.
+    Return the tokens and dollars that a session used, as Markdown.
 
-    `context_used` of the `window` of `model` are filled, in tokens; a window or a budget of 0 is none that is known.
+    `context_used` and `window` (of `model`) are in tokens. A window or budget of 0 is unknown or not set.
     """
     percent = -(-100 * context_used // window) if window else 0  # rounded up, as in the winbar
     share = f" of {window:,} tokens ({percent}%)" if window else " tokens"
     budget = f" of a budget of ${budget_usd:,.2f}" if budget_usd else ""
     facts = (
-        f"* Model: {model or 'not known'}",
+        f"* Model: {model or 'unknown'}",
         f"* Context: {context_used:,}{share}",
         f"* Session: {shown_cost(ledger.cost(prices))}{budget}",
     )
@@ -42,7 +42,7 @@ def usage_report(
 def _rows_of_models(ledger: Ledger, prices: Prices) -> Iterator[tuple[str, ...]]:
     by_model = ledger.by_model
     for model, usage in by_model.items():
-        yield _row(model or "not known", usage, ledger.cost(prices, model))
+        yield _row(model or "unknown", usage, ledger.cost(prices, model))
     if len(by_model) > 1:
         yield _row("all", ledger.total, ledger.cost(prices))
 
@@ -62,19 +62,17 @@ def _row(name: str, usage: Usage, cost: Cost) -> tuple[str, ...]:
 def guest_report(
     ledger: Ledger, *, name: str, context_used: int, window: int, cost_usd: float | None
 ) -> str:
-    """Return what the guest `name` has told of its tokens and dollars, as Markdown; a cost of None is not known."""
+    """Return an external agent's tokens and cost, as it reported them, as Markdown. A cost of None is unknown."""
     percent = -(-100 * context_used // window) if window else 0
     share = f" of {window:,} tokens ({percent}%)" if window else " tokens"
     usage = ledger.total
     facts = (
         f"* Agent: {name}",
-        f"* Context: {context_used:,}{share}" if context_used else "* Context: not told",
-        f"* Session: ${cost_usd:,.2f}"
-        if cost_usd is not None
-        else "* Session: its cost is not told",
+        f"* Context: {context_used:,}{share}" if context_used else "* Context: unknown",
+        f"* Session: ${cost_usd:,.2f}" if cost_usd is not None else "* Session: cost unknown",
         f"* Tokens in: {prompt_tokens(usage):,}, out: {usage.output_tokens:,}"
         if usage != Usage()
-        else "* Tokens: not told",
+        else "* Tokens: unknown",
     )
     return "\n".join(facts) + "\n"
 
@@ -88,12 +86,12 @@ def _unpriced(ledger: Ledger, prices: Prices) -> str:
     models = [model for model in ledger.by_model if not prices.of(model)]
     if not models:
         return ""
-    named = ", ".join(model or "a model that is not known" for model in models)
-    return f"Without a price: {named}. The setting `prices` can give one."
+    named = ", ".join(model or "an unknown model" for model in models)
+    return f"No price known for {named}. Set one in `prices`."
 
 
 def shown_cost(cost: Cost) -> str:
-    """Cents, and smaller parts of a dollar where there is nothing else to see; a question mark for what nobody knows."""
+    """Return the cost in cents, with more digits below a dollar, and a question mark for unknown costs."""
     digits = 2 if cost.usd >= 1 or not cost.usd else 4
     if cost.is_priced:
         return f"${cost.usd:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""Views of a conversation that a person asks for, which change nothing: by events, or by one answer."""
+"""Read-only views of a conversation, as events or as a single answer."""
 
 import codecs
 from contextlib import suppress
@@ -43,12 +43,12 @@ from sanderling.session.pages import Pages
 from sanderling.tools.outcome import Content
 
 MAX_CHUNK_BYTES = 16 * 1024  # Neovim shows 64 kB of line breaks in 90 ms
-MAX_REPLAYED_BYTES = 1 << 20  # of what a job has written before somebody watches it
+MAX_REPLAYED_BYTES = 1 << 20  # of a job's output before it was watched
 WATCH_PAUSE_S = 0.01
 
 
 class Views:
-    """The views of one session. `guest` is the name of the agent that answers, if it is not ours."""
+    """The views of one session. `guest` is the name of the external agent that answers, if any."""
 
     def __init__(self, parts: Parts, undoer: Undoer, reviews: Reviews, guest: str) -> None:
         self._parts = parts
@@ -60,7 +60,7 @@ class Views:
         self._paging = anyio.Lock()
 
     def show(self, action: Action) -> None:
-        """Show what `action` asks for, by events; an action of another kind is nobody's."""
+        """Show what `action` requests, as events; ignore other actions."""
         start = self._parts.tasks.start
         match action:
             case WatchJob(job_id, is_on):
@@ -77,15 +77,17 @@ class Views:
         Answer `request`.
 
         Raises:
-            SanderlingError: it has no answer.
+            SanderlingError: there is no answer.
         """
         match request:
             case ListModels(_, scope):
-                from sanderling.conversation import choosing  # apart: this is asked for often
+                from sanderling.conversation import choosing  # separate, because this is used often
 
                 return await choosing.models(self._parts, scope)
             case TestProvider() | ShowUsage() | ShowSettings():
-                from sanderling.conversation import reports  # with what only they need
+                from sanderling.conversation import (
+                    reports,
+                )  # with the imports that only reports need
 
                 return await reports.answer(self._parts, request)
             case ShowTrust():
@@ -105,10 +107,10 @@ class Views:
             case PreviewRewind(_, prompt_id):
                 return await self._undoer.preview(prompt_id)
 
-    # --- what a session begins or goes on with -------------------------------------------------------------------------
+    # --- opening -------------------------------------------------------------------------------------------------------
 
     async def show_opened(self, *, has_history: bool) -> None:
-        """Show the session that was opened just now, with what was said last if that is wanted."""
+        """Show the session that was just opened, with its latest history if `has_history`."""
         parts, session = self._parts, self._parts.session
         parts.emit(
             SessionOpened(parts.provider.model, session.title, session.is_resumed, self.guest)
@@ -122,13 +124,11 @@ class Views:
     def show_damage(self) -> None:
         """Warn of lines of the log that could not be read."""
         if count := self._parts.session.log.damaged_lines:
-            lines = (
-                "A line of the session's log is" if count == 1 else f"{count} lines of the log are"
-            )
-            self._parts.warn(f"{lines} damaged, and left out.")
+            text = f"Skipped {count} damaged line{'s' * (count > 1)} of the session's log."
+            self._parts.warn(text)
 
     def show_state(self) -> None:
-        """Show what can change in a session, as it is."""
+        """Show the current state of everything that can change in a session."""
         parts = self._parts
         if problem := parts.project.trust.problem:
             parts.warn(problem)
@@ -140,20 +140,19 @@ class Views:
         if parts.session.ledger.total != Usage():
             parts.calls.show_usage()
 
-    # --- one by one ----------------------------------------------------------------------------------------------------
+    # --- details -------------------------------------------------------------------------------------------------------
 
     async def _show_earlier(self, before: int | None = None) -> None:
-        async with self._paging:  # one after the other
+        async with self._paging:  # one at a time
             if before == FROM_END:
                 self._pages = Pages(self._parts.session)
             elif self._pages is None:
-                # with `before`, the process that has shown the last ones is gone
+                # with `before`, the process that showed the latest history is gone
                 self._pages = Pages(self._parts.session, before)
             try:
                 self._parts.emit(await to_thread.run_sync(self._pages.take))
             except SanderlingError as error:
-                text = f"What was said before cannot be shown: {error}"
-                self._parts.warn(text)
+                self._parts.warn(f"Cannot load earlier history: {error}")
 
     async def _difference(self, request: ShowDifference) -> FilesBefore:
         if request.what == "unreviewed":
@@ -171,10 +170,10 @@ class Views:
         try:
             use, result = await to_thread.run_sync(find, tool_use_id)
         except SessionError as error:
-            raise SessionError(f"The tool use cannot be shown: {error}") from error
+            raise SessionError(f"Cannot show the tool call: {error}") from error
         if not use:
-            raise SessionError("The tool use cannot be shown: the model is still writing it.")
-        shown = _text_of(result.content) if result else "It has no result yet."
+            raise SessionError("Cannot show the tool call: the model is still writing it.")
+        shown = _text_of(result.content) if result else "No result yet."
         data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
         return WholeToolUse(use.name, data, shown)
 
@@ -183,7 +182,7 @@ class Views:
             scope.cancel()
 
     async def _watch_job(self, job_id: str) -> None:
-        """Show what the job has written, and writes from now on."""
+        """Show the job's output so far, and new output as it comes."""
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with suppress(ToolError), anyio.CancelScope() as scope:
             job = self._parts.workspace.jobs.find(job_id)

@@ -1,4 +1,4 @@
-"""The prompts that wait: those that steer go in at the next tool boundary, those that are queued each get a turn of their own."""
+"""The pending prompts: steering prompts are sent at the next tool boundary, queued prompts each get a turn of their own."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -11,11 +11,10 @@ from sanderling.protocol.messages import Prompt
 
 class Waiting:
     """
-    The prompts of one session that wait. None is ever dropped: each is taken exactly once, or given back.
+    The pending prompts of one session. They are never dropped: each is taken exactly once, or returned to the user.
 
-    While they are held, nothing takes them but the person. `changed` is called after every change except `take_steering` and
-    `take_next`: who takes a prompt puts it into the log first, and then says that it does not wait any more. `is_in_turn` is for
-    the conversation to set.
+    While they are held, only the user can release or take them. `changed` is called after every change except `take_steering` and
+    `take_next`: their callers log the prompt first, and then report that it is no longer pending. The conversation sets `is_in_turn`.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -29,26 +28,26 @@ class Waiting:
         return bool(self._steering or self._queued)
 
     def queue(self, prompt: Prompt) -> None:
-        """Let `prompt` wait for a turn of its own; those that were held go before it."""
+        """Queue `prompt` for a turn of its own. Held prompts are released and go first."""
         self._queued.append(prompt)
         self.is_held = False
         self._changed()
 
     def steer(self, prompt: Prompt) -> None:
-        """Let `prompt` wait for the next tool boundary."""
+        """Queue `prompt` for the next tool boundary."""
         self._steering.append(prompt)
         self.is_held = False
         self._changed()
 
     def edit(self, prompt_id: str, text: str) -> None:
-        """Change the words of a prompt that waits; blank ones take it out. One that has gone is left alone."""
+        """Change the text of a pending prompt; a blank text removes it. Prompts that were already sent do not change."""
         self._steering = _edited(self._steering, prompt_id, text)
         self._queued = _edited(self._queued, prompt_id, text)
         self.is_held = self.is_held and bool(self)
         self._changed()
 
     def hold(self) -> None:
-        """Let what waits go only when the person says so: what came before it has failed."""
+        """Hold the pending prompts until the user releases them, because the turn before them failed."""
         if self and not self.is_held:
             self.is_held = True
             self._changed()
@@ -59,12 +58,12 @@ class Waiting:
             self._changed()
 
     def put_back(self, prompt: Prompt) -> None:
-        """Have a prompt that was taken wait again, before all others."""
+        """Put a prompt that was taken back at the head of the queue."""
         self._queued.insert(0, prompt)
         self._changed()
 
     def remove(self, prompt_id: str) -> bool:
-        """Take out a prompt; say whether it was there."""
+        """Remove a queued prompt; return whether it was there."""
         left = [each for each in self._queued if each.id != prompt_id]
         is_there = len(left) < len(self._queued)
         self._queued = left
@@ -73,21 +72,21 @@ class Waiting:
         return is_there
 
     def take_steering(self) -> tuple[Prompt, ...]:
-        """Take the prompts that go into the turn that is going on."""
+        """Take the prompts for the current turn."""
         if self.is_held:
             return ()
         taken, self._steering = tuple(self._steering), []
         return taken
 
     def take_next(self) -> Prompt | None:
-        """The prompt of the next turn: those that were to steer a turn that has ended come first."""
+        """Take the prompt of the next turn. Steering prompts whose turn has ended come first."""
         waiting = self._steering or self._queued
         if self.is_held or not waiting:
             return None
         return waiting.pop(0)
 
     def take_all(self) -> tuple[Prompt, ...]:
-        """Take all prompts that wait, in the order in which they would have gone."""
+        """Take all pending prompts, in the order in which they would have been sent."""
         taken = (*self._steering, *self._queued)
         self._steering, self._queued, self.is_held = [], [], False
         if taken:
@@ -96,9 +95,9 @@ class Waiting:
 
     def set_aside(self) -> tuple[Prompt, ...]:
         """
-        Return the prompts that wait. They stay in the log, and nothing sends them while this session is open.
+        Set the pending prompts aside and return them. They stay in the log, and this session does not send them.
 
-        This is for a frontend that cannot ask whether to send them: they must neither hold up its own prompt nor go before it.
+        This is for frontends that cannot ask whether to send them: they must neither delay nor precede the frontend's own prompt.
         """
         self._aside, self._steering, self._queued = [*self._steering, *self._queued], [], []
         self.is_held = False
@@ -111,18 +110,18 @@ class Waiting:
         return WaitingChanged(tuple(self._steering), tuple(self._queued), self.is_held)
 
     def news(self) -> WaitingChanged | None:
-        """The prompts to show; None: leave what is shown, for a prompt that goes at once never is."""
+        """Return the prompts to show. None means no change: a prompt that is sent at once is never shown as pending."""
         goes_at_once = not (self.is_in_turn or self.is_held)
         is_one = len(self._steering) + len(self._queued) == 1
         return None if goes_at_once and is_one else self.shown()
 
     def state(self) -> dict[str, Any]:
-        """Plain data, for `restore`."""
+        """Return plain data for `restore`."""
         queued = [*self._aside, *self._queued]
         return msgspec.to_builtins({"steering": self._steering, "queued": queued})
 
     def restore(self, state: object, gone: Collection[str]) -> None:
-        """Take up what waited when the session ended, except the prompts whose turn has begun; it is held."""
+        """Restore the pending prompts of the last session, except those whose turn has begun, and hold them."""
         waiting = msgspec.convert(state, dict[str, list[Prompt]])
         self._steering = [each for each in waiting.get("steering", []) if each.id not in gone]
         self._queued = [each for each in waiting.get("queued", []) if each.id not in gone]

@@ -1,1 +1,1 @@
-"""Editing: bytes in, bytes out. Pure: no file, no editor, no event loop is known here."""
+"""Text editing: bytes in, bytes out. No files, editors or event loops."""

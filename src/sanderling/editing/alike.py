@@ -1,7 +1,7 @@
 """
-Lines that are those of a replacement but for whitespace at their beginnings and ends, and its new text indented as they are.
+Matches lines that differ only in leading and trailing whitespace, and indents the replacement accordingly.
 
-Nothing less alike than that is ever replaced, and nothing if that would make the file's syntax worse.
+Less similar text is never replaced, nor is anything that would break the file's syntax.
 """
 
 import math
@@ -22,7 +22,7 @@ MAX_COMPARED_LINES = 1_000_000
 
 
 class Alike(NamedTuple):
-    """Lines to replace, as they are in the file, the text for them, and what to tell the model."""
+    """The matched lines of the file, their replacement, and a note for the model."""
 
     start: int
     old: str
@@ -32,10 +32,10 @@ class Alike(NamedTuple):
 
 def alike(draft: Draft, old: str, new: str, path: str) -> Alike:
     """
-    The only lines that are those of `old` but for whitespace at their beginnings and ends, and `new` indented as they are.
+    Return the only lines that match `old` apart from leading and trailing whitespace, and `new` indented like them.
 
     Raises:
-        NotFoundError: there are none, or it would do harm.
+        NotFoundError: there is no unique match, or the replacement would do harm.
     """
     lines, wanted = _compared_lines(draft, old), lines_of(old)
     places = _places(lines, wanted)
@@ -44,7 +44,7 @@ def alike(draft: Draft, old: str, new: str, path: str) -> Alike:
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     if len(places) > 1:
         numbers = draft.file_lines([starts[place] for place in places])
-        why = f"But for whitespace it is lines {listed(numbers)}, and there is no telling which"
+        why = f"Apart from whitespace, it matches lines {listed(numbers)}, so it is ambiguous"
         raise not_found(draft, old, path, why)
     there = lines[places[0] : places[0] + len(wanted)]
     indented = _indented(wanted, there, lines_of(new), lines)
@@ -57,29 +57,26 @@ def alike(draft: Draft, old: str, new: str, path: str) -> Alike:
     after = draft.text[:start] + text_new + draft.text[start + len(text_there) :]
     problem, verdict = compared(path, draft.text, after)
     if harm := _harm(is_same=after == draft.text, problem=problem):
-        raise not_found(draft, old, path, f"But for whitespace it is there, {harm}")
-    note = (
-        "The whitespace of `old` is not the file's, but its lines are those from line"
-        f" {draft.file_lines([start])[0]} on: `new` was indented like them. {verdict}"
-    )
+        raise not_found(draft, old, path, f"Apart from whitespace it matches, but {harm}")
+    note = f"`old` differed in whitespace, but matched from line {draft.file_lines([start])[0]} on: `new` was indented to fit. {verdict}"
     return Alike(start, text_there, text_new, note)
 
 
 def _harm(*, is_same: bool, problem: str) -> str:
     if is_same:
-        return "and `new`, indented like that, is the same"
-    return f"yet `new`, indented like that, would break the file ({problem})" if problem else ""
+        return "`new`, indented to fit, changes nothing"
+    return f"`new`, indented to fit, would break the file ({problem})" if problem else ""
 
 
 def _compared_lines(draft: Draft, old: str) -> list[str]:
-    """The lines of the draft; none if it cannot hold those of `old`, or takes too long to compare."""
+    """Return the draft's lines; empty if `old` cannot match, or the comparison would take too long."""
     longest = max(map(str.strip, lines_of(old)), key=len)
     is_worth_it = longest in draft.text and len(draft.endings) <= MAX_COMPARED_LINES
     return lines_of(draft.text) if is_worth_it else []
 
 
 def _places(lines: list[str], wanted: list[str]) -> list[int]:
-    """The places of `wanted` among the `lines`, whitespace around each aside; at most `MAX_LISTED_LINES` of them."""
+    """Return the lines where `wanted` matches apart from whitespace, at most `MAX_LISTED_LINES`."""
     text, part = ("\n".join(("", *map(str.strip, some), "")) for some in (lines, wanted))
     places: list[int] = []
     seen = line = 0
@@ -95,7 +92,7 @@ def _places(lines: list[str], wanted: list[str]) -> list[int]:
 def _indented(
     old: list[str], there: list[str], new: list[str], lines: list[str]
 ) -> list[str] | None:
-    """`new` indented like the lines `there`, which `old` means; None if how is not clear."""
+    """Return `new` indented like the matched lines `there`; None if that is ambiguous."""
     indents = _paired_indents(old, there)
     wanted = {indent_of(line) for line in new if line.strip()}
     if indents and not wanted <= indents.keys():
@@ -115,7 +112,7 @@ def _indented(
 
 
 def _paired_indents(old: list[str], there: list[str]) -> dict[str, str]:
-    """The file's indentation for each that `old` has; empty if two of the one are one of the other."""
+    """Map each indentation in `old` to the file's; empty if the mapping is not one to one."""
     pairs = {
         (indent_of(line), indent_of(line_there))
         for line, line_there in zip(old, there, strict=True)
@@ -126,7 +123,7 @@ def _paired_indents(old: list[str], there: list[str]) -> dict[str, str]:
 
 
 def _derived_indents(known: dict[str, str], wanted: set[str], lines: list[str]) -> dict[str, str]:
-    """The file's indentation for the `wanted` ones as well, by the units in which both indent; empty if that is not clear."""
+    """Extend the mapping to the `wanted` indentations by the indentation units of both; empty if ambiguous."""
     if max(map(len, (*wanted, *known, *known.values()))) > MAX_INDENT_CHARS:
         return {}
     given_unit = _unit(wanted | known.keys())
@@ -143,7 +140,7 @@ def _derived_indents(known: dict[str, str], wanted: set[str], lines: list[str]) 
 
 
 def _moved(indent: str, base: str, base_there: str, given_unit: str, unit: str) -> str | None:
-    """The indentation that is to `base_there` what `indent` is to `base`, in the file's unit."""
+    """Return the indentation that relates to `base_there` as `indent` does to `base`, in the file's unit."""
     if not given_unit or not unit:
         return None
     if indent.startswith(base):
@@ -159,7 +156,7 @@ def _moved(indent: str, base: str, base_there: str, given_unit: str, unit: str) 
 
 
 def _unit(indents: Collection[str]) -> str:
-    """The step by which some indentations differ: a tab, or so many spaces; empty if that is not clear."""
+    """Return the indentation unit: a tab or a number of spaces; "" if unclear."""
     if any("\t" in indent for indent in indents):
         return "\t"
     widths = sorted({len(indent) for indent in indents})
@@ -168,7 +165,7 @@ def _unit(indents: Collection[str]) -> str:
 
 
 def _usual_unit(lines: list[str]) -> str:
-    """The step by which the file's lines are mostly indented deeper than the ones before; empty if none is."""
+    """Return the file's most frequent increase in indentation, or ""."""
     indents = [indent_of(line) for line in lines[:MAX_STYLE_LINES] if line.strip()]
     deeper = [
         "\t" if after.startswith("\t") else " " * (len(after) - len(before))

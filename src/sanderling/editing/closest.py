@@ -1,4 +1,4 @@
-"""Words about text that is not in a file: what there is most like it, and in what they differ."""
+"""Describes text that was not found: the most similar text in the file, and the differences."""
 
 import re
 import unicodedata
@@ -23,7 +23,7 @@ MIN_LIKENESS = 0.25
 _WORD = r"\w{4,}+"
 _SHORT_WORD = r"\w\w++"
 _LOOKALIKES = {
-    "'": "‘’‚‛ʼ′",  # noqa: RUF001 - the point of them
+    "'": "‘’‚‛ʼ′",  # noqa: RUF001 - intended
     '"': "“”„‟″",
     "-": "‐‑‒–—−",  # noqa: RUF001
     "...": "…",
@@ -33,12 +33,12 @@ _NUMBERED = r" *+\d++ *+[\t│]"
 
 
 def not_found(draft: Draft, old: str, path: str, why: str = "") -> NotFoundError:
-    """The error that `old` is not in the file: with the text there that is most like it, and in what they differ."""
-    sentences = [f"`old` is not in {path}{' as it is given' if why else ''}."]
+    """Return the error for a missing `old`, with the most similar text and the differences."""
+    sentences = [f"`old` is not in {path}{' exactly' if why else ''}."]
     if why:
         sentences.append(f"{why}.")
     if bare := _without_numbers(old):
-        sentences.append("It has line numbers, which are not in the file: leave them out.")
+        sentences.append("It includes line numbers, which are not in the file: remove them.")
         if bare in draft.text:
             return NotFoundError(" ".join(sentences))
         old = bare
@@ -46,17 +46,17 @@ def not_found(draft: Draft, old: str, path: str, why: str = "") -> NotFoundError
         sentences.append(f"(The file: {draft.file.note}.)")
     place = _closest(draft.text, old)
     if place is None:
-        sentences.append("Nothing in it is like that: read the file again.")
+        sentences.append("Nothing in it is similar: read the file again.")
         return NotFoundError(" ".join(sentences))
     excerpt, differences = _excerpt(draft, place, lines_of(old.strip("\n")))
     has_marks = any("→" in line or "·" in line for line in excerpt)
     legend = " (→ is a tab, · a space)" if has_marks else ""
-    sentences.append(f"The closest text in it{legend}:")
+    sentences.append(f"The closest text{legend}:")
     return NotFoundError("\n".join((" ".join(sentences), *excerpt, differences)))
 
 
 def _excerpt(draft: Draft, place: int, wanted: list[str]) -> tuple[list[str], str]:
-    """The lines from `place` on with their numbers, as many as can be shown, and in what they differ from those `wanted`."""
+    """Return the numbered lines from `place` that fit, and their differences from the `wanted` lines."""
     there = _lines_from(draft.text, place, len(wanted))
     differences, first_different = _differences(wanted, there)
     skipped = max(0, min(first_different - 3, len(there) - MAX_SHOWN_LINES))
@@ -71,7 +71,7 @@ def _excerpt(draft: Draft, place: int, wanted: list[str]) -> tuple[list[str], st
 
 
 def _without_numbers(old: str) -> str:
-    """`old` without the line numbers that its lines begin with; empty if they do not."""
+    """Return `old` without line numbers at its line starts; "" if it has none."""
     lines = old.split("\n")
     if not all(re.match(_NUMBERED, line) for line in lines if line.strip()):
         return ""
@@ -79,7 +79,7 @@ def _without_numbers(old: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """`text` with the characters of a typewriter for those that look like them."""
+    """Replace typographic characters by their ASCII equivalents."""
     if text.isascii():
         return text
     text = unicodedata.normalize("NFC", text)
@@ -90,7 +90,7 @@ def _plain(text: str) -> str:
 
 
 def _solid(text: str) -> str:
-    """`text` without blanks; its lines stay."""
+    """Remove blanks, but keep line breaks."""
     for character in _BLANKS if not text.isascii() else " \t":
         text = text.replace(character, "")
     return text
@@ -98,11 +98,10 @@ def _solid(text: str) -> str:
 
 def _closest(text: str, old: str) -> int | None:
     """
-    The line, counted from 0, from which on `text` is most like `old`; None if nothing is.
+    Return the line (from 0) where `text` is most similar to `old`; None if nothing is.
 
-    Both are compared without blanks, case and typography, by strings that are in them: all of `old`; or its longest lines and
-    thirds of them, its longest words and their beginnings. Each of these votes for the line where `old` would begin, the more the
-    longer and rarer it is.
+    Both are compared without blanks, case and typography. First, all of `old` is searched; then its longest lines and their thirds, and
+    its longest words and their beginnings. Each match votes for the line where `old` would begin; longer and rarer matches count more.
     """
     folded, folded_old = (_solid(_plain(some)).casefold() for some in (text, old.strip("\n")))
     if not folded_old:
@@ -129,7 +128,7 @@ def _closest(text: str, old: str) -> int | None:
 
 
 def _lines_from(text: str, line: int, count: int) -> list[str]:
-    """`count` lines from `line` on, which counts from 0; fewer if the text ends before."""
+    """Return up to `count` lines from `line`, which counts from 0."""
     start = end = line_start(text, line)
     for _ in range(count):
         end = text.find("\n", end) + 1
@@ -139,7 +138,7 @@ def _lines_from(text: str, line: int, count: int) -> list[str]:
 
 
 def _keys(old: str, folded: str) -> dict[str, int]:
-    """Folded strings to look for, and the line of `old` in which each is."""
+    """Return folded search strings, with the line of `old` that contains each."""
     lines = {line: at for at, line in reversed([*enumerate(folded.split("\n"))]) if line}
     words = {
         word.casefold(): at
@@ -164,21 +163,21 @@ def _keys(old: str, folded: str) -> dict[str, int]:
 
 
 def _differences(old: list[str], there: list[str]) -> tuple[str, int]:
-    """The differences of `old` from the lines that are most like it, in a sentence, and the first of its lines that has one."""
+    """Return a sentence on how `old` differs from the similar lines, and its first differing line."""
     missing = next(
         (at for at, line in enumerate(old) if not _is_folded(line, there[at : at + 1])), None
     )
     if missing is not None:
         like = "".join(there[missing : missing + 1])
         return (
-            f"Line {missing + 1} of `old` is not there like that: {_visible(old[missing], like)}",
+            f"Line {missing + 1} of `old` has no match: {_visible(old[missing], like)}",
             missing,
         )
     different = [at for at in range(len(old)) if not _fits(old, there, at)] or [0]
     first = different[0]
     while len(different) > 1 and sum(len(old[at]) for at in different) > MAX_COMPARED_CHARS:
         different = different[: len(different) // 2]
-    # Only the first line may lack its beginning, only the last its end.
+    # Only the first line may be cut at its beginning, only the last at its end.
     begin, end = "\n" * (first > 0), "\n" * (different[-1] < len(old) - 1)
     one, other = (begin + "\n".join(lines[at] for at in different) + end for lines in (old, there))
     words = [
@@ -190,11 +189,11 @@ def _differences(old: list[str], there: list[str]) -> tuple[str, int]:
         )
         if is_needed
     ] or ["where lines begin or end"]
-    return f"It differs in {' and in '.join(words)}. Give the text as the file has it.", first
+    return f"It differs in {' and in '.join(words)}. Copy the file's text exactly.", first
 
 
 def _fits(old: list[str], there: list[str], at: int) -> bool:
-    """Say whether line `at` of `old` could be the file's: the first may lack its beginning, the last its end."""
+    """True if line `at` of `old` matches: the first may be cut at its beginning, the last at its end."""
     begins = old[at] if at == 0 else f"\n{old[at]}"
     whole = begins if at == len(old) - 1 else f"{begins}\n"
     return whole in f"\n{there[at]}\n"
@@ -225,19 +224,19 @@ def _without_trails(text: str) -> str:
 
 
 def _typography(old: str, there: str) -> str:
-    """The first character that only looks like one of the other text, in words."""
+    """Describe the first character that only looks like one in the other text."""
     lookalikes = "".join(_LOOKALIKES.values())
     for text, other, name in ((there, old, "the file"), (old, there, "`old`")):
         for character in text:
             if character in lookalikes and character not in other:
                 return f"typography: {name} has “{character}” (U+{ord(character):04X})"
-    return "the form of accented letters: one character in the one text, two in the other"
+    return "accented letters: one character in one text, two in the other"
 
 
 def _visible(line: str, like: str) -> str:
-    """`line` of the file with tabs, with spaces where they differ from those of `like`, and with what cannot be seen as marks."""
+    """Return a line of the file with marks for tabs, invisible characters, and spaces that differ from `like`."""
     begin = 0
-    if len(line) > MAX_SHOWN_CHARS:  # the part in which it is like the other
+    if len(line) > MAX_SHOWN_CHARS:  # show the similar part
         words = [
             word
             for word in re.findall(_SHORT_WORD, like[:MAX_SHOWN_CHARS])[:MAX_KEYS]

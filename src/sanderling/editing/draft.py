@@ -1,8 +1,8 @@
 """
-A file's text while it is edited, so that every byte outside of what is replaced stays what it was.
+A file's text while it is edited, so that all bytes outside the replacements stay as they are.
 
-A replacement is first cut down to the characters in which `old` and `new` differ, which keeps the line endings inside of it. In the
-end, only those of the file's bytes are exchanged that the changed characters came from.
+A replacement is first reduced to the characters in which `old` and `new` differ, which preserves line endings inside it. In the end, only
+the bytes of changed characters are replaced.
 """
 
 import re
@@ -18,11 +18,11 @@ from sanderling.errors import ToolError
 
 
 class NotFoundError(ToolError):
-    """The text to be replaced is not there."""
+    """The text to replace does not occur."""
 
 
 class _Splice(NamedTuple):
-    """Characters `start` to `end` of a draft, with its newlines `first_newline` to `last_newline`, become `new`."""
+    """Characters `start` to `end` of a draft, with newlines `first_newline` to `last_newline`, become `new`."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class _Splice(NamedTuple):
 
 
 class _Spliced(NamedTuple):
-    """Characters of the file, and those of the draft that stand for them now."""
+    """A range of the file's characters, and the range of the draft that replaced it."""
 
     file_start: int
     file_end: int
@@ -42,7 +42,7 @@ class _Spliced(NamedTuple):
 
 
 class Draft:
-    """A file's text while it is edited, and which of its characters are no longer the file's."""
+    """A file's text while it is edited, and the ranges that were changed."""
 
     def __init__(self, file: FileText) -> None:
         self.file = file
@@ -53,19 +53,19 @@ class Draft:
 
     def replace(self, starts: Sequence[int], old: str, new: str) -> bool:
         """
-        Put `new` in the place of `old`, which is at each of `starts`; return whether that is partly what was written before.
+        Replace `old`, which is at each of `starts`, by `new`; return whether that changes text written earlier.
 
         Raises:
-            ToolError: it is not clear which of the bytes that are no text are to stay.
+            ToolError: it is unclear which invalid bytes to keep.
         """
         return self._change(_spans(self, starts, old, new))
 
     def insert(self, line: int, new: str) -> bool:
-        """Insert `new` as lines behind the first `line` ones; return whether that is in what was written before."""
+        """Insert `new` as lines after line `line`; return whether that is inside text written earlier."""
         at = min(line, len(self.endings))
         start = line_start(self.text, line)
         new = new.removesuffix("\n")
-        new = f"{new}\n" if line == at else f"\n{new}"  # behind a last line without an end
+        new = f"{new}\n" if line == at else f"\n{new}"  # after a last line without a newline
         endings = _endings(self.endings, range(at, at), range(max(at - 1, 0), at), new.count("\n"))
         return self._change([_Splice(start, start, at, at, new, endings)])
 
@@ -74,7 +74,7 @@ class Draft:
         return len(self.endings) + (bool(self.text) and not self.text.endswith("\n"))
 
     def file_lines(self, offsets: Sequence[int]) -> list[int]:
-        """The lines of the file, counted from 1, at the `offsets` into the draft, which must not fall."""
+        """Return the file's line number, from 1, for each offset into the draft; `offsets` must be ascending."""
         starts = [change.start for change in self.changes]
         lines: list[int] = []
         done, line = 0, 1
@@ -90,7 +90,7 @@ class Draft:
         return lines
 
     def data(self, data: bytes) -> bytes:
-        """The bytes `data` of the file with what has changed exchanged."""
+        """Return the file's bytes `data` with the changes applied."""
         edges = [edge for change in self.changes for edge in (change.file_start, change.file_end)]
         offsets = self.file.byte_offsets(edges)
         pieces: list[bytes | memoryview] = []
@@ -121,7 +121,7 @@ class Draft:
 
 
 def _overlap(changes: Sequence[_Spliced], spans: Sequence[_Splice]) -> bool:
-    """Say whether a span has a character in common with what was changed before."""
+    """True if a span overlaps an earlier change."""
     starts = [change.start for change in changes]
     for span in spans:
         before = bisect_right(starts, max(span.start, span.end - 1))
@@ -133,18 +133,18 @@ def _overlap(changes: Sequence[_Spliced], spans: Sequence[_Splice]) -> bool:
 
 
 def _composed(changes: Sequence[_Spliced], spans: Sequence[_Splice]) -> list[_Spliced]:
-    """All changes from the file on, after `changes` made the draft in which now the `spans` were changed."""
+    """Combine earlier `changes` with new `spans` of the resulting draft; return changes relative to the file."""
     steps = sorted(
         [(c.start, c.end, c.end - c.start - c.file_end + c.file_start, 0) for c in changes]
         + [(s.start, s.end, 0, len(s.new) - s.end + s.start) for s in spans]
     )
     composed: list[_Spliced] = []
-    grown_before = grown_now = 0  # all that comes ahead, by that many characters
-    previous_end = -1  # in the draft between the two
+    grown_before = grown_now = 0  # total growth so far, in characters
+    previous_end = -1  # in the draft before the spans
     for start, end, before, now in steps:
         if start <= previous_end:
             group = composed.pop()
-            end = max(end, previous_end)  # noqa: PLW2901 - the group's
+            end = max(end, previous_end)  # noqa: PLW2901 - extend the group
             file_start, new_start = group.file_start, group.start
         else:
             file_start, new_start = start - grown_before, start + grown_now
@@ -155,11 +155,11 @@ def _composed(changes: Sequence[_Spliced], spans: Sequence[_Splice]) -> list[_Sp
     return composed
 
 
-# --- what a replacement changes ------------------------------------------------------------------------------------------
+# --- minimal changes -----------------------------------------------------------------------------------------------------
 
 
 class _Part(NamedTuple):
-    """Characters of `old` that `new` has otherwise, and the newlines of `old` ahead of them and in them."""
+    """A range of `old` that differs in `new`, with the number of newlines before it and in it."""
 
     start: int
     end: int
@@ -169,7 +169,7 @@ class _Part(NamedTuple):
 
 
 def _parts(old: str, new: str) -> list[_Part]:
-    """The parts of `old` that `new` has otherwise: in each changed group of lines all from the first difference to the last."""
+    """Return the differing ranges: in each changed group of lines, from the first difference to the last."""
     old_lines, new_lines = _split(old), _split(new)
     old_at = [0, *accumulate(map(len, old_lines))]
     parts: list[_Part] = []
@@ -196,7 +196,7 @@ def _common_prefix(a: str, b: str) -> int:
 
 
 def _spans(draft: Draft, starts: Sequence[int], old: str, new: str) -> list[_Splice]:
-    """The splices that put `new` in the place of `old` at each of `starts`."""
+    """Return the splices that replace `old` by `new` at each of `starts`."""
     parts = _parts(old, new)
     newlines = old.count("\n")
     spans: list[_Splice] = []
@@ -217,10 +217,10 @@ def _spans(draft: Draft, starts: Sequence[int], old: str, new: str) -> list[_Spl
 
 def _endings(endings: bytes, own: range, context: range, count: int) -> bytes:
     """
-    The line endings for `count` lines that are written.
+    Return the line endings for `count` written lines.
 
-    Those that were there, the last of them for all that come in addition; if there were none, that of the line before in the
-    `context`, which is what was matched; if it has none, that of the line in which they are written.
+    The replaced ones, repeating the last one for additional lines. If there were none: that of the previous line in the matched
+    `context`, or else of the line where the text is inserted.
     """
     if not count or not endings:
         return bytes(count)
@@ -235,14 +235,14 @@ def _endings(endings: bytes, own: range, context: range, count: int) -> bytes:
 
 
 def _written(draft: Draft, start: int, parts: Sequence[_Part], old: str, new: str) -> list[str]:
-    """The new text of each part, where a character for an unreadable byte that was there stands for this very byte."""
+    """Return the new text of each part, in which U+FFFD keeps the invalid byte that it was shown for."""
     texts = [part.new for part in parts]
     if not draft.file.is_damaged or UNREADABLE not in new:
         return texts
     if new.count(UNREADABLE) != old.count(UNREADABLE):
         raise ToolError(
-            f"“{UNREADABLE}” stands for a byte of the file that is not {draft.file.encoding_name}. `new` may keep those of `old` in"
-            f" their order or leave all of them out, but `old` has {old.count(UNREADABLE)} where `new` has {new.count(UNREADABLE)}."
+            f"“{UNREADABLE}” marks a byte of the file that is not {draft.file.encoding_name}. `new` must keep all of them in order, or"
+            f" none, but `old` has {old.count(UNREADABLE)} and `new` has {new.count(UNREADABLE)}."
         )
     there = (
         character

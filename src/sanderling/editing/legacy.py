@@ -1,14 +1,13 @@
 r"""
-Encodings of East Asia from before Unicode, in files that do not say so.
+Detection of pre-Unicode East Asian encodings.
 
-In them a character has one byte or two, and the second one may be `|`, `\` or a letter. Whoever takes such a file for Latin-1 finds
-letters that are half of a character, and a replacement of them destroys it. So a file that could be in one of these is decoded if it
-is plausible in exactly one. If it could be in several, or too little speaks for one, it is shown as what Western files are, but no
-match may begin or end inside of what could be a character.
+In these, a character has one or two bytes, and the second may be `|`, `\` or a letter. Decoded as Latin-1, such a file shows letters that
+are half of a character, and replacing one destroys the character. So a file is decoded in one of these encodings if it is plausible in
+exactly one. If several are possible, or the evidence is weak, it is shown as a Western file, but no match may begin or end inside a
+possible character.
 
-Plausible: the whole file decodes strictly, and nine of ten characters that are not ASCII are common ones of that encoding. A Western
-file fails one of the two: letters with accents stand alone, where two bytes are wanted, and with the letter behind them they are rare
-characters.
+Plausible means that the whole file decodes strictly, and nine of ten non-ASCII characters are common in that encoding. A Western file
+fails one of the two: accented letters stand alone where two bytes are required, or they form rare characters with the letter after them.
 """
 
 from collections import Counter
@@ -30,7 +29,7 @@ _SAMPLE_CHARS = 200_000
 
 
 def _is_japanese(char: bytes) -> bool:
-    """Kana, punctuation, letters of full width, and the kanji of level 1, in Shift-JIS."""
+    """Kana, punctuation, full-width letters and level 1 kanji in Shift-JIS."""
     return len(char) == 2 and (char[0] in (0x81, 0x82, 0x83) or 0x88 <= char[0] <= 0x97)  # noqa: PLR2004
 
 
@@ -52,9 +51,9 @@ _KANA = frozenset(range(0x3041, 0x30FF))
 
 def guessed(data: bytes) -> tuple[str, tuple[str, ...]]:
     """
-    Return the encoding in which `data`, which is not UTF-8, is plausible alone, and those in which it could be.
+    Return the only plausible encoding of `data`, which is not UTF-8, and all possible ones.
 
-    The first is empty if there is none, or more than one.
+    The first is empty if no encoding is plausible, or several.
     """
     if b"\0" in data:
         return "", ()
@@ -66,14 +65,14 @@ def guessed(data: bytes) -> tuple[str, tuple[str, ...]]:
             continue
     possible = tuple(each for each in found if found[each].share >= _MIN_POSSIBLE)
     plausible = [each for each in found if found[each].is_plausible]
-    # Characters that are common in Korean are so in Chinese, but of many Chinese ones some are in other rows.
+    # Common Korean characters are also common in Chinese, but many Chinese texts also use other rows.
     if "euc_kr" in plausible and found["euc_kr"].distinct >= _MIN_KOREAN:
         plausible = ["euc_kr"]
     return (plausible[0] if len(plausible) == 1 else ""), possible
 
 
 class _Evidence(NamedTuple):
-    """The number of different characters of two bytes, and the share of common ones among all of those."""
+    """The number of distinct two-byte characters, and the share of common ones among all occurrences."""
 
     distinct: int
     share: float
@@ -97,7 +96,7 @@ def _evidence(text: str, encoding: str) -> _Evidence:
 
 
 def inside(line: bytes, encodings: tuple[str, ...]) -> frozenset[int]:
-    """The offsets into a line that are inside of what could be a character in one of `encodings`."""
+    """Return offsets that are inside a possible character in one of `encodings`."""
     offsets: set[int] = set()
     if line.isascii():
         return frozenset()
@@ -117,5 +116,5 @@ def inside(line: bytes, encodings: tuple[str, ...]) -> frozenset[int]:
 def _bytes_of(char: str, encoding: str) -> bytes:
     try:
         return char.encode(encoding)
-    except UnicodeEncodeError:  # of two codes for one character only the other can be written
+    except UnicodeEncodeError:  # the character has two codes, and only the other can be encoded
         return b"\xff\xff"

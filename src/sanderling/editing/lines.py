@@ -1,4 +1,4 @@
-"""Texts as lines: what differs between two of them, and how that is shown, always within bounds."""
+"""Texts as lines: differences between them, and bounded display."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +19,8 @@ class Hunk(msgspec.Struct, frozen=True):
     r"""
     Replace `line_count` lines from `first_line`, which counts from 0, by `lines`.
 
-    Lines are those of `buffer.text.split("\n")`: a text that ends in a newline has an empty one behind it. Whether it is there
-    decides whether the file ends in a newline.
+    Lines come from `buffer.text.split("\n")`: a text that ends in a newline has an empty last line, which determines whether the file
+    ends in a newline.
     """
 
     first_line: int
@@ -29,14 +29,14 @@ class Hunk(msgspec.Struct, frozen=True):
 
 
 class Excerpt(NamedTuple):
-    """Text within bounds; `is_whole` if nothing had to be left out."""
+    """Bounded text; `is_whole` if nothing was omitted."""
 
     text: str
     is_whole: bool = True
 
 
 class Difference:
-    """The difference between two texts. `hunks` count from 0, and go from top to bottom."""
+    """The difference between two texts. Line numbers of `hunks` count from 0, in ascending order."""
 
     def __init__(self, old: str, new: str) -> None:
         self._old = lines_of(old)
@@ -46,25 +46,25 @@ class Difference:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers of lines added and removed."""
+        """The numbers of added and removed lines."""
         added = sum(len(hunk.lines) for hunk in self.hunks)
         return added, sum(hunk.line_count for hunk in self.hunks)
 
     @property
     def summary(self) -> str:
-        """The counts as a person reads them: `+3 −1`."""
+        """The counts for display: `+3 −1`."""
         return "+{} −{}".format(*self.counts)
 
     def shown(
         self, max_lines: int = MAX_DIFFERENCE_LINES, max_chars: int = MAX_DIFFERENCE_LINE_CHARS
     ) -> Excerpt:
-        """A unified difference, without the names of the files."""
+        """Return a unified diff without file names."""
         if self._is_end_alone:
             return Excerpt("(Only the newline at the end of the file differs.)")
         return shown(self._unified(), max_lines, max_chars)
 
     def regions(self, context: int = 2) -> Iterator[str]:
-        """The changed places of the new text with line numbers, and `…` between them."""
+        """Yield the changed regions of the new text with line numbers, and `…` between them."""
         shift = shown_to = 0
         for hunk in self.hunks:
             first = hunk.first_line + shift
@@ -91,7 +91,7 @@ class Difference:
             shift += growth
 
     def _around(self, group: Sequence[Hunk]) -> tuple[int, int]:
-        """The lines of the old text that are shown of `group`: some more on both sides, but no blank ones at the ends."""
+        """Return the range of old lines to show for `group`: with context, but without blank lines at the ends."""
         begin, behind = group[0].first_line, group[-1].first_line + group[-1].line_count
         first, end = max(0, begin - CONTEXT), min(len(self._old), behind + CONTEXT)
         while first < begin and not self._old[first].strip():
@@ -102,12 +102,12 @@ class Difference:
 
 
 def buffer_hunks(old: str, new: str) -> tuple[Hunk, ...]:
-    """The hunks that make one buffer's text of another; the newline at the end counts as an empty line behind it."""
+    """Return the hunks between two buffer texts; a final newline counts as an empty last line."""
     return _hunks(old.split("\n"), new.split("\n"))
 
 
 def applied(old: str, hunks: Sequence[Hunk]) -> str:
-    """`old` after its `buffer_hunks`."""
+    """Apply `buffer_hunks`."""
     before, after, position = old.split("\n"), list[str](), 0
     for hunk in hunks:
         after += before[position : hunk.first_line]
@@ -117,12 +117,12 @@ def applied(old: str, hunks: Sequence[Hunk]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a file, as they are counted."""
+    """Return the lines of a file."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def line_start(text: str, line: int) -> int:
-    """The offset of the line that has `line` newlines before it; the end if there are fewer."""
+    """Return the offset of the line after `line` newlines; the end if there are fewer."""
     low, high = 0, len(text)
     while line and low < high:
         middle = (low + high + 1) // 2
@@ -142,7 +142,7 @@ def indent_of(line: str) -> str:
 
 
 def occurrences(text: str, part: str) -> Iterator[int]:
-    """The offsets of `part` in the text, each place behind the one before."""
+    """Yield the offsets of `part`, without overlaps."""
     at = text.find(part)
     while at >= 0:
         yield at
@@ -150,7 +150,7 @@ def occurrences(text: str, part: str) -> Iterator[int]:
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """Numbers of lines, in words: `3, 5 (2 times) and 9`."""
+    """Format line numbers: `3, 5 (2 times) and 9`."""
     words = [f"{line} ({n} times)" if n > 1 else str(line) for line, n in Counter(numbers).items()]
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
@@ -158,7 +158,7 @@ def listed(numbers: Sequence[int]) -> str:
 def shown(
     lines: Iterable[str], max_lines: int, max_chars: int = MAX_DIFFERENCE_LINE_CHARS
 ) -> Excerpt:
-    """The first lines, each within bounds, and one that says so if there are more."""
+    """Return the first lines, each shortened to `max_chars`, and a note if there are more."""
     found: list[str] = []
     is_whole = True
     for line in lines:
@@ -170,13 +170,13 @@ def shown(
 
 
 def numbered(lines: Sequence[str], first: int) -> Iterator[str]:
-    """Lines with their numbers, as `cat -n` shows them."""
+    """Yield lines with numbers, like `cat -n`."""
     for number, line in enumerate(lines, first):
         yield f"{number:>6}\t{cut(line, MAX_LINE_CHARS)}"
 
 
 def cut(line: str, max_chars: int) -> str:
-    """`line` as it can be sent, or if it is too long its beginning."""
+    """Return a printable `line`, cut if it is too long."""
     if len(line) <= max_chars:
         return printable(line)
     return f"{printable(line[:max_chars])}… [cut: the line has {len(line):,} characters]"
@@ -190,7 +190,7 @@ def _hunks(old: list[str], new: list[str]) -> tuple[Hunk, ...]:
 
 
 def _groups(hunks: Sequence[Hunk]) -> Iterator[list[Hunk]]:
-    """Hunks whose surroundings touch."""
+    """Group hunks whose contexts touch."""
     group: list[Hunk] = []
     for hunk in hunks:
         if group and hunk.first_line - group[-1].first_line - group[-1].line_count > 2 * CONTEXT:
@@ -202,5 +202,5 @@ def _groups(hunks: Sequence[Hunk]) -> Iterator[list[Hunk]]:
 
 
 def _span(first: int, end: int) -> str:
-    """A range of lines as `diff -u` writes it: an empty one is named by the line before it."""
+    """Format a line range like `diff -u`: an empty range has the number of the line before it."""
     return f"{first + (end > first)},{end - first}"

@@ -1,8 +1,8 @@
 """
-Changes between texts, line by line, and those of two sides put together.
+Line-based diff and three-way merge.
 
-There is a library, merge3, that does not fit here: it is under the GPL, and compares with difflib, which leaves out common lines
-from 200 lines on and takes quadratic time for repetitive text.
+The library merge3 does not fit: it is under the GPL, and compares with difflib, which drops common lines from 200 lines on and takes
+quadratic time for repetitive text.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from typing import NamedTuple
 import msgspec
 
 MAX_STEPS = 1_000_000
-"""The steps that a comparison may take, some 0.3 s. Beyond them, everything between the first and the last difference counts as changed."""
+"""The limit for a comparison, some 0.3 s. Beyond it, everything between the first and last difference counts as changed."""
 
 
 class LineChange(NamedTuple):
-    """The lines `old` of one text, counted from 0, became the lines `new` of the other. One of them may be empty."""
+    """Lines `old` of one text (from 0) became lines `new` of the other. Either may be empty."""
 
     old: range
     new: range
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """Lines of the base that both sides changed, each in its own way, and what they are there. Lines count from 0."""
+    """Lines of the base that both sides changed differently, and their lines on each side, from 0."""
 
     base: range
     ours: range
@@ -31,7 +31,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """The merged text, with their side where there are conflicts."""
+    """The merged text, with their side in conflicts."""
 
     text: str
     conflicts: tuple[Conflict, ...] = ()
@@ -39,10 +39,10 @@ class Merged(msgspec.Struct, frozen=True):
 
 def merge(base: str, ours: str, theirs: str) -> Merged:
     """
-    `base` with the changes that `ours` and `theirs` made to it, line by line.
+    Merge the changes of `ours` and `theirs` to `base`, line by line.
 
-    Changes of neighbouring lines are both made. Two different changes conflict if they share a line, or if one inserts lines
-    where the other changes something: there nobody knows in which order.
+    Changes to adjacent lines are both made. Two different changes conflict if they share a line, or if one inserts lines where the other
+    changes something, because their order is unknown.
     """
     base_lines, our_lines, their_lines = (text.split("\n") for text in (base, ours, theirs))
     merged: list[str] = []
@@ -69,7 +69,7 @@ def merge(base: str, ours: str, theirs: str) -> Merged:
 def _clashes(
     ours: list[LineChange], theirs: list[LineChange]
 ) -> list[tuple[list[LineChange], list[LineChange]]]:
-    """The changes of both sides in the base's order, those together that cannot be made one after the other."""
+    """Group the changes of both sides by overlap, in the base's order."""
     ordered = sorted(
         ((change, side) for side, changes in enumerate((ours, theirs)) for change in changes),
         key=lambda item: (item[0].old.start, item[0].old.stop),
@@ -86,20 +86,20 @@ def _clashes(
 
 
 def _clash(before: range, after: range) -> bool:
-    """Say whether ranges share lines, or one is the place of an insertion and the other begins or ends there."""
+    """True if ranges share lines, or an insertion touches the other range."""
     if before and after:
         return after.start < before.stop
     return after.start <= before.stop
 
 
 def _counterpart(span: range, changes: list[LineChange], shift: int) -> tuple[range, int]:
-    """The lines that are there now for those of the base, and by how many lines all that follows has moved."""
+    """Return the current lines for the base's `span`, and the new shift of later lines."""
     shift_after = changes[-1].new.stop - changes[-1].old.stop if changes else shift
     return range(span.start + shift, span.stop + shift_after), shift_after
 
 
 def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
-    """The changes that make `new` of `old`: as few lines as possible, but for what `MAX_STEPS` cuts short."""
+    """Return the changes from `old` to `new`, minimal unless `MAX_STEPS` is exceeded."""
     start, end_old, end_new = 0, len(old), len(new)
     while start < end_old and start < end_new and old[start] == new[start]:
         start += 1
@@ -119,7 +119,7 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """The lines that are in both; those that occur on one side only cannot be, and would cost the most."""
+    """Return common lines; lines on only one side are excluded first, because they cost the most."""
     in_old, in_new = set(old), set(new)
     places = [i for i, line in enumerate(old) if line in in_new]
     new_places = [j for j, line in enumerate(new) if line in in_old]
@@ -129,10 +129,10 @@ def _common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
 
 def _kept(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     """
-    The lines that are in both, by their places in each.
+    Return common lines by their positions in each text.
 
-    Source: E. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986. On diagonal k lie the places i, j with i - j = k;
-    `rounds` holds, before each round, how far on each diagonal one comes with so many lines taken out or put in.
+    Source: E. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986. Diagonal k has the points i, j with i - j = k. `rounds`
+    has, before each round, the furthest point on each diagonal with that many insertions and deletions.
     """
     rounds = _rounds(old, new) if old and new else []
     kept: list[tuple[int, int]] = []
@@ -174,5 +174,5 @@ def _rounds(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
 
 
 def _is_put_in(reached: list[int], at: int, k: int, count: int) -> bool:
-    """Say whether the way that comes farthest on diagonal `k` puts in a line, and does not take one out."""
+    """True if the furthest path on diagonal `k` inserts a line rather than deleting one."""
     return k == -count or (k != count and reached[at - 1] < reached[at + 1])

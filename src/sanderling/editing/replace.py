@@ -1,8 +1,8 @@
 """
 Replacements in a file, from bytes to bytes.
 
-What is replaced is found in the file's text as a model reads it. Text that is not there exactly is looked for once more, as whole
-lines that differ in whitespace (`alike`); what cannot be found is refused with the closest text that there is (`closest`).
+Replacements match the file's text as a model reads it. Text without an exact match is searched again by lines, ignoring whitespace
+(`alike`); the error for unmatched text shows the closest text (`closest`).
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ from sanderling.editing.text import CR, FileText, character_name, decode, readab
 from sanderling.errors import ToolError
 
 MAX_PLACES = 100_000
-MAX_CHARS = 64 << 20  # that a file may grow to by `replace_all`
+MAX_CHARS = 64 << 20  # the limit for a file that grows by `replace_all`
 
 
 class Replacement(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One replacement, or one insertion of lines."""
+    """A replacement, or an insertion of lines."""
 
     old: Annotated[
         str, msgspec.Meta(description="The exact text to replace; it must occur once")
     ] = ""
-    new: Annotated[str, msgspec.Meta(description="The text to put there")]
+    new: Annotated[str, msgspec.Meta(description="The replacement text")]
     replace_all: Annotated[bool, msgspec.Meta(description="Replace every occurrence")] = False
     insert_at_line: Annotated[
         int | None,
@@ -36,7 +36,7 @@ class Replacement(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
 
 
 class Edited(msgspec.Struct, frozen=True):
-    """A file after its replacements, and sentences that the model should be told of them."""
+    """A file after its replacements, with notes for the model."""
 
     data: bytes
     notes: tuple[str, ...] = ()
@@ -44,20 +44,20 @@ class Edited(msgspec.Struct, frozen=True):
 
 def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> Edited:
     """
-    `data` with all the replacements made, each in what those before it left.
+    Make all replacements in order, each in the result of the previous one.
 
-    `path` is what the file is called to the model; its ending tells the language.
+    `path` is the file's name for the model; its extension determines the language.
 
     Raises:
-        ToolError: one of them cannot be made; none is.
+        ToolError: one is impossible; none was made.
     """
     file = decode(data)
     if file.is_binary:
         raise ToolError(
-            f"{path} is a binary file: it holds control characters that no text has. Change it with a command.{utf_16_hint(data)}"
+            f"{path} is a binary file (it contains control characters). Change it with a command.{utf_16_hint(data)}"
         )
     if not replacements:
-        raise ToolError("There is nothing to replace: give at least one replacement.")
+        raise ToolError("Nothing to replace: give at least one replacement.")
     draft = Draft(file)
     notes: list[str] = []
     for number, replacement in enumerate(replacements, 1):
@@ -67,17 +67,17 @@ def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> E
         except ToolError as error:
             if isinstance(error, NotFoundError):
                 error = _undone(file, replacements[: number - 1], replacement, path) or error
-            nothing = " None of the replacements was made." if which else ""
+            nothing = " No replacement was made." if which else ""
             raise ToolError(f"{which}{error}{nothing}") from error
     return Edited(draft.data(data), tuple(notes))
 
 
 def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
     """
-    Make one replacement in the draft; return what the model should be told.
+    Make one replacement in the draft; return notes for the model.
 
     Raises:
-        ToolError: the draft is as it was.
+        ToolError: it is impossible; the draft is unchanged.
     """
     old, new = (_normalised(text, draft.file) for text in (replacement.old, replacement.new))
     _check_writable(new, draft.file, path)
@@ -88,7 +88,9 @@ def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
     notes: list[str] = []
     starts = _all_places(draft, old, new) if replacement.replace_all else []
     if replacement.replace_all and (left := draft.text.count(old) - len(starts)) > 0 and starts:
-        notes.append(f"{left} of {left + len(starts)} places are left: {_MAY_BE_HALF}.")
+        notes.append(
+            f"{left} of {left + len(starts)} occurrences were not replaced: {_MAY_BE_HALF}."
+        )
     if not starts:
         start = _find(draft, old, 0)
         if start < 0:
@@ -105,7 +107,7 @@ def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
 
 
 def _normalised(text: str, file: FileText) -> str:
-    """`text` of the model's as it would be in the file's."""
+    """Adapt the model's `text` to the file's line endings and byte order mark."""
     text = text.removeprefix("\ufeff") if file.has_bom else text
     text = text.replace("\r\n", "\n")
     return text.replace("\r", "\n") if CR in file.endings else text
@@ -118,7 +120,9 @@ def _check_writable(new: str, file: FileText, path: str) -> None:
         character = new[error.start]
         if character != readable(character):
             code = f"U+{ord(character):04X}"
-            raise ToolError(f"`new` holds half a character, {code}. Write it whole.") from error
+            raise ToolError(
+                f"`new` contains half of a character, {code}. Write it whole."
+            ) from error
         raise ToolError(
             f"{path} is {file.encoding_name}, which has no {character_name(character)}. Write it differently, or convert the"
             " file to UTF-8 with a command first."
@@ -129,26 +133,22 @@ def _check_old(old: str, new: str, replacement: Replacement) -> None:
     if not old:
         raise ToolError("`old` is empty. Give the text to replace, or `insert_at_line`.")
     if not old.strip():
-        raise ToolError("`old` is only whitespace. Give text around it as well.")
+        raise ToolError("`old` is only whitespace. Include text around it.")
     if old == new:
-        but = " but for line endings, which stay as the file has them" * (
-            replacement.old != replacement.new
-        )
-        raise ToolError(f"`old` and `new` are the same{but}: there is nothing to change.")
+        but = " except for line endings, which are kept" * (replacement.old != replacement.new)
+        raise ToolError(f"`old` and `new` are the same{but}: nothing to change.")
 
 
 def _check_insertion(draft: Draft, replacement: Replacement, new: str, path: str) -> None:
     line, count = replacement.insert_at_line or 0, draft.line_count
     if replacement.old or replacement.replace_all:
-        raise ToolError(
-            "`insert_at_line` goes with `new` alone: leave out `old` and `replace_all`."
-        )
+        raise ToolError("`insert_at_line` takes `new` alone: omit `old` and `replace_all`.")
     if not new:
-        raise ToolError("`new` is empty: there is nothing to insert.")
+        raise ToolError("`new` is empty: nothing to insert.")
     if not 0 <= line <= count:
         lines = "1 line" if count == 1 else f"{count:,} lines"
         raise ToolError(
-            f"`insert_at_line` is {line}, but {path} has {lines}: give 0 for its start to {count} for its end."
+            f"`insert_at_line` is {line}, but {path} has {lines}: use 0 (start) to {count} (end)."
         )
 
 
@@ -157,15 +157,14 @@ def _all_places(draft: Draft, old: str, new: str) -> list[int]:
     length = len(draft.text) + count * (len(new) - len(old))
     if count > MAX_PLACES or length > max(len(draft.text), MAX_CHARS):
         raise ToolError(
-            f"`old` is there {count:,} times, and the file would have {length:,} characters: that is too much to replace here."
-            " Change it with a command."
+            f"`old` occurs {count:,} times, and the file would have {length:,} characters: too much to replace here. Use a command."
         )
     inside = _Inside(draft)
     return [start for start in occurrences(draft.text, old) if inside.is_whole(start, len(old))]
 
 
 def _find(draft: Draft, old: str, start: int) -> int:
-    """The first place of `old` from `start` on that begins and ends between characters; -1: there is none."""
+    """Return the first match of `old` from `start` on that does not split a character, or -1."""
     inside = _Inside(draft)
     start = draft.text.find(old, start)
     while start >= 0 and not inside.is_whole(start, len(old)):
@@ -173,11 +172,11 @@ def _find(draft: Draft, old: str, start: int) -> int:
     return start
 
 
-_MAY_BE_HALF = "there it may be half of a character, for the file is not UTF-8"
+_MAY_BE_HALF = "each may be half of a character, because the file is not UTF-8"
 
 
 class _Inside:
-    """The places in a draft that are inside of what could be a character of two bytes."""
+    """Finds positions inside possible two-byte characters of a draft."""
 
     def __init__(self, draft: Draft) -> None:
         self._text = draft.exact
@@ -185,7 +184,7 @@ class _Inside:
         self._lines: dict[int, frozenset[int]] = {}
 
     def is_whole(self, start: int, length: int) -> bool:
-        """Say whether the part of the text begins and ends between characters."""
+        """True if the part begins and ends between characters."""
         if not self._file.doubtful:
             return True
         return not any(map(self._is_inside, (start, start + length)))
@@ -203,34 +202,32 @@ class _Inside:
 def _half(draft: Draft, path: str) -> str:
     names = " or ".join(NAMES[each] for each in draft.file.doubtful)
     return (
-        f"`old` is in {path} only as half of what may be a character: the file is not UTF-8, and could be {names}."
-        " Convert it to UTF-8 with a command first (iconv), or give whole characters."
+        f"`old` only matches half of a possible character in {path}: the file is not UTF-8, but perhaps {names}."
+        " Convert it to UTF-8 first (iconv), or give whole characters."
     )
 
 
 def _overlap_notes(*, is_overlapping: bool) -> list[str]:
-    return ["It changed text that one before it had written."] if is_overlapping else []
+    return ["It changed text written by an earlier one."] if is_overlapping else []
 
 
 def _ambiguous(draft: Draft, old: str, path: str) -> str:
     count = draft.text.count(old)
     offsets = list(islice(occurrences(draft.text, old), MAX_LISTED_LINES))
-    if count == 1:  # and once more in the middle of that
+    if count == 1:  # the second one overlaps the first
         offsets.append(draft.text.find(old, offsets[0] + 1))
         count = 2
-    more = f" and {count - len(offsets):,} more places" if count > len(offsets) else ""
-    words = (
-        f"`old` is in {path} {count:,} times, in lines {listed(draft.file_lines(offsets))}{more}."
-    )
+    more = f" and {count - len(offsets):,} more" if count > len(offsets) else ""
+    words = f"`old` occurs {count:,} times in {path}, in lines {listed(draft.file_lines(offsets))}{more}."
     if draft.changes and draft.file.text.count(old) == 1:
-        words += " The replacements before it have written it once more."
-    return f"{words} Give more of the text around the one you mean, or set `replace_all`."
+        words += " An earlier replacement added one."
+    return f"{words} Include more context, or set `replace_all`."
 
 
 def _undone(
     file: FileText, earlier: Sequence[Replacement], failed: Replacement, path: str
 ) -> ToolError | None:
-    """The error that says which of the `earlier` replacements took the text away that `failed` looks for; None if none did."""
+    """Return an error naming the `earlier` replacement that removed the text for `failed`; None if not found."""
     old = _normalised(failed.old, file)
     at = file.text.find(old)
     if at < 0:
@@ -241,7 +238,7 @@ def _undone(
         if old not in draft.text:
             line = file.text.count("\n", 0, at) + 1
             return ToolError(
-                f"`old` was in {path}, line {line}, but replacement {number} overlaps it and has changed that text. Each is looked"
-                " for in what those before it left: put the two into one."
+                f"`old` was in {path}, line {line}, but replacement {number} changed that text. Each applies to the result of the"
+                " previous ones: combine the two."
             )
     return None

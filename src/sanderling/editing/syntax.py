@@ -1,18 +1,18 @@
 """
-The check that a change leaves a file's syntax as good as it was, by Python's own parsers.
+Checks with Python's own parsers that a change does not break a file's syntax.
 
-There is none here for languages with braces: where indentation has no meaning, it breaks nothing.
+Languages with braces are not checked: indentation has no meaning there, so it cannot break anything.
 """
 
 import warnings
 from collections.abc import Callable
 
 MAX_CHECKED_CHARS = 256 * 1024
-MAX_CHECKED_DOTS = 100  # of a line of TOML
+MAX_CHECKED_DOTS = 100  # in a line of TOML
 
 
 def compared(path: str, before: str, after: str) -> tuple[str, str]:
-    """The syntax error of `after` if `before` has none, else nothing; and what to say if there is none."""
+    """Return a new syntax error in `after`, or "", and a sentence on the result."""
     language, problem_of = _LANGUAGES.get(path.rpartition(".")[2].lower(), ("", None))
     if problem_of is None or max(len(before), len(after)) > MAX_CHECKED_CHARS:
         return "", "Its syntax was not checked."
@@ -22,17 +22,17 @@ def compared(path: str, before: str, after: str) -> tuple[str, str]:
         problem = problem_of(after)
     except (RecursionError, MemoryError):
         return "", "Its syntax was not checked."
-    return problem, f"It still is valid {language}."
+    return problem, f"It is still valid {language}."
 
 
 _SOURCE_NAME = "sanderling_edited_file"
 
 
 def _python_problem(text: str) -> str:
-    import ast  # each of the parsers is loaded for a file of its own
+    import ast  # imported only when needed
 
-    # Parsed, not compiled: nested `finally` blocks of a few hundred bytes make the compiler take gigabytes.
-    warnings.filterwarnings("ignore", module=_SOURCE_NAME)  # safe in a thread, as others are not
+    # Parse without compiling: nested `finally` blocks of a few hundred bytes make the compiler use gigabytes.
+    warnings.filterwarnings("ignore", module=_SOURCE_NAME)  # thread-safe, unlike others
     try:
         ast.parse(text, _SOURCE_NAME)
     except SyntaxError as error:

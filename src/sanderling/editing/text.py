@@ -1,9 +1,8 @@
 """
-A file's bytes as text, and the way back.
+Converts a file's bytes to text and back.
 
-The text is what a model and a person read: every line ends in a newline, and a byte that is no text in the file's
-encoding reads "�". Nothing is lost by that: from an offset into the text follows one into the bytes, so that whoever changes a part can leave
-every other byte as it is.
+The text is what models and users read: every line ends in a newline, and bytes that are invalid in the file's encoding read "�". Nothing
+is lost: each offset in the text maps to one in the bytes, so a change to one part leaves all other bytes as they are.
 """
 
 import re
@@ -19,9 +18,9 @@ LINE_ENDINGS = ("\n", "\r\n", "\r")
 LINE_ENDING_NAMES = ("LF", "CRLF", "CR")
 
 UNREADABLE = "\ufffd"
-"""The character that stands for a byte that is none in the file's encoding."""
+"""The character shown for a byte that is invalid in the file's encoding."""
 
-_BOMS = (  # that of UTF-32 LE begins with that of UTF-16 LE
+_BOMS = (  # UTF-32 LE's begins with that of UTF-16 LE
     (b"\xff\xfe\x00\x00", "utf-32-le"),
     (b"\x00\x00\xfe\xff", "utf-32-be"),
     (b"\xef\xbb\xbf", "utf-8"),
@@ -39,7 +38,7 @@ _NAMES = {
     **legacy.NAMES,
 }
 _WESTERN = ("cp1252", "latin-1")
-# Bytes that are no text come in as halves of surrogate pairs, and go out as they were.
+# Invalid bytes are decoded as lone surrogates, and encoded back to the same bytes.
 _ERRORS = {
     "utf-8": "surrogateescape",
     "utf-16-le": "surrogatepass",
@@ -48,7 +47,7 @@ _ERRORS = {
     "utf-32-be": "surrogatepass",
 }
 _SURROGATE = "[\ud800-\udfff]"
-_NOT_LATIN_1 = rb"[\x80-\x9f]"  # there it has control characters, Windows-1252 has “€”
+_NOT_LATIN_1 = rb"[\x80-\x9f]"  # control characters in Latin-1, but Windows-1252 has “€” here
 _NOT_WINDOWS_1252 = rb"[\x81\x8d\x8f\x90\x9d]"
 
 _SAMPLE_CHARS = 8192
@@ -60,9 +59,8 @@ class FileText(msgspec.Struct, frozen=True):
     """
     A file's bytes as text.
 
-    `encoding` is Python's name of it. `exact` is `text` character by character, but with a half of a surrogate pair for every
-    byte that is no text, so that it can be encoded again. `endings` holds for each newline in the text the index in
-    `LINE_ENDINGS` of what the file has there. `doubtful` names encodings of more bytes than one that the file could be in as well.
+    `encoding` is Python's name. `exact` is `text` with a lone surrogate for each invalid byte, so that it can be encoded again. `endings`
+    has an index into `LINE_ENDINGS` for each newline in the text. `doubtful` lists multibyte encodings that are also possible.
     """
 
     encoding: str
@@ -82,14 +80,14 @@ class FileText(msgspec.Struct, frozen=True):
 
     @property
     def is_binary(self) -> bool:
-        """Say whether it is hardly meant to be read: a NUL at the beginning, or control characters for a good part of it."""
+        """True for a NUL near the beginning, or a large share of control characters."""
         sample = self.exact[:_SAMPLE_CHARS]
         controls = sum(character in _CONTROLS for character in sample)
         return "\0" in sample or controls > _MAX_CONTROL_SHARE * len(sample)
 
     @property
     def is_damaged(self) -> bool:
-        """Say whether some of the file's bytes are no text in its encoding."""
+        """True if some bytes are invalid in the encoding."""
         return self.exact is not self.text
 
     @property
@@ -98,7 +96,7 @@ class FileText(msgspec.Struct, frozen=True):
 
     @property
     def line_ending(self) -> str:
-        """The line ending that most lines have."""
+        """The most frequent line ending."""
         return LINE_ENDINGS[max((LF, CRLF, CR), key=self.endings.count)]
 
     @property
@@ -111,24 +109,24 @@ class FileText(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """Unusual things about the file, in words and on one line; empty if there are none."""
+        """Unusual properties of the file in one line; may be empty."""
         return self.note_in("")
 
     def note_in(self, encoding: str) -> str:
-        """The note, where an editor shows the file in `encoding`, which is not UTF-8; empty: it shows what is read here."""
+        """Return the note for an editor that shows the file in `encoding`, if that is not UTF-8; empty: it shows the text read here."""
         shown = self._encoding_note()
         if encoding and not self.has_bom:
             shown = f"not UTF-8; shown as {encoding}"
         return "; ".join(filter(None, (shown, self._ending_note(), self._end_note())))
 
     def encode(self, exact: str, endings: bytes) -> bytes:
-        """A part of `exact` text as the file's bytes, with the given line endings."""
+        """Encode a part of the `exact` text with the given line endings."""
         return _with_endings(exact, endings).encode(
             self.encoding, _ERRORS.get(self.encoding, "strict")
         )
 
     def byte_offsets(self, offsets: Iterable[int]) -> Iterator[int]:
-        """The places in the file's bytes of the `offsets` into its text, which must not fall."""
+        """Yield the byte offset of each text offset; `offsets` must be ascending."""
         done = line = 0
         byte = len(self.bom)
         cr_bytes = len("\r".encode(self.encoding))
@@ -165,11 +163,11 @@ class FileText(msgspec.Struct, frozen=True):
 
 def decode(data: bytes) -> FileText:
     """
-    Return the text that `data` stands for.
+    Decode a file.
 
-    A byte order mark decides; without one it is UTF-8 if it could be. If not, it is UTF-8 with a few broken bytes if at least
-    as many characters beyond ASCII are right. Else it is what alone of East Asia's encodings is plausible (`legacy`), or Latin-1, or
-    Windows-1252 if it uses what that adds.
+    A byte order mark decides; without one, valid UTF-8 is UTF-8. Otherwise it is UTF-8 with some broken bytes, if at least as many
+    non-ASCII characters are valid. Otherwise it is the only plausible East Asian encoding (`legacy`), or Latin-1, or Windows-1252 if it
+    uses its additional characters.
     """
     encoding, bom, exact, doubtful = _decoded(data)
     exact, endings = _without_endings(exact)
@@ -179,7 +177,7 @@ def decode(data: bytes) -> FileText:
 
 
 def utf_16_hint(data: bytes) -> str:
-    """Return a sentence about UTF-16 without a byte order mark, which every tool takes for binary; empty: it does not look like that."""
+    """Return a hint about UTF-16 without a byte order mark, which looks binary to every tool; "" if it does not seem to be that."""
     sample = data[:_SAMPLE_CHARS]
     for zeros, encoding in ((sample[1::2], "utf-16-le"), (sample[::2], "utf-16-be")):
         if sample and zeros.count(0) > len(zeros) * _MAX_CONTROL_SHARE:
@@ -191,29 +189,29 @@ def utf_16_hint(data: bytes) -> str:
 
 
 def character_name(character: str) -> str:
-    """A character with its number and its name: what cannot be written may not be seen either."""
+    """Return a character with its code and name: unencodable ones may also be invisible."""
     name = unicodedata.name(character, "")
     return f"“{character}” (U+{ord(character):04X}{' ' if name else ''}{name})"
 
 
 def readable(exact: str) -> str:
-    """Exact text as it is read."""
+    """Replace lone surrogates by U+FFFD."""
     return exact if exact.isascii() else re.sub(_SURROGATE, UNREADABLE, exact)
 
 
 def _decoded(data: bytes) -> tuple[str, bytes, str, tuple[str, ...]]:
-    """Encoding, byte order mark, exact text, and the encodings that are doubtful."""
+    """Return encoding, byte order mark, exact text, and doubtful encodings."""
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             try:
                 return encoding, bom, data[len(bom) :].decode(encoding, _ERRORS[encoding]), ()
             except UnicodeDecodeError:
-                continue  # half a character at its end: something else that begins like this
+                continue  # it ends in half a character, so it only looks like a byte order mark
     try:
         return "utf-8", b"", data.decode(), ()
     except UnicodeDecodeError:
         pass
-    # Both are counted without a loop over the characters.
+    # Count both without a loop over the characters.
     valid = data.decode(errors="ignore")
     exact = data.decode(errors="surrogateescape")
     if len(valid) - len(valid.encode("ascii", "ignore")) >= len(exact) - len(valid):
@@ -227,7 +225,7 @@ def _decoded(data: bytes) -> tuple[str, bytes, str, tuple[str, ...]]:
 
 
 def _without_endings(raw: str) -> tuple[str, bytes]:
-    """`raw` with a newline for every line ending, and which they were. A CR ends lines only where no newline does."""
+    """Replace line endings by newlines; also return their kinds. A lone CR ends lines only if there is no newline."""
     if "\r" not in raw:
         return raw, bytes(raw.count("\n"))
     if "\n" not in raw:

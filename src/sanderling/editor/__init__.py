@@ -1,1 +1,1 @@
-"""The face inside Neovim: pynvim's loop, sessions, frames."""
+"""The frontend in Neovim: pynvim's loop, sessions, frames."""

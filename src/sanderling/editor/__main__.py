@@ -1,4 +1,4 @@
-"""`sanderling.editor PLUGIN_PATH`: the host process. lua/sanderling/host/init.lua starts it; a person has no use for it."""
+"""`sanderling.editor PLUGIN_PATH`: the host process, started by lua/sanderling/host/init.lua and not by users."""
 
 import faulthandler
 import gc
@@ -16,8 +16,8 @@ EXIT_LOST = 1
 def main() -> None:
     faulthandler.enable()  # a native crash leaves its stack on stderr, which the shim keeps
     forget_empty_home()
-    # A package that is missing ends the process here, as a broken environment; within a handler pynvim would print a traceback.
-    gc.disable()  # all of it lives as long as the process
+    # A missing package ends the process here, as a broken environment; in a handler, pynvim would print a traceback.
+    gc.disable()  # all modules live as long as the process
     importlib.import_module("sanderling.editor.host")
     gc.freeze()
     gc.enable()
@@ -28,7 +28,7 @@ def main() -> None:
     except BaseException:
         logging.getLogger("sanderling").exception("the host ends")
     finally:
-        # Whatever happened: a thread that still imports must not keep the process.
+        # In any case: a thread that still imports must not keep the process alive.
         os._exit(exit_code)
 
 

@@ -1,4 +1,4 @@
-"""Requests whose answers stream, beside the sessions: each is a task that can be stopped by itself."""
+"""Streaming requests outside the sessions. Each is a task that can be stopped on its own."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,13 +21,13 @@ STOPPED = {"error": "Stopped."}
 
 
 class Asides:
-    """The requests that go on now."""
+    """The requests in progress."""
 
     def __init__(self, bridge: Bridge, on_usage: Callable[[str, str, Usage], None]) -> None:
         self._bridge = bridge
         self._on_usage = on_usage
         self._scopes: dict[int, anyio.CancelScope] = {}
-        self._stopped: set[int] = set()  # before they began
+        self._stopped: set[int] = set()  # stopped before they began
         self._loading = anyio.Lock()
         self._rewriter: Rewriter | None = None
 
@@ -38,7 +38,7 @@ class Asides:
             self._stopped.add(request_id)
 
     async def serve(self, request_id: int, request: Rewrite, layers: Layers) -> None:
-        """Answer `request`; Neovim is told what comes meanwhile, and the answer, under the same id."""
+        """Answer `request`. Pieces and the answer are sent to Neovim under the same id."""
         answer: dict[str, Any] = STOPPED
         try:
             with anyio.CancelScope() as scope:
@@ -62,11 +62,11 @@ class Asides:
             return {"error": str(error)}
 
     def _show(self, request_id: int, piece: RewritePiece) -> None:
-        told = msgspec.to_builtins(piece)
-        self._bridge.notify("require('sanderling.host').streamed(...)", request_id, told)
+        shown = msgspec.to_builtins(piece)
+        self._bridge.notify("require('sanderling.host').streamed(...)", request_id, shown)
 
     async def _loaded(self) -> "Rewriter":
-        """The rewriter, which is loaded by the first request: most of what it needs, a session has loaded already."""
+        """Return the rewriter, which the first request loads: a session has loaded most of its modules already."""
         async with self._loading:
             if self._rewriter is None:
                 self._rewriter = await to_thread.run_sync(

@@ -1,9 +1,8 @@
 """
-The way to Neovim and back: the one module of the package that knows pynvim.
+The connection to Neovim: the only module of the package that knows pynvim.
 
-Everything runs in one thread, on the asyncio loop that pynvim already runs: a handler is a greenlet of that loop, and what it
-starts are tasks beside it. Neovim may sit in a prompt for minutes, so only `request` ever waits for it, and who calls
-that keeps a deadline.
+Everything runs in one thread, on pynvim's asyncio loop: a handler is a greenlet of that loop, and what it starts are tasks next to it.
+Neovim may wait in a prompt for minutes, so only `request` waits for it, and its callers keep a deadline.
 """
 
 import asyncio
@@ -26,14 +25,14 @@ class Bridge:
         self._later: dict[int, asyncio.Future[Any]] = {}  # by the question's number
 
     def notify(self, lua: str, *args: Any) -> None:
-        """Run `lua` in Neovim with `args`, some time; from the loop's thread only."""
+        """Run `lua` in Neovim with `args`, without waiting. Call it only from the loop's thread."""
         self._nvim.exec_lua(lua, *args, async_=True)
 
     async def request(self, method: str, *args: Any) -> Any:
         """
-        Call a function of Neovim's API, from a task, and return what it gives: never, while Neovim sits in a prompt.
+        Call a function of Neovim's API from a task, and return its result. Does not return while Neovim waits in a prompt.
 
-        Who stops waiting does not take back the call: Neovim does it when it can, and the answer is dropped.
+        Cancelling does not withdraw the call: Neovim executes it when it can, and the answer is dropped.
 
         Raises:
             NeovimError: it failed.
@@ -42,20 +41,20 @@ class Bridge:
 
         def on_answer(error: Any, result: Any) -> None:
             if answer.done():
-                return  # nobody waits any more
+                return  # the caller was cancelled
             if error:
                 answer.set_exception(NeovimError(error[1]))
             else:
                 answer.set_result(result)
 
-        # pynvim's own request() needs a greenlet to wait in; a task is none.
+        # pynvim's own request() needs a greenlet to wait in; a task is not one.
         session: Any = self._nvim._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         session._async_session.request(method, args, on_answer)  # noqa: SLF001
         return await answer
 
     async def ask(self, module: str, deadline_s: float, question: str, *args: Any) -> Any:
         """
-        Ask what a Lua module answers by lua/sanderling/host/door.lua: at once, or later, under the question's number.
+        Ask a Lua module, through lua/sanderling/host/door.lua. It answers at once, or later under the question's number.
 
         Raises:
             NeovimError: it failed.
@@ -75,7 +74,7 @@ class Bridge:
             del self._later[number]
 
     def settle(self, number: int, answer: Any) -> None:
-        """Take the answer to a question that could not be answered at once; nothing, if nobody waits for it any more."""
+        """Take a late answer to a question. Does nothing if its caller was cancelled."""
         later = self._later.get(number)
         if later and not later.done():
             later.set_result(answer)
@@ -83,7 +82,7 @@ class Bridge:
     def start(
         self, serve: Callable[[], Awaitable[None]], on_end: Callable[[BaseException | None], None]
     ) -> None:
-        """Run `serve` as a task beside pynvim's own work; `on_end` is called with what ended it."""
+        """Run `serve` as a task next to pynvim's own work; `on_end` is called with the exception that ended it."""
         task = self._nvim.loop.create_task(_run(serve))
         task.add_done_callback(lambda done: on_end(None if done.cancelled() else done.exception()))
 
@@ -94,9 +93,9 @@ async def _run(serve: Callable[[], Awaitable[None]]) -> None:
 
 def run_host(plugin_path: str) -> None:
     """
-    Serve the Neovim at the other end of stdin and stdout with the plugin at `plugin_path`, until it goes away.
+    Serve the Neovim at the other end of stdin and stdout with the plugin at `plugin_path`, until Neovim ends.
 
-    Each child process must be given a stdin of its own: ours is that pipe.
+    Each child process must get a stdin of its own: the host's is that pipe.
     """
     host: Any = pynvim.Host(pynvim.attach("stdio"))
     # Neovim has ended or was killed: the normal end of a host.

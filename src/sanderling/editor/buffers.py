@@ -1,8 +1,8 @@
 """
-The buffers of a Neovim, for the file tools. What happens to them is lua/sanderling/editing/init.lua's business.
+The buffers of Neovim for the file tools; lua/sanderling/editing/init.lua does the work there.
 
-After a write, and when files have changed, there is nothing to wait for: what Neovim is told then, it does as soon as it can, and
-before it answers the next question.
+Nothing waits for notifications after a write or a change of files: Neovim handles them as soon as it can, and before it answers the next
+question.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ CHANGED_ON_DISK = "require('sanderling.editing').changed_on_disk(...)"
 
 
 class NeovimBuffers:
-    """The `Editor` that the Neovim at the other end of `bridge` is."""
+    """The `Editor` of the Neovim at the other end of `bridge`."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -51,7 +51,7 @@ class NeovimBuffers:
         return _buffer(value) if value else None
 
     async def after_write(self, buffer: Buffer, stamp: Stamp) -> None:
-        # Seconds by themselves: Lua's numbers cannot hold that many nanoseconds.
+        # Seconds are sent separately, because Lua's numbers cannot hold that many nanoseconds.
         written = (*divmod(stamp.mtime_ns, 1_000_000_000), stamp.size, stamp.inode)
         self._bridge.notify(AFTER_WRITE, buffer.id, buffer.tick, written)
 

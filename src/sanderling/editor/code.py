@@ -1,4 +1,4 @@
-"""The language servers that run in a Neovim. What is asked of them is lua/sanderling/code/init.lua's business."""
+"""The language servers that run in Neovim; lua/sanderling/code/init.lua asks them."""
 
 from typing import TYPE_CHECKING, Any
 

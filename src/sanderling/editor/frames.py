@@ -1,9 +1,9 @@
 """
 From events to frames: a frame is what Neovim draws in one go.
 
-Pure bookkeeping, with the clock passed in. The first text after a pause goes out at once; then at most one frame per
-`FRAME_S`, of at most `MAX_FRAME_CHARS` of streamed text, and never more than `MAX_UNDRAWN` that Neovim has not acknowledged:
-while it sits in a prompt, text waits here in one piece. That a turn has begun waits for its request, which goes first.
+Pure bookkeeping, with the clock passed in. The first text after a pause is sent at once; then at most one frame per `FRAME_S`, with at
+most `MAX_FRAME_CHARS` of streamed text, and never more than `MAX_UNDRAWN` that Neovim has not acknowledged: while it waits in a prompt,
+text collects here in one piece. The start of a turn waits for its request, which goes first.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ MAX_UNDRAWN = 16
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """`seq` counts the frames of a session from 1; Neovim acknowledges the newest that it has drawn."""
+    """A frame. `seq` counts the frames of a session from 1; Neovim acknowledges the newest that it has drawn."""
 
     session_id: str
     seq: int
@@ -39,7 +39,7 @@ Piece = TextDelta | ThinkingDelta | CommandOutput | ToolOutput | JobOutput
 
 
 class _Pieces:
-    """Pieces of one block's text: joined once, when they are drawn."""
+    """Pieces of one block's text, joined when they are drawn."""
 
     def __init__(self, first: Piece) -> None:
         self.first = first
@@ -95,11 +95,11 @@ class FrameQueue:
 
     @property
     def waits_for_request(self) -> bool:
-        """Say whether the begin of a turn is all that waits: its request goes first."""
+        """True if only the start of a turn is waiting: its request goes first."""
         return len(self._waiting) == 1 and isinstance(self._waiting[0], TurnStarted)
 
     def delay_s(self, now: float) -> float | None:
-        """The time until the next frame may go; `None` while there is nothing to send or Neovim has enough undrawn."""
+        """Return the time until the next frame may be sent; None if there is nothing to send, or Neovim has too much undrawn."""
         if not self._waiting or self._sent - self._drawn >= MAX_UNDRAWN:
             return None
         due = self._last_text_at + FRAME_S

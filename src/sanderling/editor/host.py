@@ -1,4 +1,4 @@
-"""The host: what Neovim asks for goes to the session that it is about; each session is a task."""
+"""The Neovim host: routes requests from Neovim to their sessions. Each session is a task."""
 
 import logging
 import math
@@ -43,17 +43,17 @@ from sanderling.text import with_printable
 
 MAX_LOG_BYTES = 1_000_000
 EXIT_DEFECT = 70  # sysexits.h: an internal software error
-DEFECT = "This failed because of a defect ({}). :AgentLog has the details."
+DEFECT = "Internal error ({}). :AgentLog shows the details."
 
 log = logging.getLogger(__name__)
 
 
 class EditorHost:
     """
-    The host that the rplugin class hands over to. Its methods are called from RPC handlers: they enqueue and return.
+    The host behind the rplugin class. Its methods are called from RPC handlers: they enqueue and return.
 
-    A defect in a session's task ends that session, loudly: Neovim says so in the chat, the log has the traceback, and what is asked
-    of it next opens it again, from disk. One of the host's own ends the process, and the next prompt starts a new one.
+    A crash in a session's task ends that session: Neovim shows it in the chat, the log has the traceback, and the next request reopens
+    the session from disk. A crash of the host itself ends the process; the next prompt starts a new one.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -63,13 +63,13 @@ class EditorHost:
         self._asides = Asides(bridge, self._note_usage)
         self._sessions: dict[str, LiveSession] = {}
         self._ending: dict[str, LiveSession] = {}
-        self._broken: dict[str, OpenSession] = {}  # by a defect; how to open them again
+        self._crashed: dict[str, OpenSession] = {}  # by a crash; how to reopen them
         self._inbox, self._asked = anyio.create_memory_object_stream[
             tuple[str, Action] | tuple[int, Request]
         ](math.inf)
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take what Neovim was given in setup(), for sessions opened from now on; the first time, start to serve."""
+        """Take Neovim's options from setup(), for sessions opened from now on. The first call starts serving."""
         given = with_printable(options)
         try:
             layers = Layers(
@@ -92,16 +92,15 @@ class EditorHost:
         self._inbox.send_nowait((session_id, msgspec.convert(with_printable(action), Action)))
 
     def request(self, request_id: int, request: Mapping[str, Any]) -> None:
-        """Answer `request`: Neovim is told under the same id."""
+        """Handle `request`; the answer is sent to Neovim under the same id."""
         self._inbox.send_nowait((request_id, msgspec.convert(with_printable(request), Request)))
 
     def _note_usage(self, session_id: str, model: str, usage: Usage) -> None:
-        """Have what a request beside the sessions has used count in the one that it belongs to, if that is open."""
+        """Add an inline edit's token usage to its session, if that is open."""
         if self._is_served(session_id):
             self._sessions[session_id].act(NoteUsage(model, usage))
 
     def stop_request(self, request_id: int) -> None:
-        """Stop what `request_id` asks for, if it streams."""
         self._asides.stop(request_id)
 
     def acknowledge(self, session_id: str, seq: int) -> None:
@@ -121,7 +120,7 @@ class EditorHost:
 
     def _route(self, session_id: str, action: Any, tasks: TaskGroup) -> None:
         if not isinstance(action, OpenSession | CloseSession):
-            self._mend(session_id, tasks)
+            self._reopen_crashed(session_id, tasks)
         live = self._sessions.get(session_id)
         match action:
             case OpenSession():
@@ -134,18 +133,17 @@ class EditorHost:
             case CloseSession():
                 self._close(session_id)
             case SubmitPrompt() | SteerTurn() | RunCommand() | SetModel() if live.is_refused:
-                self._close(session_id)  # what was wrong may have been corrected
+                self._close(session_id)  # the cause may have been corrected
                 self._open(session_id, live.opening, tasks, is_again=True).act(action)
             case _:
                 live.act(action)
 
-    def _mend(self, session_id: str, tasks: TaskGroup) -> None:
-        """Open the session again that a defect has ended."""
-        if opening := self._broken.pop(session_id, None):
+    def _reopen_crashed(self, session_id: str, tasks: TaskGroup) -> None:
+        if opening := self._crashed.pop(session_id, None):
             self._open(session_id, opening, tasks)
 
     def _ask(self, request_id: int, request: SessionRequest, tasks: TaskGroup) -> None:
-        self._mend(request.session_id, tasks)
+        self._reopen_crashed(request.session_id, tasks)
         reply = partial(self._reply, request_id)
         if live := self._sessions.get(request.session_id):
             live.ask(request, reply)
@@ -173,27 +171,27 @@ class EditorHost:
     async def _serve_session(
         self, live: LiveSession, before_ended: anyio.Event | None, tasks: TaskGroup
     ) -> None:
-        """Serve `live` when the one before, which was closed just now, has given back the lock of its log."""
+        """Serve `live`, after the session that was closed before it has released the lock of the log."""
         if before_ended:
             await before_ended.wait()
         try:
             await live.run()
         except Exception as defect:
-            log.critical("session %s ends: a defect", live.id, exc_info=defect)
+            log.critical("session %s crashed", live.id, exc_info=defect)
             if self._sessions.get(live.id) is live:
                 del self._sessions[live.id]
-                self._broken[live.id] = live.reopening
+                self._crashed[live.id] = live.reopening
             live.show_defect()
         if self._ending.get(live.id) is live:
             del self._ending[live.id]
-        tasks.start_soon(give_back)  # when nobody here knows it any more
+        tasks.start_soon(give_back)  # when nothing here refers to it any more
 
     async def _answer_alone(self, request_id: Any, request: Any) -> None:
-        """Answer a request that is about no open session. A defect fails that request alone: the sessions continue."""
+        """Answer a request that concerns no open session. A crash fails only that request: the sessions continue."""
         try:
             await self._answer(request_id, request)
         except Exception as defect:
-            log.critical("%s fails: a defect", type(request).__name__, exc_info=defect)
+            log.critical("%s crashed", type(request).__name__, exc_info=defect)
             self._reply(request_id, {"error": DEFECT.format(type(defect).__name__)})
 
     async def _answer(self, request_id: Any, request: Any) -> None:
@@ -211,7 +209,7 @@ class EditorHost:
         self._reply(request_id, result)
 
     def _settings(self) -> Settings:
-        """The person's settings as they are now; what is wrong in them is told where a session opens."""
+        """Return the user's current settings. Mistakes in them are reported when a session opens."""
         assert self._layers is not None
         try:
             return self._layers.read_again().settings()
@@ -226,12 +224,12 @@ class EditorHost:
         return live is not None and not live.is_refused
 
     def _end(self, error: BaseException | None) -> None:
-        log.critical("the host ends: a defect", exc_info=error)
+        log.critical("the host crashed", exc_info=error)
         os._exit(EXIT_DEFECT)
 
 
 class PrivateLogHandler(RotatingFileHandler):
-    """A log in files that are for their owner only."""
+    """A rotating log whose files only their owner can read."""
 
     def _open(self) -> TextIOWrapper:
         Path(self.baseFilename).touch(mode=0o600)
@@ -239,7 +237,7 @@ class PrivateLogHandler(RotatingFileHandler):
 
 
 def start_log(log_file: str) -> None:
-    """Write the package's log to `log_file`, at most twice `MAX_LOG_BYTES`; to stderr where that cannot be."""
+    """Write the package's log to `log_file`, at most twice `MAX_LOG_BYTES`; to stderr if that is impossible."""
     handler: logging.Handler = logging.StreamHandler()
     problem = ""
     if log_file:

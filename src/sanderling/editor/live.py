@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
     from sanderling.protocol.agent import Agent
 
-DEFECT = "Something went wrong in this session, and it has stopped."
-ENDED = "The session has ended before it could answer."
-DEFECT_REMEDY = "The next prompt opens it again from its log. The host's log has the details: :checkhealth sanderling."
+DEFECT = "An internal error stopped this session."
+ENDED = "The session ended before it could answer."
+DEFECT_REMEDY = "The next prompt reopens it from its log. The host's log has the details: :checkhealth sanderling."
 
 log = logging.getLogger(__name__)
 
 
 class LiveSession:
-    """Serves one session, from its opening on. What is asked of it before it is open waits."""
+    """Serves one session from its opening on. Actions and requests wait until it is open."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LiveSession:
     ) -> None:
         self.id = session_id
         self.opening = opening
-        self._is_again = is_again  # it did not open before, and that was told
+        self._is_again = is_again  # an earlier attempt failed and was reported
         self._layers = layers
         self._bridge = bridge
         self._buffers = buffers
@@ -74,7 +74,7 @@ class LiveSession:
         self._scope = anyio.CancelScope()
         self._early: list[Action | tuple[SessionRequest, Reply]] = []
         self._tasks: TaskGroup | None = None  # once it is open, or refused
-        self._agent: Agent | None = None  # until it is open
+        self._agent: Agent | None = None  # None until it is open
         self._refusal: SanderlingError | None = None
         self.ended = anyio.Event()
 
@@ -91,14 +91,14 @@ class LiveSession:
             self._early.append(action)
 
     def ask(self, request: SessionRequest, reply: Reply) -> None:
-        """Have `request` answered once the session is open."""
+        """Answer `request` once the session is open."""
         if self._tasks:
             self._tasks.start_soon(self._answer, request, reply)
         else:
             self._early.append((request, reply))
 
     def close(self) -> None:
-        """Let the turn end as a stopped one, then end."""
+        """End the turn as a stopped one, then the session."""
         if self._agent:
             self._agent.close()
         else:
@@ -110,11 +110,11 @@ class LiveSession:
 
     @property
     def reopening(self) -> OpenSession:
-        """The action that opens it again, for a screen that shows what was said already."""
+        """The action that reopens it for a screen that already shows its history."""
         return msgspec.structs.replace(self.opening, wants_history=False)
 
     def show_defect(self) -> None:
-        """Say that the session has ended with a defect; what was still to be drawn is drawn before."""
+        """Report that the session crashed, after everything that still has to be drawn."""
         self.emit(ErrorOccurred("internal", DEFECT, DEFECT_REMEDY))
         self.emit(CommandsRunning(0))
         self.emit(TurnEnded("error"))
@@ -122,7 +122,7 @@ class LiveSession:
             self._send_frame()
 
     async def run(self) -> None:
-        """Serve the session until it is closed; one that cannot be opened only says so."""
+        """Serve the session until it is closed. If it cannot be opened, only report that."""
         try:
             await self._run()
         finally:
@@ -168,7 +168,7 @@ class LiveSession:
             self._agent = opened.agent
 
     def _refuse(self, error: SanderlingError) -> None:
-        """The session cannot be opened: what is asked of it is answered with the reason, and the host tries it again."""
+        """Record why the session cannot be opened. Actions are answered with the reason, and the host tries again."""
         log.warning("session %s does not open: %s", self.id, error)
         self._refusal = error
         if isinstance(error, SessionInUseError):
@@ -197,7 +197,7 @@ class LiveSession:
                 pass
 
     async def _answer(self, request: SessionRequest, reply: Reply) -> None:
-        """Call `reply`, whatever happens."""
+        """Answer `request`, and call `reply` whatever happens."""
         answer: dict[str, Any] = {"error": ENDED}
         try:
             if self._agent:

@@ -1,8 +1,8 @@
 """
-Long lines, cut on their way to the screen.
+Long lines, shortened on their way to the screen.
 
-Neovim goes through a line from its beginning whenever it draws a part of it: beside one of 10 MB each key takes a second. So the
-screen gets the beginning of such a line and is told how much more there is. The log and the model have all of it.
+Neovim processes a line from its beginning whenever it draws a part of it: next to one of 10 MB, each key takes a second. So the screen
+gets the beginning of such a line, and how much more there is. The log and the model have all of it.
 """
 
 import msgspec
@@ -24,15 +24,15 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt
 
-# 28,000 would hold a key up for 160 ms, for Markdown is parsed while it grows.
+# 28,000 would delay a key by 160 ms, because Markdown is parsed while it grows.
 MAX_LINE_CHARS = 10_000
-WHERE = ": :AgentExport writes all of it"  # answers, and what the person said
+WHERE = ": :AgentExport writes all of it"  # for answers, and the user's prompts
 
 _replace = msgspec.structs.replace
 
 
 class LongLines:
-    """The events of one session in, the same with lines that can be drawn out."""
+    """Shortens the long lines in the events of one session."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Block] = {}
@@ -43,7 +43,7 @@ class LongLines:
                 return self._open.setdefault(event.block_id, _Block(event)).grown(event)
             case BlockEnded(block_id):
                 return (*self._finished([block_id]), event)
-            case ErrorOccurred() | TurnEnded():  # drawn below what came
+            case ErrorOccurred() | TurnEnded():  # drawn below earlier text
                 return (*self._finished([*self._open]), event)
             case AnswerRestarted(block_id):
                 self._open = {each: kept for each, kept in self._open.items() if each < block_id}
@@ -61,7 +61,7 @@ class LongLines:
 
 
 class _CutText:
-    """A text that grows; of its lines `MAX_LINE_CHARS` are shown."""
+    """A growing text, of whose lines `MAX_LINE_CHARS` are shown."""
 
     def __init__(self, where: str = "") -> None:
         self._where = where
@@ -76,7 +76,7 @@ class _CutText:
         return "".join(shown)
 
     def finish(self) -> str:
-        """Words for the end of the last line: how much of it is not shown."""
+        """Return the end of the last line: how much of it is not shown."""
         hidden, self._hidden_bytes, self._chars = self._hidden_bytes, 0, 0
         return f"[{_size(hidden)} more{self._where}]" if hidden else ""
 
@@ -91,7 +91,7 @@ class _CutText:
 
 
 class _Block:
-    """A block of the model's that grows."""
+    """A growing block of the model's answer."""
 
     def __init__(self, first: TextDelta | ThinkingDelta) -> None:
         self._first = first
@@ -109,7 +109,7 @@ class _Block:
 
 
 def _drawable(event: Event) -> Event:
-    """`event`, one that comes whole, with lines that can be drawn."""
+    """Return `event`, which is complete, with lines that can be drawn."""
     match event:
         case TurnStarted(prompt) | PromptSteered(prompt):
             return _replace(event, prompt=_prompt(prompt))

@@ -1,4 +1,4 @@
-"""Memory of a closed session, given back: to Python by a look for cycles, to the system by the C library, which would keep it."""
+"""Memory of a closed session, released to Python by a garbage collection, and to the system by malloc_trim."""
 
 import gc
 
@@ -7,10 +7,10 @@ from anyio import to_thread
 
 async def give_back() -> None:
     """
-    Hold the loop up for some ms, for a session's objects know each other; the larger part happens beside it.
+    Release the memory of closed sessions. Blocks the loop for some ms; the larger part runs in a thread.
 
-    What was loaded at the start is frozen, and so the look is short. Without it the last few sessions stayed for hours, and with
-    them 70 MB after five of 120 rounds.
+    A session's objects refer to each other, so only a collection frees them. It is short, because everything loaded at the start is
+    frozen. Without it the last few sessions stayed for hours, and with them 70 MB after five of 120 rounds.
     """
     gc.collect()
     await to_thread.run_sync(_trim)
@@ -19,6 +19,6 @@ async def give_back() -> None:
 def _trim() -> None:
     import ctypes
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's own
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
     if trim:
         trim(0)

@@ -1,9 +1,8 @@
 """
-Questions to a Neovim.
+Questions to Neovim.
 
-A question is one request, and what Neovim cannot begin within the deadline it does not do at all: the deadline travels along,
-by the monotonic clock, which both processes share. The answer may come later than the request's end: Neovim's keys and screen go
-on meanwhile.
+A question is one request. If Neovim cannot begin it before the deadline, it does not do it at all: the deadline is sent along, by the
+monotonic clock, which both processes share. The answer may come after the request has ended: Neovim's keys and screen stay usable.
 """
 
 import time
@@ -16,16 +15,16 @@ from sanderling.editor.bridge import Bridge, NeovimError
 from sanderling.errors import ToolError
 
 DEADLINE_S = 1.0
-PATIENCE_S = 10.0  # with what has begun: a user's hooks take their time
+PATIENCE_S = 10.0  # for a question in progress: a user's hooks take their time
 RETRY_S = 0.02
 POLL_S = 0.2
 
-# The modes in which Neovim does nothing until a key comes.
+# The modes in which Neovim does nothing until a key is pressed.
 PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a question"}
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Neovim's answer to a question: a value, a sentence for the model, what has to come first, or that Neovim began too late."""
+    """Neovim's answer: a value, an error sentence for the model, what must come first, or that Neovim began too late."""
 
     value: Any = None
     error: str = ""
@@ -42,10 +41,10 @@ class Questions:
 
     async def ask(self, question: str, *args: Any) -> Any:
         """
-        Ask again and again while something has to come first.
+        Ask, again and again while something else must come first.
 
         Raises:
-            ToolError: it cannot be done, or not in time.
+            ToolError: it is impossible, or not possible in time.
         """
         deadline_s = time.monotonic() + DEADLINE_S
         waits_for = ""
@@ -80,14 +79,16 @@ class Questions:
             except NeovimError as error:
                 answer = Answer(error=f"Neovim failed: {error}")
             except UnicodeEncodeError:
-                answer = Answer(error="The text holds half of a surrogate pair, which no file can.")
+                answer = Answer(
+                    error="The text contains a lone surrogate, which no file can contain."
+                )
             tasks.cancel_scope.cancel()
         if answer is None:
             raise problem
         return answer
 
     async def _why_late(self, deadline_s: float) -> ToolError:
-        """Return when waiting longer makes no sense: at the deadline if Neovim sits in a prompt, else out of patience."""
+        """Return an error once waiting is pointless: at the deadline if Neovim waits for a key, else when patience has run out."""
         await anyio.sleep(max(0.0, deadline_s - time.monotonic()))
         with anyio.move_on_after(PATIENCE_S):
             while True:  # a busy Neovim does not answer this either
@@ -100,5 +101,5 @@ class Questions:
 
 def _waits_for_key(what: str) -> ToolError:
     return ToolError(
-        f"Neovim waits for a key ({what}): its buffers cannot be used until the user has gone on there. Try again."
+        f"Neovim waits for a key ({what}): its buffers cannot be used until the user presses one. Try again."
     )

@@ -1,4 +1,4 @@
-"""Answers to what Neovim asks about sessions and keys, beside the sessions that are open: each request has one."""
+"""Answers to Neovim's requests about sessions and keys that concern no open session."""
 
 from collections.abc import Collection
 from typing import Any
@@ -33,7 +33,7 @@ from sanderling.session.store import (
 
 
 async def answer(request: Request, settings: Settings, open_ids: Collection[str]) -> dict[str, Any]:
-    """Do what is asked, in a thread; the answer has `error`, a sentence, if that fails."""
+    """Execute the request in a thread. If it fails, the answer has `error`, a sentence."""
     try:
         return await to_thread.run_sync(_answer, request, settings, open_ids)
     except SanderlingError as error:
@@ -59,7 +59,7 @@ def _answer(  # noqa: PLR0911 - one table
                 raise SessionError("the session is open: close it first, with :AgentClose")
             delete(directory, session_id)
         case MeasureSession(session_id):
-            from sanderling.session.store.quoting import last_words  # for whoever mentions one
+            from sanderling.session.store.quoting import last_words  # only needed for mentions
 
             return {"size_bytes": len(last_words(directory, session_id).text.encode())}
         case ForkSession(session_id, new_id, prompt_id, is_before):
@@ -71,7 +71,7 @@ def _answer(  # noqa: PLR0911 - one table
         case Login() | Logout():
             return _log_in_or_out(request, credentials(settings, request.provider))
         case _:
-            pass  # of an open session: it answers
+            pass  # answered by the open session
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The servers of projects that the person has allowed to start: each as it was shown to them, and in no other form."""
+"""The project's servers that the user has allowed to start, each exactly as it was shown."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,19 +11,19 @@ from sanderling.protocol.events import ApprovalRequested
 from sanderling.text import visible
 
 REASON = (
-    "The project proposes it. It runs in the sandbox, as commands do, and asks before each use of its tools."
-    " Always: also the next time, if it is proposed as it stands here."
+    "The project proposes it. It runs in the sandbox, like commands, and each use of its tools needs your permission."
+    " Always: also the next time, if the proposal has not changed."
 )
 REASON_HTTP = (
-    "The project proposes it. It is sent what its tools are called with, and asks before each use of them."
-    " Always: also the next time, if it is proposed as it stands here."
+    "The project proposes it. It receives the arguments of its tools, and each use of them needs your permission."
+    " Always: also the next time, if the proposal has not changed."
 )
 
 Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
 
 
 class Allowed:
-    """The servers that may start in one project. `ask` puts a question before the person."""
+    """The servers that may start in one project. `ask` shows a question to the user."""
 
     def __init__(self, state_dir: str, project: str, ask: Ask) -> None:
         self._project = project
@@ -36,7 +36,7 @@ class Allowed:
 
     async def ask(self, name: str, server: Proposal) -> bool:
         """
-        Ask whether it may start; say whether it may.
+        Ask whether a server may start; return True if it may.
 
         Raises:
             ConfigError: the answer "always" cannot be stored.
@@ -46,7 +46,7 @@ class Allowed:
         question = ApprovalRequested(
             f"server:{uuid4().hex}",
             name,
-            "is to start",
+            "wants to start",
             visible(server.shown),
             REASON_HTTP if server.server and server.server.url else REASON,
             self._project,

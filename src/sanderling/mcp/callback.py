@@ -1,4 +1,4 @@
-"""The page on this machine's loopback at which a browser ends after a login, with the code that the login has given."""
+"""The page on this machine's loopback to which a browser returns after a login, with the code of the login."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -20,7 +20,7 @@ MAX_TOLD_CHARS = 200
 
 
 class CameBack(NamedTuple):
-    """The parameters of a browser that came back."""
+    """The parameters of a browser that returned."""
 
     code: str
     state: str
@@ -28,7 +28,7 @@ class CameBack(NamedTuple):
 
 
 class Callback:
-    """The page of one login. Only a browser that brings the `state` of the URL it was sent to counts."""
+    """The page of one login. A request counts only with the `state` of the URL to which the browser was sent."""
 
     def __init__(self, port: int) -> None:
         self.redirect_uri = f"http://127.0.0.1:{port}{PATH}"
@@ -38,25 +38,25 @@ class Callback:
         self._done = anyio.Event()
 
     def expect(self, url: str) -> None:
-        """Wait for whom the page at `url` sends back."""
+        """Wait for a browser that is sent to `url`."""
         self._state = _first(parse_qs(urlsplit(url).query), "state")
 
     async def wait(self) -> CameBack:
         """
-        Return what the browser brings.
+        Return the parameters of the login.
 
         Raises:
-            ServerError: the login was refused, or nobody came within `LOGIN_S`.
+            ServerError: the login was refused, or did not happen within `LOGIN_S`.
         """
         with anyio.move_on_after(LOGIN_S):
             await self._done.wait()
         if self._came_back is None:
-            minutes = f"nobody has logged in within {LOGIN_S / 60:.0f} min"
+            minutes = f"there was no login within {LOGIN_S / 60:.0f} min"
             raise ServerError(self._refusal or minutes)
         return self._came_back
 
     def take(self, target: str) -> bool:
-        """Take in the address that a browser asks for, or that a person has pasted; say whether it is the login's."""
+        """Handle an address that a browser requests, or the user has pasted; return True if it is the login's."""
         url = urlsplit(target)
         query = parse_qs(url.query)
         state = _first(query, "state")
@@ -82,16 +82,16 @@ class Callback:
 @asynccontextmanager
 async def waiting_for_browser(port: int = 0) -> AsyncGenerator[Callback]:
     """
-    Listen on `port` of the loopback, any that is free unless it is given.
+    Listen on `port` of the loopback; 0 for any free one.
 
     Raises:
-        ServerError: it is taken.
+        ServerError: it is in use.
     """
     try:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     except OSError as error:
         raise ServerError(
-            f"port {port} of this machine cannot be listened on ({error.strerror})"
+            f"cannot listen on port {port} of this machine ({error.strerror})"
         ) from error
     async with listener, anyio.create_task_group() as tasks:
         callback = Callback(listener.extra(SocketAttribute.local_port))  # noqa: S610 - no database
@@ -101,7 +101,7 @@ async def waiting_for_browser(port: int = 0) -> AsyncGenerator[Callback]:
 
 
 async def _asked_for(stream: SocketStream) -> str:
-    """The path and query of a GET; empty if it is none."""
+    """Return the path and query of a GET; empty for anything else."""
     head = b""
     while b"\r\n\r\n" not in head and len(head) < MAX_HEAD_BYTES:
         head += await stream.receive()
@@ -113,9 +113,9 @@ def _page(*, is_it: bool, refusal: str) -> bytes:
     status = HTTPStatus.OK if is_it else HTTPStatus.NOT_FOUND
     words = "Sanderling has logged in. You can close this page."
     if not is_it:
-        words = "Nobody waits for this page."
+        words = "No login is waiting for this page."
     elif refusal:
-        words = "The login was refused: Sanderling says more."
+        words = "The login was refused. Sanderling shows the reason."
     body = f"<!doctype html><meta charset=utf-8><title>Sanderling</title><p>{words}\n".encode()
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"

@@ -1,4 +1,4 @@
-"""One connection to a server, from its beginning to its end: what the server offers, what it is asked, what it asks itself."""
+"""One connection to a server: its offers, our requests to it, and its questions."""
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Question = Callable[["mcp_types.ElicitRequestParams"], Awaitable[Any]]
-"""Puts what the server wants to know before the person, and returns what the SDK takes for an answer."""
+"""Shows a server's question to the user, and returns the answer for the SDK."""
 
 
 class Offers(msgspec.Struct, frozen=True):
     """
-    The tools, prompts and resources of a server; resources by their URIs, with the templates of others.
+    The tools, prompts and resources of a server; resources are URIs and templates of URIs.
 
-    `problems` says what of the tools cannot be used, or not as the server describes it.
+    `problems` says which tools cannot be used, or not as the server describes them.
     """
 
     tools: tuple[RemoteTool, ...] = ()
@@ -44,7 +44,7 @@ class Offers(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """A connection over `transport` to a server that was started on `terms`. Without `ask` it is told that it cannot ask anything."""
+    """A connection over `transport` to a server that was started on `terms`. Without `ask` the server learns that it cannot ask."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Connection:
         )
         self._patience = Patience(timeout_s)
         self._ask = ask
-        self._has_changed = anyio.Event()  # what the server says of its offers
+        self._has_changed = anyio.Event()  # set when the server changes its offers
 
     @property
     def era(self) -> str:
@@ -75,19 +75,19 @@ class Connection:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Connect, and end the connection with this context."""
+        """Connect, and disconnect at the end of this context."""
         from mcp.client import session
 
         setattr(session, "DISCOVER_TIMEOUT_SECONDS", DISCOVER_S)  # noqa: B010 - it has no parameter for it
         async with self.client:
             self.has_agreed = True
-            # A schema of the server's could keep us busy for ever (`pattern`): what it returns is for the model to judge.
+            # A server's schema could keep us busy for ever (`pattern`), so results are not validated: the model judges them.
             setattr(self.client.session, "validate_tool_result", _accept)  # noqa: B010
             yield
 
     async def request(self, make: "Callable[[Client], Awaitable[T]]") -> T:
         """
-        Return what `make` asks the server for.
+        Return the result of `make`, which calls the server.
 
         Raises:
             TimeoutError: it has not answered in time.
@@ -100,7 +100,7 @@ class Connection:
         context: object,  # noqa: ARG002
         params: "mcp_types.ElicitRequestParams",
     ) -> "mcp_types.ElicitResult | mcp_types.ErrorData":
-        """Answer a question of the server's, which comes with a request of ours, or not at all."""
+        """Answer a server's question, which must come during one of our requests."""
         from mcp_types import ElicitResult
 
         with self._patience.asking() as is_in_request:
@@ -108,38 +108,38 @@ class Connection:
                 return await self._ask(params)
         return ElicitResult(action="cancel")
 
-    # --- what it offers ------------------------------------------------------------------------------------------------
+    # --- offers --------------------------------------------------------------------------------------------------------
 
     async def tools(self) -> tuple[tuple[RemoteTool, ...], tuple[str, ...]]:
-        """Ask for its tools; return them, and what of them cannot be used."""
+        """Fetch the tools; return them, and what of them cannot be used."""
         has_tools = self.client.server_capabilities.tools
         return await remote_tools(self.client) if has_tools else ((), ())
 
-    async def follow(self, name: str, offers: Offers, tell: Callable[[Offers], None]) -> None:
-        """Tell what it offers beside the tools that are known, and all of that whenever it changes. Never return."""
+    async def follow(self, name: str, offers: Offers, report: Callable[[Offers], None]) -> None:
+        """Report the prompts and resources, and everything again whenever it changes. Never return."""
         tools = self.client.server_capabilities.tools
         async with anyio.create_task_group() as tasks:
             if tools and tools.list_changed:
                 tasks.start_soon(listen, self.client, self._note_change)
             while True:
                 offers = await self._with_the_rest(name, offers)
-                tell(offers)
+                report(offers)
                 await self._has_changed.wait()
-                await anyio.sleep(CHANGE_S)  # what changes together is asked for together
+                await anyio.sleep(CHANGE_S)  # changes that come together cause one request
                 self._has_changed = anyio.Event()
                 with anyio.fail_after(CONNECT_S):
                     tools, problems = await self.tools()
                 offers = msgspec.structs.replace(offers, tools=tools, problems=problems)
-                tell(offers)
+                report(offers)
 
     async def _with_the_rest(self, name: str, offers: Offers) -> Offers:
-        """Find out what else it offers. It is ready without that, and some say that they offer what they do not."""
+        """Fetch the prompts and resources. The server is ready without them, and some claim to have what they do not."""
         can = self.client.server_capabilities
         prompts, resources = tuple[RemotePrompt, ...](), tuple[str, ...]()
         with anyio.move_on_after(CONNECT_S):
             try:
                 prompts = await remote_prompts(self.client, name) if can.prompts else ()
-            except Exception as error:  # noqa: BLE001  a server's answer, and all that the SDK makes of it
+            except Exception as error:  # noqa: BLE001  anything that the SDK raises for a server's answer
                 log.info("the tool server %s does not list its prompts: %r", name, error)
             try:
                 resources = await remote_resources(self.client) if can.resources else ()

@@ -1,8 +1,8 @@
 """
-The questions that a server asks the person in the middle of a call: a form to be filled in, or a page to be opened.
+Questions of a server to the user during a call: a form to fill in, or a page to open.
 
-In both eras of the protocol the SDK asks here: the older one sends requests of its own, the newer one answers a call with what it needs
-first. A server that asks and asks has a few questions open, and no more.
+In both versions of the protocol the SDK calls these functions: in the older one for the server's own requests, in the newer one for what
+a call needs first. A server can have a few questions open, and no more.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_OPEN = 4  # of one server
 MAX_MESSAGE_CHARS = 2_000
-TITLES = {"form": "wants to know something", "link": "wants a page to be opened"}
+TITLES = {"form": "asks for input", "link": "asks you to open a page"}
 LISTED_CELLS = 74  # of the fields' names, in the question's float
 MAX_URL_CHARS = 4_000
 
@@ -34,7 +34,7 @@ Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
 
 
 class Answer(NamedTuple):
-    """The person's answer, as the protocol has it."""
+    """The user's answer in the protocol's terms."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Value | None] | None = None
@@ -47,7 +47,7 @@ ACTIONS: Mapping[str, Literal["accept", "decline", "cancel"]] = {
 
 
 class Elicitation:
-    """The questions of all servers of a session. `ask` puts one before the person."""
+    """The questions of all servers of a session. `ask` shows one to the user."""
 
     def __init__(self, project: str, ask: Ask) -> None:
         self._project = project
@@ -56,10 +56,10 @@ class Elicitation:
 
     async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Answer:
         """
-        Have the person fill in a form, until it fits or they do not want to.
+        Let the user fill in a form, until it is valid or they give up.
 
         Raises:
-            FormError: it is no form.
+            FormError: the form is invalid.
         """
         form, filled = Form(schema), dict[str, str]()
         question = self._question(server, "form", message, "")
@@ -79,13 +79,13 @@ class Elicitation:
 
     async def link(self, server: str, message: str, url: str) -> Answer:
         """
-        Have the person open a page.
+        Ask the user to open a page.
 
         Raises:
-            FormError: it is none that a browser shows.
+            FormError: it is not a page for a browser.
         """
         if len(url) > MAX_URL_CHARS or not _is_page(url):
-            raise FormError("its page has no address that a browser opens")
+            raise FormError("its page is not a web address")
         with self._counted(server) as is_too_many:
             if is_too_many:
                 return Answer("cancel")
@@ -108,7 +108,7 @@ class Elicitation:
 
     @contextmanager
     def _counted(self, server: str) -> Generator[bool]:
-        """Count the question in this context; say whether the server has too many open already."""
+        """Count the question in this context; yield True if the server has too many open already."""
         self._open[server] += 1
         try:
             yield self._open[server] > MAX_OPEN
@@ -119,7 +119,7 @@ class Elicitation:
 async def answer_in_sdk(
     elicitation: Elicitation, server: str, params: "mcp_types.ElicitRequestParams"
 ) -> "mcp_types.ElicitResult | mcp_types.ErrorData":
-    """Ask as the SDK's callback does."""
+    """Ask in the form of the SDK's callback."""
     import mcp_types
 
     try:

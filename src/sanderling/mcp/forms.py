@@ -1,8 +1,8 @@
 """
-Forms that a server asks the person to fill in: its JSON schema as fields, and what they have written as its values.
+Forms that a server asks the user to fill in: a JSON schema as fields, and the entries as values.
 
-What travels is text, as it was typed; `true` and `false` where something is ticked, a line for each choice of several. Here it is
-held against the schema before the server sees it.
+Entries are text as it was typed; `true` or `false` for a checkbox, one line per choice where several are possible. They are checked
+against the schema here, before the server sees them.
 """
 
 import re
@@ -25,7 +25,7 @@ Value = str | int | float | bool | list[str]
 
 
 class FormError(SanderlingError):
-    """The form cannot be shown, or what was filled in does not fit."""
+    """The form cannot be shown, or an entry is invalid."""
 
 
 class _Titled(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class _Items(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Property(msgspec.Struct, frozen=True, rename="camel"):
-    """A property as both eras of the protocol have it; `enum_names` is the older way to give choices titles."""
+    """A property in either version of the protocol; `enum_names` is the older way to give choices titles."""
 
     type: str = "string"
     title: str = ""
@@ -84,24 +84,24 @@ class Form:
     One form.
 
     Raises:
-        FormError: the schema asks for what no form of the protocol has.
+        FormError: the schema has something that no form in the protocol has.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         try:
             self._schema = msgspec.convert(schema, _Schema)
         except msgspec.ValidationError as error:
-            raise FormError(f"its form is none of the protocol's: {error}") from error
+            raise FormError(f"it sent an invalid form: {error}") from error
         for name, asked in self._schema.properties.items():
             if asked.kind not in _READERS or (asked.kind == "choices" and not asked.choices):
-                raise FormError(f"its form has '{name}' of a type that no form has: {asked.type}")
+                raise FormError(f"its form has '{name}' of an invalid type: {asked.type}")
             if len(asked.choices) > MAX_CHOICES:
                 raise FormError(f"its form has more than {MAX_CHOICES} choices for '{name}'")
         if len(self._schema.properties) > MAX_FIELDS:
             raise FormError(f"its form has more than {MAX_FIELDS} fields")
 
     def fields(self, filled: Mapping[str, str]) -> tuple[FormField, ...]:
-        """The fields, with what was `filled` in before, else what the server proposes."""
+        """Return the fields, with earlier entries (`filled`) or else the server's defaults."""
         return tuple(
             FormField(
                 name,
@@ -117,10 +117,10 @@ class Form:
 
     def values(self, filled: Mapping[str, str]) -> dict[str, Value]:
         """
-        The values that were `filled` in; a field that is empty and not required has none.
+        Return the entered values; an empty optional field has none.
 
         Raises:
-            FormError: with a sentence for each that does not fit.
+            FormError: with a sentence for each invalid entry.
         """
         values, problems = dict[str, Value](), list[str]()
         for name, asked in self._schema.properties.items():
@@ -172,7 +172,7 @@ def _read_number(asked: _Property, text: str) -> float:
 def _within(asked: _Property, number: float) -> float:
     low = number if asked.minimum is None else asked.minimum
     high = number if asked.maximum is None else asked.maximum
-    if not low <= number <= high:  # also of what is no number: nan
+    if not low <= number <= high:  # false for nan, too
         raise ValueError
     return number
 
@@ -218,7 +218,7 @@ def _help(asked: _Property) -> str:
 
 
 def _as_text(asked: _Property) -> str:
-    """The value that the server proposes; what is ticked has one from the start."""
+    """Return the server's default; a checkbox always has one."""
     match asked.default:
         case None:
             return "false" if asked.kind == "boolean" else ""
@@ -233,13 +233,13 @@ def _as_text(asked: _Property) -> str:
 _FORMATS = {
     "email": "an email address",
     "uri": "a URI",
-    "date": "a date as 2026-11-23",
-    "date-time": "a time as 2026-11-23T14:30:00",
+    "date": "a date such as 2026-11-23",
+    "date-time": "a time such as 2026-11-23T14:30:00",
 }
 
 
 def _bounds(asked: _Property) -> str:
-    """The values that a field takes, in words: "a whole number, 1 to 100"; empty where all do."""
+    """Describe the values that a field accepts: "a whole number, 1 to 100"; empty if it accepts all."""
     match asked.kind:
         case "string":
             words = _FORMATS.get(asked.format, "")

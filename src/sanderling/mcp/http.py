@@ -1,12 +1,12 @@
 """
 The transport to a server over HTTP.
 
-This process makes the connection, with the person's secrets in its headers. So each request is held against the network of now; a name
-is looked up once, here, each address that is found is judged, and one of exactly those is connected to; the headers go to the server's
-own origin and nowhere else (the SDK follows redirects within that alone). What arrives is counted, and never unpacked; messages are
-looked at as those of pipes are. What the SDK asks for on the way to a login is a document: small, and there soon.
+This process makes the connection, with the user's secrets in its headers. So each request is checked against the current network rules. A
+name is resolved once, here; each address is checked, and only these are connected to. The headers go to the server's own origin only (the
+SDK follows redirects only within it). Responses are limited and never decompressed; messages are checked like those from pipes. What the
+SDK fetches for a login must be a small document that arrives soon.
 
-Whatever goes wrong ends the connection: the SDK does not make another one, its owner does.
+Any failure ends the connection: its owner makes a new one, not the SDK.
 """
 
 import socket
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENT_BYTES = 256 << 10
 CONNECT_S = DOCUMENT_S = 10.0
-SILENCE_S = 300.0  # as the SDK has it: a server may hold a stream open
+SILENCE_S = 300.0  # the SDK's limit: a server may hold a stream open
 EVENTS = "text/event-stream"
 
 Network = Callable[[str], bool]
-"""Says of `host:port` whether the network of now leads there."""
+"""Returns True if the current network rules allow `host:port`."""
 
 
 @asynccontextmanager
@@ -58,10 +58,10 @@ async def over_http(
     place: Place, headers: Mapping[str, str], leads_to: Network, auth: "Auth | None" = None
 ) -> AsyncGenerator["TransportStreams"]:
     """
-    The streams of messages from and to the server at `place`, which alone is sent `headers`; `auth` signs the requests.
+    Open the streams of messages from and to the server at `place`, which alone receives `headers`; `auth` signs the requests.
 
     Raises:
-        ServerError: in a group, when it cannot be reached, or not any more.
+        ServerError: in a group: the server cannot be reached, or no longer.
     """
     timeout = httpx2.Timeout(CONNECT_S, read=SILENCE_S)
     transport = _Transport(place, headers, leads_to, auth)
@@ -75,7 +75,7 @@ async def over_http(
 
 
 class _Transport(httpx2.AsyncBaseTransport):
-    """Sends what may be sent, and bounds what comes back."""
+    """Checks requests, and limits responses."""
 
     def __init__(
         self, place: Place, headers: Mapping[str, str], leads_to: Network, auth: "Auth | None"
@@ -85,7 +85,7 @@ class _Transport(httpx2.AsyncBaseTransport):
         self._leads_to = leads_to
         self._auth = auth
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
-        # The transport has no parameter for it.
+        # The transport has no parameter for the network backend.
         self._inner._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             ssl_context=read_certificates(), network_backend=_Judged(place)
         )
@@ -107,44 +107,44 @@ class _Transport(httpx2.AsyncBaseTransport):
             response.stream = _Bounded(response.stream, MAX_DOCUMENT_BYTES, DOCUMENT_S)
         elif not response.headers.get("Content-Type", "").lower().startswith(EVENTS):
             response.stream = _Bounded(response.stream, MAX_MESSAGE_BYTES)
-        return response  # a stream of events may be endless: the SDK bounds each of them
+        return response  # a stream of events may be endless: the SDK limits each event
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
     def _prepare(self, request: httpx2.Request) -> None:
-        """Hold `request` against the network, and give it what is for the server alone."""
+        """Check `request` against the network, and add the headers for the server alone."""
         host, port = canonical_host(request.url.host), port_of(request.url)
         target = authority_of(host, port)
         is_renewal = self._auth is not None and self._auth.renews_at(request.url)
         if not (is_renewal or self._place.declares(host, port) or self._leads_to(target)):
             raise LastingError(
-                f"the network does not lead to {target}: `{remedies().network} on` opens it, or let the server's `hosts` name it"
+                f"{target} is blocked: `{remedies().network} on` opens the network, or add it to the server's `hosts`"
             )
         if not self._place.may_lead_to(host):
             raise LastingError(f"it leads to {target}, which is this machine")
         is_secret = "Authorization" in request.headers or not _is_message(request)
         if is_secret and request.url.scheme != "https" and not is_loopback(host):
-            raise LastingError(f"everybody on the way to {target} could read its login: use https")
+            raise LastingError(f"its login would be sent to {target} unencrypted: use https")
         request.headers["Accept-Encoding"] = "identity"
         request.headers["User-Agent"] = f"sanderling/{__version__}"
         if self._place.is_own(request.url.scheme, host, port):
             request.headers.update(self._headers)
 
     def _check(self, request: httpx2.Request, response: httpx2.Response) -> None:
-        """Refuse an answer after which the connection is of no use."""
+        """Reject a response after which the connection is useless."""
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise ServerError("it answers packed, though it was asked not to")
+            raise ServerError("it compresses its answers, although it was asked not to")
         if response.status_code == HTTPStatus.NOT_FOUND and "mcp-session-id" in request.headers:
-            raise ServerError("it has forgotten the session")
+            raise ServerError("it no longer knows the session")
         if self._auth and (refusal := self._auth.refusal(response)):
             raise refusal
         if response.status_code == HTTPStatus.UNAUTHORIZED and not self._auth:
-            raise LastingError("it refuses the headers that it was sent")
+            raise LastingError("it rejects its configured headers")
 
 
 class _Judged(httpcore2.AsyncNetworkBackend):
-    """Looks a name up, judges the addresses, connects to one of them."""
+    """Resolves a name, checks the addresses, connects to one of them."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -154,7 +154,7 @@ class _Judged(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - as the interface has it
+        timeout: float | None = None,  # noqa: ASYNC109 - required by the interface
         local_address: str | None = None,  # noqa: ARG002
         socket_options: Any = None,  # noqa: ARG002
     ) -> httpcore2.AsyncNetworkStream:
@@ -165,7 +165,7 @@ class _Judged(httpcore2.AsyncNetworkBackend):
         return await self._network.connect_tcp(last, port, timeout)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of `host` that may be connected to, of which there is one at least."""
+        """Return the allowed addresses of `host`, at least one."""
         try:
             found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -174,13 +174,13 @@ class _Judged(httpcore2.AsyncNetworkBackend):
         allowed = [each for each in addresses if self._place.may_be_at(host, each, port)]
         if not allowed:
             raise LastingError(
-                f"{host} leads to {addresses[0]}, which is not on the internet: let its `hosts` name that address"
+                f"{host} leads to {addresses[0]}, which is not on the internet: add that address to its `hosts`"
             )
         return allowed
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends, within `limit_s`."""
+    """A body with a limited size that ends within `limit_s`."""
 
     def __init__(self, stream: Any, max_bytes: int, limit_s: float = float("inf")) -> None:
         self._stream = stream
@@ -195,7 +195,7 @@ class _Bounded(httpx2.AsyncByteStream):
                     with anyio.fail_after(self._deadline - anyio.current_time()):
                         piece = await anext(pieces, None)
                 except TimeoutError as error:
-                    raise ServerError("a document on the way to its login does not come") from error
+                    raise ServerError("a document for its login did not arrive") from error
                 if piece is None:
                     return
                 left -= len(piece)
@@ -208,28 +208,28 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 _asked: ContextVar[int | str | None] = ContextVar("_asked", default=None)
-"""The id of the request whose answer is read in this task."""
+"""The id of the request whose response this task reads."""
 
 
 class _Messages:
-    """Stands where the SDK's transport parses messages."""
+    """Replaces the parser of messages in the SDK's transport."""
 
     def validate_json(self, data: bytes | str, **_: object) -> "JSONRPCMessage":
         """
-        The message; of several the first answer, for here is room for one.
+        Return the message; of several the first answer, because there is room for one.
 
         Raises:
-            httpx2.StreamError: it is none; the SDK gives that to the call.
+            httpx2.StreamError: it cannot be read; the SDK reports that to the call.
         """
         is_body = isinstance(data, bytes)
         data = data if isinstance(data, bytes) else data.encode(errors="surrogatepass")
         try:
             messages = sorted(messages_in(data), key=lambda each: bool(each[0].method))
             envelope, message = messages[0]
-            # The SDK ends the call by the id alone, so an answer with another one would be waited for until the time is over.
-            # In a stream of events it puts the right id in itself.
+            # The SDK ends a call by its id alone, so the call would wait for an answer with another id until its timeout. In a stream of
+            # events the SDK sets the right id itself.
             if is_body and not envelope.method and envelope.id != _asked.get():
-                raise ValueError("it answers another request")
+                raise ValueError("it answered another request")
             return message_of(message, envelope)
         except NOT_READABLE as error:
             raise httpx2.StreamError(f"its answer cannot be read ({why(error)})") from error
@@ -250,7 +250,7 @@ def _explained(request: httpx2.Request, error: httpx2.TransportError) -> ServerE
     host = authority_of(request.url.host, port_of(request.url))
     said = words_of(error)
     if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
-        return ServerError(f"there is no safe connection to {host} ({said})")
+        return ServerError(f"no safe connection to {host} ({said})")
     if isinstance(error, httpx2.TimeoutException):
         return ServerError(f"{host} does not answer")
     return ServerError(f"{host} cannot be reached ({said})")

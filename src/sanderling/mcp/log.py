@@ -1,4 +1,4 @@
-"""The log of a server, what it says beside the protocol: the beginning and the end of it, without the secrets that it was given."""
+"""The log of a server, apart from the protocol: its beginning and end, without the secrets that the server was given."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,11 +11,11 @@ from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 from sanderling.text import signal_name, visible_prose
 
 MAX_LAST_CHARS = 200
-MIN_SECRET_CHARS = 8  # what is shorter may be a part of any word
+MIN_SECRET_CHARS = 8  # a shorter value may be part of any word
 
 
 def ending(status: int, last_words: str = "", *, is_confined: bool = True) -> str:
-    """The end of a server in words, with the last that it said."""
+    """Describe how a server has ended, with its last words."""
     hint = f": {last_words}" if last_words else ""
     if status < 0:
         return f"it was ended by {signal_name(-status)}{hint}"
@@ -23,13 +23,13 @@ def ending(status: int, last_words: str = "", *, is_confined: bool = True) -> st
         return "it ended"
     if status in (EXIT_NOT_FOUND, EXIT_NOT_EXECUTABLE) and is_confined:
         hint += (
-            " (what its program needs outside of the project and the system must be in its `paths`)"
+            " (what its program needs outside the project and the system must be in its `paths`)"
         )
     return f"it ended with exit status {status}{hint}"
 
 
 class ServerLog:
-    """The log of one server. `secrets` are values that must not be seen in it."""
+    """The log of one server. `secrets` are values that it must not show."""
 
     def __init__(self) -> None:
         self._ends = Ends()
@@ -42,7 +42,7 @@ class ServerLog:
         self._ends.add(chunk)
 
     async def read(self, server: Serving) -> None:
-        """Add what the server says to its standard error, until that ends."""
+        """Add the server's standard error, until that ends."""
         assert server.stderr
         with suppress(anyio.ClosedResourceError):
             await follow(server.stderr, ScreenText(), self.add, lambda _: None)
@@ -51,7 +51,7 @@ class ServerLog:
         return visible_prose(self.text().rstrip().rpartition("\n")[2][:MAX_LAST_CHARS])
 
     def last_line_about(self, word: str) -> str:
-        """The last line with `word` in it, else the last one: a runtime that ends may sign with its version."""
+        """Return the last line with `word` in it, else the last one: a runtime may end with a line about its version."""
         found = [line for line in self.text().splitlines() if word in line]
         return visible_prose(found[-1].strip()[:MAX_LAST_CHARS]) if found else self.last_line()
 

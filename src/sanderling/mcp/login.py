@@ -1,4 +1,4 @@
-"""Logging in at a server over HTTP, in the person's browser."""
+"""Login at a server over HTTP, in the user's browser."""
 
 from mcp.shared.auth import OAuthClientInformationFull
 
@@ -14,10 +14,12 @@ from sanderling.mcp.servers import McpServer, OAuthClient, filled_in
 
 async def log_in(name: str, declared: McpServer, state_dir: str, show: Show) -> None:
     """
-    Log in at the server `name`; `show` is given the page for the browser. The person asks for it: the network of commands may be off.
+    Log in at the server `name`; `show` receives the page for the browser.
+
+    The user has asked for the login, so it works even if the network of commands is off.
 
     Raises:
-        ServerError: it wants no login, refuses it, or nobody has logged in.
+        ServerError: it requires no login, refuses it, or the user has not logged in.
     """
     login = Login(state_dir, name, declared.url)
     own = declared.oauth
@@ -29,11 +31,11 @@ async def log_in(name: str, declared: McpServer, state_dir: str, show: Show) -> 
             place = Place(declared.url, declared.hosts)
             async with Client(over_http(place, {}, _anywhere, auth), cache=None):
                 pass
-    # Whatever a server makes of the SDK.
+    # Anything that a server makes the SDK raise.
     except Exception as error:
         raise ServerError(why(error)) from error
     if not auth.has_shown:
-        raise ServerError("it wants no login")
+        raise ServerError("it requires no login")
 
 
 def _known_as(client: OAuthClient, redirect_uri: str) -> OAuthClientInformationFull:

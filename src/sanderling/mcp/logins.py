@@ -1,8 +1,8 @@
 """
-Logins at servers over HTTP, kept in the keychain under the server's URL: no other server is sent them.
+Logins at servers over HTTP, stored in the keychain by the server's URL, so that no other server gets them.
 
-What the SDK forgets between two processes is kept along: when a token ends and where it is renewed; or it would be sent until the
-server refuses it, and renewed nowhere.
+What the SDK forgets between two processes is stored with them: when a token ends, and where it is renewed. Otherwise a token would be
+sent until the server rejects it, and never be renewed.
 """
 
 import json
@@ -26,7 +26,7 @@ class LoginAccount(Account, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A login, each part as the SDK's own types read it. `ends_at` is in seconds since 1970."""
+    """A login, with each part in the form of the SDK's types. `ends_at` is in seconds since 1970."""
 
     tokens: dict[str, Any]
     client: dict[str, Any]
@@ -36,7 +36,11 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Login:
-    """The login at the server `url`; `name` is what the person calls it. All but `is_known` and `version` block: call them in a thread."""
+    """
+    The login at the server `url`, which the user calls `name`.
+
+    All methods except `is_known` and `version` block: call them in a thread.
+    """
 
     def __init__(self, state_dir: str | Path, name: str, url: str) -> None:
         marker = f"mcp-login-{sha256(url.encode()).hexdigest()[:16]}"
@@ -47,16 +51,14 @@ class Login:
         self.remove = self._credentials.remove
         self.name = name
         self.url = url
-        self.refused = (
-            ""  # the token that the server does not take, though it should not have ended
-        )
+        self.refused = ""  # rejected by the server, although it should still be valid
 
     def read(self) -> Kept | None:
         """
-        The login; None if there is none, or none that can be used.
+        Return the login; None if it is missing or cannot be used.
 
         Raises:
-            CredentialsError: the keychain cannot be asked.
+            CredentialsError: the keychain failed.
         """
         try:
             return msgspec.json.decode(self._credentials.read() or "null", type=Kept | None)
@@ -65,9 +67,9 @@ class Login:
 
     def store(self, kept: Kept) -> None:
         """
-        Keep it in place of any other.
+        Store the login, replacing any other.
 
         Raises:
-            CredentialsError: the keychain does not.
+            CredentialsError: the keychain failed.
         """
         self._credentials.store(json.dumps(msgspec.to_builtins(kept), separators=(",", ":")))

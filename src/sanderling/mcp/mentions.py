@@ -1,4 +1,4 @@
-"""Resources and prompts of servers in a person's prompt: `@server:uri` below its words, `/server:prompt` in their place."""
+"""Servers' resources and prompts in the user's prompt: `@server:uri` is added below it, `/server:prompt` replaces it."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.mcp.offers import RemotePrompt, told_prompt, told_resource
+from sanderling.mcp.offers import RemotePrompt, prompt_text, resource_text
 from sanderling.mcp.problems import ServerError
 from sanderling.mcp.server import Server
 from sanderling.protocol.messages import Prompt
@@ -14,11 +14,10 @@ from sanderling.protocol.messages import Prompt
 MAX_MENTIONS = 10
 _MENTION = re.compile(r"(?<![\w@])@([\w.-]+):(\S+)")
 _TYPED = re.compile(r"/([a-z][a-z0-9_:-]*)(?:\s+|$)")
-_AFTER = ".,;:!?)]}'\""  # a sentence goes on with it, no URI ends so
+_AFTER = ".,;:!?)]}'\""  # punctuation after a URI, which is never its end
 
 
 def has_any(text: str, servers: Mapping[str, Server]) -> bool:
-    """Say whether `text` has something of a server's in it."""
     return bool(_mentions(text, servers)) or begins_with_prompt(text, servers)
 
 
@@ -28,10 +27,10 @@ def begins_with_prompt(text: str, servers: Mapping[str, Server]) -> bool:
 
 async def put_in(prompt: Prompt, servers: Mapping[str, Server]) -> Prompt:
     """
-    The prompt with what the resources hold that it mentions, and what the prompt of a server is that it begins with.
+    Return the prompt with the content of resources that it mentions, and with a server's prompt that it begins with.
 
     Raises:
-        ConfigError: one cannot be had, with the reason.
+        ConfigError: one is not available, with the reason.
     """
     text = prompt.sent or prompt.text
     if not prompt.sent and (found := _prompt_of(text, servers)):
@@ -39,26 +38,28 @@ async def put_in(prompt: Prompt, servers: Mapping[str, Server]) -> Prompt:
         values = remote.values(typed)
         try:
             result = await server.request(lambda client: client.get_prompt(remote.name, values))
-            text = told_prompt(result)
+            text = prompt_text(result)
         except ServerError as error:
-            raise ConfigError(f"/{remote.command} cannot be had: {error}.") from error
+            raise ConfigError(f"/{remote.command} is not available: {error}.") from error
         if not text.strip():
             raise ConfigError(f"/{remote.command} is empty: nothing was sent.")
-    told = [await _told(servers[name], uri) for name, uri in _mentions(prompt.text, servers)]
-    sent = "\n\n".join((text, *told))
+    resources = [
+        await _resource(servers[name], uri) for name, uri in _mentions(prompt.text, servers)
+    ]
+    sent = "\n\n".join((text, *resources))
     return prompt if sent == prompt.text else msgspec.structs.replace(prompt, sent=sent)
 
 
-async def _told(server: Server, uri: str) -> str:
+async def _resource(server: Server, uri: str) -> str:
     try:
         result = await server.request(lambda client: client.read_resource(uri))
-        return told_resource(server.name, uri, result)
+        return resource_text(server.name, uri, result)
     except ServerError as error:
         raise ConfigError(f"@{server.name}:{uri} cannot be read: {error}.") from error
 
 
 def _mentions(text: str, servers: Mapping[str, Server]) -> list[tuple[str, str]]:
-    """The names and URIs that `text` mentions, each once."""
+    """Return the names and URIs that `text` mentions, each once."""
     found = dict[tuple[str, str], None]()
     for name, uri in _MENTION.findall(text):
         if server := servers.get(name):

@@ -1,13 +1,13 @@
 """
-Messages of a server, looked at before the SDK gets them.
+Checks of a server's messages before the SDK gets them.
 
-They come from code that nobody trusts, and are parsed on the loop that the editor waits for: each value becomes an object, in a call
-that nothing interrupts. So a message with too many values is refused by its bytes alone, over pipes as over HTTP.
+They come from untrusted code, and are parsed on the event loop that the editor waits for: each value becomes an object, in a call that
+nothing interrupts. So a message with too many values is rejected by its bytes alone, over pipes and over HTTP.
 
-A line that is not quite JSON is still read where it can mean only one thing. RFC 8259 (8.2) allows halves of surrogate pairs, and
-servers that cut a text in the middle of an emoji send them; Python's `json` writes NaN; some write a BOM, a batch, two messages in one
-line, or a float as the id. If an answer cannot be read, its call fails at once: to wait for it until the time is over, and then to
-say that it did not come, was the most frequent complaint about clients.
+A line that is not quite JSON is still accepted if it can mean only one thing. RFC 8259 (8.2) allows halves of surrogate pairs, and
+servers that cut a text in the middle of an emoji send them; Python's `json` writes NaN; some servers send a BOM, a batch, two messages in
+one line, or a float as the id. If an answer cannot be read, its call fails at once. Clients that wait for the timeout, and then report
+that no answer came, were the most frequent complaint.
 """
 
 import re
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 32 << 20
 MAX_VALUES = 100_000
-MAX_UNASKED_BYTES = 256 << 10  # of what is no answer
+MAX_UNASKED_BYTES = 256 << 10  # of a message that is not an answer
 MAX_SHOWN_CHARS = 500
 
 PARSE_ERROR, INTERNAL_ERROR = -32700, -32603
@@ -36,11 +36,11 @@ _BLANKS = re.compile(r"\s*")
 _BEGINNING = re.compile(r'[\[{]\s*(?:[\[{]\s*)?"(?:jsonrpc|id|result|error|method|params)"\s*:')
 
 NOT_READABLE = (msgspec.DecodeError, ValueError, RecursionError)
-"""The errors of what is no message."""
+"""The errors of data that is not a message."""
 
 
 class Envelope(msgspec.Struct):
-    """A message, so far as it says where it goes."""
+    """The fields of a message that say where it goes."""
 
     id: int | str | None = None
     method: str = ""
@@ -55,13 +55,13 @@ class _Response(msgspec.Struct):
 
 def messages_in(data: bytes) -> Iterator[tuple[Envelope, bytes]]:
     """
-    The messages in `data`, mostly one, each with its JSON.
+    Yield the messages in `data`, usually one, each with its JSON.
 
     Raises:
-        NOT_READABLE: there is none.
+        NOT_READABLE: there is no message.
     """
     try:
-        data.decode()  # which is not looked at in what the envelope passes over
+        data.decode()  # msgspec does not check this in values that the envelope skips
         envelope = _envelope_of(data)
     except NOT_READABLE:
         yield from ((_envelope_of(each), each) for each in _cleaned(data))
@@ -70,18 +70,18 @@ def messages_in(data: bytes) -> Iterator[tuple[Envelope, bytes]]:
 
 
 def _envelope_of(data: bytes) -> Envelope:
-    """Read where a message goes, past all that it holds."""
+    """Decode where a message goes, skipping its content."""
     return msgspec.json.decode(data, type=Envelope)
 
 
 def _cleaned(data: bytes) -> list[bytes]:
-    """The messages in what is not quite JSON, as JSON."""
+    """Return the messages in what is not quite JSON, as JSON."""
     if has_more_values(data, MAX_VALUES):
         raise ValueError(f"it has more than {MAX_VALUES:,} values")
     text = data.decode("utf-8-sig", "replace")
-    found = _BEGINNING.search(text)  # a banner may come before it
+    found = _BEGINNING.search(text)  # a banner may precede it
     if not found:
-        raise ValueError("it is no message of the protocol")
+        raise ValueError("it is not a message of the protocol")
     values, at = list[object](), found.start()
     while at < len(text):
         try:
@@ -89,7 +89,7 @@ def _cleaned(data: bytes) -> list[bytes]:
         except ValueError:
             if not values:
                 raise
-            break  # words after it
+            break  # trailing text
         values += cast("list[object]", value) if isinstance(value, list) else [value]
         if blanks := _BLANKS.match(text, at):
             at = blanks.end()
@@ -102,28 +102,30 @@ def _with_whole_id(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(number: object) -> object:
-    """`number`, as an integer if it is a whole float."""
+    """Return a whole float as an integer."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def message_of(data: bytes, envelope: Envelope) -> "JSONRPCMessage":
     """
-    The message for the SDK. An answer can be long, so it is parsed once and not held against each kind of message.
+    Return the message for the SDK. An answer can be long, so it is decoded once, not tried as every kind of message.
 
     Raises:
-        NOT_READABLE: it is none.
+        NOT_READABLE: it is not a message.
     """
     from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 
     if envelope.method:
         if len(data) > MAX_UNASKED_BYTES or has_more_values(data, MAX_VALUES):
-            raise ValueError("it has too many values, and answers nothing")
+            raise ValueError("it has too many values, and is not an answer")
         return jsonrpc_message_adapter.validate_json(data, by_name=False)
     if has_more_values(data, MAX_VALUES):
         return _error(envelope.id, TOO_MANY_VALUES)
     try:
         response = msgspec.json.decode(data, type=_Response)
-    except msgspec.DecodeError:  # a number that no float can hold, which the envelope passes over
+    except (
+        msgspec.DecodeError
+    ):  # a number too large for a float, in a value that the envelope skips
         response = msgspec.json.decode(repaired(data), type=_Response)
     error, result = cast("object", response.error), cast("object", response.result)
     if error is not None:
@@ -136,7 +138,7 @@ def message_of(data: bytes, envelope: Envelope) -> "JSONRPCMessage":
 
 
 def unreadable(request: str, method: str, error: BaseException) -> "JSONRPCError":
-    """The answer to our `request` in the place of one that cannot be read."""
+    """Return the answer to our `request` that replaces an unreadable one."""
     reason = str(error).partition("\n")[0][:MAX_SHOWN_CHARS] or type(error).__name__
     words = f"its answer to {method} cannot be read ({reason})"
     if method == "tools/call":
@@ -154,17 +156,17 @@ def _error(number: int | str | None, error: dict[str, Any]) -> "JSONRPCError":
 
 
 def _error_data(error: object) -> dict[str, Any]:
-    """An error of the protocol's form: some have a text for its code, or are a text."""
+    """Return an error in the protocol's form. Some servers send a string as its code, or only a string."""
     if not isinstance(error, dict):
         words = error if isinstance(error, str) else encoded(error).decode()
         return {"code": INTERNAL_ERROR, "message": words[:MAX_SHOWN_CHARS]}
-    told = cast("dict[str, Any]", error)
-    code, words = _whole(told.get("code")), told.get("message")
+    fields = cast("dict[str, Any]", error)
+    code, words = _whole(fields.get("code")), fields.get("message")
     if not isinstance(words, str):
-        words = encoded(told).decode()[:MAX_SHOWN_CHARS]
+        words = encoded(fields).decode()[:MAX_SHOWN_CHARS]
     if type(code) is not int:
         words, code = (f"{code}: {words}" if isinstance(code, str) else words), INTERNAL_ERROR
-    return {"code": code, "message": words, "data": told.get("data")}
+    return {"code": code, "message": words, "data": fields.get("data")}
 
 
 def _not_a_result(result: object) -> str:

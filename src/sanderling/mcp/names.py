@@ -1,4 +1,4 @@
-"""Names of servers and tools as the model is told them: `mcp__server__tool`, in the characters and the length that every API takes."""
+"""Names of servers and tools for the model: `mcp__server__tool`, in the characters and the length that every API accepts."""
 
 import hashlib
 import re
@@ -12,20 +12,20 @@ _HASH_CHARS = 6
 
 
 def fitted_server(name: str) -> str:
-    """The name of a server as a part of its tools' names; empty if nothing of it can stand there."""
+    """Return a server's name as a part of its tools' names; empty if no character of it can be used."""
     return _fitted(name, MAX_SERVER_CHARS)
 
 
 def names_begin(server: str) -> str:
-    """The beginning of the names of a server's tools."""
+    """Return the beginning of the names of a server's tools."""
     return OUTSIDE.join((PREFIX, fitted_server(server), ""))
 
 
 def tool_name(server: str, tool: str, *, number: int = 1) -> str:
     """
-    The name for the tool `tool` of `server`; `number` tells those apart that would be called the same.
+    Return the name for the tool `tool` of `server`; `number` distinguishes tools that would have the same name.
 
-    It only follows the name, for which there is room: a rule that denies by the name holds for all of them (`permissions/rules.py`).
+    It is appended to the name, which leaves room for it: a rule that denies by name applies to all of them (`permissions/rules.py`).
     """
     start = names_begin(server)
     room = MAX_NAME_CHARS - len(start) - len(f"-{MAX_NUMBER}")
@@ -35,9 +35,9 @@ def tool_name(server: str, tool: str, *, number: int = 1) -> str:
 
 def _fitted(name: str, max_chars: int) -> str:
     """
-    The name in letters, digits, `-` and single `_` between them, so that only `OUTSIDE` divides names into parts.
+    Return the name in letters, digits, `-` and single `_`, so that only `OUTSIDE` separates its parts.
 
-    One that is too long keeps its beginning, and gets a mark of all of it.
+    A name that is too long keeps its beginning, and gets a hash of the whole.
     """
     fitted = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "-", name)).strip("_-")
     if len(fitted) <= max_chars:

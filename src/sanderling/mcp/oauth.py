@@ -1,4 +1,4 @@
-"""OAuth for servers over HTTP, through the SDK: requests are signed, tokens renewed, and a login is begun where a person asks for one."""
+"""OAuth for servers over HTTP, through the SDK: requests are signed, tokens renewed, and a login starts when the user asks for one."""
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -26,20 +26,20 @@ from sanderling.mcp.place import Place
 from sanderling.mcp.problems import LastingError, LoginNeededError, ServerError
 from sanderling.providers.credentials import CredentialsError
 
-EARLY_S = 30.0  # before its end a token is renewed: clocks differ
-NO_PAGE = "http://127.0.0.1/callback"  # where no login is begun
+EARLY_S = 30.0  # a token is renewed that long before its end, because clocks differ
+NO_PAGE = "http://127.0.0.1/callback"  # if no login is possible
 
 T = TypeVar("T")
 Show = Callable[[str], Awaitable[None]]
-"""Shows a URL to the person, in their browser if there is one."""
+"""Shows a URL to the user, in their browser if there is one."""
 
 
 class Auth(OAuthClientProvider):
     """
     Signs the requests to one server, and is the SDK's storage of the login.
 
-    With a `callback` the server's 401 begins a login; without one, it ends the connection. `client` is how the server knows us, where
-    we cannot introduce ourselves.
+    With a `callback` a 401 starts a login; without one, it ends the connection. `client` is our registration at a server that does not
+    let us register.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Auth(OAuthClientProvider):
     async def _auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Sign the request. The SDK's own flow holds a lock until the answer begins: here, calls do not wait for each other."""
+        """Sign the request. The SDK's own flow holds a lock until the answer begins; here, calls do not wait for each other."""
         if self._callback:
             async with aclosing(super()._auth_flow(request)) as flow:
                 outgoing = await anext(flow)
@@ -86,23 +86,23 @@ class Auth(OAuthClientProvider):
         yield request
 
     def renews_at(self, url: httpx2.URL) -> bool:
-        """Say whether the token is renewed there: the person has chosen that place when they logged in."""
+        """True for the token's endpoint, which the user accepted by logging in."""
         metadata = self.context.oauth_metadata
         return metadata is not None and str(url) == str(metadata.token_endpoint)
 
     def refusal(self, response: httpx2.Response) -> ServerError | None:
-        """The error that ends the connection after this answer to a signed request; None: it goes on."""
+        """Return the error that ends the connection after this answer to a signed request; None if it continues."""
         asks = response.headers.get("WWW-Authenticate", "")
         wants_more = response.status_code == HTTPStatus.FORBIDDEN and "insufficient_scope" in asks
         if self._callback or not (wants_more or response.status_code == HTTPStatus.UNAUTHORIZED):
             return None
         tokens = self.context.current_tokens
         if self._login.version() != self._version:
-            return ServerError("its login is another one now")
+            return ServerError("its login has changed")
         is_news = tokens and not wants_more and tokens.access_token != self._login.refused
         if tokens and is_news and self.context.can_refresh_token():
             self._login.refused = tokens.access_token
-            return ServerError("its token has to be renewed")
+            return ServerError("its token must be renewed")
         return LoginNeededError(self._login.name)
 
     # --- the SDK's storage ---------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Auth(OAuthClientProvider):
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Nothing: it is kept with the first token."""
+        """Do nothing: it is stored with the first token."""
 
     # --- the browser ---------------------------------------------------------------------------------------------------
 
@@ -162,31 +162,33 @@ class Auth(OAuthClientProvider):
 
     def _judge(self, page: str) -> None:
         """
-        Hold what the server names for a login against what a server of an attacker's would name.
+        Check the server's login page against what an attacker's server would name.
 
         Raises:
-            ServerError: the page is not on the way to a login, or what it gives would be sent to somebody else.
+            ServerError: the page is not one of a login, or its result would go to another host.
         """
         host, known = _host(page), self.context.oauth_metadata
         is_local = is_loopback(host)
         if not (page.startswith("https:") or is_local) or not Place(self._login.url).may_lead_to(
             host
         ):
-            raise LastingError(f"its login leads to {host}, which no browser is sent to")
+            raise LastingError(
+                f"its login page on {host} is not allowed: it is on this machine, or not https"
+            )
         if known and host not in (_host(str(known.issuer)), _host(str(known.token_endpoint))):
             raise LastingError(
-                f"its login leads to {host}, and would send what that gives to {_host(str(known.token_endpoint))}"
+                f"its login page is on {host}, but the result would go to {_host(str(known.token_endpoint))}"
             )
         methods = known.code_challenge_methods_supported if known else None
         if methods is not None and "S256" not in methods:
-            raise LastingError("its login takes the code from anybody (it has no PKCE with S256)")
+            raise LastingError("its login is not safe: it has no PKCE with S256")
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
-        """Take the token. The SDK's error would quote what was answered, in which there may be one."""
+        """Handle the token. The SDK's error would quote the response, which may contain one."""
         try:
             await super()._handle_token_response(response)
         except OAuthTokenError:
-            raise ServerError(f"no token was given (HTTP {response.status_code})") from None
+            raise ServerError(f"it gave no token (HTTP {response.status_code})") from None
 
     async def _wait(self) -> AuthorizationCodeResult:
         assert self._callback
@@ -201,7 +203,7 @@ async def in_keychain(ask: Callable[..., T], *arguments: Any) -> T:
     Call `ask` in a thread.
 
     Raises:
-        LastingError: in the words of the keychain's error.
+        LastingError: with the message of the keychain's error.
     """
     try:
         return await to_thread.run_sync(ask, *arguments, abandon_on_cancel=True)

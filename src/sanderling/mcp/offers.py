@@ -1,4 +1,4 @@
-"""The prompts and resources that a server offers beside its tools, and what is made of them in a prompt of the person's."""
+"""The prompts and resources that a server offers, and their text in a prompt of the user."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 MAX_OFFERED = 500  # of each kind
 MAX_DESCRIPTION_CHARS = 100
 MAX_URI_CHARS = 1_000
-MAX_TOLD_BYTES = 64 << 10  # of one resource, or of a prompt
+MAX_SENT_BYTES = 64 << 10  # of one resource or prompt
 _ARGUMENT = re.compile(r"(\w[\w.-]*)=(.*)", re.DOTALL)
 
 
@@ -33,7 +33,7 @@ class RemoteArgument(msgspec.Struct, frozen=True):
 
 
 class RemotePrompt(msgspec.Struct, frozen=True):
-    """A prompt of a server, by the server's own name for it; `command` is it behind the slash."""
+    """A prompt of a server, under the server's own name; `command` is its slash command."""
 
     name: str
     command: str
@@ -47,7 +47,7 @@ class RemotePrompt(msgspec.Struct, frozen=True):
 
     def values(self, typed: str) -> dict[str, str]:
         """
-        The arguments as they were typed: words in the order of the arguments, or `name=word`; of a single one, all of it.
+        Parse typed arguments: words in the order of the arguments, or `name=word`. A single argument gets all of the text.
 
         Raises:
             ConfigError: there are too many, or one is missing.
@@ -79,7 +79,7 @@ class RemotePrompt(msgspec.Struct, frozen=True):
 
 
 async def remote_prompts(client: "Client", server: str) -> tuple[RemotePrompt, ...]:
-    """Ask for all prompts of the server that the person calls `server`."""
+    """Fetch all prompts of the server that the user calls `server`."""
     prompts: dict[str, RemotePrompt] = {}
     for each in (await listed(client.list_prompts, "prompts", MAX_OFFERED)).found:
         command = f"{_behind_slash(server)}:{_behind_slash(each.name)}"
@@ -90,13 +90,13 @@ async def remote_prompts(client: "Client", server: str) -> tuple[RemotePrompt, .
 
 
 async def remote_resources(client: "Client") -> tuple[str, ...]:
-    """Ask for the URIs of all resources, and the templates of those that are made when they are read."""
+    """Fetch the URIs of all resources, and the templates of URIs."""
     resources = await listed(client.list_resources, "resources", MAX_OFFERED)
     uris = dict.fromkeys(str(each.uri) for each in resources.found)
     try:
         templates = await client.list_resource_templates()
         uris |= dict.fromkeys(each.uri_template for each in templates.resource_templates)
-    except Exception as error:  # noqa: BLE001  not every server that has resources has these
+    except Exception as error:  # noqa: BLE001  servers with resources need not have templates
         log.debug("a tool server lists no templates of resources: %r", error)
     return tuple(filter(_can_be_mentioned, uris))[:MAX_OFFERED]
 
@@ -105,20 +105,20 @@ def _can_be_mentioned(uri: str) -> bool:
     return len(uri) <= MAX_URI_CHARS and uri.isprintable() and " " not in uri
 
 
-def told_prompt(result: "GetPromptResult") -> str:
-    """The prompt as one text of the person's; what it has the model say stands there as such."""
+def prompt_text(result: "GetPromptResult") -> str:
+    """Return the prompt as one text of the user, in which the model's messages are marked."""
     parts = list[str]()
     for message in result.messages:
         text = _text_of(message.content)
-        parts.append(text if message.role == "user" else f"[You have said:]\n{text}")
+        parts.append(text if message.role == "user" else f"[You said:]\n{text}")
     return _cut("\n\n".join(filter(None, parts)))
 
 
-def told_resource(name: str, uri: str, result: "ReadResourceResult") -> str:
-    """The resource as it stands below a prompt that mentions it."""
+def resource_text(name: str, uri: str, result: "ReadResourceResult") -> str:
+    """Return the resource as it is added below a prompt that mentions it."""
     text = _cut("\n".join(map(_contents, result.contents)))
     fence = fence_around(text)
-    return f"@{name}:{uri}, from the tool server {name}:\n{fence}\n{text}\n{fence}"
+    return f"@{name}:{uri}, from the MCP server {name}:\n{fence}\n{text}\n{fence}"
 
 
 def _text_of(block: "ContentBlock") -> str:
@@ -142,14 +142,14 @@ def _contents(resource: Any) -> str:
 
 def _cut(text: str) -> str:
     data = printable(text).encode()
-    if len(data) <= MAX_TOLD_BYTES:
+    if len(data) <= MAX_SENT_BYTES:
         return printable(text)
-    kept = data[:MAX_TOLD_BYTES].decode(errors="ignore")
-    return f"{kept}\n[… cut: {MAX_TOLD_BYTES:,} of {len(data):,} bytes are shown]"
+    kept = data[:MAX_SENT_BYTES].decode(errors="ignore")
+    return f"{kept}\n[… cut: {MAX_SENT_BYTES:,} of {len(data):,} bytes are shown]"
 
 
 def _behind_slash(name: str) -> str:
-    """The name in the letters that a slash command has."""
+    """Return the name in characters that a slash command may have."""
     fitted = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")
     return fitted if re.match("[a-z]", fitted) else f"x{fitted}"
 

@@ -1,4 +1,4 @@
-"""Patience with a server: how long a request of ours may take, not counting the time in which the person is asked something."""
+"""Timeouts of requests to a server, not counting the time in which the user is asked something."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ import anyio
 
 
 class Patience:
-    """The patience with one server. What it asks the person is asked on behalf of requests, and goes with the last of them."""
+    """The timeout for one server. Its questions to the user belong to our requests, and end with the last of them."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -17,10 +17,10 @@ class Patience:
     @contextmanager
     def limited(self) -> Generator[None]:
         """
-        Make a request in this context.
+        Limit a request in this context.
 
         Raises:
-            TimeoutError: it has taken too long.
+            TimeoutError: it took too long.
         """
         scope = anyio.CancelScope(deadline=self._deadline())
         self._requests.add(scope)
@@ -37,7 +37,7 @@ class Patience:
 
     @contextmanager
     def asking(self) -> Generator[bool]:
-        """Ask the person in this context, as long as a request of ours is open; say whether one is."""
+        """Ask the user in this context, which ends with the last open request; yield True if one is open."""
         with anyio.CancelScope() as scope:
             self._questions.add(scope)
             self._set_deadlines()

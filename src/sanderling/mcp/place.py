@@ -1,4 +1,4 @@
-"""The place of a server over HTTP: what its URL names, and where else its connection may lead."""
+"""The address of a server over HTTP: what its URL names, and where else its connection may lead."""
 
 from urllib.parse import urlsplit
 
@@ -11,10 +11,12 @@ PORTS = {"https": 443, "http": 80}
 
 class Place:
     """
-    The place that `url` names. `hosts` are those that the server declares; `has_secrets`: its headers must not be seen by others.
+    The address that `url` names.
+
+    `hosts` are declared for the server. With `has_secrets` its headers must be sent encrypted.
 
     Raises:
-        ConfigError: it is no URL of a server.
+        ConfigError: it is not the URL of a server.
     """
 
     def __init__(self, url: str, hosts: tuple[str, ...] = (), *, has_secrets: bool = False) -> None:
@@ -34,23 +36,23 @@ class Place:
         self.url = url
         self.is_local = is_loopback(self.host)
         if has_secrets and self._scheme == "http" and not self.is_local:
-            raise ConfigError("everybody on the way could read its headers: use https")
+            raise ConfigError("its headers would be sent unencrypted: use https")
 
     def is_own(self, scheme: str, host: str, port: int) -> bool:
-        """Say whether that is the server's own origin, or the same over TLS."""
-        ours, theirs = (self._scheme, self._port), (scheme, port)
-        is_upgrade = (ours, theirs) == (("http", 80), ("https", 443))
-        return host == self.host and (ours == theirs or is_upgrade)
+        """Recognize the server's own origin, or the same over TLS."""
+        own, other = (self._scheme, self._port), (scheme, port)
+        is_upgrade = (own, other) == (("http", 80), ("https", 443))
+        return host == self.host and (own == other or is_upgrade)
 
     def declares(self, host: str, port: int) -> bool:
         return self._declared.allows(host, port)
 
     def may_lead_to(self, host: str) -> bool:
-        """Say whether `host`, in its one spelling, can be its business: another program of this machine is not."""
+        """Keep a remote server away from programs on this machine. `host` must be in canonical spelling."""
         return self.is_local or not is_loopback(host)
 
     def may_be_at(self, host: str, address: str, port: int) -> bool:
-        """Say whether `host` may be found at `address`: on this machine or in a network around it only where that is written."""
+        """Allow addresses of this machine and the networks around it only where the declaration names them."""
         if is_public(address) or self.declares(address, port):
             return True
         is_named = host == self.host and is_address(host)

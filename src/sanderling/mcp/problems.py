@@ -1,4 +1,4 @@
-"""Problems with a server: whatever it is, it costs the server's own tools only."""
+"""Problems with a server, which affect its own tools only."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
@@ -15,36 +15,36 @@ class ServerError(SanderlingError):
 
 
 class LastingError(ServerError):
-    """A problem that stays until a person has changed something: it is of no use to try again."""
+    """A problem that stays until the user changes something: trying again is useless."""
 
 
 class LoginNeededError(LastingError):
-    """A person has to log in at the server `name`."""
+    """The user has to log in at the server `name`."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"it wants a login: {remedies().server_login.format(name=name)}")
+        super().__init__(f"it requires a login: {remedies().server_login.format(name=name)}")
 
 
 def lasting(error: BaseException) -> SanderlingError | None:
-    """The error among those in `error` after which it is of no use to try again."""
+    """Return the first error within `error` that makes trying again useless."""
     leaves = _leaves(error)
     return next((each for each in leaves if isinstance(each, LastingError | ConfigError)), None)
 
 
 def why(error: BaseException) -> str:
-    """The reason in an error, which the SDK gives in groups of groups."""
+    """Return the reason in an error, which the SDK wraps in groups of groups."""
     found = list(_leaves(error))
     ours = [each for each in found if isinstance(each, SanderlingError)]
     first = (ours or found)[0]
     if isinstance(first, TimeoutError):
         return "it did not answer in time"
     words = _words_of(first)[: 2 * MAX_CHARS].strip().partition("\n")[0].rstrip(".")
-    told = visible_prose(printable(words)) or type(first).__name__
-    return told if len(told) <= MAX_CHARS else f"{told[:MAX_CHARS]}…"
+    words = visible_prose(printable(words)) or type(first).__name__
+    return words if len(words) <= MAX_CHARS else f"{words[:MAX_CHARS]}…"
 
 
 def _words_of(error: BaseException) -> str:
-    """The words of an error; of one of the SDK's validation the first place that is wrong, instead of how many there are."""
+    """Return an error's message; of one of the SDK's validation errors the first invalid place, instead of the number of them."""
     errors: Any = getattr(error, "errors", None)
     if not callable(errors):
         return str(error)

@@ -1,9 +1,9 @@
 """
 Servers that a project proposes: in its settings, and in `.mcp.json`, the file that other agents read, too.
 
-Both count once the person trusts them as they are, and each server starts once they have allowed that. In `.mcp.json` `${NAME}` stands for a
-variable of our environment, `${NAME:-default}` for that or else the default; no variable that may hold the key of a model's provider
-is put in. Keys that others have put there for themselves are passed over.
+Both take effect once the user trusts them as they are, and each server starts once the user has allowed it. In `.mcp.json`, `${NAME}`
+stands for a variable of our environment, and `${NAME:-default}` for the variable or else the default. Variables that may contain the key
+of a model's provider are not filled in. Keys of other agents are ignored.
 """
 
 import os
@@ -38,10 +38,10 @@ class _Declared(msgspec.Struct, frozen=True):
 
     def filled(self, environment: Mapping[str, str], keys: frozenset[str]) -> McpServer:
         """
-        The server with the variables put in that its program or its URL needs; those in `env` and `headers` wait until it starts.
+        Return the server with the variables in its command or URL filled in; those in `env` and `headers` wait until it starts.
 
         Raises:
-            ConfigError: a variable is not set, or is one of `keys`, or it is no server.
+            ConfigError: a variable is not set or one of `keys`, or the declaration is invalid.
         """
 
         def fill(text: str) -> str:
@@ -49,11 +49,11 @@ class _Declared(msgspec.Struct, frozen=True):
 
         if withheld := self._variables() & keys:
             raise ConfigError(
-                f"it wants {min(withheld)}, the key of a model's provider, which no server of a project is given"
+                f"it requires {min(withheld)}, the key of a model's provider, which a project's server does not get"
             )
         if self.type == "sse":
             raise ConfigError(
-                "the protocol has given up the type sse: is there a url of type http?"
+                "the protocol no longer has the type sse: is there a url of type http?"
             )
         try:
             if self.url and self.type in ("", *_HTTP):
@@ -73,7 +73,7 @@ class _Declared(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The declaration as the person reads it: with the names of variables, not with what they hold."""
+        """The declaration as the user reads it: with the names of variables, not their values."""
         own = self.headers if self.url else self.env
         lines = (f"{name}: {value}" for name, value in own.items())
         return "\n".join((self.url or shlex.join((self.command, *self.args)), *lines))
@@ -89,9 +89,9 @@ class _File(msgspec.Struct, frozen=True, rename="camel"):
 
 class Proposal(msgspec.Struct, frozen=True):
     """
-    A server that a project proposes: as it is `shown` to the person, and what tells it from any other.
+    A server that a project proposes: as it is `shown` to the user, and a `digest` that identifies it.
 
-    `problem` is why there is none.
+    `problem` says why there is no server.
     """
 
     shown: str
@@ -104,7 +104,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 def proposals(trust: Trust, settings: Settings) -> tuple[dict[str, Proposal], ConfigError | None]:
-    """The servers that a project proposes, by name, as far as its files are trusted; and what is wrong with `.mcp.json`."""
+    """Return the servers in a project's trusted files, by name, and what is wrong with `.mcp.json`."""
     in_file, problem = dict[str, Proposal](), None
     try:
         in_file = servers_in(trust.read(MCP_FILE) or "{}", providers=settings.providers)
@@ -121,10 +121,10 @@ def servers_in(
     providers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Proposal]:
     """
-    The servers that `.mcp.json` proposes, by name. None of them is given a key of a preset's, or of the person's `providers`.
+    Return the servers that `.mcp.json` proposes, by name. They get no key of a preset or of the user's `providers`.
 
     Raises:
-        ConfigError: it is no such file.
+        ConfigError: the file is invalid.
     """
     try:
         file = msgspec.json.decode(text, type=_File)
@@ -152,7 +152,7 @@ def _server(declared: _Declared, environment: Mapping[str, str], keys: frozenset
 
 
 def _as_in_settings(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The values as settings would have them, where `$NAME` stands for a variable, too, and none has a default."""
+    """Return the values in the syntax of settings, which has `$NAME` as well, and no defaults."""
 
     def spelled(found: re.Match[str]) -> str:
         name, default = found.groups()

@@ -1,4 +1,4 @@
-"""Tools as a server tells of them, as data of ours: no more of it than a model can be told."""
+"""Tools as a server describes them, limited to what a model can be sent."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -25,10 +25,10 @@ _CUT = "… [cut]"
 
 class RemoteTool(msgspec.Struct, frozen=True):
     """
-    A tool of a server, by the server's own name for it.
+    A tool of a server, under the server's own name.
 
-    `claims` is what the server says of its effect: nobody has checked that. `own_names` are the server's names for those properties of
-    the schema whose own no API takes.
+    `claims` is what the server says of its effect, unverified. `own_names` are the server's names of those properties that no API accepts
+    under their own name.
     """
 
     name: str
@@ -38,12 +38,11 @@ class RemoteTool(msgspec.Struct, frozen=True):
     own_names: dict[str, str] = {}
 
     def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values by the server's own names."""
         return {self.own_names.get(name, name): value for name, value in values.items()}
 
 
 async def remote_tools(client: "Client") -> tuple[tuple[RemoteTool, ...], tuple[str, ...]]:
-    """Ask for all of the server's tools; return them, and what was left out."""
+    """Fetch all tools of the server; return them, and what was left out."""
     tools: dict[str, RemoteTool] = {}
     listing = await listed(client.list_tools, "tools", MAX_TOOLS)
     problems = listing.problems
@@ -51,14 +50,14 @@ async def remote_tools(client: "Client") -> tuple[tuple[RemoteTool, ...], tuple[
         problems += _problems_of(tool.meta)
         if tool.name in tools:
             problems.append(f"it has more than one tool '{tool.name}': the first is used")
-        tools.setdefault(tool.name, _as_told(tool))
+        tools.setdefault(tool.name, _remote_tool(tool))
     if len(tools) > MAX_TOOLS or listing.has_more:
         problems.append(f"it has more than {MAX_TOOLS} tools: the first {MAX_TOOLS} are used")
     return tuple(tools.values())[:MAX_TOOLS], tuple(map(printable, problems))
 
 
 class Listing(msgspec.Struct):
-    """The things that a server lists, what of them cannot be used, and whether it has more."""
+    """The entries that a server lists, the problems with them, and whether there are more."""
 
     found: list[Any] = []
     problems: list[str] = []
@@ -66,7 +65,7 @@ class Listing(msgspec.Struct):
 
 
 async def listed(ask: Callable[..., Awaitable[Any]], kind: str, enough: int) -> Listing:
-    """Ask for page after page of what the server lists as `kind`, until there is no other, or there are `enough`."""
+    """Fetch page after page of the server's `kind`, to the last one or until there are `enough`."""
     listing, cursor = Listing(), None
     for _ in range(MAX_PAGES):
         page = await ask(cursor=cursor)
@@ -84,7 +83,7 @@ def _problems_of(metadata: "Mapping[str, Any] | None") -> list[str]:
 
 
 async def listen(client: "Client", on_change: Callable[[], None]) -> None:
-    """Hear of changes of what the server offers in the newer era, in which who wants to hear of them has to ask."""
+    """Watch for changes of the server's offers. In the newer protocol a client has to subscribe to them."""
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
     with suppress(ListenNotSupportedError):
@@ -99,7 +98,7 @@ async def listen(client: "Client", on_change: Callable[[], None]) -> None:
             on_change()
 
 
-def _as_told(tool: "Tool") -> RemoteTool:
+def _remote_tool(tool: "Tool") -> RemoteTool:
     title = tool.title or (tool.annotations.title if tool.annotations else "") or ""
     description = "\n\n".join(filter(None, (title, tool.description or ""))) or tool.name
     if len(description) > MAX_DESCRIPTION_CHARS:
@@ -112,7 +111,7 @@ def _as_told(tool: "Tool") -> RemoteTool:
 def _claims(annotations: "ToolAnnotations | None") -> tuple[str, ...]:
     if annotations is None:
         return ()
-    told = {
+    hints = {
         "only reads": annotations.read_only_hint,
         "destroys nothing": annotations.destructive_hint is False,
         "may destroy": annotations.destructive_hint,
@@ -120,4 +119,4 @@ def _claims(annotations: "ToolAnnotations | None") -> tuple[str, ...]:
         "stays in its own world": annotations.open_world_hint is False,
         "reaches the outside world": annotations.open_world_hint,
     }
-    return tuple(words for words, is_so in told.items() if is_so)
+    return tuple(words for words, is_so in hints.items() if is_so)

@@ -1,4 +1,4 @@
-"""The results of calls: in bounds like those of our own tools, and all of a long one in a file."""
+"""Results of calls, as short as our own tools' results; all of a long one is in a file."""
 
 import json
 import os
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
 MAX_IMAGES = 10
-MAX_COMPARED_CHARS = 1 << 20  # of texts that may repeat what is structured
+MAX_COMPARED_CHARS = 1 << 20  # of texts that may repeat the structured content
 
 
 async def outcome_of(result: "CallToolResult", context: Context) -> Outcome:
-    """The outcome of a call that was answered, with an error of the tool's own or without."""
+    """Return the outcome of an answered call, which may be an error of the tool."""
     texts, images = await to_thread.run_sync(_parts, result)
     text = await _bounded("\n".join(texts), context)
-    told = text if text.strip() else "(nothing)"  # some APIs refuse a text of blanks
-    content: Content = (TextBlock(told), *images) if images else told
+    shown = text if text.strip() else "(nothing)"  # some APIs reject a blank text
+    content: Content = (TextBlock(shown), *images) if images else shown
     return Outcome(
         content=content,
         summary=_summary(result, text, len(images)),
@@ -62,7 +62,7 @@ def _parts(result: "CallToolResult") -> tuple[list[str], list[ImageBlock]]:
 
 
 def _is_same(text: str, structured: object) -> bool:
-    """Say whether a text is the structured content, as the protocol wants it for clients that know no other; a long one counts as it."""
+    """Compare a text with the structured content, which the protocol repeats for older clients. A long text counts as equal."""
     if len(text) > MAX_TOLD_BYTES:
         return True
     try:
@@ -105,14 +105,14 @@ def _bytes_in(data: str) -> int:
 
 
 async def _bounded(text: str, context: Context) -> str:
-    """The text, or its beginning and its end, and where all of it is."""
+    """Return the text, or its beginning and end with the path of the whole text."""
     data = text.encode(errors="replace")
     if len(data) <= MAX_TOLD_BYTES:
         return text
-    ours, theirs = await context.workspace.sandbox.ground.scratch()
+    directory, shown_directory = await context.workspace.sandbox.ground.scratch()
     name = f"result-{secrets.token_hex(4)}.txt"
-    path = os.path.join(ours, name)  # noqa: PTH118
-    log = OutputLog(Path(path), shown_as=f"{theirs}/{name}", is_new=True)
+    path = os.path.join(directory, name)  # noqa: PTH118
+    log = OutputLog(Path(path), shown_as=f"{shown_directory}/{name}", is_new=True)
     try:
         await to_thread.run_sync(log.add, data)
         note = log.note().replace("of output", "of the result")

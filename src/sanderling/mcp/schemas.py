@@ -1,8 +1,9 @@
 """
-The schemas of servers' tools, as every API takes them.
+The schemas of servers' tools, in a form that every API accepts.
 
-An API refuses a whole request for one invalid schema, so a server's must not get there. A schema is first made sound, by the server's
-own names (`sound`), then its properties get names that APIs take (`named`), which a call turns back. The server checks what is lost.
+An API rejects a whole request for one invalid schema, so a server's must not get there. A schema is first made sound, with the server's
+own names (`sound`). Then its properties get names that APIs accept (`named`), which a call translates back. The server checks whatever is
+lost here.
 """
 
 import hashlib
@@ -25,55 +26,55 @@ _OPEN: dict[str, Any] = {"type": "object", "properties": {}}
 
 def sound(schema: object) -> tuple[dict[str, Any], list[str]]:
     """
-    The schema as one of an object that every API takes, and what of it was left out.
+    Return an object schema that every API accepts, and what was left out.
 
-    A property whose own schema is unsound takes any value: without the property, each call would fail at the server.
+    A property whose own schema is unsound accepts any value: without the property, each call would fail at the server.
     """
     if not schema:
         return dict(_OPEN), []
     if not _is_table(schema):
         return dict(_OPEN), [] if schema is True else ["its schema is not an object's"]
     whole, problems = _merged(schema), list[str]()
-    told = {
+    kept = {
         key: value
         for key, value in whole.items()
         if key not in _NOT_AT_THE_TOP and (key == "properties" or _is_sound({key: value}))
     }
-    if _is_table(told.get("properties")):
-        told["properties"] = _lifted(told)
-    problems += [f"`{key}` of its schema is left out" for key in _lost(whole, told)]
+    if _is_table(kept.get("properties")):
+        kept["properties"] = _lifted(kept)
+    problems += [f"`{key}` of its schema is left out" for key in _lost(whole, kept)]
     if whole.get("type", "object") != "object":
         problems.append("its schema is not an object's")
-    listed = told.get("properties")
+    listed = kept.get("properties")
     properties = dict(listed) if _is_table(listed) else {}
     for name, part in properties.items():
         if not _is_sound(part):
             properties[name] = _any_value(part)
             problems.append(f"the schema of `{name}` is left out")
-    if "required" in told:
-        told["required"] = [name for name in told["required"] if name in properties]
-    fitted = told | {"type": "object", "properties": properties}
+    if "required" in kept:
+        kept["required"] = [name for name in kept["required"] if name in properties]
+    fitted = kept | {"type": "object", "properties": properties}
     if len(msgspec.json.encode(fitted)) > MAX_SCHEMA_BYTES:
         return dict(_OPEN), [f"its schema has more than {MAX_SCHEMA_BYTES:,} bytes"]
     return fitted, problems
 
 
-def _lost(whole: Mapping[str, Any], told: Mapping[str, Any]) -> list[str]:
-    """The keywords that say which properties there are, and are unsound."""
-    lost = [key for key in ("required", "$defs", "definitions") if key in whole and key not in told]
+def _lost(whole: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
+    """Return the unsound keywords that define the properties."""
+    lost = [key for key in ("required", "$defs", "definitions") if key in whole and key not in kept]
     if not _is_table(whole.get("properties") or {}):
         lost.append("properties")
     return lost
 
 
-def _lifted(told: dict[str, Any]) -> dict[str, Any]:
-    """The properties; a list `required` that was put among them by mistake goes where it belongs."""
-    properties: dict[str, Any] = told["properties"]
+def _lifted(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties. A list `required` that was put among them by mistake goes where it belongs."""
+    properties: dict[str, Any] = schema["properties"]
     names = properties.get("required")
     if not _are_names(names):
         return properties
     others = {name: part for name, part in properties.items() if name != "required"}
-    told.setdefault("required", [name for name in names if name in others])
+    schema.setdefault("required", [name for name in names if name in others])
     return others
 
 
@@ -83,7 +84,7 @@ def _any_value(part: object) -> dict[str, Any]:
 
 
 def _merged(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with the properties that it has by reference or in alternatives: APIs take neither at the top."""
+    """Return the schema with the properties of its references and alternatives, which APIs reject at the top."""
     whole = {**_referred(schema, schema), **schema}
     for key in ("allOf", "anyOf", "oneOf"):
         branches = whole.get(key)
@@ -106,7 +107,7 @@ def _merged(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The schema with property names that every API takes, and the server's own name for each of those that are another's."""
+    """Return the schema with property names that every API accepts, and a map from changed names to the server's."""
     properties: dict[str, Any] = schema["properties"]
     names = {name: name for name in properties if _PROPERTY.fullmatch(name)}
     for name in properties:
@@ -141,7 +142,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _referred(schema: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition in `schema` that a `part` of it refers to, as some of types that hold themselves do."""
+    """Return the definition in `schema` that a `part` of it refers to, as schemas of recursive types do."""
     found = _DEFINITION.fullmatch(str(part.get("$ref")))
     definitions = schema.get(found[1]) if found else None
     definition = definitions.get(found[2]) if found and _is_table(definitions) else None
@@ -149,7 +150,7 @@ def _referred(schema: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, A
 
 
 def _is_sound(schema: object) -> bool:
-    """Say whether `schema` is one, so far as the keywords go that are known here."""
+    """Check the keywords that are known here."""
     left = [(schema, 0)]
     while left:
         part, depth = left.pop()
@@ -165,7 +166,7 @@ def _is_sound(schema: object) -> bool:
 
 
 def _parts(key: str, value: Any) -> Iterator[object]:
-    """The schemas that stand in the value of a keyword."""
+    """Yield the schemas in the value of a keyword."""
     if key in _ONE:
         yield value
     elif key in _MANY:

@@ -1,8 +1,8 @@
 """
-Loading the `mcp` SDK, without the half of it that servers are made with.
+Loading of the `mcp` SDK, without the half that servers are made with.
 
-That leaves a third of a second, for which a thread contends with the loop. So it is loaded with the first server, in steps, and
-between two of them it gives way to whoever is in a hurry: a prompt on its way to the model.
+The rest takes a third of a second, in which a thread competes with the event loop. So it is loaded with the first server, in steps.
+Between two steps it yields to anything urgent, such as a prompt on its way to the model.
 """
 
 import gc
@@ -24,9 +24,9 @@ _STEPS = (
     "mcp_types._v2026_07_28",
     "mcp.client.client",
 )
-SWITCH_S = 0.0005  # for so long the thread keeps the loop waiting
+SWITCH_S = 0.0005  # how long the thread keeps the loop waiting
 _GIVES_WAY_S = 5.0  # at most, for each step
-# Loggers that write down what a server has sent, with a traceback for each line that is none of the protocol's. A log of ours tells of it.
+# These log what a server has sent, with a traceback for each invalid line. Our own logs report it.
 _LOGGERS = ("mcp", "client")
 
 _loading = threading.Lock()
@@ -36,7 +36,7 @@ _may_load.set()
 
 @contextmanager
 def giving_way() -> Generator[None]:
-    """Load nothing more in this context than what is being loaded already."""
+    """Finish the step that is being loaded, and load nothing more in this context."""
     _may_load.clear()
     try:
         yield
@@ -45,7 +45,7 @@ def giving_way() -> Generator[None]:
 
 
 def load_sdk() -> None:
-    """Import the SDK: in a thread, never on the loop."""
+    """Import the SDK: in a thread, never on the event loop."""
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with _loading:
@@ -62,8 +62,8 @@ def load_sdk() -> None:
 def _import_in_steps() -> None:
     for name in _STEPS:
         _may_load.wait(_GIVES_WAY_S)
-        # Collecting garbage meanwhile would hold up the loop, and so would later collections, for objects that live as long as the
-        # process. A prompt that comes meanwhile is to get its turn at once: it takes 39 ms to the answer then, 84 otherwise.
+        # Garbage collections during the import would block the event loop, and so would later ones, for objects that live as long as the
+        # process. The short switch interval is for prompts that come meanwhile: the answer begins after 39 ms, otherwise after 84.
         gc.disable()
         interval_s = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)

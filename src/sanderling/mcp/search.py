@@ -1,8 +1,8 @@
 """
-The shelf of tools: while there are few, the model is told of each; those that would be too many wait until it searches for them.
+Deferred tools: beyond a limit, tool definitions are not sent until the model searches for them.
 
-A tool that waits can be called by its name. One that was found is told with the next request, behind all others, so that the API's
-cache of what stands before them holds.
+A deferred tool can be called by its name. A tool that was found is sent from the next request on, behind all others, so that the API's
+cache of everything before it stays valid.
 """
 
 import re
@@ -15,55 +15,55 @@ from sanderling.tools.base import Context, OutsideTool, Tool, tool
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 
-MAX_TOLD = 20
+MAX_SENT = 20
 SHARE_OF_WINDOW = 0.1
 USUAL_WINDOW_TOKENS = 200_000
 BYTES_PER_TOKEN = 4  # about
 MAX_FOUND = 8
 MAX_SHOWN_CHARS = 200
-_IN_NAME, _IN_DESCRIPTION = 3, 1  # how much a word counts there
+_IN_NAME, _IN_DESCRIPTION = 3, 1  # the weight of a word
 
 
 class SearchInput(msgspec.Struct, forbid_unknown_fields=True):
     query: Annotated[
-        str, msgspec.Meta(min_length=1, description="Words for what it is to do: create issue")
+        str, msgspec.Meta(min_length=1, description="Words for the task: create issue")
     ]
 
 
 class Shelf:
-    """The tools of all servers of a session. `window_tokens` says how much the model takes; 0: that is not known."""
+    """The tools of all servers of a session. `window_tokens` returns the model's context window; 0 if unknown."""
 
     def __init__(self, window_tokens: Callable[[], int] = lambda: 0) -> None:
         self._window_tokens = window_tokens
-        self._told: dict[str, Tool] = {}
+        self._sent: dict[str, Tool] = {}
         self._waiting: dict[str, OutsideTool] = {}
         self._search = _search_of(self)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._told or name in self._waiting
+        return name in self._sent or name in self._waiting
 
     def put(self, tools: Iterable[OutsideTool]) -> None:
-        """Put tools on it that are new; together they are told, or wait."""
+        """Add new tools. All of them are sent, or all are deferred."""
         new = {tool.name: tool for tool in tools}
         if not new:
             return
-        if self._waiting or self._is_too_much([*self._told.values(), *new.values()]):
+        if self._waiting or self._is_too_much([*self._sent.values(), *new.values()]):
             self._waiting |= new
-            self._told.setdefault(self._search.name, self._search)
+            self._sent.setdefault(self._search.name, self._search)
         else:
-            self._told |= new
+            self._sent |= new
 
     def tools(self) -> tuple[Tool, ...]:
-        """All of them: those that were told in the order in which they were, then those that wait."""
+        """Return all tools: those sent, in the order in which they were first sent, then the deferred ones."""
         waiting = (
             msgspec.structs.replace(each, is_waiting=True) for each in self._waiting.values()
         )
-        return (*self._told.values(), *waiting)
+        return (*self._sent.values(), *waiting)
 
     def find(self, query: str) -> list[OutsideTool]:
-        """The tools that fit the words of `query`, the best first; from now on they are told."""
+        """Return the tools that match `query`, the best first; from now on they are sent."""
         words = _words(query)
-        known = [each for each in self._told.values() if isinstance(each, OutsideTool)]
+        known = [each for each in self._sent.values() if isinstance(each, OutsideTool)]
         ranked = sorted(
             ((_score(each, words), each) for each in (*self._waiting.values(), *known)),
             key=lambda found: -found[0],
@@ -71,7 +71,7 @@ class Shelf:
         found = [each for score, each in ranked if score][:MAX_FOUND]
         for each in found:
             if self._waiting.pop(each.name, None):
-                self._told[each.name] = each
+                self._sent[each.name] = each
         return found
 
     def count_waiting(self) -> int:
@@ -83,23 +83,23 @@ class Shelf:
             len(each.name) + len(each.description) + len(msgspec.json.encode(each.schema))
             for each in tools
         )
-        return len(tools) > MAX_TOLD or size > room
+        return len(tools) > MAX_SENT or size > room
 
 
 def _search_of(shelf: Shelf) -> Tool:
-    """The tool that searches on `shelf`."""
+    """Return the tool that searches `shelf`."""
 
     @tool(SearchInput, effect=_effect, title=lambda args, _: args.query)
     async def mcp_search(args: SearchInput, _: Context) -> Outcome:
         """
-        Find more tools: those of the connected tool servers (mcp__server__tool), of which there are too many to list.
+        Find more tools of the connected MCP servers (mcp__server__tool); there are too many to list.
 
-        Search by words for what is to be done, before you say that something cannot be done. What is found can be used from then on.
+        Search by words for the task before you say that it cannot be done. Found tools can be used from then on.
         """
         found = shelf.find(args.query)
         if not found:
             rest = f"There are {shelf.count_waiting()} more: try other words."
-            return Outcome(content=f"No tool fits. {rest}", summary="0 tools")
+            return Outcome(content=f"No tool matches. {rest}", summary="0 tools")
         lines = [
             f"{each.name}: {' '.join(each.description.split())[:MAX_SHOWN_CHARS]}" for each in found
         ]
@@ -118,7 +118,7 @@ def _effect(_args: SearchInput, _workspace: object) -> Effect:
 
 
 def _words(text: str) -> set[str]:
-    """The words in `text`, also of names: `createIssue` has two."""
+    """Split `text` into words; a name too: `createIssue` has two."""
     spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)
     return {word for word in re.split(r"[^\w]+|_", spaced.lower()) if word}
 
@@ -133,5 +133,5 @@ def _score(each: OutsideTool, words: set[str]) -> int:
 
 
 def _is_like(word: str, other: str) -> bool:
-    """Say whether one begins as the other does: issue, issues."""
+    """Match words by their beginnings: issue, issues."""
     return other.startswith(word) or (len(other) > 3 and word.startswith(other))  # noqa: PLR2004

@@ -1,8 +1,8 @@
 """
-One server: a task that connects to it, keeps the connection, and connects again when that has ended.
+One server: a task that connects to it, keeps the connection, and connects again when it ends.
 
-The task owns the connection from its beginning to its end, as the SDK's scopes demand. Whoever calls a tool does so from a task of
-its own, waits until the server is ready, and is told why when it is not. What goes wrong ends the connection and nothing else.
+The task owns the connection from its beginning to its end, as the SDK's scopes require. Tool calls run in their callers' tasks. They wait
+until the server is ready, and fail with the reason if it is not. A failure ends only the connection.
 """
 
 import logging
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
     from mcp import Client
 
-END_S = 2.0  # in which it is known why a connection has ended: the server is given a second for it
+END_S = 2.0  # time to learn why a connection has ended: the server gets one second to exit
 CONNECTION_CLOSED = -32000  # the code of the SDK's error
-FIRST_SHARE = 2 / 3  # of the time to start, for the first of two ways
+FIRST_SHARE = 2 / 3  # of the time to start, for the first of two modes
 MAX_SHOWN_PROBLEMS = 2
-MAX_FAILURES = 5  # in a row; then a person has to look at it
+MAX_FAILURES = 5  # in a row; then the user has to act
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
-SETTLED_S = 60.0  # who was ready for so long begins anew with its failures
+SETTLED_S = 60.0  # being ready for so long resets the number of failures
 
 T = TypeVar("T")
 OpenTransport = Callable[[ServerLog], "AbstractAsyncContextManager[TransportStreams]"]
@@ -49,9 +49,9 @@ log = logging.getLogger(__name__)
 
 class Status(msgspec.Struct, frozen=True):
     """
-    The status of a server; `why` is the reason for what is wrong with it, if something is.
+    The status of a server; `why` is the reason if something is wrong with it.
 
-    `is_lasting`: that changes only when a person changes something; `needs_login`: when they log in.
+    `is_lasting`: it changes only when the user changes something. `needs_login`: it changes when the user logs in.
     """
 
     state: ToolServerState
@@ -62,10 +62,10 @@ class Status(msgspec.Struct, frozen=True):
 
 class Access(NamedTuple):
     """
-    The access to a server. `open_transport` starts it, or finds it where it is; `on_change` is called when it is another than before.
+    The access to a server. `open_transport` starts it or connects to it; `on_change` is called whenever its state changes.
 
-    `ask` puts its questions before the person; without that, it is told that it cannot ask any. `terms` are those on which it is
-    started: when they have changed, it ends, and that is no failure.
+    `ask` shows its questions to the user; without it, the server learns that it cannot ask. `terms` are the conditions of its start: when
+    they change, the server is ended, which does not count as a failure.
     """
 
     open_transport: OpenTransport
@@ -75,7 +75,7 @@ class Access(NamedTuple):
 
 
 class Server:
-    """The server `name`: as it was `declared`, as it is now, and what it offers."""
+    """The server `name`: its declaration, its state, and what it offers."""
 
     def __init__(self, name: str, declared: McpServer, access: Access) -> None:
         self.name = name
@@ -89,7 +89,7 @@ class Server:
         self._failures = 0
         self._stopped_for = ""
         self._waited_for = ""
-        self._settled = anyio.Event()  # the state is another one than before
+        self._settled = anyio.Event()  # set, and replaced, whenever the state changes
         self._wanted = anyio.Event()
         self._holding: anyio.CancelScope | None = None
         if declared.enabled:
@@ -102,7 +102,7 @@ class Server:
     # --- the owner task ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep the server connected, until this is cancelled."""
+        """Keep the server connected until cancelled."""
         try:
             while True:
                 await self._wanted.wait()
@@ -118,7 +118,7 @@ class Server:
             self.connection = None
 
     async def _hold(self, terms: object) -> Status | None:
-        """Connect and keep the connection; return why it has ended, or None if that was asked for."""
+        """Connect and keep the connection; return why it has ended, or None if that was requested."""
         ready_at = float("inf")
         limit_s = self.declared.start_s
 
@@ -133,7 +133,7 @@ class Server:
                 self._holding = holding
                 await to_thread.run_sync(load_sdk, abandon_on_cancel=True)
                 await self._connect(terms, get_ready)
-        # Whatever a server makes of the SDK, or of our use of it, is the server's failure, and told as such.
+        # Anything that a server makes the SDK raise, or our use of it, is a failure of the server.
         except Exception as error:  # noqa: BLE001
             log.info("the tool server %s: %r", self.name, type(error))
             found = lasting(error)
@@ -142,7 +142,7 @@ class Server:
             problem = Status("failed", words, is_lasting=bool(found), needs_login=needs_login)
         else:
             was_asked = holding.cancelled_caught and anyio.current_time() < holding.deadline
-            words = f"it was not ready within {limit_s:g} s: it has not answered {self._waited_for}"
+            words = f"not ready after {limit_s:g} s: no answer to {self._waited_for}"
             problem = None if was_asked else Status("failed", words)
         finally:
             self.connection = self._holding = None
@@ -152,12 +152,12 @@ class Server:
 
     async def _connect(self, terms: object, get_ready: Callable[[Connection], None]) -> None:
         """
-        Connect, in the other mode if that fails before the two have agreed on a version. Never return.
+        Connect, in the other mode if that fails before a version is agreed on. Never return.
 
-        The first request of the newer era is `server/discover`. By the protocol's section on backward compatibility (2026-07-28, stdio)
-        any error but UnsupportedProtocolVersion, or no answer within a reasonable time, means a server of before. The SDK then goes on
-        with `initialize` in the same process. That does not help if the process has ended, or says nothing any more: then it is
-        started again, with `initialize` as its first request.
+        The first request of the newer protocol is `server/discover`. By its section on backward compatibility (2026-07-28, stdio), any
+        error but UnsupportedProtocolVersion, or no answer within a reasonable time, means an older server. The SDK then continues with
+        `initialize` in the same process. That does not help if the process has ended or hangs: then it is started again, with
+        `initialize` as its first request.
         """
         self._waited_for = "initialize"
         share = anyio.current_time() + self.declared.start_s * FIRST_SHARE
@@ -179,7 +179,7 @@ class Server:
         scope: anyio.CancelScope,
         get_ready: Callable[[Connection], None],
     ) -> None:
-        """Open the connection and keep it; `scope` has no deadline any more as soon as the two have agreed on a version."""
+        """Open the connection and keep it; `scope` loses its deadline as soon as a version is agreed on."""
         async with connection.opened():
             scope.deadline = float("inf")
             self._waited_for = "tools/list"
@@ -221,10 +221,10 @@ class Server:
         settled.set()
         self._access.on_change(self)
 
-    # --- for everybody else --------------------------------------------------------------------------------------------
+    # --- for callers ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Connect anew, also where it has failed or was stopped."""
+        """Connect again, even after a failure or a stop."""
         self._failures = 0
         self._wanted.set()
         self._set(Status("starting"))
@@ -232,9 +232,9 @@ class Server:
             self._holding.cancel()
 
     def stop(self, why: str = "") -> None:
-        """End the connection, and the server if it is ours, until `restart`."""
+        """End the connection, and the server's process if there is one, until `restart`."""
         self._stopped_for = why
-        if self._wanted.is_set():  # else its task waits for this very event
+        if self._wanted.is_set():  # otherwise its task is waiting for this event
             self._wanted = anyio.Event()
         if self._holding:
             self._holding.cancel()
@@ -242,44 +242,44 @@ class Server:
             self._set(Status("stopped", why))
 
     def change(self, declared: McpServer, access: Access) -> None:
-        """Be the server that is declared now, from its next start on."""
+        """Use this declaration and access from the next start on."""
         self.declared, self._access = declared, access
 
     async def begun(self) -> None:
-        """Return when it is known how its first start has ended."""
+        """Wait until the result of its first start is known."""
         while self.status.state in ("waiting", "starting"):
             await self._settled.wait()
 
     def news(self) -> str:
-        """Say to the person what has just become of it; "" if that is none of their concern."""
+        """Return a message about its latest change; empty if that does not concern the user."""
         match self.status:
             case Status("ready", why) if why:
-                return f"The tool server '{self.name}' can be used in part: {why}."
+                return f"MCP server {self.name} works in part: {why}."
             case Status("failed", why):
-                return f"The tool server '{self.name}' has failed: {why}. Its tools cannot be used."
+                return f"MCP server {self.name} failed: {why}. Its tools are not available."
             case Status("restarting", why) if self._failures == 1:
-                return f"The tool server '{self.name}' does not work: {why}. It is started again."
+                return f"MCP server {self.name}: {why}, restarting."
             case _:
                 return ""
 
     async def settled(self) -> None:
-        """Return when it is ready, or will not be without a person."""
+        """Wait until it is ready, or will not be without the user."""
         while self.status.state not in ("ready", "failed", "stopped"):
             await self._settled.wait()
 
     async def connected(self) -> Connection:
         """
-        Return the connection, as soon as it stands.
+        Return the connection, as soon as there is one.
 
         Raises:
-            ServerError: it does not.
+            ServerError: it is not connected.
         """
         if self.status.state == "failed" and self.declared.url and not self.status.is_lasting:
-            self.restart()  # the network may be there again
+            self.restart()  # the network may be back
         with anyio.move_on_after(CONNECT_S):
             await self.settled()
             while self.connection and self.connection.terms != self._access.terms():
-                await self._settled.wait()  # it is being ended
+                await self._settled.wait()  # it is being closed
                 await self.settled()
         if self.connection is None or self.connection.terms != self._access.terms():
             state, reason = self.status.state, self.status.why
@@ -303,10 +303,10 @@ class Server:
 
     async def request(self, make: "Callable[[Client], Awaitable[T]]") -> T:
         """
-        Return what `make` asks the server for.
+        Return the result of `make`, which calls the server.
 
         Raises:
-            ServerError: it cannot be asked, refuses, does not answer in time, or ended meanwhile.
+            ServerError: it is not connected, refuses, does not answer in time, or ended meanwhile.
         """
         connection = await self.connected()
         try:
@@ -321,19 +321,19 @@ class Server:
             raise ServerError(self.log.redacted(why(error))) from error
 
     async def _why_ended(self, connection: Connection) -> str:
-        """Say why the connection has ended, as soon as its task knows; "" if it goes on, and its server has an error of this code."""
+        """Return why the connection has ended, once its task knows; empty if it is still open, because the error is the server's own."""
         with anyio.move_on_after(END_S):
             while self.connection is connection:
                 await self._settled.wait()
         if self.connection is connection:
             return ""
         reason = self.status.why if self.status.state != "ready" else ""
-        reason = reason or "what it may do was changed"
-        return f"it ended meanwhile ({reason}): it may have done its work, or a part of it"
+        reason = reason or "its permissions have changed"
+        return f"it ended meanwhile ({reason}); its work may be done, or partly done"
 
 
 def _in_short(problems: Sequence[str]) -> str:
-    """Return what of a server cannot be used, in a line."""
+    """Return a one-line summary of what cannot be used."""
     more = len(problems) - MAX_SHOWN_PROBLEMS
     shown = (*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
     return visible_prose("; ".join(shown))

@@ -21,9 +21,9 @@ _OF_PROGRAMS = ("paths", "write_paths", "env")
 
 class OAuthClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
-    The name under which a server knows us where we cannot introduce ourselves. `client_secret` may be a variable, as in `headers`.
+    Our registration at a server where we cannot register ourselves. `client_secret` may be a variable, as in `headers`.
 
-    `port` is that of the page on 127.0.0.1 at which the browser ends, as it is known there; 0: any.
+    `port` is the registered port of the page on 127.0.0.1 to which the browser returns; 0: any.
     """
 
     client_id: str
@@ -35,8 +35,8 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """
     One server.
 
-    `command` is a program and its arguments, run in the project's root. Beside what commands see it sees `paths`, may write
-    `write_paths` and reaches `hosts`; `env` are variables for it alone. `url` is where another answers over HTTP, which is sent
+    `command` is a program and its arguments, run in the project's root. In addition to what commands see, it can read `paths`, write
+    `write_paths` and reach `hosts`; `env` are variables for it alone. `url` is the address of a server over HTTP, which receives
     `headers`. In `env` and `headers`, `$NAME` and `${NAME}` stand for variables of our own environment, so that no secret has to be
     written down; `$$` is a `$`.
     """
@@ -54,13 +54,13 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
-            raise ValueError("it has either a command or a url")
+            raise ValueError("it needs either a command or a url")
         if self.command and not self.command[0]:
             raise ValueError("its command has no program")
         if self.command and (self.headers or self.oauth):
             raise ValueError("headers and oauth are for servers with a url")
         if self.url and (wrong := [name for name in _OF_PROGRAMS if getattr(self, name)]):
-            raise ValueError(f"{', '.join(wrong)}: for servers with a command")
+            raise ValueError(f"{', '.join(wrong)}: only for servers with a command")
         if self.url:
             try:
                 Place(self.url, self.hosts, has_secrets=bool(self.headers))
@@ -69,29 +69,29 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     @property
     def call_s(self) -> float:
-        """The time for one call."""
+        """The timeout of one call."""
         return self.timeout_s or CALL_S
 
     @property
     def start_s(self) -> float:
-        """The time in which it must be ready: a call may be short where a start never is."""
+        """The timeout of a start, which is never as short as that of a call may be."""
         return max(self.timeout_s, LEAST_START_S) if self.timeout_s else START_S
 
     @property
     def mark(self) -> str:
-        """The mark that tells it from any other that is declared under the same name."""
+        """Identifies this declaration among all that had the same name."""
         same = msgspec.structs.replace(
             self, enabled=True, timeout_s=1.0
-        )  # which is in marks that are kept
+        )  # constant, because it is part of stored marks
         return sha256(msgspec.json.encode(same, order="sorted")).hexdigest()[:16]
 
 
 def load_servers(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, McpServer]:
     """
-    Check what `settings.mcp_servers` holds, by name.
+    Check the content of `settings.mcp_servers`, by name.
 
     Raises:
-        ConfigError: naming the server, and the unknown key and its nearest neighbour, or what is wrong.
+        ConfigError: names the server, and the unknown key with the nearest known one, or what is wrong.
     """
     servers: dict[str, McpServer] = {}
     fitted: dict[str, str] = {}
@@ -100,14 +100,16 @@ def load_servers(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, McpServ
             raise ConfigError(f"tool server '{name}': a name needs a letter or a digit")
         other = fitted.setdefault(fitted_server(name), name)
         if other != name:
-            raise ConfigError(f"the tool servers '{other}' and '{name}' have names too much alike")
+            raise ConfigError(
+                f"the tool servers '{other}' and '{name}' have names that are too similar"
+            )
         servers[name] = load_server(name, fields)
     return servers
 
 
 def load_server(name: str, fields: Mapping[str, Any]) -> McpServer:
     """
-    Check what declares the server `name`.
+    Check the declaration of the server `name`.
 
     Raises:
         ConfigError: as `load_servers`.
@@ -124,7 +126,7 @@ def load_server(name: str, fields: Mapping[str, Any]) -> McpServer:
 
 
 class Filled(NamedTuple):
-    """Values with the variables put in that they refer to, and all that must not be seen of that."""
+    """Values with their variables filled in, and the secrets among them."""
 
     values: dict[str, str]
     secrets: frozenset[str]
@@ -132,10 +134,10 @@ class Filled(NamedTuple):
 
 def filled_in(values: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Filled:
     """
-    Put in the variables that `values` of a server refer to: when it starts, so that what is shown of the settings has none.
+    Fill in the variables in `values` of a server. This happens when it starts, so displayed settings contain no secrets.
 
     Raises:
-        ConfigError: one of them is not set.
+        ConfigError: a variable is not set.
     """
     filled = {key: expand(value, environment) for key, value in values.items()}
     secrets = {

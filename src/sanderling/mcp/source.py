@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 MAX_MADE = 2 * MAX_TOOLS
-"""Tools of one server in a session, those among them that it has told anew."""
+"""Tools of one server in a session; a changed tool counts again."""
 AskFor = Callable[[str, Any], Awaitable[Any]]
-"""Puts the question of the server of that name before the person."""
+"""Shows a question of the server with that name to the user."""
 
 
 class McpSource:
     """
     The servers of a session, and their tools.
 
-    A server gets ready beside everything else: the first request waits no longer than `patience_s` for those that are awaited, and the
-    tools of the others come with a later one.
+    Servers start alongside everything else. The first request waits at most `patience_s` for awaited servers; the tools of the
+    others come with a later one.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class McpSource:
             self.declare(name, each)
 
     def declare(self, name: str, declared: McpServer) -> Server:
-        """Have a server of this name, as it is declared now; one that there is already starts so when it starts again."""
+        """Add a server, or change the declaration of an existing one from its next start on."""
         access = Access(
             self._transport(name, declared),
             self._on_change,
@@ -99,7 +99,7 @@ class McpSource:
             login = Login(self._state_dir, name, declared.url)
             return partial(open_http, declared, self._sandbox, login)
         sandbox, project = self._sandbox, self._project
-        # The paths are followed now, before anything has run that could put something else there.
+        # The paths are resolved now, before anything has run that could replace them.
         paths, write_paths = (
             tuple(os.path.join(project, os.path.expanduser(path)) for path in each)  # noqa: PTH111, PTH118
             for each in (declared.paths, declared.write_paths)
@@ -108,7 +108,7 @@ class McpSource:
         return partial(open_stdio, name, declared, sandbox, grant)
 
     async def run(self) -> None:
-        """Keep the servers connected from when `begin` was called, until this is cancelled."""
+        """Keep the servers connected, once `begin` was called, until cancelled."""
         await self._begun.wait()
         async with anyio.create_task_group() as self._tasks:
             for server in self.servers.values():
@@ -116,14 +116,14 @@ class McpSource:
             await anyio.sleep_forever()
 
     def begin(self) -> None:
-        """Start the servers: now nothing else is waited for."""
+        """Start the servers; call it once nothing more urgent is waiting."""
         self._begun.set()
 
     async def _begin(self) -> None:
         self.begin()
 
     async def tools(self) -> Sequence[Tool]:
-        """The tools that were ready, in the order in which they came to be; none is ever taken away, or told anew."""
+        """Return the tools that were ready, in the order in which they appeared. No tool is ever removed or described again."""
         if not self._has_waited:
             self._has_waited = True
             await self._wait()
@@ -144,17 +144,17 @@ class McpSource:
                         await server.begun()
 
     def _made(self, server: Server, remote: RemoteTool) -> OutsideTool | None:
-        """The tool that `remote` is for the model; None if it was made already, or its server never stops to have others."""
+        """Return the tool for the model; None if it exists already, or the server keeps making new ones."""
         names = self._names[server.name]
-        told = names.get(remote.name, [])
-        if remote in told or sum(map(len, names.values())) >= MAX_MADE:
+        known = names.get(remote.name, [])
+        if remote in known or sum(map(len, names.values())) >= MAX_MADE:
             return None
         number = 1
         while (name := tool_name(server.name, remote.name, number=number)) in self._made_names:
             number += 1
         if number > MAX_NUMBER:
             return None
-        names[remote.name] = [*told, remote]
+        names[remote.name] = [*known, remote]
         self._made_names.add(name)
         return tool_of(server, remote, name)
 
@@ -163,7 +163,7 @@ class McpSource:
 async def open_http(
     declared: McpServer, sandbox: SessionSandbox, login: Login, log: ServerLog
 ) -> "AsyncGenerator[TransportStreams]":
-    """Connect to a server over HTTP. Where its headers sign for the person, they need no login."""
+    """Connect to a server over HTTP. If its headers authorize the user, no login is needed."""
     from sanderling.mcp.http import over_http
     from sanderling.mcp.oauth import Auth
 
@@ -171,7 +171,7 @@ async def open_http(
     log.hide(secrets)
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):  # else the error would quote it
-            raise ConfigError(f"the header {name} has a character that none can have")
+            raise ConfigError(f"the header {name} contains an invalid character")
     is_signed = any(each.lower() == "authorization" for each in headers)
     auth = None if is_signed else Auth(login)
     place = Place(declared.url, declared.hosts, has_secrets=bool(headers))
@@ -187,7 +187,7 @@ async def open_http(
 async def open_stdio(
     name: str, declared: McpServer, sandbox: SessionSandbox, grant: Grant, log: ServerLog
 ) -> "AsyncGenerator[TransportStreams]":
-    """Start the program of the server `name`, and speak with it over its pipes."""
+    """Start the program of the server `name`, and communicate over its pipes."""
     variables, secrets = filled_in(declared.env)
     log.hide(secrets)
 

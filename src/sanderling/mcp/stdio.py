@@ -1,9 +1,9 @@
 """
-The transport to a server over the pipes of its process: a message of JSON-RPC in each line.
+The transport to a server over the pipes of its process: one JSON-RPC message per line.
 
-What a server writes was made by code that nobody trusts, and is read on the loop that the editor waits for. So a line is looked at
-before the SDK gets it: what is no message goes to the log, what nobody asked for is dropped, and a server that floods us is given
-little of our time, or none any more.
+A server's output comes from untrusted code, and is read on the event loop that the editor waits for. So each line is checked before the
+SDK gets it. Anything but messages goes to the log, unrequested messages are dropped, and a server that floods us gets little time, or is
+ended.
 """
 
 from collections.abc import AsyncGenerator
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 MAX_UNSENT = 1_000  # messages that wait until the server reads
 MAX_GARBAGE_LINES, MAX_GARBAGE_BYTES = 1_000, 1 << 20  # since the last message
-MAX_LOGGED_BYTES = 2_000  # of an answer that cannot be read
-BURST, PAUSE_S = 50, 0.02  # of messages that nobody asked for
-PATIENCE_S = 0.5  # with a server that is to end
+MAX_LOGGED_BYTES = 2_000  # of an unreadable answer
+BURST, PAUSE_S = 50, 0.02  # of unrequested messages
+PATIENCE_S = 0.5  # with a server that should end
 STATUS_S = 0.2
 
 HEARD = frozenset(
@@ -58,7 +58,7 @@ SPOKEN = "notifications/message"
 
 
 class _Said(msgspec.Struct):
-    """The level and the words of a server that logs through the protocol."""
+    """A log message that a server sends through the protocol."""
 
     level: str = ""
     data: Any = ""
@@ -67,10 +67,10 @@ class _Said(msgspec.Struct):
 @asynccontextmanager
 async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["TransportStreams"]:
     """
-    The streams of messages from and to the server that `process` is; at the end of the context it is ended.
+    Open the streams of messages from and to the server `process`, which ends with the context.
 
     Raises:
-        ServerError: in a group, when the server has ended, or writes what is not to be borne.
+        ServerError: in a group: the server has ended, or its output is unacceptable.
     """
     to_session, from_server = anyio.create_memory_object_stream[Any](0)
     to_server, from_session = anyio.create_memory_object_stream[Any](MAX_UNSENT)
@@ -106,12 +106,12 @@ async def _write(
             line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(line.encode() + b"\n")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-        await _raise_ended(process, log, "it reads no more")
+        await _raise_ended(process, log, "it stopped reading")
         raise AssertionError from error
 
 
 async def _raise_ended(process: Serving, log: ServerLog, otherwise: str) -> NoReturn:
-    """Tell how the server has ended, with its last words; if it has not, `otherwise`."""
+    """Raise an error about how the server has ended, with its last words; if it has not, with `otherwise`."""
     why = otherwise
     with anyio.move_on_after(STATUS_S):
         try:
@@ -124,9 +124,9 @@ async def _raise_ended(process: Serving, log: ServerLog, otherwise: str) -> NoRe
 
 class _Reader:
     """
-    Reads what a server writes, and gives `session` the messages: of answers those to what it was `asked`, by `server`.
+    Reads a server's output and passes messages to `session`; answers only if a request is open. `server` is the way back.
 
-    `asked` has the methods of the requests that are open, by their ids.
+    `asked` has the methods of open requests, by their ids.
     """
 
     def __init__(
@@ -185,21 +185,23 @@ class _Reader:
             self.asked.pop(request, None)
             return
         if self._server.statistics().tasks_waiting_send:
-            raise ServerError("it asks, and does not read what it is answered")
+            raise ServerError("it sends requests but does not read the answers")
         await self._pace()
 
     def _request_of(self, answer: Envelope) -> str:
-        """The request that is answered; an error without an id is the answer to the only one that is open."""
+        """Return the id of the answered request. An error without an id answers the only open one."""
         if answer.id is None and answer.error is not None and len(self.asked) == 1:
             return next(iter(self.asked))
         return str(answer.id) if str(answer.id) in self.asked else ""
 
     async def _take_unreadable(self, line: bytes, error: Exception) -> None:
-        """End the request whose answer this is, as far as that can be known; otherwise it is garbage."""
+        """Fail the request that this answer belongs to, if that can be known; otherwise the line is garbage."""
         from mcp.shared.message import SessionMessage
 
         named = ids_in(line) & self.asked.keys()
-        is_broken = not isinstance(error, msgspec.ValidationError)  # else its id is another's
+        is_broken = not isinstance(
+            error, msgspec.ValidationError
+        )  # otherwise its id is another request's
         if not named and is_broken and b'"jsonrpc"' in line:
             named = set(self.asked)
         if len(named) != 1:
@@ -223,11 +225,11 @@ class _Reader:
         self._garbage_bytes += len(line)
         self._log.add(line + b"\n")
         if self._garbage_lines > MAX_GARBAGE_LINES or self._garbage_bytes > MAX_GARBAGE_BYTES:
-            raise ServerError("it floods its output with what is no message")
+            raise ServerError("it writes too much non-protocol output")
         await self._pace()
 
     async def _pace(self) -> None:
-        """Leave the editor its share, however much comes that nobody has asked for."""
+        """Leave the editor its share of time, however much unrequested output comes."""
         self._unasked += 1
         if self._unasked % BURST == 0:
             await anyio.sleep(PAUSE_S)

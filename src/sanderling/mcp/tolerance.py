@@ -1,9 +1,9 @@
 """
-Results of servers, part by part as the SDK accepts them.
+Results of servers, repaired part by part before the SDK validates them.
 
-The SDK validates a result as a whole: one tool with an odd schema, or one block of a kind that it does not know, costs all the others.
-So each part is looked at by itself before that. One that can mean only one thing is put right, one that cannot be used is left out,
-and `PROBLEMS`, in the metadata of the list or the tool, says what was.
+The SDK validates a result as a whole: one tool with an odd schema, or one block of an unknown kind, costs all the others. So each part is
+checked alone before that. A part that can mean only one thing is repaired, one that cannot be used is left out, and `PROBLEMS`, in the
+metadata of the list or the tool, says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _RESOURCE: Mapping[str, type] = {
     "description": str,
     "mimeType": str,
 }
-# The fields that a block of each kind must have, and those that it may have.
+# The required and the optional fields of each kind of block.
 _BLOCKS: Mapping[str, tuple[Mapping[str, type], Mapping[str, type]]] = {
     "text": ({"text": str}, {}),
     "image": ({"data": str, "mimeType": str}, {}),
@@ -39,15 +39,15 @@ _BLOCKS: Mapping[str, tuple[Mapping[str, type], Mapping[str, type]]] = {
 
 
 def acceptable(result: Table) -> Table:
-    """The result, with each of its parts as the SDK accepts it. A part that is no list where one must be is left as it is."""
+    """Return the result with each part as the SDK accepts it. A part that must be a list and is not stays as it is."""
     fitted = dict(result)
     meta = fitted.pop("_meta", None)
     if isinstance(meta, dict):
-        told = cast("Table", meta).items()
-        fitted["_meta"] = {key: value for key, value in told if key != PROBLEMS}
+        given = cast("Table", meta).items()
+        fitted["_meta"] = {key: value for key, value in given if key != PROBLEMS}
     for key, fit in _LISTS.items():
         if key in fitted and fitted[key] is None:
-            fitted[key] = []  # as Go writes a list without items
+            fitted[key] = []  # Go writes an empty list as null
         if isinstance(fitted.get(key), list):
             _fit_list(fitted, key, fit)
     if "content" in fitted or "structuredContent" in fitted:
@@ -68,13 +68,13 @@ def _fit_list(result: Table, key: str, fit: Callable[[Table], Table | None]) -> 
         result["_meta"] = {**result.get("_meta", {}), PROBLEMS: problems}
 
 
-def _tool(told: Table) -> Table | None:
-    name = told.get("name")
+def _tool(given: Table) -> Table | None:
+    name = given.get("name")
     if not isinstance(name, str) or not name:
         return None
-    schema, problems = sound(told.get("inputSchema"))
-    tool = {**_only(told, _PROMPT), "inputSchema": schema}
-    if isinstance(annotations := told.get("annotations"), dict):
+    schema, problems = sound(given.get("inputSchema"))
+    tool = {**_only(given, _PROMPT), "inputSchema": schema}
+    if isinstance(annotations := given.get("annotations"), dict):
         tool["annotations"] = _only(cast("Table", annotations), _ANNOTATIONS)
     if problems:
         shown = name if len(name) <= MAX_NAME_CHARS else f"{name[:MAX_NAME_CHARS]}…"
@@ -82,19 +82,19 @@ def _tool(told: Table) -> Table | None:
     return tool
 
 
-def _prompt(told: Table) -> Table | None:
+def _prompt(given: Table) -> Table | None:
     arguments = [
         {**_only(each, _PROMPT), "required": each.get("required") is True}
-        for each in _tables(told.get("arguments"))
+        for each in _tables(given.get("arguments"))
         if isinstance(each.get("name"), str)
     ]
-    return {**_only(told, _PROMPT), "arguments": arguments} if _has(told, "name") else None
+    return {**_only(given, _PROMPT), "arguments": arguments} if _has(given, "name") else None
 
 
-def _resource(told: Table) -> Table | None:
-    if not (_has(told, "uri") or _has(told, "uriTemplate")):
+def _resource(given: Table) -> Table | None:
+    if not (_has(given, "uri") or _has(given, "uriTemplate")):
         return None
-    return {"name": told.get("uri") or told["uriTemplate"], **_only(told, _RESOURCE)}
+    return {"name": given.get("uri") or given["uriTemplate"], **_only(given, _RESOURCE)}
 
 
 _LISTS: Mapping[str, Callable[[Table], Table | None]] = {
@@ -106,7 +106,7 @@ _LISTS: Mapping[str, Callable[[Table], Table | None]] = {
 
 
 def _fit_call(result: Table) -> None:
-    """Put the result of a call right, whose tool may have done its work: whatever it says should be read."""
+    """Repair the result of a call. The tool may have done its work, so whatever it says should be readable."""
     content: object = result.get("content")
     if content is None or isinstance(content, str | dict):
         content = [cast("object", content)] if content else []
@@ -124,31 +124,31 @@ def _fit_call(result: Table) -> None:
 def _block(block: object) -> Table:
     if not isinstance(block, dict):
         return _text(block)
-    told = cast("Table", block)
-    kind = told.get("type")
+    given = cast("Table", block)
+    kind = given.get("type")
     needed, more = _BLOCKS.get(kind if isinstance(kind, str) else "", ({"": str}, {}))
-    if kind == "resource_link" and _has(told, "uri"):
-        told = {"name": told["uri"], **told}
-    kept = _only(told, {**more, **needed})
+    if kind == "resource_link" and _has(given, "uri"):
+        given = {"name": given["uri"], **given}
+    kept = _only(given, {**more, **needed})
     if kept.keys() < needed.keys() or (kind == "resource" and not _is_resource(kept["resource"])):
-        return _text(told)
+        return _text(given)
     return {"type": kind, **kept}
 
 
-def _is_resource(told: Table) -> bool:
-    return _has(told, "uri") and (_has(told, "text") or _has(told, "blob"))
+def _is_resource(given: Table) -> bool:
+    return _has(given, "uri") and (_has(given, "text") or _has(given, "blob"))
 
 
 def _text(value: object) -> Table:
     return {"type": "text", "text": value if isinstance(value, str) else encoded(value).decode()}
 
 
-def _has(told: Table, name: str) -> bool:
-    return isinstance(told.get(name), str)
+def _has(given: Table, name: str) -> bool:
+    return isinstance(given.get(name), str)
 
 
-def _only(told: Table, fields: Mapping[str, type]) -> Table:
-    return {name: told[name] for name, kind in fields.items() if isinstance(told.get(name), kind)}
+def _only(given: Table, fields: Mapping[str, type]) -> Table:
+    return {name: given[name] for name, kind in fields.items() if isinstance(given.get(name), kind)}
 
 
 def _tables(value: object) -> list[Table]:

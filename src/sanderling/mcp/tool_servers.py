@@ -1,4 +1,4 @@
-"""The tool servers of a session as a person meets them: those that they have declared, and those of the project that they let start."""
+"""The tool servers of a session, as the user sees them: their own, and the project's, which they have to allow."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,15 +35,15 @@ from sanderling.text import fence_around, visible
 if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams
 
-NOT_ALLOWED = "you have not let it start; to start it asks again"
-NOT_DECLARED = "the project declares it no more"
-LIKE_ANOTHER = "its name is too much like another one's"
-LOGGING_IN = "a page in your browser waits for your login"
+NOT_ALLOWED = "you have not allowed it to start; starting it asks again"
+NOT_DECLARED = "the project no longer declares it"
+LIKE_ANOTHER = "its name is too similar to another server's"
+LOGGING_IN = "waiting for your login in the browser"
 MAX_SHOWN_RESOURCES = 200
 
 
 class Surroundings(NamedTuple):
-    """The session's part in it: where logins and answers are kept, its sandbox, ways to the person, and tasks that live as long."""
+    """What the session provides: the directory for logins and answers, its sandbox, ways to reach the user, and tasks that live as long."""
 
     state_dir: str
     project: str
@@ -75,7 +75,7 @@ class ToolServers:
         self._elicitation = Elicitation(surroundings.project, surroundings.ask)
         self._asking: dict[str, anyio.CancelScope] = {}
         self._logins: dict[str, anyio.CancelScope] = {}
-        self._told: tuple[ToolServer, ...] = ()
+        self._shown_last: tuple[ToolServer, ...] = ()
         self._commands: tuple[SlashCommand, ...] = ()
         self._news: dict[str, str] = {}
         self._has_begun = False
@@ -93,7 +93,7 @@ class ToolServers:
         )
 
     def begin(self) -> None:
-        """Start the servers, and ask about those of the project: now nothing else is waited for."""
+        """Start the servers, and ask about the project's, now that nothing more urgent is waiting."""
         self._surroundings.start(self._begin)
 
     async def _begin(self) -> None:
@@ -106,7 +106,7 @@ class ToolServers:
                         tasks.start_soon(self._let_start, name)
 
     def declare(self, projects: Mapping[str, Proposal]) -> None:
-        """Have the servers that the project declares now, below the person's own."""
+        """Replace the servers that the project declares; the user's own take precedence."""
         before, self._projects = self._projects, {}
         names = {fitted_server(name): name for name in self._own}
         for name, each in projects.items():
@@ -131,7 +131,7 @@ class ToolServers:
         self._emit()
 
     async def _let_start(self, name: str) -> None:
-        """Start a server of the project, if the person lets it; a question that is open about it is taken back."""
+        """Start a server of the project if the user allows it. An earlier question about it is withdrawn."""
         declared, server = self._projects.get(name), self.source.servers.get(name)
         if scope := self._asking.get(name):
             scope.cancel()
@@ -149,7 +149,7 @@ class ToolServers:
     def _may_run_unasked(self, server: Server) -> bool:
         return self._surroundings.may_allow(names_begin(server.name), server.declared.mark)
 
-    # --- what the person does ------------------------------------------------------------------------------------------
+    # --- the user's actions --------------------------------------------------------------------------------------------
 
     def control(self, name: str, what: Literal["start", "stop", "login"]) -> None:
         server = self.source.servers.get(name)
@@ -168,7 +168,7 @@ class ToolServers:
             server.restart()
 
     def network_changed(self) -> None:
-        """Try those again that the network did not let through to."""
+        """Retry the servers that the network has blocked."""
         for server in self.source.servers.values():
             status = server.status
             if server.declared.url and status.is_lasting and not status.needs_login:
@@ -177,7 +177,7 @@ class ToolServers:
     async def _log_in(self, server: Server) -> None:
         name, declared, emit = server.name, server.declared, self._surroundings.emit
         if not declared.url:
-            emit(Notice("info", f"'{name}' is a program of this machine: there is no login."))
+            emit(Notice("info", f"'{name}' is a program on this machine: it has no login."))
             return
 
         async def show(url: str) -> None:
@@ -189,17 +189,17 @@ class ToolServers:
             try:
                 await log_in_at(name, declared, self._surroundings.state_dir, show)
             except SanderlingError as error:
-                emit(Notice("warning", f"Nobody is logged in at '{name}': {error}."))
+                emit(Notice("warning", f"The login at '{name}' failed: {error}."))
             else:
                 emit(Notice("info", f"You are logged in at '{name}'."))
-            server.restart()  # also after a login that failed: it is as before, or says what it wants
+            server.restart()  # after a failed login, too: it works as before, or says what it needs
         if self._logins.get(name) is scope:
             del self._logins[name]
 
-    # --- what is shown -------------------------------------------------------------------------------------------------
+    # --- display -------------------------------------------------------------------------------------------------------
 
     def shown(self) -> tuple[ToolServer, ...]:
-        """The servers as they are now."""
+        """Return the current state of the servers."""
         broken = (
             ToolServer(name, "failed", _first_line(each.shown), each.problem, is_projects=True)
             for name, each in self._projects.items()
@@ -227,10 +227,10 @@ class ToolServers:
 
     def details(self, name: str) -> Report:
         """
-        All that a server offers, and what it has said.
+        Return all that a server offers, and its log.
 
         Raises:
-            SanderlingError: there is none of that name.
+            SanderlingError: there is no server of that name.
         """
         server = self.source.servers.get(name)
         if server is None:
@@ -242,7 +242,7 @@ class ToolServers:
         ]
         resources = [f"* `@{name}:{uri}`" for uri in server.offers.resources]
         problems = [f"* {each}" for each in server.offers.problems]
-        log = server.log.text().strip() or "It has said nothing."
+        log = server.log.text().strip() or "It has no output."
         fence = fence_around(log)
         parts = (
             *(("## Left out", *problems, "") if problems else ()),
@@ -257,29 +257,27 @@ class ToolServers:
         return Report(name, visible("\n".join(parts)))
 
     def commands(self) -> tuple[SlashCommand, ...]:
-        """The prompts of the servers that are ready, as slash commands."""
+        """Return the prompts of ready servers as slash commands."""
         return tuple(
             prompt.shown
             for server in self.source.servers.values()
             for prompt in (server.offers.prompts if server.connection else ())
         )
 
-    # --- what a prompt has of theirs -----------------------------------------------------------------------------------
+    # --- mentions in prompts -------------------------------------------------------------------------------------------
 
     def begins_with_prompt(self, text: str) -> bool:
-        """Say whether `text` begins with a prompt of theirs."""
         return mentions.begins_with_prompt(text, self.source.servers)
 
     def are_in(self, text: str) -> bool:
-        """Say whether `text` has something of theirs in it."""
         return mentions.has_any(text, self.source.servers)
 
     async def put_in(self, prompt: Prompt) -> Prompt:
         """
-        The prompt with what it has of theirs.
+        Return the prompt with the resources and prompts of servers that it mentions.
 
         Raises:
-            ConfigError: that cannot be had.
+            ConfigError: one is not available.
         """
         return await mentions.put_in(prompt, self.source.servers)
 
@@ -294,8 +292,8 @@ class ToolServers:
             self._surroundings.on_commands()
 
     def _emit(self) -> None:
-        if (shown := self.shown()) != self._told:
-            self._told = shown
+        if (shown := self.shown()) != self._shown_last:
+            self._shown_last = shown
             self._surroundings.emit(ToolServersChanged(shown))
 
     async def _answer(self, name: str, params: "ElicitRequestParams") -> Any:
@@ -306,24 +304,24 @@ async def log_in_at(
     name: str, declared: McpServer, state_dir: str, show: Callable[[str], Awaitable[None]]
 ) -> None:
     """
-    Log in at the server `name`, which is one over HTTP; `show` is given the page for the browser.
+    Log in at the HTTP server `name`; `show` receives the page for the browser.
 
     Raises:
-        SanderlingError: nobody has logged in.
+        SanderlingError: the login failed.
     """
     log_in = await to_thread.run_sync(_load_login)
     await log_in(name, declared, state_dir, show)
 
 
 def _load_login() -> Any:
-    load_sdk()  # whose own log would quote what an authorization server answers
+    load_sdk()  # silences its log, which would quote an authorization server's answers
     from sanderling.mcp.login import log_in
 
     return log_in
 
 
 def place_of(declared: McpServer) -> str:
-    """The command of a server, or its URL without what may be secret in that."""
+    """Return the command of a server, or its URL without the query, which may be secret."""
     return declared.url.partition("?")[0] or shlex.join(declared.command)
 
 

@@ -1,4 +1,4 @@
-"""The tools of servers as tools of ours: the model is told what the server says, and a use is a call."""
+"""Tools of servers for the model: the server's description, and a call for each use."""
 
 import json
 from functools import partial
@@ -23,7 +23,7 @@ MAX_PROGRESS_CHARS = 500
 
 
 def tool_of(server: Server, remote: RemoteTool, name: str) -> OutsideTool:
-    """The tool `remote` of `server`, which the model knows as `name`."""
+    """Return the tool `remote` of `server` under the `name` that the model uses."""
     return OutsideTool(
         name,
         Arguments,
@@ -46,7 +46,7 @@ def _inline(value: Any) -> str:
 
 
 async def _look(server: Server, remote: RemoteTool, args: Arguments, _: Context) -> Preview:
-    claims = f"{server.name} says of it: {', '.join(remote.claims)}. Nobody has checked that."
+    claims = f"{server.name} says of it: {', '.join(remote.claims)}. This is not verified."
     values = msgspec.json.format(msgspec.json.encode(remote.arguments(args.values))).decode()
     return Preview(values, "json", claims if remote.claims else "")
 
@@ -56,14 +56,14 @@ async def _run(server: Server, remote: RemoteTool, args: Arguments, context: Con
     try:
         result = await server.call(remote.name, remote.arguments(args.values), progress.show)
     except ServerError as error:
-        raise ToolError(f"The tool server '{server.name}': {error}.") from error
+        raise ToolError(f"MCP server {server.name}: {error}.") from error
     finally:
         context.workspace.sandbox.look_after("", has_failed=False)
     return await outcome_of(result, context)
 
 
 class _Progress:
-    """Shows how far a call is, not more often than somebody can read it."""
+    """Shows the progress of a call, not more often than one can read it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

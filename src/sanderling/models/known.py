@@ -1,8 +1,8 @@
 """
-The models that are known, by provider and name.
+The known models, by provider and name.
 
-What the person says of a model, in a file of their own and in the option `prices`, goes before what Sanderling comes with, key by
-key. What an endpoint tells of its models goes before both, where somebody asks it.
+The user's file and the option `prices` override Sanderling's data, key by key. Limits that an endpoint reports override both; a price
+that it reports overrides Sanderling's.
 """
 
 import re
@@ -19,13 +19,13 @@ from sanderling.config.file import Mistake, parse_file, placed, refusal, without
 from sanderling.errors import ConfigError
 from sanderling.protocol.messages import Usage
 
-FILE = "models.toml"  # the person's, in the directory of their own files
+FILE = "models.toml"  # the user's, in their configuration directory
 PER_TOKENS = 1_000_000
 LENGTH_STEP_TOKENS = 1_000
-DEFAULT_PROVIDER = "anthropic"  # of a name that tells none
+DEFAULT_PROVIDER = "anthropic"  # of a name without one
 _REPLAYED = ("demo", "scripted", "script")
-_PROVIDER = r"[a-z0-9]+"  # those of the files here
-_ALSO = {"deepseek-anthropic": "deepseek"}  # endpoints of the same models, at the same price
+_PROVIDER = r"[a-z0-9]+"  # as in the names of the files here
+_ALSO = {"deepseek-anthropic": "deepseek"}  # endpoints with the same models, at the same price
 _SNAPSHOT = r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest)$"
 
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
@@ -40,8 +40,8 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     Dollars per million tokens.
 
-    A request with a prompt of more than `long_prompt_tokens` (0: no such limit), cached or not, costs the factors times as much,
-    all of it. What the cache takes or gives costs what other input does if nothing else is said.
+    A request with a prompt of more than `long_prompt_tokens` (0: no limit), cached or not, costs the factors times as much, all of it.
+    Writing to the cache and reading from it cost as much as other input, unless set.
     """
 
     input: Dollars
@@ -53,7 +53,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     long_output_factor: Factor = 1
 
     def cost_usd(self, usage: Usage, request_prompt_tokens: int) -> float:
-        """The cost of `usage` if it is of requests with prompts of this length."""
+        """Return the cost of `usage`, of requests with prompts of this length."""
         cache_write = self.input if self.cache_write is None else self.cache_write
         cache_read = self.input if self.cache_read is None else self.cache_read
         taken = (
@@ -68,7 +68,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model at one provider; what is 0 or None is not known."""
+    """A model at one provider; 0 and None mean unknown."""
 
     window_tokens: Tokens = 0
     max_output_tokens: Tokens = 0
@@ -76,12 +76,12 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def note(self) -> str:
-        """The window and the price, as a list of models shows them."""
+        """The window and the price, for a list of models."""
         if self in (UNKNOWN, FREE):
             return ""
         window = f"{self.window_tokens:,}" if self.window_tokens else "?"
         dollars = [f"${each:g}" if each is not None else "$?" for each in self.dollars]
-        return f"{window} tokens, {dollars[0]} in, {dollars[1]} out"
+        return f"window {window}, {dollars[0]}/{dollars[1]} per M"
 
     @property
     def dollars(self) -> tuple[float | None, float | None]:
@@ -95,9 +95,9 @@ FREE = Model(price=Price(**_NOTHING))
 
 class KnownModels:
     """
-    `own` are the person's tables by provider and model, `prices` their prices by name, which may be a pattern.
+    The known models. `own` has the user's tables by provider and model, `prices` the user's prices by name or pattern.
 
-    A provider that `also` names has the models of another.
+    `also` maps providers to others that have the same models.
     """
 
     def __init__(
@@ -121,23 +121,23 @@ class KnownModels:
 
     def of(self, name: str) -> Model:
         """
-        The model `name`, which is `provider:model`, or Claude's name alone.
+        Return the model `name`: `provider:model`, or the name of a Claude model alone.
 
-        A dated snapshot is what its model is. Another release is not: the price of `claude-opus-5-6` is not guessed.
+        A dated snapshot counts as its model. Another release does not: the price of `claude-opus-5-6` is not guessed.
         """
         if name not in self._known:
             self._known[name] = self._look_up(name)
         return self._known[name]
 
     def learn(self, name: str, price: Price) -> None:
-        """Take the price that the provider itself tells of `name`; the person's own goes before it."""
+        """Use the price that the provider reports for `name`, unless the user has set one."""
         provider, model = split(name)
         own = self._own.get(provider, {}).get(model, {})
         if "price" not in own and not self._own_price((name, model)):
             self._known[name] = msgspec.structs.replace(self.of(name), price=price)
 
     def names(self, provider: str) -> tuple[str, ...]:
-        """The models of `provider` that are known: the person's own before the others, the newest first."""
+        """Return the known models of `provider`: the user's own first, then the newest first."""
         return tuple(dict.fromkeys((*self._own.get(provider, ()), *self._shipped(provider))))
 
     def _look_up(self, name: str) -> Model:
@@ -157,8 +157,8 @@ class KnownModels:
             return msgspec.convert(table, Model)
         except msgspec.ValidationError as error:
             what = "price" if "$.price" in str(error) else "entry"
-            told = str(error).replace("$.price", "$")
-            raise ConfigError(f"wrong {what} of the model '{name}': {told}") from error
+            words = str(error).replace("$.price", "$")
+            raise ConfigError(f"wrong {what} of the model '{name}': {words}") from error
 
     def _shipped(self, provider: str) -> Mapping[str, Table]:
         return _shipped(self._also.get(provider, provider))
@@ -173,7 +173,7 @@ class KnownModels:
 
 
 def split(name: str) -> tuple[str, str]:
-    """The provider and the model that `name` tells."""
+    """Return the provider and the model in `name`."""
     provider, colon, model = name.partition(":")
     if colon:
         return provider, model
@@ -182,20 +182,20 @@ def split(name: str) -> tuple[str, str]:
 
 def load_models(settings: Settings) -> KnownModels:
     """
-    The models that are known, the person's own file and prices included.
+    Return the known models, with the user's own file and prices.
 
     Raises:
-        ConfigError: naming the file, or the model and the key that is unknown, missing or wrong.
+        ConfigError: names the file, or the model and the key that is unknown, missing or wrong.
     """
     return KnownModels(load_own(config_dir()), settings.prices, _begun_from(settings))
 
 
 def load_own(directory: str) -> Tables:
     """
-    Read the person's own file in `directory`, which need not exist.
+    Read the user's own file in `directory`, which may be missing.
 
     Raises:
-        ConfigError: naming all that is wrong, each with its line.
+        ConfigError: names all mistakes, each with its line.
     """
     layer, mistakes = _parse_own(directory)
     if mistakes:
@@ -204,16 +204,16 @@ def load_own(directory: str) -> Tables:
 
 
 def mistakes_in_own(settings: Settings) -> list[Mistake]:
-    """All that is wrong in the person's own file: what an entry is without as well, which it may have from elsewhere."""
+    """Return all mistakes in the user's own file, including missing keys that no other source has."""
     layer, mistakes = _parse_own(config_dir())
-    told = {mistake.path[:2] for mistake in mistakes}
+    reported = {mistake.path[:2] for mistake in mistakes}
     errors = list[ConfigError]()
     for provider, models in without(layer, mistakes).options.items():
         for model, table in models.items():
             try:
                 KnownModels({provider: {model: table}}, also=_begun_from(settings))
             except ConfigError as error:
-                if (provider, model) not in told:
+                if (provider, model) not in reported:
                     errors.append(ConfigError(str(error), (provider, model)))
     return mistakes + placed(layer, errors)
 
@@ -221,14 +221,14 @@ def mistakes_in_own(settings: Settings) -> list[Mistake]:
 def _parse_own(directory: str) -> tuple[Layer, list[Mistake]]:
     layer, mistakes = parse_file(Path(directory, FILE), None)
     if layer.options:
-        from sanderling.config.mistakes import mistakes_in  # for whoever has such a file
+        from sanderling.config.mistakes import mistakes_in  # needed for such a file only
 
         mistakes += placed(layer, mistakes_in(layer.options, dict[str, dict[str, Model]]))
     return layer, mistakes
 
 
 def _begun_from(settings: Settings) -> dict[str, str]:
-    """The presets by the names of the endpoints that begin from them, and are where they are."""
+    """Return the presets of endpoints that start from one and keep its address."""
     return {
         name: str(table["preset"])
         for name, table in settings.providers.items()
@@ -236,8 +236,8 @@ def _begun_from(settings: Settings) -> dict[str, str]:
     }
 
 
-def _price(table: Table, told: Table | None) -> dict[str, Any]:
-    return {"price": {**table.get("price", {}), **told}} if told else {}
+def _price(table: Table, price: Table | None) -> dict[str, Any]:
+    return {"price": {**table.get("price", {}), **price}} if price else {}
 
 
 @cache
@@ -247,6 +247,6 @@ def _shipped(provider: str) -> dict[str, dict[str, Any]]:
     file = Path(__file__).with_name(f"{provider}.toml")
     if not file.is_file():
         return {}
-    import tomllib  # for a price, which is asked for after the first answer
+    import tomllib  # needed after the first answer, for its price
 
     return tomllib.loads(file.read_text(encoding="utf-8"))

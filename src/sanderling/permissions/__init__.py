@@ -1,1 +1,1 @@
-"""Permissions: whether a tool use may run, must not, or is the person's to decide. Judges what tools say in data; runs nothing."""
+"""Permissions: allow or deny a tool use, or leave it to the user. Judges the effects that tools declare; runs nothing."""

@@ -1,4 +1,4 @@
-"""Allowing: a rule holds only if it covers all that a use would do."""
+"""Allow rules: one holds only if it covers everything that a use would do."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from sanderling.tools.effects import Effect
 
 
 def uncovered_commands(effect: Effect, *, project: str) -> tuple[SimpleCommand, ...] | None:
-    """The commands of a line that ask without a rule; None if no rule could cover the line."""
+    """Return the commands of a line that ask without a rule; None if no rule could cover the line."""
     use = Use(effect, project)
     if use.parsed.problem or effect.leaves_sandbox or any(map(_side_effect, use.parsed.commands)):
         return None
@@ -34,7 +34,7 @@ def uncovered_commands(effect: Effect, *, project: str) -> tuple[SimpleCommand, 
 
 
 def covers(rule: Rule, use: Use) -> bool:
-    """True if a rule that allows covers a read, a write or a fetch."""
+    """Return True if an allow rule covers a read, a write, a fetch or a call."""
     if not concerns(rule, use.effect):
         return False
     if rule.host:
@@ -49,7 +49,7 @@ def covers(rule: Rule, use: Use) -> bool:
 def uncovered(
     use: Use, rules: Sequence[Rule], *, is_confined: bool = True, only_rules: bool = False
 ) -> tuple[str, Rule | None]:
-    """The reason for which a line asks, "" if it does not; and the last of the rules that it needs."""
+    """Return why a line asks, or "", and the last of the rules that it needs."""
     if use.parsed.problem:
         return f"The command is not understood: {use.parsed.problem}.", None
     if not use.parsed.commands:
@@ -59,7 +59,7 @@ def uncovered(
         if problem := _side_effect(command):
             return problem, None
         if not (is_confined or only_rules) and not looks_inside(inputs(command), use):
-            return f"It reads outside of the project: '{command.text[:80]}'.", None
+            return f"It reads outside the project: '{command.text[:80]}'.", None
         reads = not only_rules and is_read_only(command.words, use, is_confined=is_confined)
         if reads or not command.words:
             continue
@@ -71,7 +71,7 @@ def uncovered(
 
 
 def _side_effect(command: SimpleCommand) -> str:
-    """The sentence on what a command does beside running its words, if that could matter."""
+    """Return a sentence about what a command sets or redirects, if that could matter; else ""."""
     for name, value in command.assignments:
         if not _is_harmless_assignment(name, value, is_alone=not command.words):
             return f"It sets '{name}', which can change what runs."
@@ -86,7 +86,7 @@ def _covers_words(rule: Rule, command: SimpleCommand, use: Use) -> bool:
         return False
     expected, is_exact = pattern_of(rule.command)
     if expected[:1] not in ((), command.words[:1]):
-        return False  # as with most rules; the rest costs more
+        return False  # as with most rules; the rest is slower
     if is_exact:
         return command.words == expected and is_at_home(command.words, use)
     words, moves = core_words(command.words)
@@ -103,8 +103,8 @@ def _covers_words(rule: Rule, command: SimpleCommand, use: Use) -> bool:
 
 
 def _works_inside(words: Iterable[str], use: Use) -> bool:
-    """True if what these words may name is in the project, and not what runs when that is only opened."""
-    # A word without a slash is a name, too: of a link, or of the file that an option makes.
+    """Return True if these words name only files in the project, and no file that runs when the project is merely opened."""
+    # A word without a slash can also name a link, or a file that an option creates.
     named = tuple(words)
     return looks_inside(named, use) and not any(
         asked_about(re.split(r"[/=:@,]", word)) for word in named
@@ -118,7 +118,7 @@ def _is_harmless_assignment(name: str, value: Word, *, is_alone: bool) -> bool:
 
 
 def _is_harmless_redirection(redirection: Redirection) -> bool:
-    """True if it goes to nowhere, to another descriptor, or comes from a file that is one."""
+    """Return True if it discards, duplicates a descriptor, or reads a file that is not a device."""
     operator, target = redirection.operator, redirection.target
     if isinstance(target, Opaque) or len(redirection.descriptor) > 1:
         return False

@@ -1,4 +1,4 @@
-"""Questions to the person: each waits for its answer, without a limit, and beside it the editor stays free."""
+"""Questions to the user. Each waits for its answer without a time limit, and does not block the editor."""
 
 from collections.abc import Callable
 from uuid import uuid4
@@ -12,7 +12,7 @@ from sanderling.protocol.messages import Prompt
 from sanderling.text import visible
 
 FORMS = ("form", "link")
-"""The kinds of questions that can be left without a yes or no; of any other, "cancel" is a no."""
+"""Questions that can be dismissed; "cancel" denies all others."""
 
 
 class _Open(msgspec.Struct):
@@ -22,7 +22,7 @@ class _Open(msgspec.Struct):
 
 
 class Approvals:
-    """The questions of a session that are open, in the order in which they came up."""
+    """The open questions of a session, in the order in which they were asked."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Approvals:
         self._open: dict[str, _Open] = {}
 
     async def ask(self, question: ApprovalRequested) -> AnswerApproval:
-        """Wait for the answer. Whoever stops waiting, because the turn was stopped, takes the question back."""
+        """Emit a question and wait for its answer. Cancelling the wait, as when the turn is stopped, withdraws the question."""
         waiting = self._open[question.id] = _Open(question.kind)
         self._emit(question)
         try:
@@ -49,7 +49,7 @@ class Approvals:
         return waiting.answer
 
     def answer(self, answer: AnswerApproval) -> None:
-        """Settle a question; one that is not open any more has been answered from somewhere else."""
+        """Settle a question. Does nothing if another client has settled it."""
         if waiting := self._open.get(answer.id):
             is_no = answer.answer == "cancel" and waiting.kind not in FORMS
             is_no = is_no or (answer.answer == "again" and waiting.kind != "write")
@@ -58,23 +58,23 @@ class Approvals:
 
     async def ask_to_go_on(self, kind: Limit, subject: str, reason: str) -> bool:
         """
-        Ask whether the turn may go on though it has reached a limit. `subject` is what it would go on with.
+        Ask whether the turn may continue although it has reached a limit. `subject` is what it would continue with.
 
-        What the person says to that goes to `on_said`.
+        Text that the user adds to the answer is passed to `on_said`.
         """
-        self._limits_asked += 1  # an answer is to one question, not to the next of its kind
+        self._limits_asked += 1  # an answer must not settle the next question of its kind
         question_id = f"{kind}:{self._limits_asked}"
         question = ApprovalRequested(
             question_id,
             kind,
-            "Go on?",
+            "Continue?",
             visible(subject),
             reason,
             self._project,
             ("once",),
             kind="limit",
         )
-        if kind != "retry":  # which is told by what follows, the error or the next attempt
+        if kind != "retry":  # a retry is reported by the error or attempt that follows
             self._emit(Notice("warning", reason))
         answer = await self.ask(question)
         if said := answer.reason.strip():

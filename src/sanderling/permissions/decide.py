@@ -1,8 +1,8 @@
 """
-The decision what a tool use may do without asking: the mode, the rules, and what the use would do, held against each other.
+Decides whether a tool use runs, asks first or is denied, from the mode, the rules and the effect of the use.
 
-Among rules, deny goes before ask, and ask before allow. A rule that forbids or asks holds as soon as anything that can be seen of a
-use matches; where it cannot be ruled out, the person is asked. A rule that allows must cover all of it.
+Deny rules override ask rules, and ask rules override allow rules. A deny or ask rule holds as soon as any visible part of a use matches;
+where a match cannot be ruled out, the user is asked. An allow rule must cover the whole use.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from sanderling.tools.effects import Effect
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """`reason` is a sentence for the person, and for the model if it is denied; `rule` is what decided, if one did."""
+    """A decision. `reason` is a sentence for the user, and for the model if denied; `rule` is the rule that decided, if any."""
 
     action: Action
     reason: str
@@ -40,10 +40,10 @@ def decide(
     disk: Disk = LOCAL_DISK,
 ) -> Decision:
     """
-    Decide whether a tool use runs at once, asks first, or is not done: of several files, each as if it were the only one.
+    Return whether a tool use runs, asks first or is denied. Several files are decided one by one; the strictest decision wins.
 
-    `project` is the absolute root; `is_confined` says that the sandbox will hold what runs; `write_paths` are what it lets in beside
-    the project. Looks on the `disk` for links, and for what PATH leads to.
+    `project` is the absolute root. `is_confined`: the sandbox will confine what runs. `write_paths` are what it may write outside the
+    project. Links and programs on PATH are looked up on `disk`.
     """
     paths = effect.paths if len(effect.paths) > 1 else (effect.path,)
     decisions = [
@@ -76,7 +76,7 @@ def _decide(
     disk: Disk,
 ) -> Decision:
     if effect.kind == "none":
-        return Decision("allow", "It touches nothing outside of the conversation.")
+        return Decision("allow", "It only affects the conversation.")
     use = Use(effect, project, disk)
     if against := _against(use, mode, rules):
         return against
@@ -84,18 +84,19 @@ def _decide(
         return Decision("allow", at_once)
     if mode == "plan" and effect.kind == "run" and not is_confined:
         return Decision(
-            "ask", "In plan mode it is the sandbox that keeps commands from writing, and it is off."
+            "ask",
+            "Plan mode relies on the sandbox to keep commands from writing, and the sandbox is off.",
         )
     if mode == "plan" and effect.kind == "call":
-        return Decision("ask", "In plan mode nothing is changed, and what this does is not known.")
+        return Decision("ask", "Plan mode is read-only, and this tool may change things.")
     return _by_rules(use, rules, is_confined=is_confined)
 
 
-PLAN = "The session is in plan mode: nothing is written. Say in your answer what you would change; the person can change the mode."
+PLAN = "The session is in plan mode: nothing is written. Describe the change in your answer; the user can change the mode."
 
 
 def _against(use: "Use", mode: Mode, rules: Sequence[Rule]) -> Decision | None:
-    """The decision against a use, whatever allows it: by the rules that deny or ask, and plan mode."""
+    """Return the decision against a use, which overrides allow rules: by a deny or ask rule, or by plan mode."""
     verdicts = [(rule, forbids(rule, use)) for rule in rules if rule.action != "allow"]
     for rule, verdict in verdicts:
         if rule.action == "deny" and verdict == "yes":
@@ -107,12 +108,12 @@ def _against(use: "Use", mode: Mode, rules: Sequence[Rule]) -> Decision | None:
             return Decision("ask", f"A rule asks about this: {rule}.", rule)
     for rule, verdict in verdicts:
         if verdict == "maybe":
-            return Decision("ask", f"It cannot be ruled out that this rule holds: {rule}.", rule)
+            return Decision("ask", f"This rule may apply: {rule}.", rule)
     return None
 
 
 def _at_once(use: "Use", mode: Mode, *, is_confined: bool, write_paths: Sequence[str]) -> str:
-    """The reason for which a use may run whatever the rules allow; "" if they have to."""
+    """Return why a use may run without an allow rule; "" if it needs one."""
     match use.effect.kind:
         case "read" if is_confined or use.is_inside():
             return "It only reads."
@@ -121,7 +122,7 @@ def _at_once(use: "Use", mode: Mode, *, is_confined: bool, write_paths: Sequence
         case "run" if mode != "ask" and is_confined and not use.effect.leaves_sandbox:
             return "The sandbox confines it."
         case "fetch" if mode == "auto" and is_confined and _is_own_loopback(use.effect.host):
-            return "It stays on the loopback of the session."
+            return "It stays on the session's own loopback."
         case _:
             return ""
 
@@ -131,12 +132,12 @@ def _is_own_loopback(host: str) -> bool:
 
 
 def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decision:
-    """The decision by the rules that allow. None lets anything leave the sandbox: that is asked each time."""
+    """Decide by the allow rules. Leaving the sandbox always asks, whatever they allow."""
     effect = use.effect
     if effect.leaves_sandbox:
-        return Decision("ask", "It asks for more than the sandbox gives.")
+        return Decision("ask", "It needs more access than the sandbox gives.")
     if effect.exported:
-        return Decision("ask", exports_told(effect.exported))
+        return Decision("ask", exports_note(effect.exported))
     allowing = [rule for rule in rules if rule.action == "allow"]
     if effect.kind == "run":
         problem, rule = uncovered(use, allowing, is_confined=is_confined)
@@ -144,38 +145,38 @@ def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decisi
     for rule in allowing:
         if covers(rule, use):
             return Decision("allow", f"A rule allows it: {rule}.", rule)
-    what = {
-        "read": "reads outside of the project",
-        "write": "changes a file",
-        "fetch": "fetches a page",
-        "call": "calls a tool from outside",
+    missing = {
+        "read": "No rule allows reading outside the project.",
+        "write": "No rule allows this change.",
+        "fetch": "No rule allows this host.",
+        "call": "No rule allows this MCP tool.",
     }
-    return Decision("ask", f"It {what[effect.kind]}, and no rule allows it.")
+    return Decision("ask", missing[effect.kind])
 
 
-MAX_TOLD_CHARS = 1_000
+MAX_SHOWN_CHARS = 1_000
 
 
-def is_told_whole(exported: Sequence[str]) -> bool:
-    """True if `exports_told` says all of it: else whoever reads that has not seen it."""
-    return len(", ".join(exported)) <= MAX_TOLD_CHARS
+def is_shown_whole(exported: Sequence[str]) -> bool:
+    """Return True if `exports_note` does not shorten the list: only then has its reader seen all of it."""
+    return len(", ".join(exported)) <= MAX_SHOWN_CHARS
 
 
-def exports_told(exported: Sequence[str]) -> str:
-    """The sentence about what earlier commands have set; "" for nothing."""
-    told = ", ".join(exported)
-    if not is_told_whole(exported):
-        told = f"{told[:MAX_TOLD_CHARS]} … ({len(told):,} characters)"
-    return f"An earlier command has set {told}, which can change what runs." if told else ""
+def exports_note(exported: Sequence[str]) -> str:
+    """Return the sentence about what earlier commands have set; "" for nothing."""
+    shown = ", ".join(exported)
+    if not is_shown_whole(exported):
+        shown = f"{shown[:MAX_SHOWN_CHARS]} … ({len(shown):,} characters)"
+    return f"An earlier command set {shown}, which can change what runs." if shown else ""
 
 
 def get_ready() -> None:
-    """Load the shell's grammar, ahead of the first command."""
+    """Load the shell grammar ahead of the first command."""
     parse("")
 
 
 def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
-    """True if a program stands in a line, and all that it does there is to look."""
+    """Return True if a line runs the program `name`, and only to read."""
     if name not in command.translate(_WITHOUT_QUOTING):
         return False
     use = Use(Effect("bash", "run", command=command, cwd=cwd), project)
@@ -185,7 +186,7 @@ def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confi
 
 
 def applies(rule: Rule, effect: Effect, *, project: str) -> bool:
-    """True if `rule` by itself holds for `effect`: all of it if it allows, any of it otherwise. Its examples are held against this."""
+    """Return True if `rule` alone applies to `effect`: to all of it if it allows, else to any of it. Rules' examples are checked with it."""
     use = Use(effect, project)
     if rule.action != "allow":
         return forbids(rule, use) == "yes"

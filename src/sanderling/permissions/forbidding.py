@@ -1,4 +1,4 @@
-"""Forbidding: a rule holds as soon as anything visible may match it."""
+"""Deny and ask rules: one holds as soon as anything visible may match it."""
 
 import fnmatch
 import re
@@ -17,7 +17,7 @@ Verdict = Literal["no", "maybe", "yes"]
 
 
 def forbids(rule: Rule, use: Use) -> Verdict:
-    """Say whether a rule that denies or asks holds for any of what can be seen of `use`."""
+    """Return whether a deny or ask rule holds for any visible part of `use`."""
     if use.effect.kind == "run" and rule.path:
         return _forbids_words(rule, use)
     if not concerns(rule, use.effect):
@@ -37,7 +37,7 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _guards(glob: str, use: Use, path: str) -> Verdict:
-    """Compare a rule's path to this one; where only upper and lower case differ, the file system would have to say."""
+    """Compare a rule's path to `path`. If only case differs, the answer depends on the file system: "maybe"."""
     if path_pattern(glob, use.roots, use.disk, is_anywhere=True)(path):
         return "yes"
     is_like = path_pattern(glob, use.roots, use.disk, is_anywhere=True, is_folded=True)(path)
@@ -47,12 +47,12 @@ def _guards(glob: str, use: Use, path: str) -> Verdict:
 def _forbids_command(rule: Rule, use: Use) -> Verdict:
     verdict = _worst(_begins(rule.command, command) for command in use.seen.commands)
     name = (*pattern_of(rule.command)[0], "")[0]
-    is_unclear = use.seen.problem or any(_stands_in(name, text) for text in use.seen.inputs)
+    is_unclear = use.seen.problem or any(_occurs_in(name, text) for text in use.seen.inputs)
     return "maybe" if verdict == "no" and is_unclear else verdict
 
 
 def _begins(pattern: str, command: SimpleCommand) -> Verdict:
-    """Compare the command's beginning to the pattern; one that runs another may have it anywhere."""
+    """Compare the beginning of a command to the pattern; a command that runs another may contain it anywhere."""
     expected, is_exact = pattern_of(pattern)
     words = command.words
     if not words:
@@ -77,7 +77,7 @@ def _is_wrapper(command: SimpleCommand) -> bool:
 
 
 def _begins_at(words: Words, expected: tuple[str, ...], *, is_exact: bool) -> Verdict:
-    """Compare the words to the expected ones: they may begin so only when it is known what they become and where options stand."""
+    """Compare `words` to the expected ones. "maybe": it depends on what words expand to, or on where options are."""
     is_named = _is_named(words[0], expected[0])
     if is_named == "no":
         return "no"
@@ -98,11 +98,11 @@ def _is_named(word: Word, name: str) -> Verdict:
 
 
 def _may_hold(words: Words, name: str) -> bool:
-    """True if the name stands in a word, as in `alias x=rm`, `--to-command=rm`, `-Irm`, or before options of the program's own."""
+    """Return True if the command runs `name`, or has it in a word: `alias x=rm`, `--to-command=rm`, `-Irm`."""
     if _is_named(words[0], name) != "no":
         return True
     literal = [word for word in words[1:] if isinstance(word, str)]
-    if runs_more(words) and any(_says(word, name) for word in literal):
+    if runs_more(words) and any(_mentions(word, name) for word in literal):
         return True
     pieces = [
         word.partition("=")[2] or word[2:] for word in literal if "=" in word or word[:1] == "-"
@@ -110,12 +110,11 @@ def _may_hold(words: Words, name: str) -> bool:
     return any(_is_named(piece, name) == "yes" for piece in pieces)
 
 
-def _says(code: str, name: str) -> bool:
-    """True if some code, in whatever language, has the name in it."""
-    return " " in code and _stands_in(name, code)
+def _mentions(code: str, name: str) -> bool:
+    return " " in code and _occurs_in(name, code)
 
 
-def _stands_in(name: str, text: str) -> bool:
+def _occurs_in(name: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(folded(name))}(?!\w)", folded(text)) is not None
 
 
@@ -123,7 +122,7 @@ _SHORT = {"--force": "f", "--recursive": "r", "--delete": "d", "--global": "g", 
 
 
 def _may_have(arguments: Words, wanted: tuple[str, ...]) -> bool:
-    """True if the wanted words are there, with nothing but options and their values between them; options may be anywhere."""
+    """Return True if the wanted words occur with only options and their values between them; options may be anywhere."""
     options = [word for word in wanted if word.startswith("-")]
     if not all(_may_have_option(arguments, option) for option in options):
         return False
@@ -158,7 +157,7 @@ def _may_have_option(arguments: Words, option: str) -> bool:
 
 
 def _forbids_words(rule: Rule, use: Use) -> Verdict:
-    """A path that a rule guards, seen in a command: any word for rules about reading, what is written to for the others."""
+    """Look for a rule's path in a command: in all words for rules about reading, in redirections for the others."""
     commands = use.seen.commands
     is_reading = rule.tool in ("read", "bash", "*")
     words = [
@@ -195,11 +194,11 @@ def _longest_literal(glob: str) -> str:
 
 
 MIN_LITERAL = 3
-"""The characters of a rule's path that must stand in a program for it to ask: fewer are in too many words."""
+"""A shorter literal of a rule's path occurs in too many words to ask about each."""
 
 
 def _may_reach(glob: str, command: SimpleCommand) -> bool:
-    """True if a program in another language (`sed 'r.env'`), or one that is not seen, may be about a path of that name."""
+    """Return True if a program in another language (`sed 'r.env'`), or one that is not visible, may read a path of that name."""
     if not runs_more(command.words):
         return False
     literal = _longest_literal(glob)

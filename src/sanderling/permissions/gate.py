@@ -1,4 +1,4 @@
-"""The gate before every tool use: rules and mode say whether it may run, must not, or is the person's to decide."""
+"""The gate in front of every tool use: rules and the mode allow it, deny it, or leave it to the user."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -28,20 +28,20 @@ from sanderling.tools.workspace import Workspace
 if TYPE_CHECKING:
     from sanderling.permissions.decide import Decision  # with tables that only a tool use needs
 
-DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
-KEPT = "The person keeps their own unsaved text."
-OVERLAP = "You have unsaved changes in the same text: to allow this goes over them, in the buffer; undo brings them back."
+DENIED = "The user denied this without a reason. Ask what they want; do not try it another way."
+KEPT = "The user keeps their own unsaved text."
+OVERLAP = "You have unsaved changes in these lines. Allowing this overwrites them in the buffer; undo restores them."
 UNFIT = (
-    "The person's review does not fit what was proposed, so nothing was changed. Ask for it again."
+    "The user's review does not fit the proposed change, so nothing was changed. Propose it again."
 )
-DENIED_WITH_REASON = "The person denied this: {reason}"
+DENIED_WITH_REASON = "The user denied this: {reason}"
 
 
 class DeniedError(Exception):
     """
-    The person does not want it; `str` is what the model is told, `reason` what they have said.
+    The user denied a tool use. `str` is the message for the model, `reason` the user's own words.
 
-    `is_alone`: what else the same message asks for may be done.
+    `is_alone`: other tool uses of the same message may still run.
     """
 
     def __init__(self, message: str, reason: str = "", *, is_alone: bool = False) -> None:
@@ -51,18 +51,18 @@ class DeniedError(Exception):
 
 
 class ForbiddenError(ToolError):
-    """A rule or the mode says no: nobody is asked."""
+    """A rule or the mode denies the use; the user is not asked."""
 
 
 class NotAskedError(DeniedError):
-    """The person does not want another use of the same message."""
+    """The user denied another tool use of the same message, so this one is not asked about."""
 
 
 class Permit(NamedTuple):
     """
     The terms on which a tool use may run.
 
-    `grant` is what that lets into the sandbox; `may_read`, `overruled`, `accepted` and `is_seen` are those of its `Context`.
+    `grant` is the access that it needs beyond the sandbox's; the other fields go into its `Context`.
     """
 
     grant: Grant = NO_GRANT
@@ -73,7 +73,7 @@ class Permit(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """The mode, and whether the sandbox is off: what a person allows for the session they allow under these, and no others."""
+    """The mode, and whether the sandbox is off. What the user allows for the session holds only under the same conditions."""
 
     mode: Mode
     is_off: bool
@@ -88,9 +88,9 @@ class _Allowed(msgspec.Struct):
 
 class Gate:
     """
-    The judge of a session's tool uses. `own_rules` are the person's settings, `store` holds what "always" has made.
+    The permission gate of a session. `own_rules` come from the user's settings, `store` holds the rules that "always" added.
 
-    `mode` is the person's alone: no tool can reach it. `on_allowed` is called when `state` has changed.
+    Only the user changes `mode`: no tool can reach it. `on_allowed` is called when `state` has changed.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Gate:
         self._changing_network = anyio.Lock()
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode; in plan mode the kernel keeps the project as it is for what is started from now on."""
+        """Change the mode. Plan mode makes the project read-only for everything that starts from now on."""
         self.restore_mode(mode)
         self._emit(ModeChanged(mode))
 
@@ -128,26 +128,26 @@ class Gate:
         self._workspace.sandbox.set_mode("ro" if self.mode == "plan" else "rw")
 
     def get_ready(self) -> None:
-        """Load what judges a use, ahead of the first one. Blocks."""
+        """Load the modules that judge tool uses, ahead of the first one. Blocks."""
         from sanderling.permissions import decide
 
         decide.get_ready()
 
     def may_read(self) -> Callable[[str], bool] | None:
-        """Say of a path whether no rule keeps it from the model; None: none keeps any."""
+        """Return a test whether the model may read a path; None if no rule restricts reading."""
         rules = (*self._own_rules, *self._store.load().rules)
         return unguarded(rules, self._workspace.project, self._workspace.disk)
 
     async def permit(self, request: UseRequest, *, is_answered: bool = False) -> Permit:
         """
-        Return when the tool use may run. If it `is_answered`, the person has said yes to exactly this, and is not asked again.
+        Return the terms on which the use may run. Asks the user if needed, unless it `is_answered`: they have allowed exactly this.
 
         Raises:
-            DeniedError: the person said no.
-            ForbiddenError: a rule or the mode says no.
-            ToolError: it could not be done anyway.
+            DeniedError: the user denied it.
+            ForbiddenError: a rule or the mode denies it.
+            ToolError: it would fail anyway, or the user's review does not fit it.
         """
-        from sanderling.permissions.decide import exports_told, is_told_whole
+        from sanderling.permissions.decide import exports_note, is_shown_whole
 
         workspace, effect = self._workspace, request.effect
         conditions = Conditions(self.mode, not request.ground.is_confined)
@@ -165,10 +165,11 @@ class Gate:
         if is_allowed or is_answered or (conditions, effect, grant) in self._session_effects:
             return permit
         link = self._link(effect) if conditions.is_off else ""
-        parts = (decision.reason, exports_told(unseen), _leaving(grant), link)
+        parts = (decision.reason, exports_note(unseen), _leaving(grant), link)
         while True:
             try:
-                async with self._in_order:  # of the calls, however long a look takes
+                # In the order of the calls, however long a preview takes.
+                async with self._in_order:
                     preview = await self._preview(request, grant)
             except OverlapError as overlap:
                 return await self.review(request, overlap, permit)
@@ -179,13 +180,13 @@ class Gate:
             if answer.answer != "again":
                 break
         permit = permit._replace(accepted=_accepted(question, answer), is_seen=True)
-        if unseen and is_told_whole(unseen):
+        if unseen and is_shown_whole(unseen):
             self._seen_exports |= {*unseen}
             self._on_allowed()
         return permit
 
     def judge(self, effect: Effect, *, is_confined: bool) -> "Decision":
-        """Decide by rules and mode alone; "ask": it would be the person's. Nothing is let into the sandbox for it."""
+        """Decide by rules and mode alone: asks and grants nothing. "ask" leaves the use to the user."""
         conditions = Conditions(self.mode, not is_confined)
         session = self._session_rules[conditions]
         rules = (*self._own_rules, *self._store.load().rules, *session)
@@ -206,17 +207,17 @@ class Gate:
         )
 
     def may_allow(self, beginning: str, server: str) -> bool:
-        """Say whether a rule may let tools of this server run without a question (`rules.may_allow`)."""
+        """Return True if some rule can allow this server's tools without a question."""
         session = (rule for rules in self._session_rules.values() for rule in rules)
         rules = (*self._own_rules, *self._store.load().rules, *session)
         return any(may_allow(rule, beginning, server) for rule in rules)
 
     async def review(self, request: UseRequest, overlap: OverlapError, permit: Permit) -> Permit:
         """
-        Ask whether it may go over unsaved changes; return a permit that says so, for these changes.
+        Ask whether to overwrite unsaved changes; return a permit that allows it for exactly these changes.
 
         Raises:
-            DeniedError: the person keeps them.
+            DeniedError: the user keeps them.
         """
         question = self._question(request, overlap.preview)
         reason = f"{OVERLAP} {_leaving(_needed(request))}".rstrip()
@@ -227,22 +228,22 @@ class Gate:
         return permit._replace(overruled=permit.overruled | {overlap.text})
 
     async def _preview(self, request: UseRequest, grant: Grant) -> Preview:
-        """The preview for the person, also of a file that is hidden from the model."""
-        from sanderling.permissions.removals import removals_told
+        """Return the preview for the user, even of a file that is hidden from the model."""
+        from sanderling.permissions.removals import removals_note
 
         paths = grant._replace(hosts=())
         async with self._workspace.sandbox.ground.lending(paths):
             workspace = self._workspace.granted(paths)
             preview = await request.preview(workspace)
-            removed = await removals_told(request.effect, workspace)
+            removed = await removals_note(request.effect, workspace)
         return msgspec.structs.replace(preview, note=preview.note or removed)
 
     def _link(self, effect: Effect) -> str:
-        """The sentence on where a link leads that nothing confines."""
+        """Return a sentence on where a path outside the project resolves to, if that is elsewhere."""
         if not effect.path or self._workspace.is_inside(effect.path):
             return ""
         target = self._workspace.disk.real_path(effect.path)
-        return f"It leads to {target}." if target != effect.path else ""
+        return f"The path resolves to {target}." if target != effect.path else ""
 
     def _question(self, request: UseRequest, preview: Preview) -> ApprovalRequested:
         effect = request.effect
@@ -279,7 +280,7 @@ class Gate:
     async def _ask(
         self, question: ApprovalRequested, conditions: Conditions, effect: Effect, grant: Grant
     ) -> AnswerApproval:
-        """Ask until there is an answer that can be followed: a rule that the person has written may be none."""
+        """Ask until the answer can be applied: a rule that the user has typed may be invalid."""
         while True:
             answer = await self.approvals.ask(question)
             try:
@@ -313,7 +314,7 @@ class Gate:
     # --- resumed sessions ----------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """The permissions given for the session, as plain data, for `restore`."""
+        """Return what was allowed for the session, as plain data, for `restore`."""
         return msgspec.to_builtins(
             {
                 "rules": [(c, rules) for c, rules in self._session_rules.items()],
@@ -326,7 +327,6 @@ class Gate:
         )
 
     def restore(self, state: object) -> None:
-        """Take up what was allowed for the session."""
         allowed = msgspec.convert(state, _Allowed)
         for conditions, rules in allowed.rules:
             self._session_rules[conditions] += rules
@@ -335,20 +335,20 @@ class Gate:
         self._granted_before = allowed.granted
 
     async def grant_again(self) -> None:
-        """Let in what was granted before the session was resumed, as far as it is still there."""
+        """Grant again what was granted before the session was resumed, where it still exists."""
         async with self._changing_network:
             await self.offers.restore(self._granted_before)
-            self._granted_before = NO_GRANT  # what is not there any more is asked about again
+            self._granted_before = NO_GRANT  # what no longer exists is asked about again
 
     async def set_network(self, mode: NetworkMode) -> None:
         """
-        Change the network of what is started from now on; "off" also takes back the hosts that were let in for the session.
+        Change the network for what starts from now on; "off" also revokes the hosts allowed for the session.
 
         Raises:
-            SandboxError: this level cannot do it, or there is no sandbox.
+            SandboxError: this sandbox level cannot do it, or the sandbox is off.
         """
         async with self._changing_network:
-            if mode == "off":  # first: a session that ends meanwhile is not to have them again
+            if mode == "off":  # first, so that a session that ends meanwhile does not keep them
                 self._take_back_hosts()
             await self._workspace.sandbox.set_network(mode)
 
@@ -362,17 +362,12 @@ class Gate:
 
 
 def _marked(rule: Rule, effect: Effect) -> Rule:
-    """The rule, for the server of `effect` as it is declared now: one that comes to its name later inherits nothing."""
+    """Bind the rule to the server of `effect` as it is declared now: a later server of the same name inherits nothing."""
     return msgspec.structs.replace(rule, server=effect.server) if is_for_any_server(rule) else rule
 
 
 def _accepted(question: ApprovalRequested, answer: AnswerApproval) -> Accepted | None:
-    """
-    The part of the proposal that the person takes; None if that is all of it as it is.
-
-    Raises:
-        DeniedError: they have rejected each of its hunks.
-    """
+    """Return the part of the proposal that the user accepts; None if they accept all of it unchanged."""
     review = answer.review
     if question.proposal is None or review is None:
         return None
@@ -394,7 +389,7 @@ def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
 
 
 def _needed(request: UseRequest) -> Grant:
-    """The grant that the use needs beyond what the sandbox lets in already."""
+    """Return the grant that the use needs beyond what the sandbox already allows."""
     effect, ground = request.effect, request.ground
     match effect.kind:
         case "fetch" if not ground.leads_to(effect.host):
@@ -406,16 +401,16 @@ def _needed(request: UseRequest) -> Grant:
 
 
 def _is_named(grant: Grant, rule: Rule | None) -> bool:
-    """True if a rule that allows says also what is needed: one for every host does not open the network to each."""
+    """Return True if the rule names what the grant needs: a rule for all hosts does not open the network to each of them."""
     return not grant.hosts or bool(rule and rule.host)
 
 
 def _leaving(grant: Grant) -> str:
     if grant.hosts:
         return (
-            f"The network does not lead there: to allow this lets {grant.hosts[0]} through for as long as it runs, for other"
-            f" commands, too. `{remedies().network} on` opens all of it."
+            f"{grant.hosts[0]} is blocked. Allowing opens it until this ends, for other commands too."
+            f" `{remedies().network} on` opens the whole network."
         )
     if grant.write_paths:
-        return f"It lies outside of the project: to allow it grants {grant.write_paths[0]}."
+        return f"It is outside the project. Allowing grants {grant.write_paths[0]}."
     return ""

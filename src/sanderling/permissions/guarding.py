@@ -1,4 +1,4 @@
-"""Guarding: the files that rules keep from the model, wherever it would come upon them."""
+"""Guarding: the files that rules hide from the model, in every tool."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from sanderling.sandbox.ground import Disk
 
 
 def unguarded(rules: Sequence[Rule], project: str, disk: Disk) -> Callable[[str], bool] | None:
-    """A test for paths, true where no rule forbids to read them, or asks about that; None if there is no such rule."""
+    """Return a test that is true for paths without a deny or ask rule for reading; None if there is no such rule at all."""
     roots = (project, disk.real_path(project))
     guards = [
         path_pattern(rule.path, roots, disk, is_anywhere=True, is_folded=True)

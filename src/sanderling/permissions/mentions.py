@@ -1,4 +1,4 @@
-"""Mentions in a prompt: the editor has put in what they stand for; here the rules say whether the model may have it."""
+"""Mentions in a prompt: the editor has attached what they refer to; rules decide here whether the model may see it."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from sanderling.errors import ConfigError
 from sanderling.protocol.messages import Prompt, Selection
 
-# The files that a difference is about, and those of a list of places.
+# The files in a diff, and in a list of locations.
 _IN_DIFFERENCE = (
     r'(?m)^(?:---|\+\+\+|rename from|rename to|copy from|diff --git) "?(?:[ab]/)?(.+?)"?$'
 )
@@ -16,17 +16,17 @@ _IN_LIST = r"(?m)^(.+?):\d+"
 
 def check_mentions(prompt: Prompt, project: str, may_read: Callable[[str], bool] | None) -> None:
     """
-    Return if the model may have all that `prompt` mentions. Lines that a person has selected are theirs to send.
+    Check that the model may see all that `prompt` mentions. Lines that the user has selected may always be sent.
 
     Raises:
-        ConfigError: a rule keeps some of it from the model.
+        ConfigError: a rule hides some of it from the model.
     """
     for selection in prompt.selections if may_read else ():
         for path in _paths(selection):
             if may_read and not may_read(absolute(path, project)):
-                held = f"{selection.path} holds {path}, which a rule keeps"
-                told = f"A rule keeps {path}" if path == selection.path else held
-                raise ConfigError(f"{told} from the model: nothing was sent.")
+                contained = f"{selection.path} contains {path}, which a rule keeps"
+                problem = f"A rule keeps {path}" if path == selection.path else contained
+                raise ConfigError(f"{problem} from the model: nothing was sent.")
 
 
 def absolute(path: str, project: str) -> str:

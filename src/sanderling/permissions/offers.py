@@ -1,4 +1,4 @@
-"""Offers: what the sandbox has refused, and the person may let in, once or for the session."""
+"""Offers to grant what the sandbox blocked, once or for the session."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -15,19 +15,19 @@ from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible
 from sanderling.tools.workspace import Workspace
 
-OFFER = "The sandbox refused this. To allow it grants what stands below, and no more, and runs it again, still in the sandbox."
+OFFER = "The sandbox blocked this. Allowing grants exactly the access below and runs it again, still sandboxed."
 OFFERED_TOGETHER = (("read", "execute"), ("write",), ("connect", "resolve"))
 
 
 class Offered(NamedTuple):
-    """The grant for what the person lets in, and why not the rest, if they have said so."""
+    """The grant that the user allowed, and their reasons for denying the rest."""
 
     grant: Grant
     reasons: tuple[str, ...] = ()
 
 
 class Offers:
-    """The offers of a session. `granted` is let in until it ends; `on_granted` is called when that has become more."""
+    """The offers of a session. `granted` holds until the session ends; `on_granted` is called when it changes."""
 
     def __init__(
         self, workspace: Workspace, approvals: Approvals, on_granted: Callable[[], None]
@@ -36,17 +36,17 @@ class Offers:
         self._workspace = workspace
         self._approvals = approvals
         self._on_granted = on_granted
-        self._refused: set[str] = set()  # by the person
+        self._refused: set[str] = set()  # targets that the user denied
 
     async def restore(self, granted: Grant) -> None:
-        """Let in again what was granted in an earlier session, if it is still there."""
+        """Grant again what an earlier session had granted, if it still exists."""
         if granted != NO_GRANT and granted.is_identified:
             with suppress(SandboxError):
                 await self._workspace.sandbox.confined.extend(granted)
                 self.granted = self.granted.and_also(granted)
 
     def take_back_hosts(self) -> None:
-        """Forget the hosts that were let in, for the network is off: they are not let in again when the session is resumed."""
+        """Forget the granted hosts, because the network is off: a resumed session does not grant them again."""
         self.granted = self.granted._replace(hosts=())
         self._on_granted()
 
@@ -54,9 +54,9 @@ class Offers:
         self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial], cwd: str = ""
     ) -> Offered:
         """
-        Ask what of it the person lets in: for reading, writing and the network apart. It was done in `cwd`, else in the project.
+        Ask which of the denied accesses to grant, with one question each for reading, writing and the network.
 
-        Each thing is offered once in a session, and never what is protected.
+        Protected targets, and targets that the user has denied before, are not offered. `cwd` is where it ran; empty means the project.
         """
         granted: Grant = NO_GRANT
         reasons: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Offers:
                 grant = reduce(Grant.and_also, wanted.values())
                 disk = self._workspace.disk
                 subject = "\n".join(
-                    _offered_as(denial, let_in, disk) for denial, let_in in wanted.items()
+                    _offered_as(denial, needed, disk) for denial, needed in wanted.items()
                 )
                 question = ApprovalRequested(
                     f"{tool_use_id}:grant",  # no tool use has such an id
@@ -99,20 +99,20 @@ class Offers:
         if answer.answer == "session":
             try:
                 await self._workspace.sandbox.confined.extend(grant)
-            except SandboxError:  # what was there when this was asked is gone
+            except SandboxError:  # a path has disappeared since the question
                 return Offered(NO_GRANT)
             self.granted = self.granted.and_also(grant)
             self._on_granted()
         return Offered(grant)
 
     def _grant_for(self, denial: Denial) -> Grant | None:
-        """The least that undoes the denial, if it can be undone."""
+        """Return the smallest grant that undoes the denial; None if nothing can or need be granted."""
         grant = self._least_for(denial).identified()
         try:
             self._workspace.sandbox.confined.check_grant(grant)
         except SandboxError:
             return None
-        # The place that a link leads to may be let in already; the link itself is not to be found inside.
+        # The target of a link may be granted already, though the sandbox does not contain the link.
         is_known = not grant.hosts and self.granted.and_also(grant) == self.granted
         return None if grant == NO_GRANT or is_known else grant
 
@@ -133,10 +133,10 @@ class Offers:
 
 
 def _offered_as(denial: Denial, grant: Grant, disk: Disk) -> str:
-    """The line that says what is granted, also where that is more: a directory for a file that is not there yet."""
+    """Return the line that names the grant, also where it is wider than the denial: the directory of a missing file."""
     [target] = (*grant.read_paths, *grant.write_paths, *grant.hosts)
     if target == denial.target:
         return f"{denial.operation} {target}"
     if target == disk.real_path(denial.target):
-        return f"{denial.operation} {denial.target}, which leads to {target}"
-    return f"{denial.operation} {target}/ and all that is in it, for {denial.target}"
+        return f"{denial.operation} {denial.target}, which resolves to {target}"
+    return f"{denial.operation} {target}/ and everything in it, for {denial.target}"

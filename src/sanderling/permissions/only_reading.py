@@ -1,4 +1,4 @@
-"""Programs that only look: a table that allows them without a rule, and takes away what their options add."""
+"""Programs that only read: allowed without a rule, unless their options make them do more."""
 
 import os
 import re
@@ -20,24 +20,24 @@ _READING = name_set(
     " b2sum od hexdump xxd df du free uptime uname whoami id groups nproc arch which type expr grep egrep fgrep rg fd fdfind find"
     " sort uniq shuf tree jq base64 zcat numfmt tsort locale getconf sed awk gawk mawk nawk read"
 )
-"""Whatever their arguments are, as long as `runs_more` has nothing against them."""
+"""They only read, whatever their arguments are, unless `runs_more` objects."""
 
-_TELLING_OF_THE_SANDBOX = name_set("env printenv ps")
-"""Programs that tell of what they run in: what there is to see in a sandbox is no secret."""
+_SHOWING_THE_SANDBOX = name_set("env printenv ps")
+"""Programs that show the environment they run in, which holds no secrets inside the sandbox."""
 
 _PRINTING = name_set("echo printf true false : pwd sleep seq read")
-"""Programs whose words are no files."""
+"""Programs whose words are not files."""
 
 _VERSIONED = name_set(
     "python python3 node ruby perl gcc g++ clang make cmake git docker nvim bash rg jq"
 )
-"""Programs that tell their version before they read anything of the directory: no configuration, no plugin, no version to switch to."""
+"""Programs that print their version before they read anything in the directory: no configuration, plugin or version to switch to."""
 
 _SHIMS = name_set("mise rtx asdf volta-shim rustup proto proto-shim aqua-proxy")
-"""Programs that run under the names of others, in the version that a file of the directory asks for."""
+"""Version managers, which run under other programs' names, in the version that a file in the directory asks for."""
 
 _AMONG_INSTALLED = re.compile(r"/\.?(py|rb|nod|j)env/shims/")
-"""The places of shims that know a version only by its name, not by a path."""
+"""The shims of managers that know a version only by name, not by path."""
 
 _GIT_READING = name_set(
     "status diff log show blame annotate rev-parse describe ls-files ls-tree shortlog rev-list merge-base cat-file grep name-rev"
@@ -58,7 +58,7 @@ _GIT_FILTERS = {
     "branch": r"--(list|merged|no-merged|contains|no-contains)(=.*)?",
     "tag": r"-l|--(list|merged|no-merged|contains|no-contains)(=.*)?",
 }
-"""With one of these, the other words say what is listed; without, they would be made."""
+"""With one of these, the other words select what is listed; without, git would create them."""
 
 _GIT_PHRASES = {
     "remote": ("get-url",),
@@ -70,7 +70,7 @@ _GIT_PHRASES = {
 
 
 def is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
-    """True if it can be seen that the command changes nothing, and, without a sandbox, looks at nothing outside of the project."""
+    """Return True if the command visibly changes nothing and, without a sandbox, reads nothing outside the project."""
     if not words or isinstance(words[0], Opaque):
         return False
     name, arguments = words[0], words[1:]
@@ -83,15 +83,15 @@ def is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
         return check(arguments, use)
     if runs_more(core_words(words)[0]):
         return False
-    is_reading = name in _READING or (is_confined and name in _TELLING_OF_THE_SANDBOX)
+    is_reading = name in _READING or (is_confined and name in _SHOWING_THE_SANDBOX)
     return is_reading or (name == "git" and _is_git_reading(words, use, is_confined=is_confined))
 
 
 def _is_of_the_directory(name: str, use: Use, *, is_confined: bool) -> bool:
     """
-    True if PATH leads to a program of the project's, or to one that the project chooses, or that a command can have made.
+    Return True if PATH leads to a program in the project, to one that the project selects, or to one that a command may have made.
 
-    The sandbox may hide what comes first: then it is the next.
+    The sandbox may hide the first match; then the next one counts.
     """
     return any(
         _is_chosen_here(found, use, is_confined=is_confined) for found in _program_files(name, use)
@@ -111,9 +111,9 @@ def _is_chosen_here(found: str, use: Use, *, is_confined: bool) -> bool:
 
 def _program_files(name: str, use: Use) -> Iterator[str]:
     """
-    The files that PATH leads to, as far as the sandbox may hide them and go on: what belongs to the system is shown.
+    Yield the files that PATH leads to, up to the first that the sandbox cannot hide: system programs are always visible.
 
-    Where a part of PATH is relative, it is so from wherever the line may be.
+    A relative part of PATH counts from every directory where the line may be.
     """
     for part in os.get_exec_path():
         for directory in use.directories or (use.project,):
@@ -134,13 +134,13 @@ def _only_looks_up(arguments: Words, _use: Use) -> bool:
     return arguments[:1] in (("-v",), ("-V",)) and all(isinstance(word, str) for word in arguments)
 
 
-def _only_tells_the_time(arguments: Words, _use: Use) -> bool:
+def _only_shows_the_time(arguments: Words, _use: Use) -> bool:
     harmless = r"\+.*|-u|-R|-I[a-z]*|--utc|--iso-8601.*|--rfc-3339=.*|--date=.*"
     return all(isinstance(word, str) and re.fullmatch(harmless, word) for word in arguments)
 
 
-def _only_tells(pattern: str) -> Callable[[Words, Use], bool]:
-    """The check of a program that changes nothing with words of this pattern."""
+def _only_shows(pattern: str) -> Callable[[Words, Use], bool]:
+    """Return the check of a program that changes nothing if its arguments match `pattern`."""
 
     def check(arguments: Words, _use: Use) -> bool:
         literal = [word for word in arguments if isinstance(word, str)]
@@ -150,16 +150,16 @@ def _only_tells(pattern: str) -> Callable[[Words, Use], bool]:
     return check
 
 
-_PIP = _only_tells(r"(list|show|freeze|check)( --format=\w+| --local| --user| [\w.]+[\w.-]*)*")
+_PIP = _only_shows(r"(list|show|freeze|check)( --format=\w+| --local| --user| [\w.]+[\w.-]*)*")
 
-_PYTHON_VERSION = _only_tells(r"-V|--version")
+_PYTHON_VERSION = _only_shows(r"-V|--version")
 
 _SPECIAL: dict[str, Callable[[Words, Use], bool]] = {
     "cd": _only_moves,
     "command": _only_looks_up,
-    "date": _only_tells_the_time,
-    "hostname": _only_tells(r""),
-    "node": _only_tells(r"-v"),
+    "date": _only_shows_the_time,
+    "hostname": _only_shows(r""),
+    "node": _only_shows(r"-v"),
     "python": _PYTHON_VERSION,
     "python3": _PYTHON_VERSION,
     "pip": _PIP,
@@ -168,7 +168,7 @@ _SPECIAL: dict[str, Callable[[Words, Use], bool]] = {
 
 
 def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
-    """Say whether git only reads. Its configuration can name programs, so unconfined only the project's own is trusted, if it names no place."""
+    """Return True if git only reads. Its configuration can name programs, so unconfined only the project's own repository is trusted."""
     rest, moves = core_words(words)
     if not all(stays_inside(use, move) for move in moves):
         return False
@@ -179,7 +179,7 @@ def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
     if isinstance(subcommand, Opaque):
         return False
     if arguments and arguments[0] in _GIT_PHRASES.get(subcommand, ()):
-        # The person's own, with what is secret in it.
+        # Without a sandbox this would show the user's own configuration, which can hold secrets.
         is_elsewhere = subcommand == "config" and not is_confined
         return not is_elsewhere and _has_no_options(arguments[1:])
     if subcommand == "config":
@@ -214,7 +214,7 @@ def _has_no_options(words: Words) -> bool:
 _SEEING_MORE = {
     name: re.compile(words)
     for names, words in {
-        # Options that follow links, and those that name a list of files to read.
+        # Options that follow links, or name a list of files to read.
         "grep egrep fgrep": r"-\w*R|--der",
         "ls": r"-\w*[LH]|--deref",
         "rg": r"-[^-]*L|--fo",
@@ -231,19 +231,19 @@ _SEEING_MORE = {
         # Words of a language that reads the environment, or files that the line does not name.
         "jq": r"-\w*[fL]|--from-f|--lib|(?s:.*)(?<![.\w])(import|include|env|ENV|inputs?|modulemeta|get_search_list)\b|(?s:.*)\$(ENV|__prog)",
         "awk gawk mawk nawk": r"(?s:.*)(ENVIRON|PROCINFO|FUNCTAB)",
-        # Programs that tell what is not the project's.
+        # Programs that show more than the project.
         "pip pip3": r"(?!--version$)",
     }.items()
     for name in names.split()
 }
-"""The words with which a program sees more than the files that are named."""
+"""Words with which a program reads more than the named files."""
 
 
 def _may_look(name: str, arguments: Words, use: Use) -> bool:
     """
-    True if all that a command looks at can be seen to be in the project.
+    Return True if everything that a command reads is visibly in the project.
 
-    What is only known when it runs could be anything, if only a secret of the environment that is printed.
+    A word that is known only at run time could be anything, if only a secret of the environment that is printed.
     """
     more = _SEEING_MORE.get(name)
     literal = [word for word in arguments if isinstance(word, str)]
@@ -252,7 +252,7 @@ def _may_look(name: str, arguments: Words, use: Use) -> bool:
     if name == "diff" and any(
         _is_directory(file, use) for word in literal for file in use.files(word)
     ):
-        return False  # it follows the links in them
+        return False  # diff follows the links in them
     return name in _PRINTING or looks_inside((".", *arguments), use)
 
 

@@ -1,4 +1,4 @@
-"""Patterns of paths and hosts, as rules name them."""
+"""Patterns of commands, paths and hosts, as written in rules."""
 
 import fnmatch
 import os
@@ -14,17 +14,15 @@ from sanderling.sandbox.names import folded
 
 @lru_cache(maxsize=4096)
 def pattern_of(command: str) -> tuple[tuple[str, ...], bool]:
-    """The words that a rule's command names, and whether nothing may follow them."""
+    """Return the words of a rule's command, and whether nothing may follow them."""
     words = shlex.split(command)
     is_exact = words[-1:] == ["$"]
     if words[-1:] in (["*"], ["$"]):
         words.pop()
     if is_exact and not words:
-        raise ValueError("'$' has to follow a command's words")
+        raise ValueError("'$' must follow a command's words")
     if "*" in words or any(re.search(r"[\n;|&]", word) for word in words[:1]):
-        raise ValueError(
-            "a command is the words that it begins with; '*' can only be the last of them"
-        )
+        raise ValueError("a command is given by its first words; only the last can be '*'")
     return tuple(words), is_exact
 
 
@@ -33,9 +31,9 @@ def path_pattern(
     glob: str, roots: tuple[str, ...], disk: Disk, *, is_anywhere: bool, is_folded: bool = False
 ) -> Callable[[str], bool]:
     """
-    The test for a path; a glob without a slash, or after `**/`, that `is_anywhere` matches outside of the project, too.
+    Return the test for a path. If `is_anywhere`, a glob without a slash, or after `**/`, also matches outside the project.
 
-    Links are followed on the `disk`. One that `is_folded` takes what differs in upper and lower case, or in Unicode's forms, for the same.
+    Links are resolved on the `disk`. If `is_folded`, case and Unicode normalization do not matter.
     """
     glob = f"{glob}**" if glob.endswith("/") else glob
     home = os.path.expanduser("~")  # noqa: PTH111
@@ -61,14 +59,14 @@ def path_pattern(
 
 
 def _really(glob: str, disk: Disk) -> str:
-    """An absolute glob with the links in its plain beginning followed."""
+    """Return an absolute glob with the links in its literal beginning resolved."""
     plain = re.match(r"(?:/[^/*?\[]*(?=/|$))*", glob)
     start = plain[0] if plain else ""
     return disk.real_path(start or "/").rstrip("/") + glob[len(start) :]
 
 
 def _match(parts: tuple[str, ...], names: list[str]) -> bool:
-    """True if the names fit the parts of a glob, where `**` stands for any number of names. Never more than parts x names steps."""
+    """Match names against the parts of a glob; `**` matches any number of names. Takes at most parts x names steps."""
     names = [name for name in names if name]
     at = number = 0
     retry: tuple[int, int] | None = None
@@ -86,7 +84,7 @@ def _match(parts: tuple[str, ...], names: list[str]) -> bool:
 
 
 def is_host(pattern: str, host: str, *, any_port: bool) -> bool:
-    """True if `host` is meant. A pattern without a port means the usual ones when it allows, any when it does not."""
+    """Return True if the pattern matches `host`. Without a port it matches the usual ones, or all if `any_port`."""
     name, port = _split_host(host)
     wanted, wanted_port = _split_host(pattern)
     if wanted_port and port != wanted_port:

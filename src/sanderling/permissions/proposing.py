@@ -1,4 +1,4 @@
-"""The narrowest rule that would have allowed a use, to be offered to the person."""
+"""Proposes the narrowest rule that would have allowed a use."""
 
 import re
 import shlex
@@ -32,9 +32,9 @@ _PREFIXES = frozenset(
     )
 )
 """
-The beginnings that say what a command does whatever follows, for `runs_more` knows what their programs' options do; `*` is a name.
+Beginnings that say what a command does whatever follows, because `runs_more` knows their programs' options; `*` is a name.
 
-Of all others, and of what is published, the rule is for the very command.
+For all other commands, and for those that publish, the rule names the exact command.
 """
 
 MAX_PREFIX = max(map(len, _PREFIXES))
@@ -43,10 +43,10 @@ _ONLY_EXACTLY = name_set(
     "install add uninstall remove publish deploy delete destroy apply run exec down prune push release"
     " eval repl console runner shell x dlx rename purge unpublish yank login upgrade update global node start"
 )
-"""Scripts' names that say that more than the project is concerned."""
+"""Names of scripts that concern more than the project."""
 
 _INSTALLED = re.compile(r"^(\./)?(\.?venv/bin|node_modules/\.bin|vendor/bin)/")
-"""The directories in which a project keeps the programs that were installed for it."""
+"""Directories in which a project keeps the programs installed for it."""
 
 _SCRIPT = re.compile(r"[A-Za-z][\w:.-]*", re.ASCII)
 
@@ -54,11 +54,7 @@ MAX_EXACT_CHARS = 300
 
 
 def propose(effect: Effect, *, project: str) -> Rule | None:
-    """
-    The rule for "always": as narrow as it can be and still be of use; None if there is no safe one.
-
-    It covers `effect` in any case, which its examples say.
-    """
+    """Return the rule for "always": as narrow as is useful; None if there is no safe one. It always covers `effect`."""
     match effect.kind:
         case "run":
             return _propose_command(effect, project)
@@ -75,7 +71,7 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
 
 
 def propose_wider(effect: Effect) -> Rule | None:
-    """The rule for all tools of the server that a call is to; None for all other effects."""
+    """Return the rule for all tools of the server that is called; None for all other effects."""
     if effect.kind != "call":
         return None
     server = effect.tool.rpartition(OUTSIDE)[0]
@@ -83,7 +79,7 @@ def propose_wider(effect: Effect) -> Rule | None:
 
 
 def _checked(fields: Mapping[str, object], effect: Effect, project: str) -> Rule | None:
-    """An allow rule of `fields`, if there can be such a rule and it covers `effect`."""
+    """Return an allow rule with these fields, if it is valid and covers `effect`."""
     try:
         rule = msgspec.convert({"action": "allow", **fields}, Rule)
     except msgspec.ValidationError:
@@ -106,7 +102,7 @@ def _rule_for(command: SimpleCommand) -> Rule | None:
     words = core_words(command.words)[0]
     if runs_more(words) or words[0] == "cd":
         return None
-    if prefix := _telling_words(words):
+    if prefix := _defining_words(words):
         pattern, another = shlex.join(prefix), f"{shlex.join(prefix)}x"
     elif _is_literal(command):
         pattern, another = f"{shlex.join(map(str, command.words))} $", f"{command.text} x"
@@ -119,14 +115,16 @@ def _rule_for(command: SimpleCommand) -> Rule | None:
     return None
 
 
-def _telling_words(words: Words) -> tuple[str, ...]:
-    """The first words of a command that say what it does, whatever follows; none if only all of it does."""
+def _defining_words(words: Words) -> tuple[str, ...]:
+    """Return the first words that say what a command does, whatever follows; () if only the whole command says it."""
     runner = runner_length(words)
-    told = (_INSTALLED.sub("", str(words[runner])), *words[runner + 1 :]) if words[runner:] else ()
-    for length in range(1, min(len(told), MAX_PREFIX) + 1):
-        start, last = told[: length - 1], told[length - 1]
+    inner = (_INSTALLED.sub("", str(words[runner])), *words[runner + 1 :]) if words[runner:] else ()
+    for length in range(1, min(len(inner), MAX_PREFIX) + 1):
+        start, last = inner[: length - 1], inner[length - 1]
         is_of_a_script = (*start, "*") in _PREFIXES and _is_harmless_name(last)
-        if start[:1] == ("yarn",) and runs_more((last,)):  # it also runs what is installed: `tsx`
+        if start[:1] == ("yarn",) and runs_more(
+            (last,)
+        ):  # yarn also runs installed programs: `tsx`
             is_of_a_script = False
         if (*start, last) in _PREFIXES or is_of_a_script:
             return tuple(map(str, words[: runner + length]))
@@ -144,7 +142,7 @@ def _is_literal(command: SimpleCommand) -> bool:
 
 
 def _propose_path(effect: Effect, project: str) -> Rule | None:
-    """The directory of a file in the project; the file itself at its root, outside, and where writing is dangerous."""
+    """Propose the directory of a file in the project; the file itself at the root, outside, and where writing is protected."""
     tool = "read" if effect.kind == "read" else effect.tool
     is_inside = is_within(effect.path, project)
     inside = _literal(effect.path[len(project) :].strip("/"))
@@ -158,5 +156,5 @@ def _propose_path(effect: Effect, project: str) -> Rule | None:
 
 
 def _literal(text: str) -> str:
-    """A glob that matches `text` alone."""
+    """Return a glob that matches only `text`."""
     return re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", text)

@@ -1,4 +1,4 @@
-"""Removals: what a line for the shell says that it takes away, told to the person before they allow it."""
+"""Removals: names what a command deletes, so that the user sees it before allowing it."""
 
 import os
 from collections.abc import Iterator
@@ -14,25 +14,25 @@ from sanderling.tools.workspace import Workspace
 
 MAX_NAMED, MAX_COUNTED, MAX_DIRECTORIES = 3, 2_000, 500
 MAX_BYTES = 1 << 20
-"""The size of a file whose lines are counted."""
+"""The lines of larger files are not counted."""
 
 
-async def removals_told(effect: Effect, workspace: Workspace) -> str:
-    """The sentence on files and directories that a command removes by name; "" where it does not say which, or there are none."""
+async def removals_note(effect: Effect, workspace: Workspace) -> str:
+    """Return a sentence on the existing files and directories that a command removes by name, or ""."""
     paths = list(dict.fromkeys(_removed(Use(effect, workspace.project, workspace.disk))))
     try:
         files = await workspace.files() if paths else None
-        told = [await _told(path, files, workspace) for path in paths[:MAX_NAMED] if files]
+        shown = [await _described(path, files, workspace) for path in paths[:MAX_NAMED] if files]
     except (OSError, SandboxError, ToolError):
         return ""
     if len(paths) > MAX_NAMED:
-        told.append(f"{len(paths) - MAX_NAMED:,} more")
-    *first, last = told or [""]
+        shown.append(f"{len(paths) - MAX_NAMED:,} more")
+    *first, last = shown or [""]
     return f"It removes {', '.join(first)}{' and ' * bool(first)}{last}." if last else ""
 
 
 def _removed(use: Use) -> Iterator[str]:
-    """The paths that are there and that `rm` is given, as far as it is known where that runs."""
+    """Yield the existing paths that `rm` is given, where it is known in which directory it runs."""
     if use.effect.kind != "run" or "rm" not in use.effect.command or use.parsed.problem:
         return
     for command in use.parsed.commands:
@@ -59,7 +59,7 @@ def _operands(words: Words) -> Iterator[str]:
         is_over = is_over or word == "--"
 
 
-async def _told(path: str, files: Files, workspace: Workspace) -> str:
+async def _described(path: str, files: Files, workspace: Workspace) -> str:
     look = await files.look(path, MAX_BYTES)
     name = visible(workspace.shown(path))
     if look.kind == "directory":
@@ -75,7 +75,7 @@ def _size(look: Look) -> str:
 
 
 async def _count(path: str, files: Files) -> tuple[int, bool]:
-    """The number of files below a directory, and whether these are all."""
+    """Return the number of files below a directory, and whether all were counted."""
     count, waiting, looked_at = 0, [path], 0
     while waiting and count <= MAX_COUNTED and looked_at < MAX_DIRECTORIES:
         directory, looked_at = waiting.pop(), looked_at + 1

@@ -1,4 +1,4 @@
-"""Rules: what one of them says, and which tools it concerns."""
+"""Rules: what a rule says, and which tools it concerns."""
 
 import re
 from fnmatch import fnmatchcase
@@ -10,13 +10,13 @@ from sanderling.errors import ConfigError
 from sanderling.permissions.patterns import pattern_of
 from sanderling.tools.effects import OUTSIDE, Effect
 
-_NUMBER = r"-\d+$"  # of a tool that was told once more (`mcp/names.py`)
+_NUMBER = r"-\d+$"  # added to a tool's name that is taken (`mcp/names.py`)
 _TOOL = r"(?a)[\w*?\[\]!-]+"
 Action = Literal["allow", "ask", "deny"]
 
 
 class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The examples of a rule, in its own terms (commands, paths or hosts): checked when it is loaded."""
+    """Examples of a rule, in its own terms (commands, paths or hosts), checked when it is loaded."""
 
     matches: tuple[str, ...] = ()
     does_not_match: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 
 
 class Kind(NamedTuple):
-    """A kind of effect: the field of a rule that says what it is about, and the tools that stand for it in rules."""
+    """A kind of effect: the rule field that matches its target, and the tools that represent it in rules."""
 
     target: Literal["command", "path", "host", ""]
     tools: tuple[str, ...] = ()
@@ -46,18 +46,20 @@ class Rule(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
     """
-    A standing answer. Of `command`, `path` and `host` one at most is set; without any, it holds for all that the tool does.
+    A permission rule. At most one of `command`, `path` and `host` is set; without any, it holds for everything that the tool does.
 
-    `tool`: one of `KINDS`, which stands for all tools of its kind, or the name of a tool from outside, or a glob for such names.
-    `command`: the words that a command begins with. Any arguments may follow (a last word `*` says so), or none if the last word is
-    `$`; a command that runs another (`timeout`, `bash -c`) is allowed only by a rule with all its words and that `$`. `path`: a glob
-    as in .gitignore, relative to the project if it has a slash, absolute, or below `~/`; without a slash a name at any depth. `host`:
-    a name, `*.name` for all below it, or an address; it may end in `:port`. `server`: the mark of a declaration (`Effect.server`), for
-    which alone the rule holds; "always" sets it.
+    Attributes:
+        tool: a tool of `KINDS`, which represents all tools of its kind; or the name of an MCP tool, or a glob for such names.
+        command: the first words of a command. Any arguments may follow (a last word `*` says so), or none if the last word is `$`. A
+            command that runs another (`timeout`, `bash -c`) is allowed only by a rule with all its words and that `$`.
+        path: a glob as in .gitignore: relative to the project if it contains a slash, absolute, or below `~/`. Without a slash, a name
+            at any depth.
+        host: a name, `*.name` for all below it, or an address; may end in `:port`.
+        server: the mark of a declared server (`Effect.server`), to which the rule is limited; "always" sets it.
 
-    An allow rule for `edit` or `write` is for that tool; other rules for one of them hold for both. Those that do not allow and are
-    for `read`, `bash` or `*` are also held against the words of commands. They ask where it is not sure that they hold: where options
-    stand between their words or at another place, and where a name differs in upper and lower case only.
+    An allow rule for `edit` or `write` covers only that tool; deny and ask rules for one of them cover both. Deny and ask rules for
+    `read`, `bash` or `*` are also compared to the words of commands. They ask if a match is uncertain: if options are between their words
+    or elsewhere, or if a name differs only in case.
     """
 
     action: Action
@@ -72,16 +74,16 @@ class Rule(
         if self.tool not in KIND_OF_TOOL and self.tool != "*" and OUTSIDE not in self.tool:
             known = ", ".join((*KIND_OF_TOOL, "*"))
             raise ValueError(
-                f"no tool '{self.tool}'; tools: {known}, or as mcp{OUTSIDE}server{OUTSIDE}*"
+                f"there is no tool '{self.tool}'; tools: {known}, or mcp{OUTSIDE}server{OUTSIDE}*"
             )
         if self.tool != "*" and not re.fullmatch(_TOOL, self.tool):
             raise ValueError(
-                f"no tool is named '{self.tool}': such a name has letters, digits, '-' and '_', with '-' for whatever else a server's has"
+                f"invalid tool name '{self.tool}': use letters, digits, '-' and '_'; other characters of an MCP tool's name are written '-'"
             )
         matchers = [name for name in ("command", "path", "host") if getattr(self, name)]
         if len(matchers) > 1:
             raise ValueError(
-                f"a rule has one of command, path and host, not {' and '.join(matchers)}"
+                f"a rule has only one of command, path and host, not {' and '.join(matchers)}"
             )
         for name in matchers:
             if name not in _targets(self.tool):
@@ -91,9 +93,7 @@ class Rule(
         if self.path and self.tool == "bash" and self.action == "allow":
             raise ValueError("a path cannot allow a command; name the command")
         if self.path.startswith("!"):
-            raise ValueError(
-                "a path that is negated with '!' is not possible; write a rule with another action"
-            )
+            raise ValueError("a path cannot be negated with '!'; write a rule with another action")
         if re.search(r"[\s/@]|://", self.host):
             raise ValueError("a host is a name or an address, without scheme, user and path")
 
@@ -102,7 +102,7 @@ class Rule(
 
 
 def _targets(tool: str) -> tuple[str, ...]:
-    """The fields that a rule for the tool may have, the usual one first."""
+    """Return the fields that a rule for the tool may have, the usual one first."""
     if tool == "*":
         return ("command", "path", "host")
     kind = KIND_OF_TOOL.get(tool, "call")
@@ -110,7 +110,7 @@ def _targets(tool: str) -> tuple[str, ...]:
 
 
 def concerns(rule: Rule, effect: Effect) -> bool:
-    """Say whether the rule is about what this tool does at all."""
+    """Return True if the rule is about this tool and what it does."""
     if rule.server and rule.server != effect.server:
         return False
     target = KINDS[effect.kind].target
@@ -125,34 +125,36 @@ def concerns(rule: Rule, effect: Effect) -> bool:
 
 
 def _outside_names(rule: Rule, tool: str) -> tuple[str, ...]:
-    """The names by which the rule may mean a tool from outside: one that does not allow holds as well when the server tells of it anew."""
+    """Return the names by which the rule may mean an MCP tool: deny and ask rules also match a name with a number added."""
     if OUTSIDE not in tool:
         return ()
     return (tool,) if rule.action == "allow" else (tool, re.sub(_NUMBER, "", tool))
 
 
 def may_allow(rule: Rule, beginning: str, server: str) -> bool:
-    """Say whether the rule can allow a tool of the server with this mark, whose tools' names have this beginning."""
+    """Return True if the rule can allow a tool of the server with this mark, whose tools' names have this beginning."""
     literal = re.split(r"[*?[]", rule.tool, maxsplit=1)[0]
     is_of_it = literal.startswith(beginning) or beginning.startswith(literal)
     return rule.action == "allow" and is_of_it and rule.server in ("", server)
 
 
 def is_for_any_server(rule: Rule) -> bool:
-    """Say whether the rule allows tools from outside by the name of their server, whatever is declared under that."""
+    """Return True if the rule allows MCP tools by their server's name, whatever server is declared under it."""
     return rule.action == "allow" and OUTSIDE in rule.tool and not rule.server
 
 
 def rule_from_text(text: str) -> Rule:
     """
-    The rule that `text` says in the words of `str(rule)`: action, tool, and what it is about.
+    Parse a rule in the form of `str(rule)`: action, tool, and target.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a rule.
     """
     action, tool, target, *_ = (*text.split(maxsplit=2), "", "", "")
     if action not in get_args(Action):
-        raise ConfigError(f"'{text}' is not a rule: it begins with {', '.join(get_args(Action))}.")
+        raise ConfigError(
+            f"'{text}' is not a rule: a rule begins with {', '.join(get_args(Action))}."
+        )
     fields = {"action": action, "tool": tool}
     if target:
         fields[_targets(tool)[0] or "command"] = target

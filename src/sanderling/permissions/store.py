@@ -1,8 +1,8 @@
 """
-Standing rules: the person's own from the settings, those that were stored for a project, and the one to propose for "always".
+Permission rules: the user's own from the settings, and those stored for a project by "always".
 
-The stored ones are a JSON file per project below the state directory, where neither the project nor a command can write. What
-cannot be read there widens nothing: its allow rules are left out, and where a rule that denies or asks may be lost, all asks.
+The stored ones are a JSON file per project below the state directory, where neither the project nor a command can write. A file that
+cannot be read allows nothing: its allow rules are ignored, and if a deny or ask rule may be lost, everything asks.
 """
 
 import os
@@ -20,7 +20,7 @@ from sanderling.tools.effects import Effect
 
 VERSION = 1
 MAX_FILE_BYTES, MAX_RULES = 1 << 20, 1_000
-TOO_MANY = "there are more rules stored than are ever read again; remove some first"
+TOO_MANY = "too many rules are stored; remove some first"
 ASK_ALWAYS = Rule(action="ask", tool="*")
 
 
@@ -29,20 +29,20 @@ ASK_ALWAYS = Rule(action="ask", tool="*")
 
 def load_rules(tables: Sequence[Mapping[str, Any]], project: str) -> tuple[Rule, ...]:
     """
-    The person's own rules, in the order of the settings.
+    Load the user's own rules, in the order of the settings.
 
     Raises:
-        ConfigError: naming the first rule that is wrong, and its example if that is what fails.
+        ConfigError: names the first rule that is invalid, and its example if that fails.
     """
     return tuple(load_rule(table, number, project) for number, table in enumerate(tables, 1))
 
 
 def load_rule(table: object, number: int, project: str) -> Rule:
     """
-    The rule number `number`.
+    Load rule number `number`.
 
     Raises:
-        ConfigError: naming what is wrong, or the example that fails.
+        ConfigError: says what is wrong, or names the example that fails.
     """
     path = ("permissions", number - 1)
     try:
@@ -55,7 +55,7 @@ def load_rule(table: object, number: int, project: str) -> Rule:
 
 
 def wrong_example(rule: Rule, project: str) -> str:
-    """The sentence about the first example that the rule does not do as it says; "" if all are right."""
+    """Return a sentence about the first example that the rule contradicts, or ""."""
     if rule.examples == Examples():
         return ""
     from sanderling.permissions.decide import applies
@@ -67,14 +67,14 @@ def wrong_example(rule: Rule, project: str) -> str:
         for example in examples:
             effect = _effect_of(rule, example, project)
             if effect is None:
-                return f"'{rule}' has examples, but neither command nor path nor host that they could be held against"
+                return f"'{rule}' has examples, but no command, path or host to check them against"
             if applies(rule, effect, project=project) is not is_match:
                 return f"'{rule}' {words} its example '{example[:200]}'"
     return ""
 
 
 def _effect_of(rule: Rule, example: str, project: str) -> Effect | None:
-    """The tool use that an example of the rule stands for."""
+    """Return the tool use that an example of the rule describes."""
     if rule.command or (rule.tool == "bash" and rule.path):
         return Effect("bash", "run", command=example)
     if rule.host:
@@ -90,7 +90,7 @@ def _effect_of(rule: Rule, example: str, project: str) -> Effect | None:
 
 
 class StoredRules(msgspec.Struct, frozen=True):
-    """`problem` is a sentence for the person when some of the file cannot be used; "" otherwise."""
+    """The stored rules. `problem` is a sentence for the user if part of the file cannot be used, else ""."""
 
     rules: tuple[Rule, ...] = ()
     problem: str = ""
@@ -102,9 +102,9 @@ class _File(Versioned):
 
 class RuleStore:
     """
-    The rules that "always" has made for a project.
+    The rules that "always" has stored for a project.
 
-    Any number of processes may hold one for the same project: each looks at the file anew, and changes it under a lock.
+    Several processes may share the file: each reads it again when it has changed, and writes it under a lock.
     """
 
     def __init__(self, state_dir: str, project: str) -> None:
@@ -115,7 +115,7 @@ class RuleStore:
         self._stored = StoredRules()
 
     def load(self) -> StoredRules:
-        """The rules as they are now; the file is read again only when it has changed."""
+        """Return the current rules. The file is read again only if it has changed."""
         stamp = stamp_of(self.path)
         if stamp is None or stamp != self._stamp:
             self._stored, self._stamp = self._read(), stamp
@@ -123,12 +123,12 @@ class RuleStore:
 
     def add(self, rule: Rule) -> None:
         """
-        Store a rule, for good.
+        Store a rule permanently.
 
         Raises:
             ConfigError: its examples are wrong, or the file cannot be read or written.
         """
-        # Else the file could not be read again.
+        # An invalid rule would make the file unreadable.
         load_rule(msgspec.to_builtins(rule), 1, self._project)
 
         def with_it() -> _File:
@@ -145,13 +145,9 @@ class RuleStore:
         except TooLargeError as error:
             raise ConfigError(TOO_MANY) from error
         except UnicodeEncodeError as error:
-            raise ConfigError(
-                "a rule with what is no text in any encoding is not stored"
-            ) from error
+            raise ConfigError("a rule with unencodable characters is not stored") from error
         except OSError as error:
-            raise ConfigError(
-                f"the rules cannot be stored in {self.path}: {error.strerror}"
-            ) from error
+            raise ConfigError(f"cannot store the rules in {self.path}: {error.strerror}") from error
         self._stamp = None
 
     def _read(self) -> StoredRules:
@@ -163,7 +159,7 @@ class RuleStore:
             return StoredRules()
         if is_within(os.path.realpath(self.path), os.path.realpath(self._project)):
             return self._broken(
-                "lies inside of the project, where anyone who works there could write it"
+                "is inside the project, where anything that runs there could write it"
             )
         return self._check(content.rules)
 
@@ -172,7 +168,7 @@ class RuleStore:
         for number, table in enumerate(tables, 1):
             try:
                 rule = load_rule(table, number, self._project)
-                if not is_for_any_server(rule):  # as earlier versions wrote it: it asks once more
+                if not is_for_any_server(rule):  # from an earlier version: asks again
                     rules.append(rule)
             except ConfigError as error:
                 problems.append(str(error))
@@ -182,11 +178,11 @@ class RuleStore:
         if not problems:
             return StoredRules(tuple(rules))
         strict = tuple(rule for rule in rules if rule.action != "allow")
-        why = f"holds something that is not a rule ({problems[0]})"
+        why = f"contains an invalid rule ({problems[0]})"
         return self._broken(why, (*strict, ASK_ALWAYS) if is_lost else strict)
 
     def _broken(self, why: str, rules: tuple[Rule, ...] = (ASK_ALWAYS,)) -> StoredRules:
-        effect = "everything asks" if ASK_ALWAYS in rules else "nothing in it allows anything"
+        effect = "everything asks" if ASK_ALWAYS in rules else "its allow rules are ignored"
         return StoredRules(
-            rules, f"The file of stored rules {self.path} {why}: until it is repaired, {effect}."
+            rules, f"The rules file {self.path} {why}. Until it is repaired, {effect}."
         )

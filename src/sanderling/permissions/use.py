@@ -1,4 +1,4 @@
-"""A use of a tool as rules see it: its command parsed, its paths followed, each once."""
+"""A tool use as rules see it: its command parsed and its paths resolved, each once."""
 
 import os
 import re
@@ -18,19 +18,19 @@ from sanderling.tools.effects import Effect
 MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000
 
 TURNING = r"\b(HOME|CDPATH|cdable_vars)\b"
-"""The names of variables and options by which `cd` and `~` go."""
+"""The variables and options on which `cd` and `~` depend."""
 SETTING = name_set(
     "export declare typeset local readonly read printf mapfile readarray getopts unset let shopt set env eval"
 )
-"""Commands whose words may name what they set."""
+"""Commands whose words may name variables that they set."""
 
 MAX_LETTERS = 8
-"""The letters of options that may stand before a path in one word (`-nf.env`)."""
+"""How many letters of options may precede a path in one word (`-nf.env`)."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """An effect with what has been found out about it."""
+    """An effect, with what has been found out about it."""
 
     effect: Effect
     project: str
@@ -46,31 +46,30 @@ class Use:
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """The project as it is called, and as it is."""
+        """The project's path as given, and resolved."""
         return tuple({normal_path(self.project): None, self.disk.real_path(self.project): None})
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The file as it is called, and as it is: a link must not lead past a rule."""
+        """The file's path as given, and resolved: a link must not evade a rule."""
         path = self.effect.path
         return normal_path(path), self.disk.real_path(path)
 
     @cached_property
     def protected(self) -> frozenset[str]:
-        """The parts of the path below the project that may not be written just so."""
+        """The parts of the path below the project whose writing is always asked about."""
         root = next((root for root in self.roots if is_within(self.paths[0], root)), "")
         called = self.paths[0].removeprefix(root)
         is_called = asked_about(called.split("/"))
         return is_called | asked_about(self.paths[1].removeprefix(self.roots[-1]).split("/"))
 
     def is_inside(self, others: Sequence[str] = ()) -> bool:
-        """True if the file really is in the project, or in one of `others`, whatever it is called."""
         directories = (*self.roots, *map(self.disk.real_path, others))
         return is_in_any(self.paths[1], directories)
 
     @cached_property
     def directories(self) -> tuple[str, ...] | None:
-        """The directories in which the line's commands may run, as far as `cd` says; None if it does not, or if the line may turn it."""
+        """The directories where the line's commands may run, according to `cd`; None if that is unknown, or if the line may change it."""
         if self._is_turned:
             return None
         found = dict.fromkeys([self.effect.cwd or self.project])
@@ -87,7 +86,7 @@ class Use:
 
     @cached_property
     def _is_turned(self) -> bool:
-        """True if `cd` or a `~` of the line may go by a variable or an option that it sets, or that was set before."""
+        """True if `cd` or `~` in the line may depend on a variable or option that was set there or before."""
         commands = self.seen.commands
         words = [word for each in commands for word in each.words]
         words += [redirection.target for each in commands for redirection in each.redirections]
@@ -102,9 +101,9 @@ class Use:
 
     def files(self, word: str) -> Iterator[str]:
         """
-        Every path that a word of a command may name: by itself, behind a `=`, `:`, `@` or `,` in it, or behind the letters of options.
+        Yield every path that a word of a command may name: itself, or what follows a `=`, `:`, `@` or `,` in it, or letters of options.
 
-        They are absolute, but not normal: what comes before a `..` may be a link.
+        The paths are absolute, but not normalized: what precedes a `..` may be a link.
         """
         pieces = dict.fromkeys([word, *re.split(r"[=:@,]", word)])
         if re.match(r"-\w", word):
@@ -115,7 +114,7 @@ class Use:
 
     @cached_property
     def _bases(self) -> dict[str, None]:
-        """The bases of relative paths. A directory stands there as it is called and as it is: a file that is to be made has no real path yet."""
+        """The bases of relative paths, as given and resolved: a file that does not exist yet cannot be resolved."""
         directories = self.directories or ()
         return dict.fromkeys((*directories, *map(self.disk.real_path, directories), *self.roots))
 
@@ -124,7 +123,7 @@ class Use:
         return {}
 
     def targets(self, word: str) -> tuple[str, ...] | None:
-        """The files that a word may name, as they are called and as they are; None if that is more than is looked up."""
+        """Return the files that a word may name, as given and resolved; None if they are too many to look up."""
         known = self._targets.get(word)
         if known is not None or sum(map(len, self._targets.values())) > MAX_REAL_PATHS:
             return known
@@ -140,15 +139,15 @@ class Use:
 
 
 def _places(directory: str, name: str) -> tuple[str, ...]:
-    """The paths that a name leads to from a directory. One with a `~` leads home, or, if that was quoted, to a file called so."""
+    """Return the paths that `name` leads to from a directory. `~` leads home or, if it was quoted, to a file of that name."""
     names = {name: None}
-    with suppress(ValueError):  # no user has such a name
+    with suppress(ValueError):  # no such user
         names[os.path.expanduser(name)] = None  # noqa: PTH111 - the same name as text
     return tuple(os.path.join(directory, each) for each in names)  # noqa: PTH118
 
 
 def is_at_home(words: Words, use: Use) -> bool:
-    """A rule is about a program in this project: elsewhere the same words may mean another one."""
+    """Return True if the program runs in this project: rules are about its programs, and elsewhere the same words may mean another."""
     name = words[0]
     if isinstance(name, str) and "/" in name and not name.startswith("/"):
         return use.directories is not None and set(use.directories) <= {use.project, *use.roots}
@@ -156,7 +155,7 @@ def is_at_home(words: Words, use: Use) -> bool:
 
 
 def stays_inside(use: Use, name: str) -> bool:
-    """True if `name` leads nowhere out of the project, from wherever the line may be by then."""
+    """Return True if `name` leads nowhere outside the project, from every directory where the line may be by then."""
     return use.directories is not None and all(
         is_in_any(path, use.roots)
         for directory in use.directories

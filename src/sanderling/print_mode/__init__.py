@@ -1,7 +1,7 @@
 """
-`sanderling -p PROMPT`: one turn without an editor and without a person.
+`sanderling -p PROMPT`: one turn without an editor and without a user.
 
-A face as the editor is one: it sends actions and reads events, and its agent is the same. Standard output has the result and
-nothing else; what else there is to say goes to standard error. Nobody is there to answer, so each question is denied at once, with
-a reason for the model; the exit status tells.
+A frontend like the editor: it sends actions, reads events, and uses the same agent. Standard output has only the result; everything else
+goes to standard error. Questions cannot be answered, so each is denied at once, with a reason for the model and an exit status of its
+own.
 """

@@ -1,4 +1,4 @@
-"""The flags of `sanderling -p`. Nothing is imported here that a wrong one would have to wait for."""
+"""The flags of `sanderling -p`. Imports nothing that would delay the report of a wrong flag."""
 
 import argparse
 from collections.abc import Mapping
@@ -7,20 +7,20 @@ from pathlib import Path
 import sanderling
 
 EXIT_STATUS = """\
-exit status: 0 done; 1 an error; 2 wrong usage; 3 something was denied;
+exit status: 0 success; 1 error; 2 usage error; 3 something was denied;
 128 + N stopped by signal N (130: interrupted)"""
 
 
 def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Make the parser, whose help also lists the program's other `commands`, each with what it does."""
+    """Return the parser, whose help also lists the program's other `commands`, each with a summary."""
     listed = "\n".join(f"  {name:<10}{what}" for name, what in commands.items())
     parser = argparse.ArgumentParser(
         prog="sanderling",
         usage="sanderling -p [options] [PROMPT]\n       sanderling COMMAND ...",
-        description=f"{sanderling.__doc__} Ask it once, without Neovim.",
+        description=f"{sanderling.__doc__} Run one prompt, without Neovim.",
         epilog=f"commands, each with a --help:\n{listed}\n\n{EXIT_STATUS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,  # or a new flag would take away what a script has called an old one
+        allow_abbrev=False,  # a new flag must not break an abbreviation that scripts use
     )
     add = parser.add_argument
     add("--version", action="version", version=f"sanderling {sanderling.__version__}")
@@ -28,9 +28,9 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
         "prompt",
         nargs="?",
         metavar="PROMPT",
-        help="what to ask; without it, standard input is the prompt, else it is attached",
+        help="the prompt; piped input is attached to it, or is the prompt without it",
     )
-    add("-p", "--print", action="store_true", help="ask once, print the answer")
+    add("-p", "--print", action="store_true", help="send one prompt, print the answer")
     _add_output_flags(parser)
     _add_permission_flags(parser)
     add(
@@ -39,14 +39,14 @@ def print_parser(commands: Mapping[str, str]) -> argparse.ArgumentParser:
         metavar="NAME",
         help="the model; script:FILE replays a recording, demo needs no key",
     )
-    add("--no-thinking", action="store_true", help="turn off thinking, where the model allows it")
+    add("--no-thinking", action="store_true", help="turn off thinking where the model allows it")
     add("--max-turns", type=_count, metavar="N", help="limit on model calls; 0: no limit")
     _add_session_flags(parser)
     add(
         "--project",
         default="",
         metavar="DIR",
-        help="the project's directory (default: the nearest one upwards with .git)",
+        help="project directory (default: the nearest one upwards with .git)",
     )
     return parser
 
@@ -57,7 +57,7 @@ def _add_output_flags(parser: argparse.ArgumentParser) -> None:
         "--output-format",
         choices=("text", "json", "stream-json"),
         default="text",
-        help="text: the answer; json: one object with it; stream-json: a line for each event (default: text)",
+        help="text: the answer; json: one object with it; stream-json: one line per event (default: text)",
     )
     add(
         "--record",
@@ -65,7 +65,7 @@ def _add_output_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the answers to FILE as a script, redacted",
     )
-    add("--quiet", action="store_true", help="only errors on standard error")
+    add("--quiet", action="store_true", help="print only errors on standard error")
 
 
 def _add_permission_flags(parser: argparse.ArgumentParser) -> None:
@@ -73,14 +73,14 @@ def _add_permission_flags(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=("ask", "auto", "plan"),
         default="ask",
-        help="ask: only what needs no approval; auto: whatever the sandbox confines; plan: read only (default: ask)",
+        help="ask: only what needs no approval; auto: also what the sandbox confines; plan: read-only (default: ask)",
     )
     parser.add_argument(
         "--allow",
         action="append",
         default=[],
         metavar="RULE",
-        help="allow a tool use, for instance 'bash git status', 'edit src/**', 'web_fetch docs.example.com'; can be repeated",
+        help="allow a tool use, e.g. 'bash git status', 'edit src/**', 'web_fetch docs.example.com'; can be repeated",
     )
     parser.add_argument(
         "--net",
@@ -102,12 +102,12 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drop-waiting",
         action="store_true",
-        help="remove prompts that wait in the session; without it they stay there, and are not sent",
+        help="remove the prompts waiting in the session; by default they are kept, and not sent",
     )
-    session.add_argument("--no-session", action="store_true", help="keep no log of the session")
+    session.add_argument("--no-session", action="store_true", help="do not store the session")
 
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 on")
     return int(text)

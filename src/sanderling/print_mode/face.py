@@ -1,4 +1,4 @@
-"""The face in a shell: it reads the events of one turn, answers its questions with no, and says on both streams what there is to say."""
+"""The print frontend: it reads the events of one turn, denies its questions, and reports on both output streams."""
 
 import shlex
 import time
@@ -32,26 +32,26 @@ from sanderling.text import duration
 
 STREAM_VERSION = 1
 OutputFormat = Literal["text", "json", "stream-json"]
-NOBODY = (
-    "Nobody is there to answer, for this runs without a person. Do what can be done without it, and say at the end what could not"
+UNANSWERED = (
+    "Questions cannot be answered: this runs from a script. Do what you can without it, and report at the end what could not"
     " be done{remedy}."
 )
-LET_IN = {  # by the operation that the sandbox has refused
+ALLOWED_BY = {  # by the operation that the sandbox refused
     "read": "sandbox.read in config.toml",
     "execute": "sandbox.read in config.toml",
     "write": "sandbox.write in config.toml",
     "connect": "--net on",
     "resolve": "--net on",
 }
-ALLOW_IT = "until Neovim has asked you about it, and you have answered `always`"
+ALLOW_IT = "allow it in Neovim first, by answering `always`"
 STOP_WORDS = {
     "refusal": "the model refused to answer",
-    "context_full": "the conversation has filled the model's context window",
+    "context_full": "the model's context window is full",
 }
 
 
 class StreamHead(msgspec.Struct, tag="stream", frozen=True):
-    """The first line of `stream-json`; each line that follows is an event (`events.py`), the last one the result."""
+    """The first line of `stream-json`. Each of the following lines is an event (`events.py`), the last one the result."""
 
     version: int
     session_id: str
@@ -59,7 +59,7 @@ class StreamHead(msgspec.Struct, tag="stream", frozen=True):
 
 
 class PrintFace:
-    """The events of one turn, printed. `act` takes the answers to questions, and that the session ends with the turn."""
+    """Prints the events of one turn. `act` takes the answers to questions, and closes the session after the turn."""
 
     def __init__(
         self,
@@ -88,16 +88,16 @@ class PrintFace:
             self._print_json(StreamHead(STREAM_VERSION, session_id, model))
 
     def take(self, event: Event) -> None:
-        if self._result:  # of the end of what ran, nobody wants to know more than that
+        if self._result:  # after the result, only the guard's actions matter
             if isinstance(event, GuardActed):
                 self._report(event)
             return
         if self._format == "stream-json":
             self._print_json(event)
-        told = len(self._builder.denials)
+        before = len(self._builder.denials)
         self._builder.take(event)
-        if isinstance(event, ToolEnded):  # nobody was asked: a rule or the mode has denied it
-            for denied in self._builder.denials[told:]:
+        if isinstance(event, ToolEnded):  # a rule or the mode denied it without a question
+            for denied in self._builder.denials[before:]:
                 self._note(f"denied: {denied.tool} {denied.title}: {denied.reason}")
         self._report_in_time(event)
         match event:
@@ -110,7 +110,7 @@ class PrintFace:
                 pass
 
     def end(self) -> Result:
-        """Print the result, the first time; the turn has ended, or is given up."""
+        """Print the result, once. The turn has ended or is given up."""
         if self._result is None:
             duration_s = time.monotonic() - self._started_at
             self._result = self._builder.result(self._session_id, self._model, duration_s)
@@ -128,28 +128,28 @@ class PrintFace:
 
     def _deny(self, question: ApprovalRequested) -> None:
         if question.kind == "server":
-            self._note(f"not started: the project's tool server '{question.tool}', {ALLOW_IT}")
+            self._note(f"not started: the project's tool server '{question.tool}': {ALLOW_IT}")
             self._act(AnswerApproval(question.id, "deny"))
             return
         remedy = self._remedy(question)
-        reason = NOBODY.format(remedy=f"; {remedy} would let it through" if remedy else "")
+        reason = UNANSWERED.format(remedy=f"; {remedy} would allow it" if remedy else "")
         if question.kind == "grant":
             refused = ", ".join(question.subject.splitlines())
             self._note(f"denied: {question.tool} {question.title}: the sandbox refused: {refused}")
-        elif question.kind != "limit":  # a notice has told of that
+        elif question.kind != "limit":  # a notice has reported that
             self._note(f"denied: {question.tool} {question.title}: {question.reason}")
         if remedy:
-            self._note(f"  {remedy} lets it through")
+            self._note(f"  {remedy} allows it")
         self._act(AnswerApproval(question.id, "deny", reason))
 
     def _remedy(self, question: ApprovalRequested) -> str:
-        """The flag or the setting that would have answered yes."""
+        """Return the flag or the setting that would have allowed it."""
         if question.kind == "limit":
             return LIFTED[question.tool] if question.tool in LIFTED else ""  # noqa: SIM401 - this narrows
         if question.kind == "grant":
             operations = [line.split(" ")[0] for line in question.subject.splitlines()]
             return " and ".join(
-                dict.fromkeys(LET_IN[each] for each in operations if each in LET_IN)
+                dict.fromkeys(ALLOWED_BY[each] for each in operations if each in ALLOWED_BY)
             )
         flags: list[str] = []
         if question.rule:
@@ -165,7 +165,7 @@ class PrintFace:
             say(text)
 
     def _report_in_time(self, event: Event) -> None:
-        """Report it, but what matters to commands alone with the first use of a tool: the sandbox opens ahead of any."""
+        """Report an event. What matters only to commands waits for the first tool use, because the sandbox opens ahead of any."""
         if isinstance(event, (ToolStarted, ToolEnded)):
             self._has_used_tools = True
             for held in self._held:
@@ -184,21 +184,17 @@ class PrintFace:
             case ErrorOccurred(_, message, remedy):
                 say(f"{message} {remedy}".rstrip())
             case RetryScheduled(attempt, attempts, delay_s, reason):
-                self._note(
-                    f"{reason} Trying again in {duration(delay_s)} ({attempt} of {attempts})."
-                )
+                self._note(f"{reason} Retry {attempt}/{attempts} in {duration(delay_s)}.")
             case TrustNeeded(paths):
-                self._note(f"ignored until :AgentTrust in Neovim trusts it: {', '.join(paths)}")
+                self._note(f"ignored until trusted with :AgentTrust in Neovim: {', '.join(paths)}")
             case SandboxChanged(problem=problem) if problem:
-                self._note(f"warning: nothing is run: {problem}")
+                self._note(f"warning: commands cannot run: {problem}")
             case AccessDenied(operation, target, rule):
                 self._note(f"denied: {operation} {target} ({rule})")
             case GuardActed(kind, path, reason):
                 self._note(f"guard: {kind}: {path}: {reason}")
             case CompactionStarted():
-                self._note(
-                    "the conversation is summarized: it has filled the model's context window"
-                )
+                self._note("compacting the conversation: the model's context window is full")
             case JobsChanged(jobs):
                 self._running_jobs = tuple(job.command for job in jobs if not job.outcome)
             case _:
@@ -208,6 +204,6 @@ class PrintFace:
         if result.stop_reason in STOP_WORDS:
             say(STOP_WORDS[result.stop_reason])
         elif not (result.is_error or result.text.strip()):
-            say("the model answered with nothing")
+            say("the model's answer is empty")
         for command in self._running_jobs:
-            self._note(f"stopped with the end of the turn: {command}")
+            self._note(f"stopped at the end of the turn: {command}")

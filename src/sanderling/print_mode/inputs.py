@@ -1,4 +1,4 @@
-"""The input of `sanderling -p`: flags, the file of settings and the environment become settings, a session and a prompt."""
+"""The input of `sanderling -p`: settings from flags, rules, and the prompt."""
 
 import argparse
 import secrets
@@ -17,7 +17,7 @@ ACTIONS = ("allow", "ask", "deny")
 
 
 def with_flags(layers: Layers, arguments: argparse.Namespace) -> Layers:
-    """`layers` with what the command line says."""
+    """Return `layers` with the settings from the command line."""
     options: Table = {}
     if arguments.model:
         options["model"] = printable(arguments.model)
@@ -30,10 +30,10 @@ def with_flags(layers: Layers, arguments: argparse.Namespace) -> Layers:
 
 def rules_of(texts: list[str]) -> tuple[Rule, ...]:
     """
-    The rules of `--allow`: `bash git status`, or with an action before it.
+    Return the rules of `--allow`: `bash git status`, or with an action before it.
 
     Raises:
-        ConfigError: naming the one that is no rule.
+        ConfigError: names the invalid rule.
     """
     return tuple(
         rule_from_text(
@@ -45,18 +45,16 @@ def rules_of(texts: list[str]) -> tuple[Rule, ...]:
 
 def read_prompt(words: str | None) -> Prompt:
     """
-    The prompt: the words of the command line, with what is piped in as lines that go along; without words that is the prompt.
+    Return the prompt of the command line, with piped input attached. Without one, the piped input is the prompt.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no prompt.
         InputError: standard input cannot be used.
     """
     piped = read_stdin(is_extra=bool(words))
-    text = printable(words or piped)  # what is no UTF-8 in an argument is half a surrogate pair
+    text = printable(words or piped)  # an argument that is not UTF-8 contains lone surrogates
     if not text.strip():
-        raise UsageError(
-            "there is no prompt: sanderling -p 'PROMPT', or write it to standard input"
-        )
+        raise UsageError("there is no prompt: use sanderling -p 'PROMPT', or pipe it in")
     selections = ()
     if words and piped.strip():
         lines = piped.removesuffix("\n")

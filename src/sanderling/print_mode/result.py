@@ -1,4 +1,4 @@
-"""The result that the events of a turn add up to."""
+"""The result of a turn, built from its events."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ from sanderling.text import printable
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED = 0, 1, 2, 3
 LIFTED: dict[Limit, str] = {"calls": "--max-turns N", "budget": "budget_usd in config.toml"}
-"""The limits that a flag or a setting lifts, and which: at the others the turn is given up, and nothing was denied."""
+"""The limits that a flag or a setting raises, and which. At the others the turn is given up, and nothing was denied."""
 DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
 
 
@@ -42,7 +42,7 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     """
     The result that `--output-format json` prints, and `stream-json` as its last line.
 
-    `usage`, `cost_usd` and `model_calls` are this turn's. Without a known price there is no `cost_usd`.
+    `usage`, `cost_usd` and `model_calls` are for this turn. Without a known price there is no `cost_usd`.
     """
 
     session_id: str
@@ -67,7 +67,7 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
 
 
 class ResultBuilder:
-    """A result in the making, which takes the events one by one."""
+    """Builds a result from the events of a turn."""
 
     def __init__(self) -> None:
         self.stop_reason: StopReason | None = None
@@ -115,7 +115,7 @@ class ResultBuilder:
         self._is_answering = True
 
     def _note_question(self, question: ApprovalRequested) -> None:
-        """Nobody is there: what asks is denied."""
+        """Record a question as denied, because print mode cannot answer it."""
         if question.kind == "limit" and question.tool not in LIFTED:
             self._is_given_up = True
         elif question.kind == "grant":
@@ -126,7 +126,7 @@ class ResultBuilder:
             self._deny(question.tool, question.title, question.reason)
 
     def _note_denied_use(self, started: ToolStarted, ended: ToolEnded) -> None:
-        """A rule, or the mode, has denied it without a question."""
+        """Record a use that a rule or the mode denied without a question."""
         if ended.is_denied and ended.id not in self._asked:
             self._deny(started.tool, started.title, ended.detail)
 
@@ -136,7 +136,7 @@ class ResultBuilder:
             self.denials.append(denied)
 
     def result(self, session_id: str, model: str, duration_s: float) -> Result:
-        """The result of the turn, which has ended or was stopped."""
+        """Return the result of the turn, which has ended or was stopped."""
         stop_reason = self.stop_reason or "cancelled"
         text = "\n\n".join(map("".join, self._texts.values())).strip("\n")
         usage, cost_usd = self._usage.turn, self._usage.turn_cost_usd

@@ -1,4 +1,4 @@
-"""One run of `sanderling -p`: the agent and this face put together, until the turn has ended or is stopped."""
+"""One run of `sanderling -p`: connects the agent to the print frontend until the turn has ended or is stopped."""
 
 import argparse
 import errno
@@ -39,13 +39,13 @@ from sanderling.text import shortened, visible
 if TYPE_CHECKING:
     from sanderling.providers.recording import Recording
 
-EXIT_SIGNAL = 128  # and its number, as a shell says it
-SHOWN_CHARS = 60  # of a prompt that waits
-LAST_WORDS_S = 1.0  # for a reader that pauses, once the turn was interrupted
+EXIT_SIGNAL = 128  # plus the signal's number, as in a shell
+SHOWN_CHARS = 60  # of a waiting prompt
+LAST_WORDS_S = 1.0  # for a slow reader, after an interrupted turn
 
 
 def print_answer(arguments: argparse.Namespace) -> int:
-    """Ask, print, and return the exit status."""
+    """Send the prompt, print the answer, and return the exit status."""
     try:
         return anyio.run(_answer, arguments)
     except BaseException as error:
@@ -71,17 +71,17 @@ async def _answer(arguments: argparse.Namespace) -> int:
 
 
 def _what_the_system_refuses(error: BaseException) -> str:
-    """Name what the system refuses, if that is the error: threads, memory or processes, wherever they were asked for; else ""."""
+    """Return what the system refuses, if that is the error: threads, memory or processes, wherever it was raised; else ""."""
     if isinstance(error, BaseExceptionGroup):
         errors: Sequence[BaseException] = cast("Any", error).exceptions
         return next((words for each in errors if (words := _what_the_system_refuses(each))), "")
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        return "the system gives no more threads"
+        return "the system allows no more threads"
     is_memory = isinstance(error, MemoryError) or _is_with(error, errno.ENOMEM)
-    # A library's own way to say that: OpenSSL for Python has no words for it.
+    # Some libraries fail without an exception when memory runs out, like Python's bindings of OpenSSL.
     if is_memory or (isinstance(error, SystemError) and "without exception set" in str(error)):
-        return "the system gives no more memory"
-    return "the system gives no more processes" if _is_with(error, errno.EAGAIN) else ""
+        return "the system allows no more memory"
+    return "the system allows no more processes" if _is_with(error, errno.EAGAIN) else ""
 
 
 def _is_with(error: BaseException, number: int) -> bool:
@@ -102,18 +102,21 @@ class _Run:
 
     async def open(self) -> None:
         """
-        Get the session.
+        Open the session.
 
         Raises:
-            UsageError, ConfigError: what was asked for cannot be.
-            SanderlingError: the session cannot be had.
+            UsageError, ConfigError: the arguments or the settings are wrong.
+            SanderlingError: the session cannot be opened.
         """
         arguments = self._arguments
         layers = with_flags(own_layers(), arguments)
         own = layers.settings()
         make_private(own)
         load_ahead(own)
-        from sanderling.conversation.opening import Wishes, open_conversation  # meanwhile
+        from sanderling.conversation.opening import (
+            Wishes,
+            open_conversation,
+        )  # while the provider loads
 
         self._project = project_root(arguments.project)
         self._session_id = self._find_session(own.session_dir)
@@ -121,12 +124,12 @@ class _Run:
             mode=arguments.mode,
             network=arguments.net,
             rules=rules_of(arguments.allow),
-            is_eager=False,  # many a run asks one thing, and is over
+            is_eager=False,  # many runs send one request and end
             wrap=self._wrap,
             log_dir=self._log_dir(),
             face="print",
             waiting="dropped" if arguments.drop_waiting else "aside",
-            patience_s=math.inf,  # a tool that comes later is of no use, nor is one that would ask
+            patience_s=math.inf,  # wait for tool servers: a late tool is of no use, nor is one that would ask
         )
         self._face = PrintFace(
             self._stdout,
@@ -141,10 +144,10 @@ class _Run:
         self._agent = self._opened.agent
 
     def _find_session(self, session_dir: Path) -> str:
-        # Empty where a script's variable is: no reason to begin anew.
+        # An empty ID, as from an unset variable in a script, must not start a new session.
         session_id: str | None = self._arguments.resume
         if self._arguments.is_continued:
-            from sanderling.session.store import newest_session  # a new session needs none of it
+            from sanderling.session.store import newest_session  # not needed for a new session
 
             session_id = newest_session(session_dir, self._project)
         if session_id is None:
@@ -205,9 +208,9 @@ class _Run:
         with anyio.move_on_after(LAST_WORDS_S if self._signal else None):
             await self._stdout.drain()
         if self._recording and self._recording.problem:
-            say(f"the recording is not whole: {self._recording.problem}")
+            say(f"the recording is incomplete: {self._recording.problem}")
         if self._signal:
-            again = "" if self._arguments.no_session else f"; --resume {self._session_id} goes on"
+            again = "" if self._arguments.no_session else f"; --resume {self._session_id} continues"
             say(f"interrupted{again}")
             return EXIT_SIGNAL + self._signal
         if isinstance(self._stdout.problem, BrokenPipeError):
@@ -227,7 +230,7 @@ class _Run:
         async for number in signals:
             if self._signal:
                 self._stack.close()
-                os._exit(EXIT_SIGNAL + number)  # the person does not want to wait
+                os._exit(EXIT_SIGNAL + number)  # a second signal: do not wait
             self._signal = number
             self._reading.cancel()
             self._agent.close()
@@ -237,20 +240,20 @@ class _Run:
         self._agent.close()
 
     async def _prepare(self) -> None:
-        """Get the provider ready, beside all the rest; what goes wrong is told by the turn that needs it."""
+        """Prepare the provider while the rest starts. A failure is reported by the turn that needs it."""
         with suppress(ProviderError):
             if self._provider:
                 await self._provider.prepare()
-        gc.freeze()  # `__main__` has it off while what lives as long as the process is loaded
+        gc.freeze()  # `__main__` disables it while the permanent objects are loaded
         gc.enable()
 
 
 def _about_waiting(texts: Sequence[str], *, is_dropped: bool) -> str:
     """
-    Say that prompts of an earlier run were not sent, so that none of them gets lost unseen.
+    Return the notice that prompts of an earlier run were not sent, so that no prompt is lost unseen.
 
-    We refused to run until the user had sent or removed them in the editor. A run that was killed between its prompt in the log and
-    the start of its turn then blocked the session for ever on machines without an editor, as in CI.
+    We refused to run until the user had sent or removed them in the editor. A run that was killed between its prompt in the log and the
+    start of its turn then blocked the session forever on machines without an editor, as in CI.
     """
     shown = ", ".join(
         f'"{shortened(visible(" ".join(text.split())), SHOWN_CHARS)}"' for text in texts

@@ -1,1 +1,1 @@
-"""The project as it stands on disk: facts, instructions, commands of its own, and what of it the person trusts."""
+"""The project on disk: facts, instructions, its own commands, and which of its files the user trusts."""

@@ -1,4 +1,4 @@
-"""Facts that the model is told of the machine and the project: date, platform, branch."""
+"""Facts about the machine and the project for the model: date, platform, branch."""
 
 import platform
 import re
@@ -18,20 +18,20 @@ _BRANCH = r"ref: refs/heads/([\w./@+#=,-]{1,200})"
 
 
 class Facts:
-    """The facts around a session, and what of it the model has been told: all of it once, then what is new."""
+    """The facts around a session, and which of them were sent: all of them once, then only changes."""
 
     def __init__(self, project: str, today: Callable[[], str] | None = None) -> None:
         self._project = project
         self._project_name = visible_name(project)
         self._today = today or _today
         self._files = Reader()
-        self._told: dict[str, str] = {}
+        self._sent: dict[str, str] = {}
 
     def news(self, *, sandbox: str, network: str) -> str:
         """
-        The news that the model has not been told, "" if there is nothing. It counts as told from here on.
+        Return the facts that were not sent yet, or have changed since; "" for nothing. They count as sent from now on.
 
-        A fact that is empty is not known yet.
+        An empty fact is not known yet.
         """
         facts = {
             "project root": self._project_name,
@@ -41,32 +41,32 @@ class Facts:
             "sandbox": sandbox,
             "network": network,
         }
-        news = {name: fact for name, fact in facts.items() if fact and self._told.get(name) != fact}
+        news = {name: fact for name, fact in facts.items() if fact and self._sent.get(name) != fact}
         if not news:
             return ""
-        heading = "Now" if self._told else "Where this session is"
-        self._told |= news
+        heading = "Now" if self._sent else "Where this session is"
+        self._sent |= news
         lines = "\n".join(f"{name}: {fact}" for name, fact in news.items())
         return f"[{heading}:\n{lines}]"
 
     def state(self) -> dict[str, str]:
-        """All that the model has been told, as plain data for `restore`."""
-        return dict(self._told)
+        """Return everything that was sent, as plain data for `restore`."""
+        return dict(self._sent)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there. What is no state counts as nothing told."""
+        """Restore what `state` returned. Invalid data counts as nothing sent."""
         try:
-            self._told = msgspec.convert(state, dict[str, str])
+            self._sent = msgspec.convert(state, dict[str, str])
         except msgspec.ValidationError:
-            self._told = {}
+            self._sent = {}
 
     def forget(self) -> None:
-        """The model is not shown any more what it was told: tell it all again."""
-        self._told = {}
+        """Send everything again, because the model no longer sees what it was sent."""
+        self._sent = {}
 
 
 def git_head(project: str, files: Reader) -> str:
-    """The branch or commit that is checked out, in words. It runs no git: that would run what the repository's configuration says."""
+    """Return the branch or commit that is checked out, in words. Runs no git, because that would run what the repository configures."""
     head = _head(Path(project), files)
     if branch := re.fullmatch(_BRANCH, head):
         return f"branch {branch[1]}"

@@ -1,9 +1,8 @@
 """
-Instructions: what the person and the project want the model to keep to, from `AGENTS.md` and its kin.
+Instructions of the user and the project for the model, from `AGENTS.md` and similar files.
 
-The person's own come first, then those of the project's root, then those of each directory down to where the model works. They
-are told at the end of a new message, once, and again when they change: what was said before stays as it was, so that the API's
-cache of it holds.
+The user's own come first, then those of the project's root, then those of each directory down to where the model works. They are sent
+once, at the end of a new message, and again when they change. Earlier messages stay unchanged, so that the API's cache stays valid.
 """
 
 import posixpath
@@ -19,18 +18,18 @@ from sanderling.project.trust.imports import (
     imported_path,
     lines_with_imports,
 )
-from sanderling.project.trust.trust import INSTRUCTION_NAMES, OwnFiles, TellingFiles, Trust
+from sanderling.project.trust.trust import INSTRUCTION_NAMES, InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.requests import TrustFile
 
-MAX_TOLD_BYTES = 32 * 1024
-OWN, ROOT = "", "."  # scopes; any other is a directory of the project's
+MAX_SENT_BYTES = 32 * 1024
+OWN, ROOT = "", "."  # scopes; any other is a directory of the project
 
 
 class Section(msgspec.Struct, frozen=True):
     """
-    Instructions for the files below the directory `scope`, whole, with what they import; `OWN` are those for all projects.
+    Instructions for the files below the directory `scope`, whole, with what they import; those in `OWN` are for all projects.
 
-    `path` is the file they stand in, `digest` changes with the text.
+    `path` is the file that contains them; `digest` changes with the text.
     """
 
     scope: str
@@ -39,63 +38,63 @@ class Section(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Told(msgspec.Struct, frozen=True):
-    """The instructions that the model has been told for a scope; no `digest`: it is to be told again."""
+class Sent(msgspec.Struct, frozen=True):
+    """The instructions that the model was sent for a scope. Without a `digest` they must be sent again."""
 
     path: str
     digest: str
     size_bytes: int
 
 
-UNTOLD = Told("", "", 0)
+UNSENT = Sent("", "", 0)
 
 
 class Instructions:
-    """The instructions for the model: what holds, and what it has been told."""
+    """The instructions for the model: in effect, and already sent."""
 
     def __init__(self, trust: Trust, own: OwnFiles) -> None:
         self._trust = trust
         self._own = own
         self._gathered: dict[str, _Gathered] = {}
-        self._told: dict[str, Told] = {}
+        self._sent: dict[str, Sent] = {}
         self._ignored: tuple[str, ...] | None = None
 
     def news(self, paths: Iterable[str]) -> str:
         """
-        The instructions for these files that the model has not been told, or not as it is now; "" if there is nothing.
+        Return the instructions for these files that were not sent yet, or have changed since; "" for nothing.
 
-        It counts as told from here on. What was told for other files is looked at, too. It costs a few `stat` for each directory.
+        They count as sent from now on. Instructions sent for other files are checked, too. Costs a few `stat` calls per directory.
         """
         gathered = self._look(paths)
         return "\n\n".join(filter(None, map(self._note, gathered, gathered.values())))
 
     def _look(self, paths: Iterable[str]) -> "dict[str, _Gathered]":
-        scopes = sorted(self._scopes(paths) | self._told.keys(), key=_depth)
+        scopes = sorted(self._scopes(paths) | self._sent.keys(), key=_depth)
         gathered = {scope: self._gather(scope) for scope in scopes}
         ignored = [path for found in gathered.values() for path in found.ignored]
         self._ignored = tuple(dict.fromkeys(ignored))
         return gathered
 
     def ignored(self) -> tuple[str, ...]:
-        """The files that `news` would have used last time, if the person had trusted them; before, those of the root."""
+        """Return the files that the last `news` skipped because they are not trusted; before the first call, those of the root."""
         if self._ignored is None:
             self._look([])
         return self._ignored or ()
 
     def state(self) -> dict[str, Any]:
-        """All that the model has been told, as plain data for `restore`."""
-        return msgspec.to_builtins(self._told)
+        """Return everything that was sent, as plain data for `restore`."""
+        return msgspec.to_builtins(self._sent)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there. What is no state counts as nothing told."""
+        """Restore what `state` returned. Invalid data counts as nothing sent."""
         try:
-            self._told = msgspec.convert(state, dict[str, Told])
+            self._sent = msgspec.convert(state, dict[str, Sent])
         except msgspec.ValidationError:
-            self._told = {}
+            self._sent = {}
 
     def forget(self) -> None:
-        """The model is not shown any more what it was told: tell it all again."""
-        self._told = dict.fromkeys(self._told, UNTOLD)
+        """Send everything again, because the model no longer sees what it was sent."""
+        self._sent = dict.fromkeys(self._sent, UNSENT)
 
     def _scopes(self, paths: Iterable[str]) -> set[str]:
         scopes = {OWN, ROOT}
@@ -107,7 +106,7 @@ class Instructions:
         return scopes
 
     def _scope_of(self, directory: str) -> str:
-        """The name of the directory relative to the project; the root for one outside."""
+        """Return the directory relative to the project; the root if it is outside."""
         project = self._trust.project
         absolute = posixpath.normpath(posixpath.join(project, directory))
         return absolute[len(project) + 1 :] if absolute.startswith(f"{project}/") else ROOT
@@ -118,28 +117,28 @@ class Instructions:
         return self._gathered[scope]
 
     def _note(self, scope: str, found: "_Gathered") -> str:
-        told, section = self._told.get(scope, UNTOLD), found.section
+        sent, section = self._sent.get(scope, UNSENT), found.section
         if section is None:
-            return self._take_back(scope, told, found)
-        if told.digest == section.digest:
+            return self._take_back(scope, sent, found)
+        if sent.digest == section.digest:
             return ""
-        others = sum(other.size_bytes for key, other in self._told.items() if key != scope)
-        text = _cut(section.text, MAX_TOLD_BYTES - others)
-        self._told[scope] = Told(section.path, section.digest, len(text.encode()))
-        replaced = f" They replace those from {told.path} above." if told.digest else ""
+        others = sum(other.size_bytes for key, other in self._sent.items() if key != scope)
+        text = _cut(section.text, MAX_SENT_BYTES - others)
+        self._sent[scope] = Sent(section.path, section.digest, len(text.encode()))
+        replaced = f" They replace those from {sent.path} above." if sent.digest else ""
         return f"{_heading(section)}{replaced}\n\n{text}"
 
-    def _take_back(self, scope: str, told: Told, found: "_Gathered") -> str:
-        """Find what to take back: what was told had been trusted, and holds until the file is gone, or is trusted in its new form."""
-        if found.ignored or not self._told.pop(scope, UNTOLD).digest:
+    def _take_back(self, scope: str, sent: Sent, found: "_Gathered") -> str:
+        """Withdraw what was sent. It had been trusted, and applies until the file is gone or trusted in its new form."""
+        if found.ignored or not self._sent.pop(scope, UNSENT).digest:
             return ""
-        return f"[The instructions from {told.path} hold no longer.]"
+        return f"[The instructions from {sent.path} no longer apply.]"
 
 
 class _Gathered:
-    """The text of the files of one scope, as they were when it was made; `ignored` are those that are not trusted."""
+    """The instructions of one scope, as the files were when this was made; `ignored` are the untrusted files."""
 
-    def __init__(self, scope: str, files: TellingFiles) -> None:
+    def __init__(self, scope: str, files: InstructionFiles) -> None:
         self.section: Section | None = None
         self.ignored: list[str] = []
         self._files = files
@@ -167,7 +166,7 @@ class _Gathered:
         return self._seen[path]
 
     def _include(self, path: str, file: TrustFile, depth: int) -> str:
-        """The text of the file, with what it imports in place of a line that says only that, else below the line."""
+        """Return the text of the file, with its imports: each replaces its line if it is alone there, else it follows the line."""
         self._included.add(path)
         lines = list[str]()
         for line, imports in lines_with_imports(file.text):
@@ -177,44 +176,44 @@ class _Gathered:
         return "\n".join(lines)
 
     def _imported(self, importing: str, found: Import, depth: int) -> str:
-        """The text that the import stands for. One that fails is left as it is, with the reason if it can be nothing but an import."""
+        """Return the imported text. A failed import is left as it is, with the reason if nothing else is on its line."""
         text, problem = self._try_import(imported_path(importing, found.mention), depth)
         if problem and found.is_alone:
             return f"@{found.mention} [not included: {problem}]"
         return text
 
     def _try_import(self, path: str | None, depth: int) -> tuple[str, str]:
-        """The text, or why there is none."""
+        """Return the text, or why it is missing."""
         if path is None:
-            return "", "it lies outside"
+            return "", "it is outside"
         if path in self._included:
             return "", "it is included already"
         if depth > MAX_IMPORT_DEPTH:
-            return "", f"more than {MAX_IMPORT_DEPTH} imports lead to it"
+            return "", f"imports are nested more than {MAX_IMPORT_DEPTH} deep"
         file = self._look(path)
         if file is None:
             return "", "there is no such file"
         if file.state != "trusted":
             self.ignored.append(file.path)
-            return "", "the person has not trusted it"
+            return "", "the user has not trusted it"
         return self._include(path, file, depth).strip(), ""
 
 
 def _depth(scope: str) -> tuple[int, str]:
-    """The person's own first, then from the root downwards."""
+    """Sort the user's own first, then from the root downwards."""
     return (0 if scope == OWN else 1 if scope == ROOT else 2 + scope.count("/"), scope)
 
 
 def _heading(section: Section) -> str:
     if section.scope == OWN:
-        return "Instructions of the person for all projects:"
+        return "Instructions of the user for all projects:"
     if section.scope == ROOT:
         return f"Instructions of this project, from {section.path}:"
     return f"Instructions of this project for files below {section.scope}/, from {section.path}:"
 
 
 def _cut(text: str, room_bytes: int) -> str:
-    """The first lines that there is room for, and a line that says what is missing."""
+    """Return the first lines that fit, and a line that says how much is missing."""
     data = text.encode()
     if len(data) <= room_bytes:
         return text

@@ -1,4 +1,4 @@
-"""The words of the project and the person to the agent: instructions, command files, and which of them are trusted."""
+"""A project's words to the agent, and the user's: instructions, command files, and which of them are trusted."""
 
 import os
 from collections.abc import Mapping
@@ -17,10 +17,8 @@ from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import TrustPage
 
-OLD_PROJECT_FILE = ".sanderling/config.toml"  # of no release
-OLD_NAME = (
-    "{old} is not read any more: move it to {new}, in the project's root, and trust it there."
-)
+OLD_PROJECT_FILE = ".sanderling/config.toml"  # never released
+OLD_NAME = "{old} is no longer read: move it to {new} in the project's root, and trust it there."
 OWN_SERVER = (
     "The server '{name}' of {file} is not used: you have one of that name in your own settings."
 )
@@ -34,41 +32,41 @@ class Project:
         own = OwnFiles(config_dir(), self.trust)
         self.instructions = Instructions(self.trust, own)
         self._slash_commands = SlashCommands(self.trust, own)
-        self._told_untrusted: tuple[str, ...] = ()
+        self._reported_untrusted: tuple[str, ...] = ()
         self._news: list[str] = []
 
     def settings(self, layers: Layers) -> Settings:
         """
-        The settings of a session in this project.
+        Return the settings of a session in this project.
 
         Raises:
-            ConfigError: what the project has set is wrong.
+            ConfigError: the project's settings are wrong.
         """
         layers = with_project(layers, self.trust)
         settings = layers.settings()
-        if os.path.exists(f"{self.trust.project}/{OLD_PROJECT_FILE}"):  # noqa: PTH110 - Path's raises where nobody may look
+        if os.path.exists(f"{self.trust.project}/{OLD_PROJECT_FILE}"):  # noqa: PTH110 - Path's raises without permission to look
             self._news.append(OLD_NAME.format(old=OLD_PROJECT_FILE, new=PROJECT_FILE))
         for name in ignored_servers(layers.project, settings):
             self._news.append(OWN_SERVER.format(name=name, file=PROJECT_FILE))
         return settings
 
     def news_of_settings(self) -> list[str]:
-        """The sentences about what of the project's settings does not count, that were not told before."""
+        """Return the sentences about the project's settings that do not apply, except those returned before."""
         news, self._news = self._news, []
         return news
 
     def expand(self, prompt: Prompt) -> Prompt:
         """
-        The prompt with what its slash command stands for.
+        Return the prompt with its slash command expanded.
 
         Raises:
-            ConfigError: there is no such command, or it cannot be used so.
+            ConfigError: the command is unknown, or cannot be used so.
         """
         text = self._slash_commands.expand(prompt.text)
         return prompt if text == prompt.text else msgspec.structs.replace(prompt, sent=text)
 
     def expand_or_keep(self, prompt: Prompt) -> Prompt:
-        """Expand the prompt where it can be, for it cannot be refused any more."""
+        """Expand the prompt if possible, because it can no longer be refused."""
         try:
             return self.expand(prompt)
         except ConfigError:
@@ -78,16 +76,16 @@ class Project:
         return self._slash_commands.all()
 
     def news_of_untrusted(self) -> tuple[str, ...]:
-        """The files that are ignored for want of trust, if they are others than before."""
+        """Return the files that are ignored for lack of trust, if they have changed since the last call."""
         own = own_file_in_project(self.trust)
         settings = self.trust.untrusted((PROJECT_FILE, MCP_FILE, *((own,) if own else ())))
         files = (*self.instructions.ignored(), *settings, *self._slash_commands.ignored())
         ignored = tuple(dict.fromkeys(files))
-        is_news, self._told_untrusted = ignored != self._told_untrusted, ignored
+        is_news, self._reported_untrusted = ignored != self._reported_untrusted, ignored
         return ignored if is_news else ()
 
     def shown(self) -> TrustPage:
-        """All that could be trusted. Reads the project: call it from a thread."""
+        """Return all files that could be trusted. Reads the project: call it in a thread."""
         return self.trust.shown()
 
     def trust_files(self, hashes: Mapping[str, str]) -> None:
@@ -95,6 +93,6 @@ class Project:
         Trust these files as they were shown, and no others.
 
         Raises:
-            ConfigError: nothing of this project can be trusted, or that cannot be written down.
+            ConfigError: nothing of this project can be trusted, or the hashes cannot be stored.
         """
         self.trust.trust(hashes)

@@ -1,4 +1,4 @@
-"""The root of the project that a command line is about."""
+"""The root of the project for a command line."""
 
 import os
 from contextlib import suppress
@@ -10,19 +10,19 @@ from sanderling.text import printable
 
 def project_root(directory: str) -> str:
     """
-    Return the nearest directory upwards that holds a `.git` of the user's own, as the editor does, else the current one.
+    Return `directory`, or else the nearest one upwards with a `.git` of the user's own, as the editor does, or else the current one.
 
     Raises:
-        UsageError: there is no such directory, or it is none to work in.
+        UsageError: the directory does not exist, or cannot be a project.
     """
     try:
         root = str(_root_named(directory) if directory else _root_around(Path.cwd()))
     except FileNotFoundError as error:
-        raise UsageError("the current directory does not exist any more") from error
+        raise UsageError("the current directory no longer exists") from error
     except OSError as error:
-        raise UsageError(f"{error.filename} cannot be looked at: {error.strerror}") from error
-    if printable(root) != root:  # in no log, and in no request to a model
-        raise UsageError(f"the name of '{root}' is no UTF-8: give the directory another one")
+        raise UsageError(f"cannot access {error.filename}: {error.strerror}") from error
+    if printable(root) != root:  # logs and requests to models cannot contain it
+        raise UsageError(f"the name of '{root}' is not UTF-8: rename the directory")
     return root
 
 
@@ -38,11 +38,11 @@ def _root_around(here: Path) -> Path:
 
 def _holds_own_repository(directory: Path) -> bool:
     """
-    Say whether `directory` holds a `.git`, and both belong to this user or to root.
+    Return True if `directory` contains a `.git`, and both belong to this user or to root.
 
-    In a directory that many may write, such as /tmp, anybody can make a `.git`. Whoever works below would open all of it as
-    their project, other users' `AGENTS.md` and this user's other files included. Git refuses such a repository as well
-    ("dubious ownership", safe.directory in git-config(1)), and trusts the user behind `sudo`, too.
+    In a directory that many may write, such as /tmp, anyone can make a `.git`. A user who works below would open all of it as their
+    project, including other users' `AGENTS.md` and their own other files. Git refuses such a repository as well ("dubious ownership",
+    safe.directory in git-config(1)), and trusts the user behind `sudo`, too.
     """
     if not (dot_git := directory / ".git").exists():
         return False

@@ -1,10 +1,10 @@
 """
-Slash commands that Markdown files make: the person's, the project's if it is trusted, and our own.
+Slash commands from Markdown files: the user's, the project's if it is trusted, and the bundled ones.
 
-A file `fix.md` is `/fix`, `git/pr.md` is `/git:pr`; names are of small letters, digits, `-` and `_`, and other files make none.
-Its text is the prompt. In it `$ARGUMENTS` stands for all that was typed after the name, `$1` to `$9` for single words as the
-shell would split them, `$$` for a dollar sign; without any of the first two the arguments go below the text. Nothing in it is
-ever run: a command file is words for the model.
+A file `fix.md` is `/fix`, `git/pr.md` is `/git:pr`. Names consist of lowercase letters, digits, `-` and `_`; other files are ignored. The
+text of the file is the prompt. `$ARGUMENTS` is replaced by everything typed after the name, `$1` to `$9` by single words, split as in a
+shell, and `$$` by a dollar sign. Without the first two, the arguments are appended to the text. Nothing in the file is ever run: it is
+only text for the model.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.project.trust.trust import OwnFiles, TellingFiles, Trust
+from sanderling.project.trust.trust import InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 
 BUILT_IN = frozenset(
@@ -70,7 +70,7 @@ class _Front(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=
 
 
 class _Template(msgspec.Struct, frozen=True):
-    """A command file, read; if there is a `problem`, a sentence, it cannot be run."""
+    """A command file. If there is a `problem`, a sentence, it cannot be run."""
 
     shown: SlashCommand
     text: str = ""
@@ -78,7 +78,7 @@ class _Template(msgspec.Struct, frozen=True):
 
 
 class SlashCommands:
-    """The commands behind texts that begin with `/name`. The files are looked at anew each time."""
+    """Expands texts that begin with `/name`. Every call looks at the files again."""
 
     def __init__(self, trust: Trust, own: OwnFiles) -> None:
         self._trust = trust
@@ -86,19 +86,19 @@ class SlashCommands:
         self._ignored: tuple[str, ...] = ()
 
     def all(self) -> tuple[SlashCommand, ...]:
-        """All commands that there are now, by name; a file that cannot be used says so in its description."""
+        """Return all current commands by name. A file that cannot be used says so in its description."""
         return tuple(template.shown for _, template in sorted(self._templates().items()))
 
     def ignored(self) -> tuple[str, ...]:
-        """The files that would have made a command when they were looked for last, if the person had trusted them."""
+        """Return the files that the last search skipped because the user has not trusted them."""
         return self._ignored
 
     def expand(self, text: str) -> str:
         """
-        The prompt that a text beginning with `/name` stands for; any other text, and a path, as it is.
+        Return the prompt for a text that begins with `/name`; return any other text, and a path, unchanged.
 
         Raises:
-            ConfigError: there is no such command, its file is wrong, or the arguments do not fit.
+            ConfigError: the command is unknown, its file is invalid, or the arguments do not fit.
         """
         if not (typed := re.match(_TYPED, text)):
             return text
@@ -107,23 +107,23 @@ class SlashCommands:
         if name in templates:
             return _expanded(templates[name], arguments)
         if name in BUILT_IN:
-            raise ConfigError(f"/{name} is a command of the chat window, and no prompt")
+            raise ConfigError(f"/{name} is a command of the chat window, not a prompt")
         if Path(f"/{name}").exists():
             return text
         raise ConfigError(_unknown(name, BUILT_IN | templates.keys()))
 
     def _templates(self) -> Mapping[str, _Template]:
-        """Ours, over them the person's, over them the project's, which the person has trusted."""
-        ours = {template.shown.name: template for template in _bundled()}
+        """Return the bundled commands, overridden by the user's, and these by the project's trusted ones."""
+        bundled = {template.shown.name: template for template in _bundled()}
         own, not_trusted = _found(self._own, "user")
         project, ignored = _found(self._trust, "project")
         self._ignored = (*not_trusted, *ignored)
-        chosen = ours | own | project
+        chosen = bundled | own | project
         return {name: found for name, found in chosen.items() if name not in BUILT_IN}
 
 
-def _found(place: TellingFiles, source: Source) -> tuple[dict[str, _Template], list[str]]:
-    """The commands of a place by name, and the files that are not trusted."""
+def _found(place: InstructionFiles, source: Source) -> tuple[dict[str, _Template], list[str]]:
+    """Return the commands of a place by name, and its files that are not trusted."""
     templates, ignored = dict[str, _Template](), list[str]()
     for path in sorted(place.commands()):
         named = re.fullmatch(_FILE_NAME, path)
@@ -160,20 +160,15 @@ def _broken(name: str, source: Source, problem: str) -> _Template:
 
 
 def _parse(text: str) -> tuple[_Front, str]:
-    """
-    The text between the lines `---` at the top, and the rest.
-
-    Raises:
-        ConfigError: that is not of lines `description: …` and `argument-hint: …`, or there is no rest.
-    """
+    """Split a file into its header, between two lines `---` at the top, and its text."""
     front = _Front()
     if text.startswith("---"):
         found = re.match(_FRONT_MATTER, text)
         if not found:
-            raise ConfigError("its first line begins a header that no other line `---` ends")
+            raise ConfigError("its header is not closed by a line `---`")
         front, text = _front(found[1] or ""), text[found.end() :]
     if not text.strip():
-        raise ConfigError("it says nothing to the model")
+        raise ConfigError("it has no text for the model")
     return front, text.strip()
 
 
@@ -182,15 +177,13 @@ def _front(header: str) -> _Front:
     for line in filter(None, map(str.strip, header.splitlines())):
         found = re.fullmatch(_FIELD, line)
         if not found or found[1] in fields:
-            raise ConfigError(
-                f"in its header, '{line[:80]}' is no `key: value` that stands there once"
-            )
+            raise ConfigError(f"in its header, '{line[:80]}' is not `key: value`, or repeats a key")
         fields[found[1]] = _unquoted(found[2] or "")
     try:
         return msgspec.convert(fields, _Front)
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"its header has more than `description` and `argument-hint`: {error}"
+            f"its header may only have `description` and `argument-hint`: {error}"
         ) from error
 
 
@@ -198,7 +191,7 @@ def _unquoted(value: str) -> str:
     value = value.strip()
     is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
     if re.fullmatch(_BLOCK, value):
-        raise ConfigError("in its header, a value goes on over lines")
+        raise ConfigError("in its header, a value spans several lines")
     return value[1:-1] if is_quoted else value
 
 
@@ -211,7 +204,7 @@ def _expanded(template: _Template, arguments: str) -> str:
     words = words_of(template.shown.name, arguments) if numbers else []
     if numbers and not takes_all and len(words) > max(numbers):
         raise ConfigError(
-            f"/{template.shown.name} takes {max(numbers)} arguments, not {len(words)}; quote what belongs together"
+            f"/{template.shown.name} takes {max(numbers)} arguments, not {len(words)}; quote words that belong together"
         )
 
     def value(found: re.Match[str]) -> str:
@@ -225,7 +218,7 @@ def _expanded(template: _Template, arguments: str) -> str:
 
 def words_of(name: str, arguments: str) -> list[str]:
     """
-    The words of what was typed behind the command `name`, as a shell splits them.
+    Split what was typed after the command `name` into words, as a shell does.
 
     Raises:
         ConfigError: a quote is not closed.
@@ -239,7 +232,7 @@ def words_of(name: str, arguments: str) -> list[str]:
 
 
 def _unknown(name: str, known: set[str] | frozenset[str]) -> str:
-    from difflib import get_close_matches  # only for whoever has mistyped
+    from difflib import get_close_matches  # only needed after a typo
 
     nearest = get_close_matches(name, known, n=1)
     hint = f"; did you mean '/{nearest[0]}'?" if nearest else "."

@@ -1,1 +1,1 @@
-"""The protocol: messages, events, actions, requests, and remedies in the words of a face. Knows only `errors` and `text`."""
+"""The protocol: messages, events, actions, requests and remedies. Imports only `errors` and `text`."""

@@ -1,4 +1,4 @@
-"""Actions: imperatives that the agent takes from its faces; how they travel stands in `events.py`."""
+"""Actions: the frontends' commands to the agent. `events.py` describes the encoding."""
 
 from typing import Literal
 
@@ -12,9 +12,9 @@ from sanderling.protocol.reviews import Review, ReviewLeft
 
 class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknown_fields=True):
     """
-    Open the session, or resume it when its log exists. `project` is the absolute path of the project's root.
+    Open the session, or resume it if its log exists. `project` is the absolute path of the project's root.
 
-    `wants_history`: what was said is to be shown, as `HistoryShown`. `agent` is the name of the guest that is to answer in a new one.
+    `wants_history`: show the earlier conversation, as `HistoryShown`. `agent` is the name of the external agent for a new session.
     """
 
     project: str
@@ -24,22 +24,22 @@ class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknow
 
 class SubmitPrompt(msgspec.Struct, tag="submit_prompt", frozen=True, forbid_unknown_fields=True):
     """
-    Ask the model; a prompt that arrives during a turn is queued for its end.
+    Send a prompt to the model. During a turn it is queued for the turn's end.
 
-    Prompts that were held go first, and are held no longer.
+    Held prompts are released and go first.
     """
 
     prompt: Prompt
 
 
 class SteerTurn(msgspec.Struct, tag="steer_turn", frozen=True, forbid_unknown_fields=True):
-    """Tell the model at its next tool boundary, or as soon as its turn has ended."""
+    """Send a message to the model at its next tool boundary, or as soon as its turn has ended."""
 
     prompt: Prompt
 
 
 class EditWaiting(msgspec.Struct, tag="edit_waiting", frozen=True, forbid_unknown_fields=True):
-    """Change the words of a prompt that waits; empty ones take it out."""
+    """Change the text of a pending prompt; an empty text removes the prompt."""
 
     id: str
     text: str
@@ -48,11 +48,11 @@ class EditWaiting(msgspec.Struct, tag="edit_waiting", frozen=True, forbid_unknow
 class ReleaseWaiting(
     msgspec.Struct, tag="release_waiting", frozen=True, forbid_unknown_fields=True
 ):
-    """Let the prompts go that are held."""
+    """Release the held prompts."""
 
 
 class RetryNow(msgspec.Struct, tag="retry_now", frozen=True, forbid_unknown_fields=True):
-    """Make the request again at once that waits for its retry."""
+    """Repeat now the request that waits for its retry."""
 
 
 class Rest(msgspec.Struct, tag="rest", frozen=True, forbid_unknown_fields=True):
@@ -60,13 +60,13 @@ class Rest(msgspec.Struct, tag="rest", frozen=True, forbid_unknown_fields=True):
 
 
 class SetModel(msgspec.Struct, tag="set_model", frozen=True, forbid_unknown_fields=True):
-    """Have `model` answer from the next request on."""
+    """Use `model` from the next request on."""
 
     model: str
 
 
 class Compact(msgspec.Struct, tag="compact", frozen=True, forbid_unknown_fields=True):
-    """Replace the conversation, as the model sees it, by a summary; `focus` says in words what matters."""
+    """Replace the conversation, as sent to the model, by a summary; `focus` says what matters."""
 
     focus: str = ""
 
@@ -74,26 +74,26 @@ class Compact(msgspec.Struct, tag="compact", frozen=True, forbid_unknown_fields=
 class UndoCompaction(
     msgspec.Struct, tag="undo_compaction", frozen=True, forbid_unknown_fields=True
 ):
-    """Show the model again what the last compaction took away."""
+    """Undo the last compaction: send the model the earlier conversation again."""
 
 
 class UndoTurn(msgspec.Struct, tag="undo_turn", frozen=True, forbid_unknown_fields=True):
-    """Take back what the agent has changed in the turn of the prompt `turn`; without one, in the last that is not undone."""
+    """Undo the agent's changes in the turn of the prompt `turn`; by default, in the last turn that is not undone."""
 
     turn: str = ""
 
 
 class RedoTurn(msgspec.Struct, tag="redo_turn", frozen=True, forbid_unknown_fields=True):
-    """Take back the last undoing, or rewinding of files; with a `turn` the last one of that."""
+    """Redo the last undo or rewind of files; with a `turn`, the last one of that turn."""
 
     turn: str = ""
 
 
 class Rewind(msgspec.Struct, tag="rewind", frozen=True, forbid_unknown_fields=True):
     """
-    Go back to before a prompt: with the conversation, the files that the agent has changed since, or both.
+    Go back to before a prompt: the conversation, the files that the agent has changed since, or both.
 
-    The words of the prompt come back as `PromptsReturned`.
+    The prompt comes back in `PromptsReturned`.
     """
 
     prompt_id: str
@@ -109,41 +109,41 @@ FROM_END = -1
 
 class ShowEarlier(msgspec.Struct, tag="show_earlier", frozen=True, forbid_unknown_fields=True):
     """
-    Ask for the `HistoryShown` that comes before what is shown, which begins at `before`: another process may have shown that.
+    Return the `HistoryShown` that ends at `before`, where the shown history begins. Another process may have shown that history.
 
-    `FROM_END`: the last one, for somebody who is shown nothing yet.
+    `FROM_END`: return the last one, for a client that shows nothing yet.
     """
 
     before: int = 0
 
 
 class TrustFiles(msgspec.Struct, tag="trust_files", frozen=True, forbid_unknown_fields=True):
-    """Trust the project's files exactly as they were shown: `hashes` has the SHA-256 of each path; the others are not trusted."""
+    """Trust exactly the files in `hashes`, which has the SHA-256 of the shown content for each path. Other files are not trusted."""
 
     hashes: dict[str, str]
 
 
 class RunCommand(msgspec.Struct, tag="run_command", frozen=True, forbid_unknown_fields=True):
-    """Run a command of the person's in the sandbox; the model sees it, and what came of it, with the next prompt."""
+    """Run a command of the user's in the sandbox. The next prompt includes it and its output."""
 
     id: str
     command: str
 
 
 class SetNetwork(msgspec.Struct, tag="set_network", frozen=True, forbid_unknown_fields=True):
-    """Change the network of what is started from now on in this session."""
+    """Change the network of commands that start from now on in this session."""
 
     mode: NetworkMode
 
 
 class SetSandbox(msgspec.Struct, tag="set_sandbox", frozen=True, forbid_unknown_fields=True):
-    """Run commands without a sandbox, or with it again. Only a person may ask for the first."""
+    """Switch the sandbox for commands off, or on again. Only a user may switch it off."""
 
     is_on: bool
 
 
 class SetMode(msgspec.Struct, tag="set_mode", frozen=True, forbid_unknown_fields=True):
-    """Decide how far the agent may go unasked from now on. Only a person may ask for it."""
+    """Set how far the agent may go without asking. Only a user may do this."""
 
     mode: Mode
 
@@ -152,12 +152,12 @@ class AnswerApproval(
     msgspec.Struct, tag="answer_approval", frozen=True, forbid_unknown_fields=True
 ):
     """
-    `reason` is for the model, with "deny"; `rule` is what "always" keeps, as it was shown or as the person has changed it.
+    `reason` is for the model, with "deny". `rule` is the rule that "always" stores, as it was shown or as the user edited it.
 
-    With "session", it is what holds until that ends, if not what was proposed. `is_alone`: "deny" is about this one only, not about
-    other tool uses of the same message. `values` are what a form was filled in with, as `FormField` has them; "cancel" neither
-    answers it nor says no to it. `review` is what the person takes of a proposal, where that is not all of it as it is. "again":
-    the text is not the one that the proposal is for; look at it, and ask again. `option` is the answer of a guest's that was chosen.
+    With "session", `rule` applies until the session ends, if it is not the proposed one. `is_alone`: deny only this call, not other tool
+    calls of the same message. `values` are the values of a form, as in `FormField`; "cancel" neither answers nor denies. `review` says
+    which parts of a proposal the user accepts, unless all of it as it is. "again": the text is not the one that the proposal was made
+    for; look at it and ask again. `option` is the chosen answer to an external agent's question.
     """
 
     id: str
@@ -171,7 +171,7 @@ class AnswerApproval(
 
 
 class RejectedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lines `rejected` of a file, of which the first was `first_line`, counted from 1, are the lines `restored` again."""
+    """The lines `rejected` of a file, beginning at `first_line` (1-based), were changed back to the lines `restored`."""
 
     first_line: int
     rejected: tuple[str, ...]
@@ -180,9 +180,9 @@ class RejectedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RejectChanges(msgspec.Struct, tag="reject_changes", frozen=True, forbid_unknown_fields=True):
     """
-    The person has taken back what the agent changed in the file `path`, for a `reason`, where they give one.
+    The user undid changes of the agent in the file `path`, perhaps for a `reason`.
 
-    The model is told with what it is told next.
+    The model is informed with the next message to it.
     """
 
     path: str
@@ -191,27 +191,27 @@ class RejectChanges(msgspec.Struct, tag="reject_changes", frozen=True, forbid_un
 
 
 class NoteReviewed(msgspec.Struct, tag="note_reviewed", frozen=True, forbid_unknown_fields=True):
-    """The person has reviewed the changes of the file `path`, its links followed: all of them, or all but what is `left`."""
+    """The user reviewed the changes of the file `path` (symlinks resolved): all of them, or all but those in `left`."""
 
     path: str
     left: ReviewLeft | None = None
 
 
 class NoteSaved(msgspec.Struct, tag="note_saved", frozen=True, forbid_unknown_fields=True):
-    """The person has just written the file `path`, its links followed: that is no work of a command which runs meanwhile."""
+    """The user just wrote the file `path` (symlinks resolved), so the change is not attributed to a command that is running."""
 
     path: str
 
 
 class NoteUsage(msgspec.Struct, tag="note_usage", frozen=True, forbid_unknown_fields=True):
-    """A request beside the session, an edit's, has used tokens: they count among its own."""
+    """A request outside the session, such as an inline edit, used tokens. They count in the session's usage."""
 
     model: str
     usage: Usage
 
 
 class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
-    """Tell what the job writes: its output so far, then what comes; or no longer."""
+    """Send the job's output so far, then new output as it comes; or stop sending it."""
 
     id: str
     is_on: bool = True
@@ -224,7 +224,7 @@ class StopJob(msgspec.Struct, tag="stop_job", frozen=True, forbid_unknown_fields
 class ControlToolServer(
     msgspec.Struct, tag="control_tool_server", frozen=True, forbid_unknown_fields=True
 ):
-    """Start a tool server, again if it runs, or stop it until then; or log in at it, in a browser."""
+    """Start or restart a tool server, stop it, or log in to it in a browser."""
 
     name: str
     what: Literal["start", "stop", "login"]
@@ -232,14 +232,14 @@ class ControlToolServer(
 
 class CancelTurn(msgspec.Struct, tag="cancel_turn", frozen=True, forbid_unknown_fields=True):
     """
-    Stop the turn; the prompts that wait come back as `PromptsReturned`. Without either, stop the command that was started last.
+    Stop the turn; pending prompts come back as `PromptsReturned`. If there are neither, stop the newest command.
 
-    What came is kept.
+    What was received so far is kept.
     """
 
 
 class CloseSession(msgspec.Struct, tag="close_session", frozen=True, forbid_unknown_fields=True):
-    """Stop the turn and forget the session; its log stays."""
+    """Stop the turn and close the session; its log stays."""
 
 
 Action = (

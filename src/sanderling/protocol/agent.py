@@ -1,4 +1,4 @@
-"""The agent that a face talks to. The face gives actions and is given events; how the agent behind that works is not its business."""
+"""The agent as frontends see it: they send actions and receive events."""
 
 from typing import Protocol
 
@@ -7,10 +7,10 @@ from sanderling.protocol.requests import Answer, SessionRequest
 
 
 class Agent(Protocol):
-    """One session, open. Its events go to the `emit` that it was opened with."""
+    """An open session. Its events go to the `emit` that was passed when it was opened."""
 
     def act(self, action: Action) -> None:
-        """Begin what `action` asks for, at once; events tell what comes of it."""
+        """Start `action` and return at once. Events report the results."""
         ...
 
     async def answer(self, request: SessionRequest) -> Answer:
@@ -18,14 +18,14 @@ class Agent(Protocol):
         Answer `request`, which changes nothing.
 
         Raises:
-            SanderlingError: it has no answer.
+            SanderlingError: there is no answer.
         """
         ...
 
     async def serve(self) -> None:
-        """Do what was asked for until the session is closed, then give back what it holds. Call it once."""
+        """Process actions until the session is closed, then release its resources. Call this once."""
         ...
 
     def close(self) -> None:
-        """Stop what is going on; `serve` returns when that has ended."""
+        """Stop everything that is running; `serve` returns when it has ended."""
         ...

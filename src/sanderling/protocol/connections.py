@@ -1,4 +1,4 @@
-"""Connections to sessions that live elsewhere, as the screen shows them."""
+"""Connections to remote sessions, as the screen shows them."""
 
 from typing import Literal
 
@@ -7,10 +7,10 @@ import msgspec
 
 class ConnectionChanged(msgspec.Struct, tag="connection_changed", frozen=True, omit_defaults=True):
     """
-    The connection to `name` is in another state.
+    The connection to `name` has a new state.
 
-    waiting: `why` it has ended, and in how many seconds another one is tried, the `attempt`th. refused: nothing is tried until the
-    person has done something. closed: nobody needs it.
+    waiting: it ended because of `why`, and `attempt` number `attempt` starts in `delay_s`. refused: no further attempts until the user
+    acts. closed: no longer needed.
     """
 
     state: Literal["connecting", "connected", "waiting", "refused", "closed"]

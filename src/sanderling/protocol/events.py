@@ -1,8 +1,8 @@
 """
-Events: facts that the agent tells its faces. Actions, which it takes, stand in `actions.py`.
+Events: facts that the agent reports to its frontends. The frontends' actions are in `actions.py`.
 
-Both are tagged unions: on the wire each is a map whose `type` is the struct's tag. `None` never travels (in Lua it would be
-`vim.NIL`, which is true): a field that has nothing to say is left out.
+Both are tagged unions: on the wire each is a map whose `type` is the struct's tag. Optional fields are left out instead of sent as
+`None`, because Lua would get `vim.NIL`, which is true.
 """
 
 from typing import Literal
@@ -21,9 +21,9 @@ from sanderling.protocol.reviews import Proposal, UnreviewedFile
 
 class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defaults=True):
     """
-    The session can be talked to. One that is resumed shows the newest of what was said next, as `HistoryShown`.
+    The session is ready. A resumed session then shows its latest history as `HistoryShown`.
 
-    `agent` is the name of the guest that answers in it, if one does.
+    `agent` is the name of the external agent that answers in the session, if any.
     """
 
     model: str
@@ -33,7 +33,7 @@ class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defa
 
 
 class SessionInUse(msgspec.Struct, tag="session_in_use", frozen=True):
-    """Another process has the session open, so that it cannot be opened here; a fork of it can."""
+    """The session is open in another process and cannot be opened here; it can be forked."""
 
     session_id: str
 
@@ -47,23 +47,23 @@ class ModelChanged(msgspec.Struct, tag="model_changed", frozen=True):
 
 
 class TurnStarted(msgspec.Struct, tag="turn_started", frozen=True, omit_defaults=True):
-    """`is_continued`: it went on elsewhere when the session was left, and its prompt was shown."""
+    """`is_continued`: the turn kept running remotely while no client was attached, and its prompt was already shown."""
 
     prompt: Prompt
     is_continued: bool = False
 
 
 class PromptSteered(msgspec.Struct, tag="prompt_steered", frozen=True):
-    """The model is told something in the middle of its turn."""
+    """The model received a message from the user during its turn."""
 
     prompt: Prompt
 
 
 class WaitingChanged(msgspec.Struct, tag="waiting_changed", frozen=True, omit_defaults=True):
     """
-    The prompts that wait: `steering` go in at the next tool boundary, `queued` after the turn.
+    The pending prompts: `steering` are sent at the next tool boundary, `queued` after the turn.
 
-    `is_held`: none of them goes before the person says so, because what came before has failed, or the session was resumed.
+    `is_held`: they are not sent until the user releases them, because the last turn failed or the session was resumed.
     """
 
     steering: tuple[Prompt, ...] = ()
@@ -72,13 +72,13 @@ class WaitingChanged(msgspec.Struct, tag="waiting_changed", frozen=True, omit_de
 
 
 class PromptsReturned(msgspec.Struct, tag="prompts_returned", frozen=True):
-    """The turn was stopped, or the session did not open, and these were not sent: theirs to send again, or not."""
+    """Prompts that were not sent because the turn was stopped or the session did not open. The user may send them again."""
 
     prompts: tuple[Prompt, ...]
 
 
 class RetryScheduled(msgspec.Struct, tag="retry_scheduled", frozen=True):
-    """The request has failed for `reason`, a sentence, and is made again after `delay_s`; `attempt` counts from 1 up to `attempts`."""
+    """The request failed for `reason`, a sentence, and is repeated after `delay_s`; `attempt` counts from 1 up to `attempts`."""
 
     attempt: int
     attempts: int
@@ -91,13 +91,13 @@ class RetryStarted(msgspec.Struct, tag="retry_started", frozen=True):
 
 
 class AnswerRestarted(msgspec.Struct, tag="answer_restarted", frozen=True):
-    """The blocks from `block_id` on were cut off, and what follows replaces them."""
+    """The blocks from `block_id` on were cut off. The blocks that follow replace them."""
 
     block_id: int
 
 
 class ProviderStarting(msgspec.Struct, tag="provider_starting", frozen=True):
-    """The client that asks the model is still loading; the request goes out as soon as it is there."""
+    """The provider's client is still loading; the request is sent when it is ready."""
 
 
 class ThinkingDelta(msgspec.Struct, tag="thinking_delta", frozen=True):
@@ -116,9 +116,9 @@ class BlockEnded(msgspec.Struct, tag="block_ended", frozen=True):
 
 class UsageUpdated(msgspec.Struct, tag="usage_updated", frozen=True, omit_defaults=True):
     """
-    `last_request` fills the model's context window, `turn` and `total` add up the turn's and the session's requests.
+    `last_request` fills the model's context window; `turn` and `total` are the sums for the turn and the session.
 
-    A window of 0 is unknown. `cost_usd` is what `total` costs, if `is_priced`: the price of each model in it is known.
+    A window of 0 is unknown. `cost_usd` is the cost of `total`; `is_priced` means that the price of each model in it is known.
     """
 
     last_request: Usage
@@ -131,14 +131,14 @@ class UsageUpdated(msgspec.Struct, tag="usage_updated", frozen=True, omit_defaul
 
 
 class CompactionStarted(msgspec.Struct, tag="compaction_started", frozen=True):
-    """The model is asked for a summary of the conversation."""
+    """The model starts to summarize the conversation."""
 
 
 class Compacted(msgspec.Struct, tag="compacted", frozen=True, omit_defaults=True):
     """
-    From here on the model is shown less: old tool results were `cleared`, or all was replaced by a `summary`.
+    The conversation as sent to the model got shorter: old tool results were `cleared`, or a `summary` replaced everything.
 
-    The transcript keeps everything. The tokens are estimates.
+    The transcript keeps everything. Token counts are estimates.
     """
 
     kind: Literal["cleared", "summary"]
@@ -148,21 +148,21 @@ class Compacted(msgspec.Struct, tag="compacted", frozen=True, omit_defaults=True
 
 
 class CompactionUndone(msgspec.Struct, tag="compaction_undone", frozen=True):
-    """The model is shown again what the last compaction took away."""
+    """The last compaction was undone: the model sees the earlier conversation again."""
 
 
 class TrustNeeded(msgspec.Struct, tag="trust_needed", frozen=True):
-    """The files that are ignored, for the person has not trusted them, or not as they are now."""
+    """Project files that are ignored because the user has not trusted their current content."""
 
     paths: tuple[str, ...]
 
 
 class SlashCommand(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A command that a Markdown file makes: `name` without the slash, and a line of help."""
+    """A slash command: `name` without the slash, and one line of help. `source` says who defines it."""
 
     name: str
     description: str = ""
-    arguments: str = ""  # what it takes, as a hint: "[focus]"
+    arguments: str = ""  # a hint, such as "[focus]"
     source: Literal["project", "user", "sanderling", "mcp", "agent"] = "user"
 
 
@@ -171,14 +171,14 @@ class SlashCommandsChanged(msgspec.Struct, tag="slash_commands_changed", frozen=
 
 
 class Notice(msgspec.Struct, tag="notice", frozen=True):
-    """A sentence for the person, which the model does not see."""
+    """A sentence for the user. The model does not see it."""
 
     level: Literal["info", "warning"]
     text: str
 
 
 class ErrorOccurred(msgspec.Struct, tag="error_occurred", frozen=True):
-    """The turn fails; its `TurnEnded` follows. `remedy` is what a person can do, empty when there is nothing."""
+    """The turn failed; its `TurnEnded` follows. `remedy` says what the user can do; it may be empty."""
 
     kind: ErrorKind
     message: str
@@ -186,7 +186,7 @@ class ErrorOccurred(msgspec.Struct, tag="error_occurred", frozen=True):
 
 
 class SandboxChanged(msgspec.Struct, tag="sandbox_changed", frozen=True, omit_defaults=True):
-    """The sandbox that confines commands from now on. `missing` says in sentences what the level leaves open; `problem` why nothing runs."""
+    """The state of the sandbox. `missing` lists in sentences what this level does not enforce; `problem` says why commands cannot run."""
 
     level: SandboxLevel
     network: NetworkMode
@@ -195,7 +195,7 @@ class SandboxChanged(msgspec.Struct, tag="sandbox_changed", frozen=True, omit_de
 
 
 class AccessDenied(msgspec.Struct, tag="access_denied", frozen=True):
-    """The sandbox refused something: the `operation` on a path, an address or a name, and the rule that stood against it."""
+    """The sandbox blocked `operation` on a path, an address or a host name, because of `rule`."""
 
     operation: Literal["read", "write", "execute", "connect", "resolve"]
     target: str
@@ -204,9 +204,9 @@ class AccessDenied(msgspec.Struct, tag="access_denied", frozen=True):
 
 class GuardActed(msgspec.Struct, tag="guard_acted", frozen=True, omit_defaults=True):
     """
-    Something that would have run code outside of the sandbox was undone; `kept_at` is where it is now.
+    The guard undid something that would have run code outside the sandbox; `kept_at` is where it moved the file.
 
-    `noticed`: it is new or changed and may run later, or instruct an agent, but stays.
+    `noticed`: a new or changed file may run later, or instruct an agent. It was left in place.
     """
 
     kind: Literal["quarantined", "restored", "replaced", "noticed", "failed"]
@@ -216,21 +216,21 @@ class GuardActed(msgspec.Struct, tag="guard_acted", frozen=True, omit_defaults=T
 
 
 class CommandStarted(msgspec.Struct, tag="command_started", frozen=True):
-    """The person runs a command in the sandbox."""
+    """The user runs a command in the sandbox."""
 
     id: str
     command: str
 
 
 class CommandOutput(msgspec.Struct, tag="command_output", frozen=True):
-    """Text for the screen: without escape sequences, each line in its last state."""
+    """Output for the screen: without escape sequences, each line in its final state."""
 
     id: str
     text: str
 
 
 class CommandEnded(msgspec.Struct, tag="command_ended", frozen=True, omit_defaults=True):
-    """`outcome` says how, in words; `notes` what a person should know besides: where the rest of the output is, for instance."""
+    """`outcome` describes the end in words; `notes` are remarks for the user, such as where the full output is."""
 
     id: str
     outcome: str
@@ -244,10 +244,10 @@ class CommandsRunning(msgspec.Struct, tag="commands_running", frozen=True):
 
 class ToolStarted(msgspec.Struct, tag="tool_started", frozen=True):
     """
-    The model uses a tool. `title` is its line without the tool's name: `src/app.py`, `pytest -q`.
+    A tool call starts. `title` is the call in one line, without the tool's name: `src/app.py`, `pytest -q`.
 
-    The uses of one message run side by side and are drawn one after the other: what is between this and its `ToolEnded`
-    belongs to it.
+    The calls of one message run in parallel, but their events come one call after the other: everything between this event and its
+    `ToolEnded` belongs to this call.
     """
 
     id: str
@@ -256,14 +256,14 @@ class ToolStarted(msgspec.Struct, tag="tool_started", frozen=True):
 
 
 class ToolOutput(msgspec.Struct, tag="tool_output", frozen=True):
-    """Text for the screen, while the tool runs."""
+    """Output for the screen while the tool runs."""
 
     id: str
     text: str
 
 
 class ChangedLines(msgspec.Struct, frozen=True):
-    """The numbers of lines that came into a file and went; `path` is how it is shown."""
+    """How many lines were added to and removed from a file; `path` is in the form to show."""
 
     path: str
     added: int
@@ -272,10 +272,10 @@ class ChangedLines(msgspec.Struct, frozen=True):
 
 class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=True):
     """
-    `summary` follows the tool's own line (`+3 −1`, `✓ 2.1 s`).
+    `summary` is appended to the call's line (`+3 −1`, `✓ 2.1 s`).
 
-    `detail`, in the syntax `filetype`, is what its fold holds, below what it has put out so far. `is_denied`: a rule, the mode or
-    the person did not let it run. `job` is what goes on of it in the background. `changed` are the files that it has changed.
+    `detail`, in the syntax `filetype`, goes into the call's fold, below its output so far. `is_denied`: a rule, the mode or the user did
+    not allow the call. `job` is the id of the background job that it started. `changed` lists the files that it changed.
     """
 
     id: str
@@ -289,24 +289,22 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
 
 
 Limit = Literal["again", "calls", "budget", "tokens", "retry"]
-"""The limits that a turn reaches: the same use made again and again, calls, money, the answer's length, attempts to ask."""
+"""The limits that a turn can reach: identical calls, number of calls, budget, output tokens, retries."""
 
 
 class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, omit_defaults=True):
     """
-    A person is to say whether something may be done; whatever waits for it waits without a limit.
+    A question for the user: may this be done? It waits without a time limit.
 
-    `subject` is what would be done, whole, in the syntax `filetype`: the command, the diff, the address. `reason` says why
-    that is asked, `cwd` where it would be done. `rule` is what the answer "always" would keep, as text that can be edited;
-    "always" and "session" are offered as `choices` says, `wider` is a rule that can be taken instead: for all tools of a server.
-    `path` is the file that it is about. `is_of_several`: to deny it denies other tool uses of the same message. A guest asks in its
-    own words: `options` are the answers that it knows.
+    `subject` is the whole of what would be done, in the syntax `filetype`: the command, the diff, the address. `reason` says why the user
+    is asked, `cwd` where it would be done. `rule` is the text, which the user can edit, that the answer "always" stores. `choices` says
+    whether "session" and "always" are offered. `wider` is an alternative rule, for all tools of a server. `path` is the file concerned.
+    `is_of_several`: denying it also denies other tool calls of the same message. `options` are the answers that an external agent offers.
 
-    The `kind` says what it is about: the use of `tool` ("use"), a change of a file, whose `proposal` is reviewed in the editor's
-    buffer ("write"), a grant for what the sandbox refused to it ("grant"), unsaved changes that it would go over ("overlap"), or a
-    `Limit` that the turn has reached, of which `tool` is the name then ("limit"). Of a tool server, which `tool` names then, it is
-    whether it may start ("server"), what it wants to know ("form", with its `fields`), or a page that it wants the person to visit
-    ("link"): `subject` is the address.
+    The `kind` is one of: a call of `tool` ("use"); a change of a file, whose `proposal` is reviewed in the editor's buffer ("write");
+    access that the sandbox blocked ("grant"); unsaved changes that would be overwritten ("overlap"); a `Limit`, named by `tool`, that the
+    turn reached ("limit"). For the other three, `tool` names a tool server: whether it may start ("server"), its questions to the user,
+    in `fields` ("form"), or a page that it asks the user to open, whose address is `subject` ("link").
     """
 
     id: str
@@ -328,7 +326,7 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
 
 
 class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):
-    """A question was answered, or nobody waits for it any more."""
+    """A question was answered or withdrawn."""
 
     id: str
 
@@ -347,7 +345,7 @@ class TodoChanged(msgspec.Struct, tag="todo_changed", frozen=True):
 
 
 class ShownJob(msgspec.Struct, frozen=True):
-    """A command of the model's that goes on in the background. `outcome` is how it ended, empty while it runs."""
+    """A background job of the model. `outcome` says how it ended; it is empty while the job runs."""
 
     id: str
     command: str
@@ -359,21 +357,21 @@ class JobsChanged(msgspec.Struct, tag="jobs_changed", frozen=True):
 
 
 class JobOutput(msgspec.Struct, tag="job_output", frozen=True):
-    """The newest output of a job that is watched, escape sequences included: text for a terminal."""
+    """New output of a watched job, escape sequences included: text for a terminal."""
 
     id: str
     text: str
 
 
 ToolServerState = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
-"""`waiting`: it is started in a moment, when nothing else is to be done. `stopped`: by the person, or by the settings."""
+"""`waiting`: starts soon, when nothing more urgent is left to do. `stopped`: by the user or the settings."""
 
 
 class ToolServer(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A tool server, and what it offers. `place` is its command, or its URL without what may be secret.
+    A tool server and what it offers. `place` is its command, or its URL without parts that may be secret.
 
-    `why` says what is wrong, if something is; `needs_login`: that is what it wants. `is_projects`: the project has declared it.
+    `why` is what is wrong, if anything; `needs_login`: it requires a login. `is_projects`: the project declares it.
     """
 
     name: str
@@ -393,7 +391,7 @@ class ToolServersChanged(msgspec.Struct, tag="tool_servers_changed", frozen=True
 
 
 class LinkOffered(msgspec.Struct, tag="link_offered", frozen=True):
-    """The person has asked for what a browser shows at `url`; `text` says in a sentence what that is."""
+    """A page at `url` that the user asked to open in a browser; `text` describes it in a sentence."""
 
     url: str
     text: str
@@ -405,9 +403,9 @@ class TurnEnded(msgspec.Struct, tag="turn_ended", frozen=True):
 
 class ChangesUnreviewed(msgspec.Struct, tag="changes_unreviewed", frozen=True, omit_defaults=True):
     """
-    The session was resumed, or something was taken back in it or made again: the files with changes that nobody has reviewed.
+    The files with unreviewed changes, after the session was resumed or changes were undone or redone.
 
-    Of those that are `settled`, by their paths, there was something to be reviewed before, and is nothing any more.
+    `settled` are the paths that had unreviewed changes before and have none now.
     """
 
     files: tuple[UnreviewedFile, ...]
@@ -437,14 +435,14 @@ HistoryEvent = (
 
 class HistoryShown(msgspec.Struct, tag="history_shown", frozen=True):
     """
-    Events of the session from before all that is shown so far; they go above that.
+    Earlier events of the session, to be inserted above everything shown so far.
 
-    It begins with a turn or in the middle of one. `has_earlier`: there is more, for `ShowEarlier`, before `start`.
+    It may begin in the middle of a turn. `has_earlier`: `ShowEarlier` with `start` returns more.
     """
 
     events: tuple[HistoryEvent, ...]
     has_earlier: bool
-    start: int = 0  # in the log, in bytes
+    start: int = 0  # byte offset in the log
 
 
 Event = (

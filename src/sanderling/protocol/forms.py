@@ -1,4 +1,4 @@
-"""Forms: what somebody wants to know from the person, field by field."""
+"""Forms: questions of a tool server or an external agent to the user, field by field."""
 
 from typing import Literal
 
@@ -12,9 +12,9 @@ class FormChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class FormField(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A field of a form. `value` is what stands in it, as text: `true` or `false` where it is ticked, a line for each of several `choices`.
+    A field of a form. `value` is its initial text: `true` or `false` for "boolean", one line per selected item for "choices".
 
-    `help` says in words what it is for and what it takes.
+    `help` explains the field and its valid values.
     """
 
     name: str

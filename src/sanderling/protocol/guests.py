@@ -1,4 +1,4 @@
-"""Guests: agents of others that answer in a session, over the Agent Client Protocol, and what they let a person choose."""
+"""External agents that answer in a session over the Agent Client Protocol, and their options."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class GuestChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A value that an option can have, by its title."""
+    """A value that an option can have."""
 
     value: str
     title: str
@@ -15,9 +15,9 @@ class GuestChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class GuestOption(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    An option of a guest: its mode, its model, how much it thinks, or what else it offers; `value` is the one in force.
+    An option of an external agent, such as its mode, model or thinking effort; `value` is the current one.
 
-    One without `choices` is on or off: `true` or `false`.
+    An option without `choices` is on or off: `true` or `false`.
     """
 
     id: str
@@ -29,7 +29,7 @@ class GuestOption(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GuestOptionsChanged(msgspec.Struct, tag="guest_options_changed", frozen=True):
-    """All options that the guest of a session offers, as they are now."""
+    """All current options of the session's external agent."""
 
     options: tuple[GuestOption, ...]
 
@@ -37,14 +37,14 @@ class GuestOptionsChanged(msgspec.Struct, tag="guest_options_changed", frozen=Tr
 class SetGuestOption(
     msgspec.Struct, tag="set_guest_option", frozen=True, forbid_unknown_fields=True
 ):
-    """Have an option of the session's guest be `value`; `id` is the option's id, or its title."""
+    """Set an option of the session's external agent to `value`; `id` is the option's id or title."""
 
     id: str
     value: str
 
 
 class AnswerOption(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer that a guest offers to its question, in its own words; `choice` is the key that gives it, where it is the first such."""
+    """An answer that an external agent offers to its question. `choice` is its key; the first answer with that `choice` gets it."""
 
     id: str
     title: str
@@ -52,4 +52,4 @@ class AnswerOption(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ListAgents(msgspec.Struct, tag="list_agents", frozen=True, forbid_unknown_fields=True):
-    """The names of the agents that can answer in a session in our own's place, as `agents`."""
+    """List the agents that can answer in a session instead of Sanderling. The answer's `agents` are their names."""

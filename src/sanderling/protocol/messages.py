@@ -1,10 +1,10 @@
 """
 The conversation as the model sees it.
 
-The structs have the shape of the Anthropic Messages API, so that their JSON is a request's `messages` as it stands.
-Source: https://docs.anthropic.com/en/api/messages
+The structs have the shape of the Anthropic Messages API, so their JSON can be used as a request's `messages`. Source:
+https://docs.anthropic.com/en/api/messages
 
-`extra` of a block is what the provider said beside what we know. Only the model that wrote it gets it back, unread.
+`extra` of a block holds the provider's fields that we do not know. They are sent back unread, and only to the model that wrote them.
 """
 
 from typing import Any, Literal
@@ -23,7 +23,7 @@ class ThinkingBlock(msgspec.Struct, tag="thinking", frozen=True, omit_defaults=T
     """
     `signature` proves to the API that the model wrote `thinking`.
 
-    One that has neither that nor something `extra` is not kept: there is no API that takes it back.
+    A block without signature and `extra` is dropped: no API accepts it back.
     """
 
     thinking: str
@@ -66,7 +66,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens as the API counts them: `input_tokens` are those neither read from nor written to the cache."""
+    """Token counts as the API reports them: `input_tokens` excludes tokens read from or written to the cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -75,7 +75,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of the model's context window that the request and its answer fill."""
+        """The tokens of the context window that the request and its answer fill."""
         return (
             self.input_tokens
             + self.output_tokens
@@ -107,9 +107,9 @@ _ENDINGS = {
 
 class CommandEnding(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    The end of a command of the person's, if it has ended.
+    The end of a user's command.
 
-    `status` is that of one that has "exited", negative for the signal that ended it; `problem` is why another did not run.
+    `status` is the exit status if it "exited", negative for a signal; `problem` is why it did not start or run.
     """
 
     how: Literal["exited", "stopped", "interrupted", "not_started", "not_run", "running", "unknown"]
@@ -123,33 +123,33 @@ class CommandEnding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def told(self) -> str:
-        """The ending in words that follow "it", as the model reads it."""
+        """The ending in words that follow "it", for the model."""
         return "".join(self._words())
 
     @property
     def shown(self) -> str:
-        """The ending as a sentence, as the screen shows it."""
+        """The ending as a sentence, for the screen."""
         _, words = self._words()
         return f"{words[0].upper()}{words[1:]}."
 
     def _words(self) -> tuple[str, str]:
-        """The auxiliary, which a sentence on the screen does without, and the rest."""
+        """Return the auxiliary verb, which the screen omits, and the rest."""
         exited = "killed" if self.status < 0 else "failed" if self.status else "succeeded"
         auxiliary, words = _ENDINGS[exited if self.how == "exited" else self.how]
-        told = words.format(
+        text = words.format(
             status=self.status,
             signal=signal_name(-self.status),
             took=f"after {self.took_s:.1f} s",
             problem=self.problem,
         )
-        return auxiliary, told.rstrip(".")
+        return auxiliary, text.rstrip(".")
 
 
 class CommandRecord(msgspec.Struct, frozen=True):
     """
-    A command that the person ran, and what it wrote, within bounds.
+    A command that the user ran, and its output, within limits.
 
-    No message by itself: the next prompt tells the model of it.
+    It is not a message of its own: the next prompt includes it.
     """
 
     command: str
@@ -175,9 +175,8 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     Lines of a buffer as the user sees them, unsaved text included; line numbers count from 1.
 
-    `is_piped`: they came through standard input instead, and `path` only names that. `origin` says in words what they are, where a person
-    has mentioned them in their prompt; what is no file has the mention as its `path`. With a `media_type` it is an image, and `text` is
-    its base64.
+    `is_piped`: the text came from standard input, and `path` is only a label. `origin` describes the source of an @mention; a mention
+    that is not a file has the mention as its `path`. With a `media_type` it is an image, and `text` is its base64.
     """
 
     path: str
@@ -192,9 +191,9 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A person's words, with an id of the face's choosing and the lines that go with them.
+    A user's prompt, with an id that the frontend chose and the attached lines.
 
-    `sent` is what the model is told in place of the words, where they are a command of a Markdown file.
+    `sent` is what the model gets instead of `text`, if that was a slash command.
     """
 
     id: str

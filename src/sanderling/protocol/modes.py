@@ -1,13 +1,13 @@
-"""The modes: how far the agent may go. The standard library alone: processes of the sandbox may import it."""
+"""The modes: how far the agent may go. Imports only the standard library, so that processes in the sandbox can import it."""
 
 from typing import Literal
 
 Mode = Literal["ask", "auto", "plan"]
-"""Changes and commands ask first, run when the sandbox confines them, or are not possible at all."""
+"""Changes and commands ask first; run if the sandbox confines them; or are not allowed at all."""
 NetworkMode = Literal["off", "proxy", "on"]
-"""Loopback inside the session only; that and the listed hosts; the host's own network."""
+"""Loopback inside the session only; loopback and the listed hosts; the host's network."""
 ConfiningLevel = Literal["full", "full-bwrap", "namespaces", "landlock"]
 Level = Literal[ConfiningLevel, "none"]
-"""The level to which the kernel enforces the sandbox's policy, strongest first; `sandbox/gaps.py` has what each one lacks."""
+"""How much of the sandbox's policy the kernel enforces, strongest first. `sandbox/gaps.py` lists what each level lacks."""
 SandboxLevel = Literal["", Level, "off"]
-"""The part of the sandbox that the kernel enforces; empty while that is not known yet, "off" when the person has switched the sandbox off."""
+"""The enforced level; empty while unknown, "off" when the user has switched the sandbox off."""

@@ -1,7 +1,7 @@
 """
-Remedies: what a person can do, in the words of the face that tells it; what is a command in Neovim is a flag in a shell.
+Remedies: what the user can do about an error, in the words of the frontend: a command in Neovim is a flag in a shell.
 
-Whoever words a message takes them from here; a face chooses once, for all that runs in its context.
+Code that writes an error message takes its remedy from here. A frontend chooses once, for all that runs in its context.
 """
 
 from contextvars import ContextVar
@@ -11,34 +11,34 @@ import msgspec
 
 class Remedies(msgspec.Struct, frozen=True):
     model: str
-    """The way to choose another model."""
+    """How to choose another model."""
     shorten: str
-    """Sentence, of a conversation that is too long."""
+    """Sentence: how to shorten a conversation that is too long."""
     begin_anew: str
-    """Part of a sentence: what begins another conversation."""
+    """Part of a sentence: how to start another conversation."""
     go_on: str
-    """Sentence, of an answer that was cut off."""
+    """Sentence: how to continue after an answer was cut off."""
     restart: str
     """Part of a sentence: how a change of the environment takes effect."""
     environment: str
-    """The place where a variable is set."""
+    """Where to set an environment variable."""
     install: str
-    """The way to build the environment of Python."""
+    """How to build the Python environment."""
     login: str
-    """The way to store an API key, with a provider's name behind it if it is not Claude's."""
+    """How to store an API key; followed by the provider's name if that is not Claude."""
     network: str
-    """The way to open the network, with "on" or "proxy" behind it."""
+    """How to open the network; followed by "on" or "proxy"."""
     server_login: str
-    """The way to log in at the tool server `{name}`."""
+    """How to log in to the tool server `{name}`."""
     key: str
-    """Sentences, of a model that stands in for one with a key."""
+    """Sentences: how to replace the demo model by a real one."""
 
 
 NEOVIM = Remedies(
     model="/model",
-    shorten="/compact makes it shorter, /clear starts a new one.",
+    shorten="/compact shortens it, /clear starts a new one.",
     begin_anew="/clear starts a new conversation",
-    go_on="A new prompt goes on from there.",
+    go_on="Send a new prompt to continue.",
     restart="restart Neovim",
     environment="the environment that starts Neovim",
     install=":AgentInstall, or make install",
@@ -46,13 +46,13 @@ NEOVIM = Remedies(
     network=":AgentNet",
     server_login="`L` in :AgentMcp opens its page",
     key="Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude.\n"
-    ":help sanderling-models tells how to talk to others.",
+    "Other models: :help sanderling-models.",
 )
 SHELL = Remedies(
     model="--model NAME",
-    shorten="Without --continue and --resume a new one begins.",
-    begin_anew="without --continue and --resume a new conversation begins",
-    go_on="With --continue another prompt goes on from there.",
+    shorten="Leave out --continue and --resume to start a new one.",
+    begin_anew="leave out --continue and --resume to start a new conversation",
+    go_on="Send another prompt with --continue to continue.",
     restart="run it again",
     environment="the environment",
     install="make install, or :AgentInstall in Neovim",
@@ -64,16 +64,16 @@ SHELL = Remedies(
 CLIENT = msgspec.structs.replace(
     SHELL,
     model="the model in the editor's menu",
-    shorten="/compact makes it shorter; a new session begins with none of it.",
-    begin_anew="in a new session a new conversation begins",
-    go_on="Another prompt goes on from there.",
+    shorten="/compact shortens it; a new session starts empty.",
+    begin_anew="a new session starts a new conversation",
+    go_on="Send another prompt to continue.",
     restart="start the agent again",
     environment="the environment of the agent, in the editor's settings",
     network="the network in the editor's menu, set to",
 )
-"""In an editor that speaks the Agent Client Protocol."""
+"""For editors that speak the Agent Client Protocol."""
 UNKEPT = msgspec.structs.replace(SHELL, go_on="Run it again.")
-"""In a shell, of a session without a log."""
+"""For a session without a log, in a shell."""
 
 _chosen: ContextVar[Remedies] = ContextVar("remedies", default=NEOVIM)
 

@@ -1,4 +1,4 @@
-"""Requests: what a face asks once. Each has one answer: a map with `error`, a sentence, if it failed."""
+"""Requests: questions of a frontend, each with one answer. A failed request is answered by a map with `error`, a sentence."""
 
 from typing import Literal
 
@@ -12,9 +12,9 @@ from sanderling.protocol.rewriting import Rewrite
 
 class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unknown_fields=True):
     """
-    The sessions of a project, or of all with an empty one, newest first, as `sessions`: a list of `SessionInfo`.
+    List sessions, newest first, of `project` or, if that is empty, of all projects. The answer's `sessions` is a list of `SessionInfo`.
 
-    With a `text` only those in which it was said, each with an excerpt; those that print mode has begun only if it `has_printed`.
+    A `text` selects the sessions that contain it, each with an excerpt. Sessions of print mode are included if `has_printed`.
     """
 
     project: str = ""
@@ -23,7 +23,7 @@ class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unkn
 
 
 class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`changed_at` is in seconds since 1970, `size_bytes` the log's; `excerpt` is where a text was found."""
+    """`changed_at` is in seconds since 1970; `size_bytes` is the size of the log; `excerpt` is from around the text that was found."""
 
     id: str
     project: str
@@ -40,7 +40,7 @@ class RenameSession(msgspec.Struct, tag="rename_session", frozen=True, forbid_un
 
 
 class DeleteSession(msgspec.Struct, tag="delete_session", frozen=True, forbid_unknown_fields=True):
-    """Remove the log and the outputs; not of one that is open."""
+    """Delete a session's log and outputs. An open session is not deleted."""
 
     session_id: str
 
@@ -48,16 +48,16 @@ class DeleteSession(msgspec.Struct, tag="delete_session", frozen=True, forbid_un
 class MeasureSession(
     msgspec.Struct, tag="measure_session", frozen=True, forbid_unknown_fields=True
 ):
-    """The bytes that `@session:ID` brings along, as `size_bytes`."""
+    """Return, as `size_bytes`, how much text `@session:ID` adds to a prompt."""
 
     session_id: str
 
 
 class ForkSession(msgspec.Struct, tag="fork_session", frozen=True, forbid_unknown_fields=True):
     """
-    Make the session `new_id` of what another holds, up to the turn of the prompt `prompt_id` (all of it without one).
+    Copy a session into the new session `new_id`, up to the turn of `prompt_id` (all of it without one).
 
-    The turn itself comes along unless `is_before`; then the answer's `prompt` has its words.
+    That turn is included unless `is_before`; then the answer's `prompt` is the text of its prompt.
     """
 
     session_id: str
@@ -67,7 +67,7 @@ class ForkSession(msgspec.Struct, tag="fork_session", frozen=True, forbid_unknow
 
 
 class ExportSession(msgspec.Struct, tag="export_session", frozen=True, forbid_unknown_fields=True):
-    """Write the conversation as Markdown into a new file at `path`; the answer's `path` is where it is."""
+    """Write the conversation as Markdown into a new file at `path`. The answer's `path` is the file that was written."""
 
     session_id: str
     path: str
@@ -75,9 +75,9 @@ class ExportSession(msgspec.Struct, tag="export_session", frozen=True, forbid_un
 
 class Login(msgspec.Struct, tag="login", frozen=True, forbid_unknown_fields=True):
     """
-    Keep an API key in the system's keychain. Without a `key`: whether that can be, as `backend`, else as `error`.
+    Store an API key in the system's keychain. Without a `key`, return whether that is possible: as `backend`, or else as `error`.
 
-    Without a `provider` it is that of the settings, or Claude's.
+    Without a `provider` the key is for the provider in the settings, or for Claude.
     """
 
     key: str = ""
@@ -85,7 +85,7 @@ class Login(msgspec.Struct, tag="login", frozen=True, forbid_unknown_fields=True
 
 
 class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=True):
-    """Remove the API key from the keychain."""
+    """Delete the API key from the keychain."""
 
     provider: str = ""
 
@@ -95,10 +95,10 @@ class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=Tr
 
 class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_fields=True):
     """
-    The models that can be chosen: `Models`.
+    List the models that can be chosen. The answer is `Models`.
 
-    They are those that are `known` without asking, and besides those that the session's `own` provider lists, or `all` that can be
-    asked.
+    "known" lists the models that are known without a request; "own" adds the list of the session's provider, "all" the lists of
+    all usable providers.
     """
 
     session_id: str
@@ -106,7 +106,7 @@ class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_
 
 
 class Models(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Names by which models are chosen, with what is known of them; `problems` are sentences about providers that did not answer."""
+    """Model names, as they are chosen, and notes about them; `problems` are sentences about providers that did not answer."""
 
     models: tuple[str, ...]
     notes: dict[str, str] = {}
@@ -114,20 +114,20 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TestProvider(msgspec.Struct, tag="test_provider", frozen=True, forbid_unknown_fields=True):
-    """A `Report` of what a provider can do, `PROVIDER` or `PROVIDER:MODEL`; without one, that of the session. It costs tokens."""
+    """Test what a provider can do, `PROVIDER` or `PROVIDER:MODEL`, by default the session's. The answer is a `Report`. Costs tokens."""
 
     session_id: str
     provider: str = ""
 
 
 class ShowUsage(msgspec.Struct, tag="show_usage", frozen=True, forbid_unknown_fields=True):
-    """A `Report` of tokens and dollars."""
+    """Return a `Report` of tokens and cost."""
 
     session_id: str
 
 
 class ShowSettings(msgspec.Struct, tag="show_settings", frozen=True, forbid_unknown_fields=True):
-    """A `Report` of the settings in force."""
+    """Return a `Report` of the settings in effect."""
 
     session_id: str
 
@@ -138,16 +138,16 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class ShowTrust(msgspec.Struct, tag="show_trust", frozen=True, forbid_unknown_fields=True):
-    """The project's files that could be trusted: `TrustPage`."""
+    """Return the project files that could be trusted, as a `TrustPage`."""
 
     session_id: str
 
 
 class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A file of the project's that would tell the model or Sanderling what to do. `path` is relative to the project.
+    A project file that contains instructions for the model or settings for Sanderling. `path` is relative to the project.
 
-    `allowed` says in words what it lets the model do without a question.
+    `allowed` describes what the file would allow the model to do without asking.
     """
 
     path: str
@@ -158,7 +158,7 @@ class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrustPage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All files that could be trusted, with their texts; `refusal` says in a sentence why none of this project can."""
+    """All files that could be trusted, with their contents; `refusal` says why no file of this project can be trusted."""
 
     project: str
     files: tuple[TrustFile, ...] = ()
@@ -168,7 +168,7 @@ class TrustPage(msgspec.Struct, frozen=True, omit_defaults=True):
 class ListToolServers(
     msgspec.Struct, tag="list_tool_servers", frozen=True, forbid_unknown_fields=True
 ):
-    """The session's tool servers as they are now: `ToolServers`."""
+    """List the session's tool servers. The answer is `ToolServers`."""
 
     session_id: str
 
@@ -180,14 +180,14 @@ class ToolServers(msgspec.Struct, frozen=True):
 class ShowToolServer(
     msgspec.Struct, tag="show_tool_server", frozen=True, forbid_unknown_fields=True
 ):
-    """A `Report` of what a tool server offers, and of what it has said beside the protocol."""
+    """Return a `Report` of a tool server's offers and of its output outside the protocol."""
 
     session_id: str
     name: str
 
 
 class CheckMentions(msgspec.Struct, tag="check_mentions", frozen=True, forbid_unknown_fields=True):
-    """The files among `paths` that a rule keeps from the model: `KeptFiles`."""
+    """Return, as `KeptFiles`, the files among `paths` that a rule hides from the model."""
 
     session_id: str
     paths: tuple[str, ...]
@@ -200,7 +200,7 @@ class KeptFiles(msgspec.Struct, frozen=True):
 class InspectToolUse(
     msgspec.Struct, tag="inspect_tool_use", frozen=True, forbid_unknown_fields=True
 ):
-    """A tool use, whole: `WholeToolUse`."""
+    """Return a tool call in full, as a `WholeToolUse`."""
 
     session_id: str
     id: str
@@ -213,14 +213,14 @@ class WholeToolUse(msgspec.Struct, frozen=True):
 
 
 class ListChanges(msgspec.Struct, tag="list_changes", frozen=True, forbid_unknown_fields=True):
-    """The turns of a session, with what the agent has changed in each: `Changes`. With a `turn` that one alone."""
+    """List the turns of a session, or only `turn`, with the agent's changes in each. The answer is `Changes`."""
 
     session_id: str
     turn: str = ""
 
 
 class ChangedFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`why` says what stands against undoing it: it is not kept, or it may not be the agent's."""
+    """`why` says what prevents undoing the change: its content is not stored, or it may not be the agent's."""
 
     path: str
     what: Literal["created", "changed", "removed"]
@@ -233,7 +233,7 @@ class TurnShown(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     A turn: the id and the first words of its prompt, and its `number` in the session, from 1.
 
-    If it `is_interrupted`, one of its commands ended with Sanderling: what that has changed is not known.
+    `is_interrupted`: a command of the turn ended when Sanderling did, so its changes are unknown.
     """
 
     turn: str
@@ -245,7 +245,7 @@ class TurnShown(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Changes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The turns of a session, and what is wrong with the record of its changes: sentences."""
+    """The turns of a session; `problems` are sentences about damage to the record of changes."""
 
     turns: tuple[TurnShown, ...]
     problems: tuple[str, ...] = ()
@@ -255,9 +255,9 @@ class ShowDifference(
     msgspec.Struct, tag="show_difference", frozen=True, forbid_unknown_fields=True
 ):
     """
-    All that the agent has changed in the last turn, or in the session, by commands, too, or only in a `path`: `FilesBefore`.
+    Return, as `FilesBefore`, what the agent changed in the last turn or in the session, including by commands, or only in `path`.
 
-    What is "unreviewed" is what nobody has reviewed, of the files that its file tools have changed.
+    "unreviewed" means the changes by file tools that the user has not reviewed.
     """
 
     session_id: str
@@ -267,9 +267,9 @@ class ShowDifference(
 
 class FileBefore(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    The `text` of a file as it would be without what the agent has changed, and with what the person has.
+    The `text` of a file without the agent's changes, but with the user's.
 
-    If "some" of it is reviewed, `baseline` is the text without the rest.
+    If only "some" changes are reviewed, `baseline` is the text without the others.
     """
 
     path: str
@@ -280,21 +280,21 @@ class FileBefore(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FilesBefore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The files that the agent has changed; of those that are `left` it cannot be told how they would be without it."""
+    """The files that the agent changed; for the files in `left`, the content without its changes is unknown."""
 
     files: tuple[FileBefore, ...]
     left: tuple[RestoredFile, ...] = ()
 
 
 class PreviewRewind(msgspec.Struct, tag="preview_rewind", frozen=True, forbid_unknown_fields=True):
-    """The effect of rewinding to before a prompt, as files stand now: `RewindPreview`."""
+    """Return what rewinding to before a prompt would do to the current files, as a `RewindPreview`."""
 
     session_id: str
     prompt_id: str
 
 
 class RewindPreview(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`turns` is how many would be taken back; `refusal` says in a sentence why the conversation cannot be, if so."""
+    """`turns` is the number of turns to be taken back; `refusal` says why the conversation cannot be rewound, if so."""
 
     prompt: str
     turns: int

@@ -1,4 +1,4 @@
-"""Changes that were taken back: what came of it, file by file."""
+"""Results of undo, redo and rewind, file by file."""
 
 from typing import Literal
 
@@ -7,9 +7,9 @@ import msgspec
 
 class RestoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A file that was brought back to what it was: `merged` with what the person has changed, or `left` as it is, and `why`.
+    A file that was restored, `merged` with the user's changes, or `left` as it is, and `why`.
 
-    `path` is relative to the project where it lies inside.
+    `path` is relative to the project for files inside it.
     """
 
     path: str
@@ -20,14 +20,14 @@ class RestoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Restoration = Literal["undo", "redo", "rewind", "finish"]
-"""The last finishes what a process has begun that was killed."""
+""""finish" completes the undo of a process that was killed."""
 
 
 class FilesRestored(msgspec.Struct, tag="files_restored", frozen=True, omit_defaults=True):
     """
-    The changes that the agent has made in these turns were taken back, or made again; `turns` are the ids of their prompts.
+    The agent's changes in these turns were undone or redone; `turns` are the ids of their prompts.
 
-    Where another try may bring what was left, `rest_of` is the number of the turn to ask for; 0 if there is none.
+    `rest_of` is the number of a turn for which another try may restore the files that were left, or 0.
     """
 
     kind: Restoration
@@ -37,6 +37,6 @@ class FilesRestored(msgspec.Struct, tag="files_restored", frozen=True, omit_defa
 
 
 class ConversationRewound(msgspec.Struct, tag="conversation_rewound", frozen=True):
-    """From here on the model is shown what was said before the prompt that begins with `text`. The transcript keeps everything."""
+    """The model now sees only what came before the prompt that begins with `text`. The transcript keeps everything."""
 
     text: str

@@ -1,4 +1,4 @@
-"""Reviews of a change before it is made: what is proposed, hunk by hunk, and what a person makes of that."""
+"""Review of a change before it is made: the proposal, hunk by hunk, and the user's decisions."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ProposedHunk(msgspec.Struct, frozen=True):
-    """The lines `old`, from the line `first_line` on, which counts from 0, are to become the lines `new`."""
+    """A proposal to replace the lines `old`, beginning at `first_line` (0-based), by the lines `new`."""
 
     first_line: int
     old: tuple[str, ...]
@@ -15,9 +15,9 @@ class ProposedHunk(msgspec.Struct, frozen=True):
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A change of the file `path` as the editor's buffer `buffer` would show it, from top to bottom.
+    A change of the file `path`, as the editor's buffer `buffer` shows it, from top to bottom.
 
-    `is_new`: there is no such file. `ends_in_newline` says it of the text as proposed.
+    `is_new`: the file does not exist. `ends_in_newline` refers to the proposed text.
     """
 
     path: str
@@ -29,10 +29,10 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class ReviewedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
-    A part of a proposal as the person leaves it: rejected, for a `reason`, or kept.
+    A hunk after review: accepted (`is_kept`), or rejected with an optional `reason`.
 
-    Kept, `new`, which was `proposed` and which they may have changed, comes into the place of the lines `old` of their text, from
-    `first_line` on, which counts from 0. Of what they rejected, `new` is what stood there, and `first_line` where.
+    An accepted hunk replaces the lines `old` of the user's text, from `first_line` (0-based) on, by `new`: the lines `proposed`, perhaps
+    edited by the user. For a rejected hunk, `new` and `first_line` are the lines that were there and their position.
     """
 
     first_line: int
@@ -45,9 +45,9 @@ class ReviewedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ReviewLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
-    A file of which some changes are still to be reviewed: its text, and what that would be `before` them.
+    A file with changes left to review: its current text, and the text `before` those changes.
 
-    The editor writes it with this `encoding`, `line_ending` and, if it `has_bom`, a byte order mark.
+    The editor writes it with this `encoding` and `line_ending`, and with a byte order mark if it `has_bom`.
     """
 
     before: str
@@ -59,9 +59,9 @@ class ReviewLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
-    The review of a proposal, whose kept hunks go into `text`, the person's own without the proposal.
+    The result of a review. `text` is the user's own text, without the proposal; the accepted hunks apply to it.
 
-    `ends_in_newline` says it of the text with them.
+    `ends_in_newline` refers to the text with these hunks applied.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UnreviewedFile(msgspec.Struct, frozen=True):
-    """A file with so many changes that nobody has reviewed, the first of them in the line `line`, from 1."""
+    """A file with `count` unreviewed changes, the first in line `line` (1-based)."""
 
     path: str
     count: int

@@ -1,4 +1,4 @@
-"""Rewriting lines in place: what is asked of the model, its answer as it comes, and what it has cost."""
+"""Rewriting lines in place: the request, the answer as it streams, and its cost."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from sanderling.protocol.messages import Selection, StopReason, Usage
 
 
 class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An instruction, and the text that came of it."""
+    """An earlier instruction, and the text that the model wrote for it."""
 
     instruction: str
     text: str
@@ -16,12 +16,12 @@ class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Rewrite(msgspec.Struct, tag="rewrite", frozen=True, forbid_unknown_fields=True):
     """
-    Have the model write what is to stand in the place of `text`: `Rewritten`; until then `RewritePiece`s come.
+    Have the model rewrite `text`. Streams `RewritePiece`s and ends with `Rewritten`.
 
-    `path` is the file's absolute path, empty where there is none, and `shown_as` what the model is told; lines count from 1. `before` and
-    `after` stand around it, `lines` are those of which a block is some columns, `outline` names what else the file holds. `drafts` were
-    not yet what the person wanted. `selections` go along. An `instruction` that begins with `/name` is what that command's file says.
-    Without a `model` the settings say which. Its usage counts in the session `session_id`, if that is open.
+    `path` is the file's absolute path, or empty; `shown_as` is the name that the model sees. Lines count from 1. `before` and `after`
+    surround `text`; `lines` are the full lines if `text` is a block of columns; `outline` names what else the file contains. `drafts` are
+    earlier attempts that the user did not accept. `selections` are attached. An `instruction` `/name …` is expanded from that command's
+    file. Without a `model` the settings choose. The usage counts in the session `session_id`, if that is open.
     """
 
     project: str
@@ -43,7 +43,7 @@ class Rewrite(msgspec.Struct, tag="rewrite", frozen=True, forbid_unknown_fields=
 
 
 class RewritePiece(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The text is by now its first `kept` bytes, and `text`. `notice` says in a sentence what is waited for."""
+    """The text so far: its first `kept` bytes, then `text`. `notice` says in a sentence what the request is waiting for."""
 
     kept: int = 0
     text: str = ""
@@ -52,9 +52,9 @@ class RewritePiece(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Rewritten(msgspec.Struct, frozen=True):
     """
-    The whole of what is to stand there, and what this request has cost; `total_usd` is that of all since the process began.
+    The complete replacement, and the cost of this request; `total_usd` is the cost of all since the process began.
 
-    The text is not all of it unless the `stop_reason` is "end_turn".
+    Unless `stop_reason` is "end_turn", the text is incomplete.
     """
 
     text: str

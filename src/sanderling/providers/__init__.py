@@ -1,4 +1,4 @@
-"""The seam to a model: what every provider takes and gives."""
+"""The interface to a model that every provider implements."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from sanderling.protocol.messages import ContentBlock, Message, StopReason, Usag
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool as the model is told of it; `input_schema` is a JSON schema."""
+    """A tool as declared to the model; `input_schema` is a JSON schema."""
 
     name: str
     description: str
@@ -21,11 +21,11 @@ class ModelRequest(msgspec.Struct, frozen=True):
     system: str
     history: Sequence[Message]
     tools: tuple[ToolSpec, ...] = ()
-    session_id: str = ""  # for caches that are kept by a key
+    session_id: str = ""  # cache key, for APIs that have one
 
 
 class TextPiece(msgspec.Struct, frozen=True):
-    """The next piece of the text block that the model is writing."""
+    """The next piece of the text block that is being streamed."""
 
     text: str
 
@@ -36,9 +36,9 @@ class ThinkingPiece(msgspec.Struct, frozen=True):
 
 class BlockDone(msgspec.Struct, frozen=True):
     """
-    A block is complete; the pieces since the last one are part of it.
+    A finished block; the pieces since the last one are part of it.
 
-    `problem` says why the input of a tool use cannot be read; the block's own is empty then.
+    `problem` says why the input of a tool use could not be decoded; the block's input is empty then.
     """
 
     block: ContentBlock
@@ -46,17 +46,17 @@ class BlockDone(msgspec.Struct, frozen=True):
 
 
 class ToolUseBegun(msgspec.Struct, frozen=True):
-    """The model begins to write a use of a tool, which takes it a while; a provider that knows says so."""
+    """The model has begun to write a tool use. Not every provider reports it."""
 
 
 class UsageReport(msgspec.Struct, frozen=True):
-    """Tokens of this request so far; the last report counts."""
+    """Token counts of this request so far; each report replaces the one before."""
 
     usage: Usage
 
 
 class ReplyDone(msgspec.Struct, frozen=True):
-    """The model said all it had to say. A stream that ends without one was cut."""
+    """The end of a complete reply. A stream that ends without one was cut off."""
 
     stop_reason: StopReason
 
@@ -65,7 +65,7 @@ StreamItem = TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport 
 
 
 class ModelLimits(msgspec.Struct, frozen=True):
-    """The limits of a model, and its price where the API tells it; what is 0 or None is not known."""
+    """A model's limits, and its price if the API reports it. 0 and None mean unknown."""
 
     context_window_tokens: int = 0
     max_output_tokens: int = 0
@@ -73,77 +73,77 @@ class ModelLimits(msgspec.Struct, frozen=True):
 
 
 class Provider(Protocol):
-    """A model behind an API: given the history, it streams an answer."""
+    """A model behind an API: streams a reply to a history."""
 
     @property
     def model(self) -> str: ...
 
     @property
     def limits(self) -> ModelLimits | None:
-        """None: not asked for yet."""
+        """None until the API was asked."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """`prepare` has nothing left to do."""
+        """True once `prepare` has nothing left to do."""
         ...
 
     async def prepare(self) -> None:
         """
-        Load what the first request needs, off the event loop. Idempotent.
+        Load what the first request needs, outside the event loop. Idempotent.
 
         Raises:
-            ProviderError: the environment or the settings make it impossible.
+            ProviderError: the environment or the settings are unusable.
         """
         ...
 
     async def aclose(self) -> None:
-        """Give back connections."""
+        """Close connections."""
         ...
 
     async def learn_limits(self) -> None:
-        """Set `limits` to what the API says, to zeros when it does not say."""
+        """Set `limits` from the API; to zeros if it does not report them."""
         ...
 
     async def fetch_limits(self) -> ModelLimits:
         """
-        Ask the API how much the model takes and gives, without using a token.
+        Return the model's input and output limits, without spending a token.
 
         Raises:
-            ProviderError: the API cannot be reached, refuses the key, or does not know the model.
+            ProviderError: the API is unreachable, rejects the key, or does not know the model.
         """
         ...
 
     def set_model(self, model: str) -> None:
         """
-        Ask `model` from the next request on; its limits are not known yet.
+        Use `model` from the next request on; its limits are unknown until then.
 
         Raises:
-            ConfigError: nobody can be asked for it.
+            ConfigError: no provider has this model.
         """
         ...
 
     async def list_models(self) -> tuple[str, ...]:
         """
-        Ask the API what it offers, newest first.
+        Return the models that the API offers, newest first.
 
         Raises:
-            ProviderError: with what happened and what a person can do.
+            ProviderError: with what happened and what the user can do.
         """
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         """
-        Ask the model. The last item is `ReplyDone`.
+        Call the model. The last item is `ReplyDone`.
 
         Raises:
-            ProviderError: with what happened and what a person can do.
+            ProviderError: with what happened and what the user can do.
         """
         ...
 
 
 class Delegate:
-    """A provider that asks another one, `_provider`, for all that it has not of its own."""
+    """A base for wrappers: forwards to `_provider` what they do not override."""
 
     _provider: Provider
 

@@ -1,8 +1,8 @@
 """
-The provider that answers: who it is by the settings, and by each model that is named from then on.
+Selection of a provider, by the settings and by each model that is chosen later.
 
-`PROVIDER:MODEL` names both. A model alone is that of the setting `provider`; where that is "auto", `claude…` is Anthropic's, and any
-other that of the first provider with a key. Who is not asked is not even imported.
+`PROVIDER:MODEL` names both. A model alone belongs to the setting `provider`; with "auto", `claude…` belongs to Anthropic, and any other
+model to the first provider with a key. Providers that are not used are not imported.
 """
 
 import os
@@ -30,18 +30,22 @@ if TYPE_CHECKING:
     from sanderling.providers.http.way import Way
 
 SCRIPT_PREFIX = "script:"
-SCRIPTED = ("demo", "scripted")  # they need no key, and answer by any name
-DEFAULT = ANTHROPIC.name  # says what to do where there is no key
+SCRIPTED = ("demo", "scripted")  # need no key and accept any model name
+DEFAULT = ANTHROPIC.name  # its error explains how to store a key
 PROFILE_VARIABLES = ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID")
-_PLAIN = ("auto", DEFAULT, *SCRIPTED)  # whose models have no colon: what has one names a provider
+_PLAIN = (
+    "auto",
+    DEFAULT,
+    *SCRIPTED,
+)  # their models have no colon, so a colon follows a provider's name
 
 
 def choose(settings: Settings, *, fallback: str = "demo") -> str:
     """
-    Name the provider that the settings ask for; where nobody has a key, that is `fallback`.
+    Return the name of the provider that the settings choose; `fallback` if no provider has a key.
 
     Raises:
-        ConfigError: there is none of that name, or it needs a model.
+        ConfigError: the provider is unknown, or needs a model.
     """
     return _first_choice(settings, fallback)[0]
 
@@ -50,20 +54,20 @@ def make_provider(
     settings: Settings, sample: str = "", *, fallback: str = "demo", way: "Way | None" = None
 ) -> "ProviderChoice":
     """
-    Make the provider of a session. `sample` is the directory of the demo model's own project; `way` leads to somebody who has the keys.
+    Make the provider of a session. `sample` is the directory of the demo model's project, `way` the model proxy.
 
     Raises:
-        ConfigError: the settings ask for what cannot be.
+        ConfigError: the settings name an unknown provider or model.
     """
     return ProviderChoice(settings, sample, fallback, way)
 
 
 def credentials(settings: Settings, name: str = "") -> Credentials:
     """
-    The key that a person keeps for the provider `name`; without one, for that of the settings, or for Claude.
+    Return the credentials of the provider `name`, by default of the configured one or Anthropic.
 
     Raises:
-        ConfigError: there is no such provider, or its table is wrong.
+        ConfigError: the provider is unknown, or its table is invalid.
     """
     own = DEFAULT if settings.provider in ("auto", *SCRIPTED) else settings.provider
     return Credentials(settings.state_dir, load_endpoint(name or own, settings.providers).account)
@@ -71,9 +75,9 @@ def credentials(settings: Settings, name: str = "") -> Credentials:
 
 class ProviderChoice(Delegate):
     """
-    A provider that is one of all there are: the one that the chosen model belongs to.
+    Forwards to the provider of the chosen model.
 
-    `model` is its full name, as logs have it. Each provider is made when it is chosen first, and closed at the end.
+    `model` is the full name, as in logs. Each provider is made when it is first chosen, and closed at the end.
     """
 
     def __init__(
@@ -117,7 +121,7 @@ class ProviderChoice(Delegate):
 
 
 def full_name(name: str, model: str, settings: Settings) -> str:
-    """The name that chooses `model` of the provider `name`."""
+    """Return the name that selects `model` of the provider `name`."""
     is_own = name == DEFAULT and ":" not in model and settings.provider in _PLAIN
     return model if is_own or name in SCRIPTED else f"{name}:{model}"
 
@@ -131,12 +135,7 @@ def _make(name: str, model: str, settings: Settings, sample: str, way: "Way | No
 
 
 def make_at(endpoint: Endpoint, model: str, settings: Settings) -> "HttpProvider":
-    """
-    Make a provider that asks `endpoint` for `model`.
-
-    Raises:
-        ConfigError: nobody speaks its wire.
-    """
+    """Make a provider that calls `model` at `endpoint`."""
     match endpoint.wire:
         case "anthropic":
             from sanderling.providers.anthropic.provider import AnthropicProvider
@@ -166,19 +165,19 @@ def _make_scripted(name: str, model: str, settings: Settings, sample: str) -> Pr
 
 
 def load_ahead(settings: Settings) -> None:
-    """Load what the chosen provider asks with, and have what takes no interpreter be done beside all that is loaded next."""
-    with suppress(ConfigError, ImportError, MemoryError):  # which whoever makes it is told
+    """Import the chosen provider's HTTP stack; load certificates in a thread meanwhile."""
+    with suppress(ConfigError, ImportError, MemoryError):  # reported when the provider is made
         if choose(settings) not in SCRIPTED:
             from sanderling.providers.http.trust import begin_reading
 
             begin_reading()
 
 
-# --- who it is ---------------------------------------------------------------------------------------------------------
+# --- selection ---------------------------------------------------------------------------------------------------------
 
 
 def _first_choice(settings: Settings, fallback: str) -> tuple[str, str]:
-    """The provider and the model that the settings ask for. A model that is the default is one that nobody has named."""
+    """Return the provider and model that the settings choose. The default model counts as not chosen."""
     if settings.model != DEFAULT_MODEL:
         return _later_choice(settings.model, settings, fallback, is_first=True)
     name = settings.provider
@@ -190,7 +189,7 @@ def _first_choice(settings: Settings, fallback: str) -> tuple[str, str]:
 def _later_choice(
     model: str, settings: Settings, fallback: str, *, is_first: bool = False
 ) -> tuple[str, str]:
-    """The provider and the model that `model` names."""
+    """Return the provider and model that `model` names."""
     if model.startswith(SCRIPT_PREFIX):
         return "scripted", model
     name, colon, rest = model.partition(":")
@@ -217,16 +216,19 @@ def _auto(model: str, settings: Settings, fallback: str) -> str:
     if model.startswith("claude"):
         return DEFAULT if _has_key(ANTHROPIC, settings) else fallback
     name = _with_key(settings)
-    if (name or fallback) not in ("demo", *settings.providers):  # whose models are nobody else's
+    if (name or fallback) not in (
+        "demo",
+        *settings.providers,
+    ):  # the user's own providers may have any model
         _check_model(model, name or fallback, settings, is_asked=bool(name))
     return name or fallback
 
 
 def _check_model(model: str, name: str, settings: Settings, *, is_asked: bool) -> None:
     """
-    Refuse a model without a provider that the provider `name` does not know, and another one does.
+    Reject a model without a provider if the provider `name` does not have it and another one does.
 
-    Where nobody has a key (not `is_asked`), it need only be spelt like one that is known.
+    If no provider has a key (not `is_asked`), a similar name of a known model is enough to reject it.
     """
     known = load_models(settings)
     if known.of(f"{name}:{model}") != UNKNOWN:
@@ -254,7 +256,7 @@ def _with_default_model(name: str, settings: Settings) -> tuple[str, str]:
 
 
 def _with_key(settings: Settings, *, needs_model: bool = False) -> str:
-    """The first provider that can be asked; empty if there is none."""
+    """Return the first provider that can be called, or ""."""
     found = (
         endpoint.name
         for endpoint in at_hand(settings)
@@ -264,9 +266,9 @@ def _with_key(settings: Settings, *, needs_model: bool = False) -> str:
 
 
 def at_hand(settings: Settings) -> Iterator[Endpoint]:
-    """The endpoints that can be asked: those with a key, and of the person's own those that need none."""
+    """Yield the endpoints that can be called: those with a key, and the user's own that need none."""
     has_claude = _has_key(ANTHROPIC, settings)
-    if has_claude:  # without a look at the others
+    if has_claude:  # the others are not loaded
         yield load_endpoint(DEFAULT, settings.providers)
     for name in endpoint_names(settings.providers)[has_claude:]:
         endpoint = load_endpoint(name, settings.providers)
@@ -282,7 +284,7 @@ def _has_key(endpoint: Endpoint, settings: Settings) -> bool:
 
 
 def names_profile() -> bool:
-    """Say whether the environment names what stands in the place of a key for Claude; `anthropic.profile` uses it."""
+    """Return True if the environment selects a profile instead of an API key for Claude; `anthropic.profile` uses it."""
     return any(map(os.environ.get, PROFILE_VARIABLES))
 
 

@@ -1,8 +1,8 @@
 """
-The API keys in the system's keychain, through `keyring`.
+API keys in the system's keychain, through `keyring`.
 
-A file without a secret says that there is one. So nobody pays for the import, or is asked to unlock a keychain, who keeps nothing
-there; and whoever has the key sees at once that it was changed or removed, by whichever process.
+A file without a secret, the marker, records that a key is stored. Without it `keyring` is not imported, and the user is not asked to
+unlock a keychain. Its modification time shows every process that the key was changed or removed.
 """
 
 import os
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SERVICE = "sanderling"
 MARKER_TEXT = "The API key is in the system's keychain. :AgentLogout in Neovim removes it.\n"
-TIMEOUT_S = 60.0  # a locked keychain asks the person first
+TIMEOUT_S = 60.0  # a locked keychain asks the user first
 NOT_A_KEYCHAIN = (
     "keyring.backends.fail",
     "keyring.backends.null",
-    "keyring.backends.chainer",  # stands for others, which are looked at one by one
+    "keyring.backends.chainer",  # wraps others, which are checked one by one
     "keyrings.alt",  # files without encryption, or with a password that is asked for on the terminal
     "keyrings.cryptfile",
 )
@@ -36,18 +36,17 @@ T = TypeVar("T")
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One provider's key: `variables` of the environment hold it, else the keychain under `name`, as the file `marker` says."""
+    """A provider's key: in the environment's `variables`, else in the keychain under `name` if the file `marker` exists."""
 
     name: str
     variables: tuple[str, ...]
     marker: str
 
     def is_set(self, environment: Mapping[str, str] = os.environ) -> bool:
-        """Say whether a variable holds a key."""
         return any(environment.get(name) for name in self.variables)
 
     def log_in(self) -> str:
-        """The command that stores a key for it."""
+        """Return the command that stores its key."""
         return remedies().login + ("" if self.name == "anthropic" else f" {self.name}")
 
     def use_the_environment(self) -> str:
@@ -58,7 +57,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class CredentialsError(SanderlingError):
-    """The keychain cannot be used: what happened, and what a person can do. Never with the key in it."""
+    """The keychain failed: what happened, and what the user can do. The key is never part of it."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(f"{message} {remedy}")
@@ -68,9 +67,9 @@ class CredentialsError(SanderlingError):
 
 class Credentials:
     """
-    The key of `account` that a person keeps here. `state_dir` is Sanderling's own directory.
+    The key of `account` in the keychain. `state_dir` is Sanderling's own directory.
 
-    All but `is_known` and `version` block, for up to `timeout_s`: call them in a thread.
+    All methods except `is_known` and `version` block, for up to `timeout_s`: call them in a thread.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Credentials:
         return self.version() is not None
 
     def version(self) -> int | None:
-        """Changes with each `store`; None while no key is kept."""
+        """Changes with each `store`; None while no key is stored."""
         try:
             return self._marker.stat().st_mtime_ns
         except OSError:
@@ -92,10 +91,10 @@ class Credentials:
 
     def backend(self) -> str:
         """
-        Name the keychain that would hold the key, having asked it something.
+        Return the name of the keychain that would hold the key, after a test read.
 
         Raises:
-            CredentialsError: there is none that encrypts, or it does not answer.
+            CredentialsError: no keychain encrypts, or it does not answer.
         """
 
         def name(keychain: "KeyringBackend") -> str:
@@ -106,10 +105,10 @@ class Credentials:
 
     def read(self) -> str:
         """
-        Return the key; empty when none is kept.
+        Return the stored key, or "".
 
         Raises:
-            CredentialsError: the keychain cannot be asked.
+            CredentialsError: the keychain failed.
         """
         if not self.is_known():
             return ""
@@ -117,15 +116,15 @@ class Credentials:
 
     def store(self, key: str) -> None:
         """
-        Keep `key` in place of any other.
+        Store `key`, replacing any other.
 
         Raises:
-            CredentialsError: it cannot be a key, or the keychain does not keep it.
+            CredentialsError: it cannot be a key, or the keychain did not keep it.
         """
         if not key or is_mangled(key):
             raise CredentialsError(
-                "This is no API key: it is empty, or holds a blank or another character that no key has.",
-                "Copy the key once more, and nothing else.",
+                "This is not an API key: it is empty, or contains a space or another invalid character.",
+                "Copy the key again, and nothing else.",
             )
 
         def keep(keychain: "KeyringBackend") -> bool:
@@ -140,10 +139,10 @@ class Credentials:
 
     def remove(self) -> bool:
         """
-        Forget the key, and say whether there was one.
+        Remove the key; return True if there was one.
 
         Raises:
-            CredentialsError: the keychain cannot be asked, and the key is still there; or the file that says so cannot be removed.
+            CredentialsError: the keychain failed and still has the key, or the marker cannot be removed.
         """
         if not self.is_known():
             return False
@@ -157,7 +156,7 @@ class Credentials:
             self._marker.unlink(missing_ok=True)
         except OSError as error:
             raise CredentialsError(
-                f"The keychain has forgotten the key, but {self._marker} cannot be removed ({error.strerror}).",
+                f"The key was removed from the keychain, but {self._marker} cannot be removed ({error.strerror}).",
                 "Remove it by hand.",
             ) from error
         return True
@@ -176,13 +175,13 @@ class Credentials:
             ) from error
 
     def _ask(self, question: Callable[["KeyringBackend"], T]) -> T:
-        """Ask in a thread that may be left behind: nothing ends a call that waits for a person, or for a service that hangs."""
+        """Ask in a thread that may be abandoned: nothing can end a call that waits for the user or for a hanging service."""
         answer: Future[T] = Future()
 
         def run() -> None:
             try:
                 answer.set_result(question(_find_keychain(self.account)))
-            except Exception as error:  # noqa: BLE001  a backend is a plugin, and raises what it likes
+            except Exception as error:  # noqa: BLE001  a backend is a plugin, and may raise anything
                 answer.set_exception(error)
 
         Thread(target=copy_context().run, args=(run,), name="keychain", daemon=True).start()
@@ -196,12 +195,12 @@ class Credentials:
                 self.account.unlock_it(),
             ) from None
         except Exception as error:  # noqa: BLE001
-            # Without the error's own words: they may quote the key.
+            # Without the error's own message, which may quote the key.
             raise CredentialsError(_explain(error), self.account.unlock_it()) from None
 
 
 def is_mangled(key: str) -> bool:
-    """A key with a line break (from a file) or a blank would fail as a header, and the error would quote it."""
+    """A key with a line break (from a file) or a space is invalid in a header, and the error would quote it."""
     return key != key.strip() or not key.isascii() or (key != "" and not key.isprintable())
 
 
@@ -216,7 +215,7 @@ def _explain(error: Exception) -> str:
 
 
 def _find_keychain(account: Account) -> "KeyringBackend":
-    """The best that the machine has, or the one that the person's settings for `keyring` name."""
+    """Return the machine's best keychain, or the user's choice in the settings of `keyring`."""
     from keyring import core
 
     core.init_backend(_is_keychain)

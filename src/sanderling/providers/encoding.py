@@ -1,4 +1,4 @@
-"""The bytes of requests: a history is encoded message by message, and each message once."""
+"""Encoding of requests: each message of a history is encoded once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
@@ -19,9 +19,9 @@ EncodeMessage = Callable[[Message, Message | None], Iterable[msgspec.Raw]]
 
 class EncodedHistory:
     """
-    The history that was encoded last. A message is found again by identity, so that a long history costs a copy of its bytes.
+    The history that was encoded last. Messages are recognized by identity, so a long history costs a copy of its bytes.
 
-    `encode` makes of a message, and of the one before it, as many as the API has for it.
+    `encode` turns a message, given the one before it, into one or more messages of the API.
     """
 
     def __init__(self, encode: EncodeMessage) -> None:
@@ -30,7 +30,7 @@ class EncodedHistory:
         self._encoded: list[tuple[msgspec.Raw, ...]] = []
 
     def of(self, history: Sequence[Message]) -> list[tuple[msgspec.Raw, ...]]:
-        """The bytes of each message of `history`."""
+        """Return the encoded messages of each message of `history`."""
         known = _common_length(self._messages, history)
         del self._messages[known:], self._encoded[known:]
         for message in history[known:]:
@@ -41,7 +41,7 @@ class EncodedHistory:
 
 
 class EncodedTools:
-    """The tools that were encoded last, each as `encode` has it."""
+    """The tools that were encoded last, each by `encode`."""
 
     def __init__(self, encode: Callable[[ToolSpec], Any]) -> None:
         self._encode = encode
@@ -60,23 +60,23 @@ def _common_length(one: Sequence[Message], other: Sequence[Message]) -> int:
 
 
 def encoded(value: Any) -> msgspec.Raw:
-    """`value` as JSON that every API takes, whatever a file's name or a program's output was."""
+    """Return `value` as JSON that every API accepts, whatever bytes a file name or a program's output has."""
     return msgspec.Raw(json_lines.encoded(value))
 
 
 def replays_thoughts(quirks: Quirks, message: Message, previous: Message | None) -> bool:
     """
-    Say whether the model gets back what it thought for `message`, its answer to the `previous` one.
+    Return True if the reasoning of `message`, the answer to `previous`, is sent back.
 
-    What stands in the same turn before it decides, never what follows.
+    This depends only on what came before it in the turn, so that the bytes of a message never change.
     """
-    beside = chain(message.content, previous.content if previous else ())
-    has_tools = any(isinstance(block, ToolUse | ToolResult) for block in beside)
+    blocks = chain(message.content, previous.content if previous else ())
+    has_tools = any(isinstance(block, ToolUse | ToolResult) for block in blocks)
     return {"never": False, "with_tools": has_tools, "always": True}[quirks.replay_reasoning]
 
 
 def previous_end(history: Sequence[Message]) -> int | None:
-    """The last message of the previous request: the one before the last that the model wrote."""
+    """Return the index of the previous request's last message, which precedes the model's last one."""
     for index in range(len(history) - 2, -1, -1):
         if (history[index].role, history[index + 1].role) == ("user", "assistant"):
             return index
@@ -85,11 +85,11 @@ def previous_end(history: Sequence[Message]) -> int | None:
 
 def cache_key(request: ModelRequest, quirks: Quirks) -> str:
     """
-    The key under which the request's prefix is kept; empty if there is none.
+    Return the prompt cache's key, or "" without such a cache.
 
-    Models from GPT-5.6 on find a prefix better if requests that begin alike have one key, and another key is another cache. So it
-    is made of the system prompt, which all sessions share. Before them it only led to a machine, for which a session is enough.
-    Sources: https://developers.openai.com/api/docs/guides/prompt-caching and
+    From GPT-5.6 on, requests that begin alike should share a key, because each key has its own cache. So it is derived from the system
+    prompt, which all sessions share. For earlier models the key only selects a machine, and one per session is enough. Sources:
+    https://developers.openai.com/api/docs/guides/prompt-caching and
     https://learn.microsoft.com/azure/foundry/openai/how-to/prompt-caching
     """
     match quirks.cache:

@@ -1,8 +1,8 @@
 """
-Endpoints: the APIs that can answer, as data.
+Endpoints: the APIs that can be called, as data.
 
-One is a preset of `presets.toml`, or a table `[providers.NAME]` of the person's: that changes the preset of its name, begins from
-another `preset`, or stands alone with `wire` and `base_url`. What differs between servers of one wire is a row of `Quirks`, not code.
+An endpoint is a preset of `presets.toml` or a user's table `[providers.NAME]`. The table changes the preset of its name, starts from
+another `preset`, or is complete with `wire` and `base_url`. Servers of one wire differ in a row of `Quirks`, not in code.
 """
 
 import re
@@ -25,78 +25,74 @@ from sanderling.text import did_you_mean
 Wire = Literal["anthropic", "chat", "responses", "ollama"]
 
 PRESETS = Path(__file__).with_name("presets.toml")
-# Names with a meaning of their own before the colon of a model, or as the setting `provider`.
+# Reserved as the part before the colon of a model, and as values of the setting `provider`.
 RESERVED = ("auto", "demo", "scripted", "script")
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """
-    The habits of an endpoint.
-
-    What a wire has no use for, it passes over.
-    """
+    """How an endpoint departs from the norm of its wire. A wire ignores the fields that it does not use."""
 
     replay_reasoning: Literal["never", "with_tools", "always"] = "never"
-    """In which messages the model's thoughts go back to it: in none, in those of turns that use tools, or in all."""
+    """Assistant messages that are sent back with their reasoning: none, only in turns with tool uses, or all."""
     blank_reasoning: str = ""
-    """The text that goes back in the place of thoughts, where there are none and the server wants some."""
+    """Text sent instead of missing reasoning, for servers that require some."""
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
-    """The fields in which a thought may stand in an answer: the first of them that is there."""
+    """The response fields that may hold reasoning; the first one present counts."""
     text_thoughts: Literal["none", "tagged", "begun"] = "tagged"
-    """Thoughts in the text: none, at its beginning in `<think>` and `</think>`, or without the first of them, up to `</think>`."""
+    """Reasoning within the text: none, in `<think>` and `</think>` at its start, or without the opening tag, up to `</think>`."""
     tool_ids: Literal["any", "alnum9"] = "any"
-    """The form of a tool use's id: Mistral wants exactly nine letters and digits."""
+    """Format of tool use ids: Mistral requires exactly nine letters and digits."""
     echo: tuple[str, ...] = ("extra_content", "reasoning_details")
-    """Fields of a message, or of a tool use in it, that go back as they came."""
+    """Fields of a message or of its tool uses that are sent back unchanged."""
     stand_in: dict[str, Any] = {}
-    """Fields of a message's first tool use that it cannot be without, where another model wrote it."""
+    """Required fields of a message's first tool use, added if another model wrote it."""
     takes_turns: bool = False
-    """A person's message may not follow a tool's, nor the model's its own."""
+    """The server rejects a user message after a tool message, and two assistant messages in a row."""
     system_role: Literal["system", "developer"] = "system"
     max_tokens_name: Literal["", "max_tokens", "max_completion_tokens", "max_output_tokens"] = (
         "max_tokens"
     )
-    """Empty: what the server does by itself is best."""
+    """Empty: the limit is not sent, because the server's default is best."""
     stream_usage: bool = True
-    """Tokens are counted only if `stream_options` asks for it."""
+    """Usage is reported only if `stream_options` requests it."""
     strict_schemas: bool = False
-    """Tools whose schema allows it are declared `strict`."""
+    """Tools are declared `strict` if their schema allows it."""
     parallel_tools: bool | None = None
-    """The value of `parallel_tool_calls`; None: it is not sent."""
+    """The value of `parallel_tool_calls`; None: not sent."""
     effort: dict[Literal["on", "off"], dict[str, Any]] = {}
-    """Fields of the request that have the model think, and that keep it from it."""
+    """Request fields that turn reasoning on and off."""
     body: dict[str, Any] = {}
-    """Fields of each request besides."""
+    """Additional fields of every request."""
     cache: Literal["none", "automatic", "anthropic", "openai_explicit", "key"] = "automatic"
-    """The way in which a prefix is kept: by itself, at marks like Anthropic's or OpenAI's, or under the session's key."""
+    """How a prefix is cached: not at all, automatically, at Anthropic's or OpenAI's breakpoints, or by the session's key."""
     images: Literal["none", "user", "tool"] = "user"
-    """The places where an image may stand: nowhere, in a message of the user's, or in a tool's result as well."""
+    """Where images are allowed: nowhere, in user messages, or in tool results too."""
     max_images: Annotated[int, msgspec.Meta(ge=0)] = 100
-    """The most images of a request; the oldest are left out."""
+    """Most images per request; the oldest are left out."""
     image_side: Annotated[int, msgspec.Meta(ge=1)] = 8000
-    """The most pixels that an image may be wide or high."""
+    """Largest width or height of an image, in pixels."""
     many_images: Annotated[int, msgspec.Meta(ge=0)] = 20
-    """The images of a request from which on each of them may have `many_images_side` at most."""
+    """If a request has more images than this, each may have at most `many_images_side` pixels a side."""
     many_images_side: Annotated[int, msgspec.Meta(ge=1)] = 2000
     max_request_bytes: Annotated[int, msgspec.Meta(ge=1)] = 32_000_000
-    """The most bytes of a request, of which images may take three quarters."""
+    """Largest request in bytes; images may take three quarters of it."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """
-    An API that can answer. `variables` of the environment may hold its key; `model` is asked when the person names none.
+    An API that can be called.
 
-    `is_keyed`: without a key it need not be asked.
+    `variables`: environment variables that may hold its key. `model`: the default. `is_keyed`: a key is required.
     """
 
     name: str
     wire: Wire
-    base_url: str = ""  # empty: the setting's, or Claude's own
+    base_url: str = ""  # empty: the setting `base_url`, or Anthropic's own
     variables: tuple[str, ...]
     is_keyed: bool = True
     model: str = ""
-    headers: dict[str, str] = {}  # whose values may name variables
+    headers: dict[str, str] = {}  # values may reference variables
     quirks: Quirks = Quirks()
     by_model: tuple[tuple[str, Quirks], ...] = ()
 
@@ -106,7 +102,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return Account(self.name, self.variables, marker)
 
     def quirks_of(self, model: str) -> Quirks:
-        """The quirks when `model` is asked: those of the first pattern that it matches, else the endpoint's."""
+        """Return the quirks for `model`, by the first matching pattern, else the endpoint's."""
         return next(
             (quirks for pattern, quirks in self.by_model if fnmatchcase(model, pattern)),
             self.quirks,
@@ -114,7 +110,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table as the person, or `presets.toml`, writes it; `models` has quirks by pattern."""
+    """A `[providers.NAME]` table from the user's settings or `presets.toml`; `models` maps patterns to quirks."""
 
     wire: Wire
     base_url: str = ""
@@ -126,15 +122,15 @@ class ProviderTable(msgspec.Struct, frozen=True, kw_only=True):
     preset: str = ""
 
 
-# Not among the presets: whoever asks Claude need not read those.
+# Kept outside `presets.toml`: with Claude alone, that file need not be parsed.
 _ANTHROPIC: dict[str, Any] = {
     "wire": "anthropic",
-    "base_url": "",  # the setting's, the environment's, or BASE_URL of its provider
+    "base_url": "",  # from the setting, the environment, or `BASE_URL` of its provider
     "api_key": ["$ANTHROPIC_API_KEY", "$ANTHROPIC_AUTH_TOKEN"],
     "quirks": {
         "cache": "anthropic",
         "images": "tool",
-        # Newer models think whether asked or not, and say nothing meanwhile unless told to.
+        # Newer models always think, but stream nothing of it unless asked to.
         "effort": {"on": {"thinking": {"type": "adaptive", "display": "summarized"}}},
     },
 }
@@ -142,36 +138,35 @@ _ANTHROPIC: dict[str, Any] = {
 
 @cache
 def presets() -> Mapping[str, dict[str, Any]]:
-    """The tables of `presets.toml`, by name, in the order in which a key for them is looked for."""
+    """Return the tables of `presets.toml` by name, in the order in which keys are looked for."""
     import tomllib
 
     return {"anthropic": _ANTHROPIC} | tomllib.loads(PRESETS.read_text(encoding="utf-8"))
 
 
 def endpoint_names(providers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """The endpoints that there are: the person's before the presets, but for Claude."""
+    """Return all endpoint names: Anthropic, the user's own, then the presets."""
     return tuple(dict.fromkeys(("anthropic", *providers, *presets())))
 
 
 def keys_of_providers(providers: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """The variables that may hold the key of an API, or a header's: that of a preset, or of the person's own `providers`."""
+    """Return the variables that may hold an API key or a header's value, for presets and the user's `providers`."""
     tables = (*presets().values(), *providers.values())
-    told = (str(table.get(key)) for table in tables for key in ("api_key", "headers"))
+    values = (str(table.get(key)) for table in tables for key in ("api_key", "headers"))
     own = map(_variable_of, (*presets(), *providers))
-    return frozenset(own).union(*map(variables_in, told))
+    return frozenset(own).union(*map(variables_in, values))
 
 
 def is_endpoint_name(name: str) -> bool:
-    """Say whether a table may have this name; what stands before the colon of a model may be something else."""
     return re.fullmatch(_NAME, name) is not None
 
 
 def load_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> Endpoint:
     """
-    The endpoint `name`; `providers` are the person's own tables.
+    Return the endpoint `name`; `providers` are the user's own tables.
 
     Raises:
-        ConfigError: there is none of that name, or its table is wrong.
+        ConfigError: the name is unknown, or its table is invalid.
     """
     own = providers.get(name)
     if own is None and name == "anthropic":
@@ -184,10 +179,10 @@ def load_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> Endp
     where, path = f"[providers.{name}]", ("providers", name)
     if not is_endpoint_name(name):
         raise ConfigError(
-            f"{where} is no name of a provider: letters, digits, '-' and '_' only", path
+            f"{where} is not a valid name: use only letters, digits, '-' and '_'", path
         )
     if name in RESERVED:
-        raise ConfigError(f"{where}: '{name}' has a meaning of its own; give it another name", path)
+        raise ConfigError(f"{where}: '{name}' is reserved; choose another name", path)
     try:
         base = base_of(own or {}, presets(), "providers", name)
         return _endpoint(name, where, _merged(own or {}, base))
@@ -207,32 +202,31 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
     if missing := [key for key in ("wire", "base_url") if key not in table]:
         names = ", ".join(presets())
         raise ConfigError(f"{where} needs {' and '.join(missing)}, or preset = one of: {names}")
-    told = msgspec.convert(table, ProviderTable)
-    base_url = told.base_url.rstrip("/")
-    if base_url and not told.base_url.startswith(("http://", "https://")):
+    loaded = msgspec.convert(table, ProviderTable)
+    base_url = loaded.base_url.rstrip("/")
+    if base_url and not loaded.base_url.startswith(("http://", "https://")):
         raise ConfigError(
             f"{where}: base_url must begin with http:// or https://",
             ("providers", name, "base_url"),
         )
-    variables = key_variables(name, told.api_key)
+    variables = key_variables(name, loaded.api_key)
     return Endpoint(
         name=name,
-        wire=told.wire,
+        wire=loaded.wire,
         base_url=base_url,
         variables=variables or (_variable_of(name),),
         is_keyed=bool(variables) and not is_local(base_url),
-        model=told.model,
-        headers=told.headers,
-        quirks=_quirks(where, told.quirks),
+        model=loaded.model,
+        headers=loaded.headers,
+        quirks=_quirks(where, loaded.quirks),
         by_model=tuple(
-            (pattern, _quirks(f"{where}, models.{pattern},", told.quirks | changed))
-            for pattern, changed in told.models.items()
+            (pattern, _quirks(f"{where}, models.{pattern},", loaded.quirks | changed))
+            for pattern, changed in loaded.models.items()
         ),
     )
 
 
 def _variable_of(name: str) -> str:
-    """The variable for the key of the provider `name`, where its table names none."""
     return f"{name.upper().replace('-', '_')}_API_KEY"
 
 
@@ -247,25 +241,24 @@ def _check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...]) ->
             raise ConfigError(f"{where}: unknown key '{key}'{did_you_mean(key, known)}")
 
 
-def key_variables(name: str, told: str | Sequence[str]) -> tuple[str, ...]:
+def key_variables(name: str, value: str | Sequence[str]) -> tuple[str, ...]:
     """
-    The names of variables in `api_key` of the provider `name`.
+    Return the variables that `api_key` of the provider `name` references.
 
     Raises:
-        ConfigError: something in it is none: a key that should not be there, and is not repeated.
+        ConfigError: an entry is not a reference. It may be a key, so the message does not repeat it.
     """
-    references = (told,) if isinstance(told, str) else told
+    references = (value,) if isinstance(value, str) else value
     if not all(map(is_reference, references)):
         raise ConfigError(
-            f'[providers.{name}]: api_key is the name of a variable, as in api_key = "$LOCAL_KEY", and never the key itself;'
-            f" `sanderling login {name}` keeps one in the system's keychain",
+            f'[providers.{name}]: api_key must name a variable, as in api_key = "$LOCAL_KEY", not contain the key;'
+            f" `sanderling login {name}` stores a key in the system's keychain",
             ("providers", name, "api_key"),
         )
     return tuple(name for each in references for name in variables_in(each))
 
 
 def is_local(url: str) -> bool:
-    """Say whether `url` is on this machine."""
     try:
         return is_loopback(canonical_host(urlsplit(url).hostname or ""))
     except ValueError:

@@ -1,10 +1,9 @@
 """
-Silence: the time in which nothing has arrived, counted while this process runs.
+The idle timeout: the time without any data, counted while this process runs.
 
-A deadline on a clock would be over after the process was stopped, or the machine slept, for longer than that: what has arrived
-meanwhile, or arrives as soon as the network is back, would lose against it. So silence is counted in ticks; one that comes late
-counts as two, and is never the one that ends the wait. But a connection that was asleep for some seconds may be dead without
-anybody having said so: it gets some more of them to prove that it lives, not the whole time once more.
+A deadline on a clock would pass while the process is stopped or the machine sleeps, even if data has arrived meanwhile or arrives as soon
+as the network is back. So idle time is counted in ticks. A late tick counts as two at most, and never ends the wait. But after some
+seconds of sleep a connection may be dead without a sign: it gets `AFTER_SLEEP_S` to prove that it is alive, not the whole timeout again.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from sanderling.protocol.remedies import remedies
 from sanderling.text import duration
 
 MAX_TICK_S = 1.0
-ASLEEP_S = 10.0  # a tick that is so late was not held up by us
+ASLEEP_S = 10.0  # a tick this late was not delayed by our own process
 AFTER_SLEEP_S = 20.0
 
 
@@ -28,7 +27,7 @@ def keeps_what_came() -> str:
 
 
 def _now() -> float:
-    """A clock that goes on while the machine sleeps; where there is none, while the process is stopped."""
+    """Return a clock that runs while the machine sleeps or, if the system lacks one, while the process is stopped."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -40,10 +39,10 @@ class IdleWatch:
     @contextmanager
     def wait(self) -> Generator[None]:
         """
-        Wait inside of it for whatever arrives next.
+        Limit a wait for data in this context.
 
         Raises:
-            ProviderError: "stalled", nothing has arrived for the whole time.
+            ProviderError: "stalled": nothing arrived within the timeout.
         """
         loop = asyncio.get_running_loop()
         idle_s, ticked_at = 0.0, _now()

@@ -1,9 +1,9 @@
 """
-The images of requests, as many and as large as an endpoint takes them.
+The images of requests, limited to what an endpoint accepts.
 
-A history only grows, and an image in it goes out with each request. So what an endpoint does not take is replaced by a text in what is
-sent; the log keeps it. That also heals sessions from logs that have such images already. What is known to be too much is left out
-before the request. What only the API knows is left out after its refusal, and the request is made again.
+A history only grows, and each request repeats its images. So an image that an endpoint rejects is replaced by a text in what is sent; the
+log keeps it. This also repairs sessions whose logs already have such images. Images beyond a known limit are left out before the request.
+Limits that only the API knows are learned from its refusal, and the request is made again.
 """
 
 import logging
@@ -37,11 +37,11 @@ from sanderling.providers.endpoint import Quirks
 from sanderling.providers.http.bodies import field, items
 
 MAX_REFUSALS = 4
-"""Refusals of a request of which each is taken to be about one place; after that no image is sent."""
+"""Refusals of a request that are each taken to concern one place; after that no image is sent."""
 STEPS = 4
-"""The steps in which images that are too many are left out, for each step costs the cache of the prefix."""
-_MUCH, _LITTLE = 0.75, 0.5  # of a request's bytes, for its images
-_REFUSED = "the API has refused it"
+"""Images beyond a limit are left out in steps, because each step costs the cached prefix."""
+_MUCH, _LITTLE = 0.75, 0.5  # shares of a request's bytes, for its images
+_REFUSED = "the API refused it"
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +54,10 @@ class Images:
         self._refused: set[str] = set()
         self._replaced: dict[int, tuple[Message, tuple[str, ...], Message]] = {}
 
-    # --- what is known -------------------------------------------------------------------------------------------------
+    # --- known limits --------------------------------------------------------------------------------------------------
 
     def fitting(self, request: ModelRequest, quirks: Quirks) -> ModelRequest:
-        """The request with the images that the endpoint takes; the same object if it takes all."""
+        """Return the request with the images that the endpoint accepts; the same object if it accepts all."""
         sources = [source for message in request.history for source in sources_in(message)]
         self._pictures = {id(each): self._look_at(each) for each in sources}
         reasons = self._reasons(sources, quirks) if sources else {}
@@ -68,7 +68,7 @@ class Images:
         return replace(request, history=history)
 
     def _look_at(self, source: ImageSource) -> tuple[ImageSource, Picture | None]:
-        """Return an image with what it is; None: that cannot be read, and only the API knows."""
+        """Return an image with its measurements; None if they cannot be read, and only the API can judge it."""
         if known := self._pictures.get(id(source)):
             return known
         try:
@@ -81,7 +81,7 @@ class Images:
         return picture.side if picture else 0
 
     def _reasons(self, sources: list[ImageSource], quirks: Quirks) -> dict[int, str]:
-        """The reasons why images are left out, by the identity of their sources."""
+        """Return why images are left out, by the identity of their sources."""
         reasons = dict[int, str]()
         for each in sources:
             picture = self._pictures[id(each)][1]
@@ -98,7 +98,7 @@ class Images:
         if len(kept) > quirks.many_images:
             large = [each for each in kept if self._side(each) > quirks.many_images_side]
             old = _oldest(kept, quirks.many_images)
-            words = f"of more than {quirks.many_images} images none may have more than {quirks.many_images_side} pixels a side"
+            words = f"with more than {quirks.many_images} images, each may have at most {quirks.many_images_side} pixels a side"
             fewer = large if len(large) <= len(old) else old
             reasons |= {id(each): words for each in fewer if large}
             kept = [each for each in kept if id(each) not in reasons]
@@ -116,7 +116,7 @@ class Images:
         reasons: dict[int, str],
         before: dict[int, tuple[Message, tuple[str, ...], Message]],
     ) -> Message:
-        """The message without those images, the same object each time: what is encoded already is found by identity."""
+        """Return the message without those images; the same object each time, because encoded messages are recognized by identity."""
         words = tuple(reasons.get(id(source), "") for source in sources_in(message))
         if not any(words):
             return message
@@ -127,15 +127,15 @@ class Images:
         self._replaced[id(message)] = known
         return known[2]
 
-    # --- what an API says ----------------------------------------------------------------------------------------------
+    # --- learned limits ------------------------------------------------------------------------------------------------
 
     def learn(
         self, request: ModelRequest, body: bytes, error: ProviderError, refusals: int
     ) -> bool:
         """
-        Learn from a refusal of `request`, the n-th in a row, which was sent as `body`, which images are not taken.
+        Learn from the n-th refusal in a row of `request`, sent as `body`, which images the API rejects.
 
-        Return if the next request has fewer of them.
+        Return True if the next request has fewer of them.
         """
         is_refusal = error.kind in ("invalid_request", "context_full")
         if not (is_refusal and is_about_images(error.message)):
@@ -155,7 +155,7 @@ class Images:
         return True
 
     def forget(self, refused: set[str]) -> None:
-        """Take it that those alone are `refused`: to leave out others has not helped."""
+        """Reset the rejected images to `refused`, because leaving out others did not help."""
         self._refused = refused
 
     @property
@@ -170,7 +170,7 @@ def sources_in(message: Message) -> Iterator[ImageSource]:
 
 
 def _oldest(images: Sequence[ImageSource], limit: int) -> Sequence[ImageSource]:
-    """The first of `images`, without which there are no more than `limit`, in steps."""
+    """Return the oldest of `images`, in steps, so that no more than `limit` remain."""
     step = max(1, limit // STEPS)
     return images[: math.ceil(max(0, len(images) - limit) / step) * step]
 
@@ -196,7 +196,7 @@ def _text(reason: str) -> TextBlock:
 
 
 def _images_at(body: bytes, place: tuple[int, int | None], known: frozenset[str]) -> set[str]:
-    """The images among `known` that stand at a place in a request."""
+    """Return the images among `known` at a place in a request."""
     number, part = place
     request: object = msgspec.json.decode(body)
     messages = items(field(request, "messages")) or items(field(request, "input"))

@@ -1,4 +1,4 @@
-"""The models of all providers that can be asked: those that are known, and those that the providers list, asked side by side."""
+"""The models of all available providers: the known ones, and the providers' own lists, fetched in parallel."""
 
 from collections.abc import Iterator
 
@@ -17,14 +17,14 @@ DEADLINE_S = 10.0
 
 
 class Listing(msgspec.Struct):
-    """Models by the names that choose them; `problems` are sentences about providers that could not be asked."""
+    """Models by their full names; `problems` are sentences about providers that could not be called."""
 
     models: list[str] = []
     problems: list[str] = []
 
 
 def known_models(settings: Settings, known: KnownModels) -> list[str]:
-    """The models at hand that are known without asking; of a provider of which none is, what its names begin with."""
+    """Return the known models of available providers, without calling them; for a provider without any, the prefix of its names."""
     found: dict[str, None] = {}
     for endpoint in at_hand(settings):
         names = [*filter(None, (endpoint.model, *known.names(endpoint.name)))] or [""]
@@ -33,7 +33,7 @@ def known_models(settings: Settings, known: KnownModels) -> list[str]:
 
 
 async def listed_models(settings: Settings, *, deadline_s: float = DEADLINE_S) -> Listing:
-    """Ask each provider at hand, and the local servers that may run, for its models."""
+    """Call each available provider, and the local servers that may be running, for its models."""
     asked = {endpoint.name: endpoint for endpoint in (*at_hand(settings), *_local(settings))}
     listings = {name: Listing() for name in asked}
     async with anyio.create_task_group() as tasks:
@@ -62,7 +62,7 @@ async def _list(
     except TimeoutError:
         listing.problems.append(f"{endpoint.name}: no list within {duration(deadline_s)}.")
     except ProviderError as error:
-        # A local server that nobody has set up need not run.
+        # A local server that the user has not configured need not run.
         if endpoint.name in settings.providers or error.kind != "network":
             listing.problems.append(f"{endpoint.name}: {error.message} {error.remedy}".rstrip())
     except ConfigError as error:

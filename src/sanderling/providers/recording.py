@@ -1,8 +1,8 @@
 """
-A provider's answers, kept as a script that the scripted provider replays (`:help sanderling-script`).
+Recordings of a provider's answers as a script that the scripted provider replays (`:help sanderling-script`).
 
-What depends on the moment is left out: how long it took, and in which pieces it came. Tool uses keep their ids, so that a test can
-name them. Thoughts lose their signatures, which nobody checks in a script.
+What varies from run to run is left out: durations, and how text was split. Tool uses keep their ids, so that tests can name them.
+Reasoning loses its signature, which a script does not need.
 """
 
 import os
@@ -46,27 +46,29 @@ if TYPE_CHECKING:
 
 class Recording:
     """
-    The script at `path`, which is whole and replayable after each reply, and its owner's only.
+    The script at `path`. It can be replayed after each reply, and only its owner can read it.
 
     Raises:
-        ConfigError: it cannot be written there.
+        ConfigError: it cannot be written.
     """
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
         self.path = path
-        self.problem = ""  # why the file lags behind
+        self.problem = ""  # why the file is out of date
         self._redactor = redactor
         self._replies: list[ScriptedReply] = []
         self._redacted: list[ScriptedReply] = []
         is_other = path.exists() and not path.is_file()  # a device would be replaced by a file
         if is_other or not os.access(path.parent, os.W_OK):
-            raise ConfigError(f"cannot record to {path}: it is no file that could be written")
+            raise ConfigError(f"cannot record to {path}: it is not a writable file")
 
     def add(self, reply: ScriptedReply) -> None:
         known = len(self._redactor.stand_ins)
         self._replies.append(reply)
         self._redacted.append(self._without_secrets(reply))
-        if len(self._redactor.stand_ins) > known:  # what is known now may stand in earlier ones
+        if (
+            len(self._redactor.stand_ins) > known
+        ):  # a newly found secret may occur in earlier replies, too
             self._redacted = list(map(self._without_secrets, self._replies))
         try:
             self._write()
@@ -79,7 +81,7 @@ class Recording:
         return replace(reply, step=tuple(map(self._step_without_secrets, reply.step)))
 
     def _step_without_secrets(self, step: Step) -> Step:
-        """Names, ids and kinds stay: they are our words, whatever the user is called."""
+        """Redact a step. Names, ids and kinds stay, even if the user's name is the same word."""
         text, use, error = self._redactor.text, step.tool_use, step.error
         if use:
             use_input = self._redactor.value(use.input)
@@ -90,27 +92,27 @@ class Recording:
         return replace(step, tool_use=use, error=error)
 
     def _write(self) -> None:
-        script = msgspec.json.encode(_told(Script(SCRIPT_VERSION, tuple(self._redacted))))
+        script = msgspec.json.encode(_as_data(Script(SCRIPT_VERSION, tuple(self._redacted))))
         with replacing(self.path, is_durable=False) as file:
             file.write(msgspec.json.format(script, indent=1) + b"\n")
 
 
-def _told(value: Any) -> Any:
-    """`value` as plain data, without what is the default anyway."""
+def _as_data(value: Any) -> Any:
+    """Return `value` as plain data, without fields that have their defaults."""
     match value:
         case msgspec.Struct():
             fields = (
                 (field, getattr(value, field.name)) for field in msgspec.structs.fields(value)
             )
-            return {field.name: _told(told) for field, told in fields if told != field.default}
+            return {field.name: _as_data(item) for field, item in fields if item != field.default}
         case tuple():
-            return [_told(item) for item in cast("tuple[Any, ...]", value)]
+            return [_as_data(item) for item in cast("tuple[Any, ...]", value)]
         case _:
             return value
 
 
 class RecordingProvider(Delegate):
-    """`provider`, each of whose answers is recorded as it was given: whole, failed, cut, or stopped by the person."""
+    """Records each answer of `provider` as it was given: whole, failed, cut off, or stopped by the user."""
 
     def __init__(self, provider: Provider, recording: Recording) -> None:
         self._provider = provider
@@ -135,7 +137,7 @@ class RecordingProvider(Delegate):
 
 
 class _AnswerRecord:
-    """One answer, as far as it has come."""
+    """One answer so far."""
 
     def __init__(self) -> None:
         self.stop_reason: StopReason | None = None
@@ -158,7 +160,7 @@ class _AnswerRecord:
                         use = ScriptedToolUse(name, use_input, use_id, problem)
                         self._steps.append(Step(tool_use=use))
                     case _:
-                        pass  # a thought that only the API can read, or nothing at all
+                        pass  # encrypted reasoning, or an empty block
             case UsageReport(usage):
                 self._usage = usage
             case ReplyDone(stop_reason):
@@ -167,7 +169,7 @@ class _AnswerRecord:
                 pass
 
     def reply(self, end: Step) -> ScriptedReply:
-        """The answer as far as it came; `end` is how, unless the model, or the person, has ended it."""
+        """Return the answer so far; `end` is its last step, unless the model or the user ended it."""
         steps = [*self._steps, *self._unfinished()]
         if self.stop_reason is None:
             steps.append(end)

@@ -1,9 +1,8 @@
 """
-Redaction of what a recording must not tell: secrets, and whose machine it was made on.
+Redaction of recordings: of secrets, and of the user's and the machine's names.
 
-Secrets are known by their published shapes, by what stands before them (`Authorization: Bearer`, `password=`), and by the values
-of the environment's own variables. What is none of this, such as a password in prose, stays: whoever publishes a recording reads
-it first.
+Secrets are recognized by their published formats, by their context (`Authorization: Bearer`, `password=`), and as values of environment
+variables. Anything else, such as a password in prose, stays: read a recording before you publish it.
 """
 
 import getpass
@@ -33,9 +32,9 @@ COMMON_USERS = frozenset(
         *("build", "ci", "runner", "jenkins", "vscode", "docker", "debian", "ubuntu", "fedora"),
     )
 )
-"""Names of users that say nothing of a person, and are words of many a command."""
+"""User names that do not identify a person and are words of many commands."""
 
-# A secret begins where a word does, also behind what stands for a character: "\nghp_…" in source code, "%3Dghp_…" in an address.
+# A secret starts at the start of a word, or after an escaped character: "\nghp_…" in source code, "%3Dghp_…" in an address.
 _START = r"(?:\b|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _PRIVATE_KEY = (
     r"(?P<secret>-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -71,8 +70,8 @@ _SHAPES = (
 )
 _NAMES = r"(?:api[_-]?key|secret(?:[_-]?key)?|token|passw(?:or)?d|passphrase|credentials?|(?:private|access|account)[_-]?key)"
 _VALUE = r"(?P<secret>[^\s\"'`$<>(){}&;|,]{%d,})" % MIN_SECRET_CHARS  # noqa: UP031 - braces all over
-_PLACEHOLDER = r"(?:\$|[{<%])"  # `$TOKEN`, `{password}`: what a program puts in
-# Each repetition before a secret has a limit of its own, or a long line would take time by its square.
+_PLACEHOLDER = r"(?:\$|[{<%])"  # `$TOKEN`, `{password}`: filled in by a program
+# Each repetition before a secret has its own limit, or a long line would take quadratic time.
 _PLACES = (
     rf"://(?!{_PLACEHOLDER}|[^\s/@:\"']*:{_PLACEHOLDER})(?P<secret>[^\s/@:\"']*:[^\s/@\"']+|[^\s/@:\"'$<>{{}}]{{16,}})(?=@)",
     r"(?i:\bauthorization[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?:(?:bearer|basic|token|apikey)\s{1,9}|(?=\S*\d)))"
@@ -85,13 +84,13 @@ _PLACES = (
     r"(?i:\bsshpass\s{1,9}-p\s?[\"']?|\bmysql(?:dump|admin)?\b[^\n|;&]{0,200}\s-p[\"']?)(?P<secret>[^\s\"'$-][^\s\"'$]{3,})",
     r"(?i:\blogin\s{1,9}\S{1,80}\s{1,9}password\s{1,9})(?P<secret>\S{4,})",  # .netrc
     r"(?i:--(?:[\w-]{0,40}(?:token|key|secret)|pass(?:word|phrase)?)[ =][\"']?)(?=\S*\d)" + _VALUE,
-    # A value in small letters only is a word: "required", a name of something. So is one that stands for another.
+    # A value in small letters only is a word, such as "required", or a name. A placeholder is not a secret either.
     r"(?i:"
     + _NAMES
     + r"[\"']?\s{0,9}(?:=>|:=|[:=])\s{0,9}[\"'])(?![a-z_. -]+[\"'])"
     + _VALUE
     + r"(?=[\"'])",
-    # Without quotes as in files of settings; what has no digit, or a dot or bracket as code has, is a name.
+    # Without quotes, as in settings files: a value without a digit, or with a dot or bracket as in code, is a name.
     r"(?i:"
     + _NAMES
     + r"\s{0,9}[:=]\s{0,9})(?=[^\s.,;&]*\d)(?=[^\s.,;&]*[a-z])"
@@ -113,7 +112,7 @@ _SECRET_VARIABLE = re.compile(
 
 
 def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """`text` with "(hidden)" in the place of what looks like a secret, or is a variable's value that is named like one."""
+    """Replace by "(hidden)" what looks like a secret, and the values of variables named like one."""
     for value in _secrets_in(environment):
         text = text.replace(value, "(hidden)")
     for pattern in SECRETS:
@@ -122,7 +121,7 @@ def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Say whether `value` looks like a secret, or has the name of one."""
+    """Judge by the look of `value`, and by its name."""
     return (
         bool(_SECRET_VARIABLE.search(name))
         or hide_secrets(f"{name}: {value}", {}) != f"{name}: {value}"
@@ -130,7 +129,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def _secrets_in(environment: Mapping[str, str]) -> list[str]:
-    """The values of the variables that are named like secrets, but for paths."""
+    """Return the values of variables that are named like secrets, except paths."""
     return [
         value
         for name, value in environment.items()
@@ -142,9 +141,9 @@ def _secrets_in(environment: Mapping[str, str]) -> list[str]:
 
 class Redactor:
     """
-    Puts stand-ins in the place of secrets, of addresses, of the user's name and of paths of this machine.
+    Replaces secrets, e-mail addresses, the user's name and paths of this machine by stand-ins.
 
-    A value that occurs again has the same stand-in, also where nothing but itself tells what it is.
+    The same value always gets the same stand-in, even where nothing around it identifies it.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class Redactor:
         self.stand_ins: dict[str, str] = {}
         self._of_environment = _secrets_in(environment)
         home = os.path.expanduser("~") if home is None else home  # noqa: PTH111 - a name as text
-        names = {  # of one place, which may lie behind a link
+        names = {  # of one directory, which may be a link
             path: stand_in
             for place, stand_in in ((project, "."), (home, "~"))
             for path in (place, os.path.realpath(place))
@@ -171,7 +170,7 @@ class Redactor:
             self._user = re.compile(rf"(?:(?<!\w)|(?<=%2[Ff])){re.escape(user)}(?!\w)")
 
     def value(self, value: Any) -> Any:
-        """JSON with each of its strings redacted."""
+        """Redact every string in a JSON value."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -203,13 +202,13 @@ class Redactor:
 
 
 def _known_pattern(secret: str) -> re.Pattern[str]:
-    """A pattern that finds `secret` again; a short one may be a part of words that have nothing to do with it."""
+    """Return a pattern that finds `secret` again; a short one only as a whole word."""
     known = re.escape(secret)
     return re.compile(known if len(secret) >= MIN_SECRET_CHARS else rf"(?<!\w){known}(?!\w)")
 
 
 def _path_pattern(path: str) -> re.Pattern[str]:
-    """`path` and what is below it, but no other path that only begins or ends like it."""
+    """Return a pattern that matches `path` and paths below it, but not paths that merely begin or end like it."""
     return re.compile(rf"(?<![\w.~-]){re.escape(path.rstrip('/'))}(?![\w-]|\.\w)")
 
 

@@ -1,4 +1,4 @@
-"""The schemas of tools, as APIs take them."""
+"""Tool schemas in the formats of APIs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -9,7 +9,7 @@ _NOT_STRICT = frozenset(("oneOf", "allOf", "not", "patternProperties", "default"
 
 
 def function_tool(spec: ToolSpec, *, is_strict: bool = False) -> dict[str, Any]:
-    """The tool as Chat Completions has it, and Ollama; one that `is_strict` is so if its schema allows it."""
+    """Return a tool in the format of Chat Completions and Ollama; `is_strict` takes effect if its schema allows it."""
     function: dict[str, Any] = {
         "name": spec.name,
         "description": spec.description,
@@ -22,7 +22,7 @@ def function_tool(spec: ToolSpec, *, is_strict: bool = False) -> dict[str, Any]:
 
 def fits_strict(schema: Mapping[str, Any]) -> bool:
     """
-    Say whether the input of a tool can be held to `schema`: each object is closed, and all that it has is required.
+    Return True if `schema` can be enforced: each object is closed, and all its properties are required.
 
     Source: https://developers.openai.com/api/docs/guides/structured-outputs
     """
@@ -30,10 +30,10 @@ def fits_strict(schema: Mapping[str, Any]) -> bool:
     while left:
         part = left.pop()
         if isinstance(part, Mapping):
-            told = cast("Mapping[str, Any]", part)
-            if not _is_strict(told):
+            known = cast("Mapping[str, Any]", part)
+            if not _is_strict(known):
                 return False
-            left += _parts(told)
+            left += _parts(known)
     return True
 
 

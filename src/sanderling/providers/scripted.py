@@ -1,8 +1,8 @@
 """
-A provider that replays a script: the demo model, the model of the tests and of the documentation.
+A provider that replays a script: the demo model, and the model of the tests and the documentation.
 
-A script is a TOML or JSON file (`:help sanderling-script`). A reply with `when` answers exactly that prompt; replies without
-one answer in order. The prompt `ping` is always answered with one piece, `pong`, unless the script has a reply of its own.
+A script is a TOML or JSON file (`:help sanderling-script`). A reply with `when` answers exactly that prompt; replies without one answer
+in order. The prompt `ping` is always answered by `pong`, in one piece, unless the script has its own reply.
 """
 
 import itertools
@@ -42,7 +42,7 @@ from sanderling.providers import (
 
 SCRIPT_VERSION = 1
 LIMITS = ModelLimits(context_window_tokens=200_000)
-SIGNATURE = "scripted"  # a thinking block without a signature is refused by the API; a script's is never sent there
+SIGNATURE = "scripted"  # the API rejects thinking without a signature, but never sees a script's
 
 
 class ScriptedError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ class ScriptedError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedToolUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Without an `id` it gets one of its own; `problem` stands for an input that cannot be read."""
+    """Without an `id` it gets one; `problem` simulates an input that could not be decoded."""
 
     name: str
     input: dict[str, Any] = {}
@@ -61,7 +61,7 @@ class ScriptedToolUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of `text`, `thinking`, `tool_use`, `error` or `cut`, after `delay_ms`; or a delay alone."""
+    """One of `text`, `thinking`, `tool_use`, `error` or `cut`, after `delay_ms`; or only a delay."""
 
     text: str = ""
     thinking: str = ""
@@ -84,9 +84,9 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step: tuple[Step, ...]
     when: str = ""
     after: str = ""  # the id of a tool use: this reply answers its result
-    repeat: bool = False  # a reply without `when` that stays: it answers everything after it
+    repeat: bool = False  # a reply without `when` that answers everything after it
     stop_reason: StopReason = "end_turn"
-    usage: Usage | None = None  # left out: estimated, four characters to a token
+    usage: Usage | None = None  # default: estimated, four characters to a token
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,12 +95,12 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _AGAIN = re.compile(r"_\d+$")
-"""The end of an id that another tool use of the history had before."""
+"""The suffix of a tool use id that was already in the history."""
 NO_TOUR = ScriptedReply(
     step=(
         Step(
-            text="The tour works on a project of its own, which this session has not, for it began with another model."
-            ' Begin one with me: `model = "demo"` in the configuration, or `sanderling -p --model demo tour` in a shell.'
+            text="The tour needs its own sample project, and this session has none because it began with another model."
+            ' Start a session with me: `model = "demo"` in the configuration, or `sanderling -p --model demo tour` in a shell.'
         ),
     ),
     when="tour",
@@ -113,7 +113,7 @@ def load_script(path: Path) -> Script:
     Read a script.
 
     Raises:
-        ConfigError: the file cannot be read, or what it says is no script; names the place.
+        ConfigError: the file cannot be read or is not a script; the message names the place.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -125,26 +125,26 @@ def load_script(path: Path) -> Script:
         raise ConfigError(f"{path} is not a script: {error}") from error
     if script.version != SCRIPT_VERSION:
         raise ConfigError(
-            f"{path}: version {script.version} of the script format is not known, only {SCRIPT_VERSION}"
+            f"{path}: unknown version {script.version} of the script format, only {SCRIPT_VERSION} is known"
         )
     return script
 
 
 def load_demo(sample: str) -> Script:
-    """The demo model's script; its tour works on the project in the directory `sample`. Without one there is no tour."""
+    """Load the demo model's script. Its tour uses the project in the directory `sample`; without one there is no tour."""
     text = Path(__file__).with_name("demo.toml").read_text(encoding="utf-8")
     script = msgspec.convert(_tables(text.replace("{sample}", sample)), Script)
     return script if sample else replace(script, reply=(*script.reply, NO_TOUR))
 
 
 def _tables(text: str) -> dict[str, Any]:
-    import tomllib  # for whoever has a script in TOML
+    import tomllib  # needed for TOML scripts only
 
     return tomllib.loads(text)
 
 
 def copy_sample(resources: AsyncExitStack) -> str:
-    """A new copy of the tour's project, in a temporary directory that goes with `resources`."""
+    """Copy the tour's project to a temporary directory, which is deleted with `resources`."""
     sample = Path(tempfile.mkdtemp(prefix="tour-"), "greeter")
     resources.callback(shutil.rmtree, sample.parent, ignore_errors=True)
     bundled = Path(__file__).with_name("sample")
@@ -233,13 +233,13 @@ def _pieces(text: str, chunk_chars: int) -> list[str]:
 
 
 def _last_tool_use(history: Sequence[Message]) -> str:
-    """The id of the last tool use whose result the last message holds."""
+    """Return the id of the last tool use whose result is in the last message."""
     results = [block for block in history[-1].content if isinstance(block, ToolResult)]
     return results[-1].tool_use_id if results else ""
 
 
 def _last_words(history: Sequence[Message]) -> str:
-    """The text a person typed last: the last text block of the last message."""
+    """Return the user's last words: the last text block of the last message."""
     blocks = history[-1].content
     return next(
         (block.text for block in reversed(blocks) if isinstance(block, TextBlock)), ""

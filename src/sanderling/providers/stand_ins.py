@@ -1,4 +1,4 @@
-"""Stand-ins: modules without code in the place of the parts of a library that nobody here uses, so that these are not loaded."""
+"""Stand-ins: modules without code that replace unused parts of a library, so that those are not loaded."""
 
 import logging
 import sys
@@ -17,9 +17,9 @@ def _empty_class(name: str, _module: str) -> type:
 
 class StandIns(MetaPathFinder, Loader):
     """
-    Stand-ins for the modules `names` and all below them, from `begin` on.
+    Stand-ins for the modules `names` and all below them, from `begin` until `end`.
 
-    What is imported from one is a class of `make`, which is given its name and its module's.
+    An import from a stand-in yields a class made by `make` from its name and its module's.
     """
 
     def __init__(
@@ -34,26 +34,26 @@ class StandIns(MetaPathFinder, Loader):
         return self in sys.meta_path
 
     def load(self, package: str, import_it: Callable[[], object]) -> None:
-        """Have `import_it` load the library `package` without those modules; a version that needs them is loaded whole."""
+        """Load the library `package` by `import_it` without those modules; a version that needs them is loaded whole."""
         self.begin()
         try:
             import_it()
-        # Whatever another version wants of what is not there.
+        # Another version may need anything from the missing modules.
         except Exception as problem:
             self.end()
             for name in [name for name in sys.modules.copy() if name.partition(".")[0] == package]:
                 del sys.modules[name]
-            import_it()  # what fails here, too, is its caller's to tell
-            log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)
+            import_it()  # the caller handles a failure here
+            log.warning("the SDK cannot be loaded in part; loading all of it", exc_info=problem)
 
     def begin(self) -> None:
         sys.meta_path.insert(0, self)
 
     def end(self) -> None:
-        """Have what is imported from now on be real."""
+        """Let later imports load the real modules."""
         if self.are_there:
             sys.meta_path.remove(self)
-        # A copy, which is made in one step: another thread may import meanwhile.
+        # Iterate over a copy, made in one step, because another thread may import meanwhile.
         for name, module in sys.modules.copy().items():
             if isinstance(module, _EmptyModule) and module.__loader__ is self:
                 del sys.modules[name]

@@ -1,1 +1,1 @@
-"""Rewriting: the text that a person wants in the place of some lines, asked of the model beside all conversations."""
+"""Inline edits: the model rewrites some lines, outside all conversations."""

@@ -1,10 +1,11 @@
 """
-The replacement in an answer: the model is asked for nothing else, and what it has put around it all the same is taken away.
+The replacement in an answer. The model is asked for nothing else; a wrapper that it adds anyway is removed.
 
-Nothing is guessed: what is not clearly a wrapping stays, and the person sees it before they accept it. A wrapping is a Markdown fence
-around the whole answer, with at most a few lines of prose before it, and any below; in a file of prose only one that says that it
-holds such a text, for a fence may be just what was asked for. Whole lines get the indentation of those that they replace, if the
-model has left that out, on the first line or on all.
+Nothing is guessed: what is not clearly a wrapper stays, and the user sees it before accepting it. A wrapper is a Markdown fence around
+the whole answer, with at most a few lines of prose before it and any number after it.
+In a file of prose only a fence marked as Markdown or as the file's type counts, because a fence may be just what was asked for.
+
+Whole lines get the indentation of the lines that they replace if the model has left it out, on the first line or on all.
 """
 
 import re
@@ -16,7 +17,7 @@ PROSE = frozenset(
         *("plaintex", "quarto", "rmd", "rst", "tex", "text", "typst", "vimwiki"),
     )
 )
-"""The types of files in which sentences and fences stand for themselves."""
+"""File types in which sentences and fences are content."""
 
 MAX_INTRODUCTION_LINES = 3
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*$")
@@ -30,7 +31,7 @@ _OPENS_BLOCK = re.compile(r"(?:[:{(\[]|\b(?:then|do|begin|=>|=))$")
 
 
 def replacement(answer: str, original: str, filetype: str, *, is_whole_lines: bool) -> str:
-    """The text that is to stand in the place of `original`, as far as `answer` goes by now."""
+    """Return the replacement of `original` in an answer, which may be incomplete."""
     answer = answer if "\r" in original else answer.replace("\r\n", "\n")
     text = _unwrapped(answer, original, filetype)
     text = text.rstrip("\n") + "\n" * (len(original) - len(original.rstrip("\n")))
@@ -39,12 +40,12 @@ def replacement(answer: str, original: str, filetype: str, *, is_whole_lines: bo
     return _indented(text, original) if is_whole_lines else text
 
 
-# --- what stands around it ---------------------------------------------------------------------------------------------
+# --- wrappers ----------------------------------------------------------------------------------------------------------
 
 
 def _unwrapped(answer: str, original: str, filetype: str) -> str:
     if _BEGINNING_OF_FENCE.match(answer):
-        return ""  # the rest of it is on the way
+        return ""  # an incomplete fence
     lines, is_prose = answer.split("\n"), filetype in PROSE
     first = next((row for row, line in enumerate(lines) if _FENCE.match(line)), None)
     if first is not None and _is_wrapping(lines, first, original, filetype):
@@ -57,7 +58,7 @@ def _unwrapped(answer: str, original: str, filetype: str) -> str:
 
 
 def _is_wrapping(lines: Sequence[str], first: int, original: str, filetype: str) -> bool:
-    """Say whether the first fence of an answer may be one around all of the replacement."""
+    """Return True if the first fence of an answer may enclose the whole replacement."""
     before = [line.strip() for line in lines[:first] if line.strip()]
     is_introduced = len(before) <= MAX_INTRODUCTION_LINES and all(map(_SENTENCE.match, before))
     if not is_introduced or any(map(_FENCE.match, original.split("\n")[:1])):
@@ -69,7 +70,7 @@ def _is_wrapping(lines: Sequence[str], first: int, original: str, filetype: str)
 
 
 def _inside(lines: Sequence[str], first: int, *, ends_last: bool) -> Sequence[str] | None:
-    """The lines within the fence that `first` opens; None if there are other fences beside it. One that is still open goes to the end."""
+    """Return the lines within the fence that `first` opens, up to the end if it is still open; None if other fences follow."""
     opened = _FENCE.match(lines[first])
     assert opened is not None
     ends = [row for row in range(first + 1, len(lines)) if _closes(lines[row], opened[1])]
@@ -92,7 +93,7 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _indented(text: str, original: str) -> str:
-    """`text` with the indentation of `original`, where it has none."""
+    """Return `text` with the indentation of `original`, where it has none."""
     wanted = _common_indentation(original.split("\n"))
     lines = text.split("\n")
     first = next((row for row, line in enumerate(lines) if line.strip()), None)
@@ -108,13 +109,13 @@ def _indented(text: str, original: str) -> str:
 
 
 def _common_indentation(lines: Sequence[str]) -> str | None:
-    """The indentation that all lines have that are not blank; None if all are."""
+    """Return the indentation that all non-blank lines share; None if all are blank."""
     indentations = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines if line.strip()]
     return _beginning(min(indentations), max(indentations)) if indentations else None
 
 
 def _beginning(one: str, other: str) -> str:
-    """The characters with which both begin."""
+    """Return the characters with which both begin."""
     end = 0
     while end < min(len(one), len(other)) and one[end] == other[end]:
         end += 1

@@ -1,8 +1,8 @@
 """
-The rewriter: one request after the other, or several at once, each with what it has cost. No conversation is part of it.
+Inline edits: requests one after the other, or several at once, each with its cost. They belong to no conversation.
 
-It asks by the settings of the project, and the model of the session that the person has open. The model is offered no tools and is
-not asked to think: what it writes is shown as it comes.
+They use the settings of the project, and the model of the session that the user has open. The model gets no tools and is asked not to
+reason, because its text is shown as it streams.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ from sanderling.session.ledger import Tally
 from sanderling.session.prices import Prices
 from sanderling.text import duration
 
-SHOW_EVERY_S = 0.033  # faster than that nobody reads, and each is a difference of lines to be made
-DEMO = "demo"  # which replays a script: it cannot write anything else
+SHOW_EVERY_S = 0.033  # faster than anyone reads; each one takes a diff
+DEMO = "demo"  # replays a script, and cannot write anything else
 
 Show = Callable[[RewritePiece], None]
 OnUsage = Callable[[str, str, Usage], None]
-"""Told of each request: the session that it counts in, which may be none, the model, and what it has used."""
+"""Called for each request with its session, which may be "", its model and its usage."""
 
 
 class Rewriter:
-    """The requests of one process. What they have cost together is held against `budget_usd`, as a session's is."""
+    """The inline edits of one process. Like a session's, their total cost is limited by `budget_usd`."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class Rewriter:
 
     async def rewrite(self, request: Rewrite, layers: Layers, show: Show) -> Rewritten:
         """
-        Answer `request`; `show` is given what is written, as it comes.
+        Answer `request`; `show` receives the text as it streams.
 
         Raises:
-            ConfigError: the settings, or the rules, do not allow it.
+            ConfigError: the settings or the rules do not allow it.
             ProviderError: the model does not answer.
         """
         settings, request = await to_thread.run_sync(
@@ -74,13 +74,13 @@ class Rewriter:
         spent, budget = self._tally.cost(prices).usd, settings.budget_usd
         if budget and spent >= budget:
             raise ConfigError(
-                f"Edits have cost ${spent:.2f} since the agent process began, and budget_usd allows ${budget:.2f}: nothing was asked."
+                f"Edits have cost ${spent:.2f} since the agent process started, and budget_usd allows ${budget:.2f}: nothing was sent."
             )
 
     async def _insist(
         self, request: Rewrite, provider: ProviderChoice, made: "_Made", show: Show
     ) -> Rewritten:
-        """Try until it succeeds, or there is no use in it."""
+        """Try until it succeeds, or trying again is useless."""
         if not provider.is_ready:
             await provider.prepare()
         paid = 0
@@ -133,7 +133,7 @@ class Rewriter:
     async def _provider(
         self, settings: Settings, model: str
     ) -> AsyncGenerator[tuple["_Made", ProviderChoice]]:
-        """The provider that answers by the name `model`. One that was made before keeps its connection; others settings make another."""
+        """Yield the provider of `model`. It is reused with its connection; other settings make a new one."""
         if self._made is None or self._made.settings != settings:
             before, self._made = self._made, _Made(settings)
             if before:
@@ -150,7 +150,7 @@ class Rewriter:
 
 
 class _Made:
-    """The providers that were made by the same settings: one for each model, as several may be asked at once."""
+    """The providers made with the same settings: one for each model, because several may be in use at once."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -180,7 +180,7 @@ class _Made:
 
 
 class _Text:
-    """The text as it comes: shown at once when it begins, then so often that one can follow."""
+    """The text as it streams: shown at once when it begins, then often enough to follow."""
 
     def __init__(self, request: Rewrite, show: Show) -> None:
         self._request = request
@@ -199,7 +199,7 @@ class _Text:
 
     @property
     def whole(self) -> str:
-        """The replacement as far as it has come."""
+        """The replacement so far."""
         request = self._request
         answer = "".join(self._pieces)
         is_whole_lines = request.kind == "lines"
@@ -207,7 +207,7 @@ class _Text:
 
     @contextmanager
     def shown(self) -> Generator[None]:
-        """In this context what is added is shown; after it, all of it has been."""
+        """Show text that is added in this context; at its end everything is shown."""
         self._show(RewritePiece())
         try:
             yield
@@ -227,7 +227,7 @@ class _Text:
 
 
 def _common_chars(one: str, other: str) -> int:
-    """The number of characters with which both begin."""
+    """Return the number of characters with which both begin."""
     if one.startswith(other):
         return len(other)
     return next(
@@ -238,10 +238,10 @@ def _common_chars(one: str, other: str) -> int:
 
 def _prepared(request: Rewrite, layers: Layers) -> tuple[Settings, Rewrite]:
     """
-    The settings of the project, if they let the model read the file and what goes along, and the request with its whole instruction.
+    Return the project's settings and the request with its commands expanded.
 
     Raises:
-        ConfigError: they are wrong, a rule keeps something from the model, or there is no such command.
+        ConfigError: the settings are wrong, a rule hides the file or a selection from the model, or there is no such command.
     """
     layers = layers.read_again()
     project = Project(layers.settings(), request.project)
@@ -256,7 +256,7 @@ def _prepared(request: Rewrite, layers: Layers) -> tuple[Settings, Rewrite]:
 
 
 def _expanded(request: Rewrite, project: Project) -> Rewrite:
-    """The request with what its instructions stand for, where they are commands of files; `/users` may be a path."""
+    """Expand instructions that are commands from files; others may begin with a path such as `/users`."""
     names = {f"/{command.name}" for command in project.commands()}
 
     def words(instruction: str) -> str:

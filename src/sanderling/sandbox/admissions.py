@@ -1,4 +1,4 @@
-"""Admissions: a session's policy with what the person has let in since, in force in the sandbox that is open."""
+"""The effective policy of a session: its policy plus what the user has granted since, applied to the open sandbox."""
 
 import re
 from collections.abc import Callable
@@ -31,9 +31,9 @@ _SERVER = r"[A-Za-z0-9_-]+"
 
 class Admissions:
     """
-    The policy of a session and what the person has added. `sandbox` is the one that is open, and follows.
+    A session's policy and the user's grants. `sandbox`, if one is open, follows changes.
 
-    `on_event` hears of paths that are let in no more, `on_change` is called when the network has changed.
+    `on_event` is called for granted paths that were revoked, `on_change` when the network has changed.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Admissions:
 
     @property
     def in_force(self) -> SandboxPolicy:
-        """The policy with the hosts that the person has let in: while the network is off, those and no others."""
+        """The policy with granted hosts. While the network is off, only these are allowed."""
         policy = self.policy
         hosts = tuple(dict.fromkeys(chain.from_iterable(self._hosts.values())))
         if not hosts or policy.network == "on":
@@ -62,7 +62,7 @@ class Admissions:
 
     @property
     def write_paths(self) -> tuple[str, ...]:
-        """The paths that can be written beside the project."""
+        """The paths outside the project that can be written."""
         return without(self.policy, changed_paths(self.policy)).write_paths
 
     def leads_to(self, host: str) -> bool:
@@ -80,16 +80,16 @@ class Admissions:
 
     def of_server(self, sandbox: Sandbox, name: str, grant: Grant) -> SandboxPolicy:
         """
-        The policy of a server of now: what commands have by the settings, but not what they were granted since; and `grant`.
+        Return the current policy of a server: the commands' policy from the settings, without later grants, plus `grant`.
 
-        The network of commands is not its own, unless that is open.
+        Its network is separate from the commands' network, unless that is open.
 
         Raises:
-            SandboxError: a host needs a proxy that this level does not have.
+            SandboxError: a host needs a proxy that this level does not support.
         """
-        if not re.fullmatch(_SERVER, name):  # a directory is called so
+        if not re.fullmatch(_SERVER, name):  # used as a directory name
             raise SandboxError(
-                f"'{name}' cannot be a server's name: it is made of letters, digits, - and _."
+                f"'{name}' is not a valid server name: use letters, digits, - and _."
             )
         settled = self._declared
         policy = sandbox.policy._replace(
@@ -107,7 +107,6 @@ class Admissions:
 
     @property
     def is_writable(self) -> bool:
-        """Say whether anything of the person's can be written: in plan mode nothing can."""
         return self.policy.mode == "rw"
 
     def set_mode(self, mode: ProjectAccess) -> None:
@@ -116,7 +115,7 @@ class Admissions:
             self.sandbox.policy = self.sandbox.policy._replace(mode=mode)
 
     def take_back_what_changed(self) -> None:
-        """Take back paths that were let in for the session and are something else by now: they have to be asked about again."""
+        """Revoke paths that were granted for the session and have been replaced since. They must be approved again."""
         changed = changed_paths(self.policy)
         for path in changed:
             can_write = path in self.policy.write_paths
@@ -128,23 +127,23 @@ class Admissions:
 
     def check(self, grant: Grant, level: Level | None) -> None:
         """
-        Return if the person could let that in.
+        Check that the user could grant this.
 
         Raises:
-            SandboxError: a path holds too much, or a host needs a proxy that this level does not have.
+            SandboxError: a path is too wide, or a host needs a proxy that this level does not support.
         """
         resolve_policy(grant.added_to(self.policy))
         if grant.hosts and self.in_force.network != "on" and level == "landlock":
             raise SandboxError(
-                f"{NO_PROXY} The person can open all of it: `{remedies().network} on`."
+                f"{NO_PROXY} The user can open the whole network: `{remedies().network} on`."
             )
 
     async def extend(self, sandbox: Sandbox, grant: Grant) -> None:
         """
-        Let `grant` in for the rest of the session, in `sandbox` at once.
+        Apply `grant` for the rest of the session, starting with the open `sandbox`.
 
         Raises:
-            SandboxError: a host needs a proxy that this level does not have.
+            SandboxError: a host needs a proxy that this level does not support.
         """
         grant = grant if grant.is_identified else grant.identified()
         await self.let_in(SESSION, (*self._hosts.get(SESSION, ()), *grant.hosts))
@@ -153,7 +152,7 @@ class Admissions:
         sandbox.policy = paths.added_to(sandbox.policy)
 
     async def let_in(self, whose: object, hosts: tuple[str, ...]) -> None:
-        """Let these `hosts` in from now on for `whose` sake; none takes them back."""
+        """Allow these `hosts` on behalf of `whose`, replacing its previous ones."""
         before = self._hosts.pop(whose, ())
         if hosts:
             self._hosts[whose] = hosts
@@ -163,10 +162,10 @@ class Admissions:
             await self.renew_network()
         except SandboxError:
             if not hosts:
-                return  # taken back all the same: with the sandbox the proxy has ended
+                return  # revoked anyway: the proxy ended with the sandbox
             self._hosts[whose] = before
             raise
-        if whose is SESSION:  # what is lent for a moment is not worth the person's attention
+        if whose is SESSION:  # hosts allowed for a moment are not shown to the user
             self._on_change()
 
     async def set_network(self, mode: NetworkMode) -> None:
@@ -193,13 +192,13 @@ class Admissions:
 
 
 def policy_of_now(sandbox: Sandbox, grant: Grant) -> SandboxPolicy | None:
-    """Return the policy of what is started now; None: what the sandbox has."""
+    """Return the policy for what is started now, or None if it is the sandbox's."""
     policy = _of_mode(grant.added_to(sandbox.policy))
     return None if policy == sandbox.policy else policy
 
 
 def _of_mode(policy: SandboxPolicy) -> SandboxPolicy:
-    """In plan mode nothing is written, whatever was let in."""
+    """Return the policy, with granted write access reduced to read access in plan mode."""
     if policy.mode == "rw":
         return policy
     return Grant(read_paths=policy.write_paths).added_to(policy._replace(write_paths=()))

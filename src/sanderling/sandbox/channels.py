@@ -1,4 +1,4 @@
-"""The host's channels: to the processes that it starts for the sandbox, and to the supervisor in particular."""
+"""The host's channels to the processes that it starts for the sandbox, and to the supervisor."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ START = (
     "import gc, os, sys; gc.disable(); sys.path += {path!r}; "
     "from sanderling.sandbox.inside.{module} import main; main({channel}); os._exit(0)"
 )
-# The supervisor asks git what it ignores, for instance.
+# for the supervisor, which asks git for its global ignore file, for instance
 FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")
 CLOSE_S = 5.0
 
@@ -40,7 +40,7 @@ class SupervisorChannel:
 
     def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
         """
-        Send `message` now.
+        Send `message` without waiting.
 
         Raises:
             OSError: the supervisor is gone.
@@ -48,7 +48,7 @@ class SupervisorChannel:
         wire.send(self._channel, message, descriptors)
 
     async def undoes(self, path: str) -> bool:
-        """Say whether the guard would undo a change of `path`, which is real; not, if there is none any more."""
+        """Return whether the guard would undo a change of the real path `path`. False if the guard has ended."""
         number = next(self._numbers)
         answered = self._asked[number] = anyio.Event()
         try:
@@ -63,26 +63,26 @@ class SupervisorChannel:
             del self._asked[number]
 
     async def listen(self, on_guard_event: Callable[[GuardEvent], None]) -> None:
-        """Hear what the supervisor says, also while we are being cancelled, for it has last words."""
+        """Process the supervisor's messages, even while being cancelled, because it sends events at the end."""
         with self._listening:
             while (received := await receive(self._channel)) is not None:
                 match received:
                     case (("guard", *details), _):
                         on_guard_event(GuardEvent(*details))
                     case (("undoes", number, is_undone), _):
-                        if number in self._asked:  # else who asked waits no more
+                        if number in self._asked:  # otherwise the caller no longer waits
                             self._answers[number] = is_undone
                             self._asked[number].set()
                     case (("closed",), _):
                         break
                     case _:
-                        raise SandboxError(f"The host knows no {received[0]!r}.")
+                        raise SandboxError(f"Unknown message from the supervisor: {received[0]!r}.")
         self.has_ended.set()
         for answered in self._asked.values():
             answered.set()
 
     async def end(self, *, keeps_tmp: bool) -> None:
-        """Let the supervisor kill what runs, look once more and clean up; hear what it says about that."""
+        """Have the supervisor kill all processes, run a last audit and clean up. Process its events."""
         with suppress(OSError), anyio.move_on_after(CLOSE_S):
             self.send(("close", keeps_tmp))
             await self.has_ended.wait()
@@ -101,12 +101,12 @@ async def receive_report(prober: socket.socket) -> Report:
         case (("report", reasons, landlock_abi), _):
             return Report(reasons=reasons, landlock_abi=landlock_abi)
         case _:
-            raise SandboxError("The sandbox's probe has ended before it could answer.")
+            raise SandboxError("The sandbox's probe ended without a report.")
 
 
 @asynccontextmanager
 async def started(module: str) -> AsyncGenerator[socket.socket]:
-    """The channel to a process of our own that runs `module`, and ends when the context does."""
+    """Start a Python process that runs `module`, and yield a channel to it. It ends with the context."""
     with refusing_on_os_errors():
         ours, theirs = wire.socket_pair()
     ours.setblocking(False)
@@ -136,7 +136,7 @@ async def started(module: str) -> AsyncGenerator[socket.socket]:
             with anyio.move_on_after(CLOSE_S) as waiting:
                 await anyio.wait_readable(ended)
             if waiting.cancelled_caught:
-                process.returncode = 0  # it still looks at what was left, and needs no one for that
+                process.returncode = 0  # it still cleans up, on its own
             else:
                 process.wait()
         os.close(ended)
@@ -146,7 +146,7 @@ def _directory_above(package: str) -> Path:
     spec = find_spec(package)
     if not spec or not spec.origin:
         raise SandboxError(
-            f"The sandbox needs the Python package '{package}': build the environment again ({remedies().install})."
+            f"The sandbox needs the Python package '{package}'. Rebuild the environment: {remedies().install}."
         )
     return Path(spec.origin).parent.parent
 

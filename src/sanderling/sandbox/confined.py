@@ -1,4 +1,4 @@
-"""The confined ground: commands and files in the sandbox that a session keeps."""
+"""Commands and files in the sandbox of a session."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from sanderling.sandbox.sandbox import Sandbox
 
 
 class Confined:
-    """Commands and files that the kernel holds to what `admissions` let in; files `is_ahead` of any need, if that is what they are for."""
+    """Runs commands and opens files with the access that `admissions` allow. With `is_ahead`, files are opened before they are needed."""
 
     is_confined = True
     disk: Disk = LOCAL_DISK
@@ -75,7 +75,9 @@ class Confined:
     ) -> Process:
         async def start(sandbox: Sandbox) -> Process:
             policy = sandbox.policy
-            if env or grant != NO_GRANT or is_stranger:  # else it can be with the commands
+            if (
+                env or grant != NO_GRANT or is_stranger
+            ):  # otherwise it shares the commands' namespaces
                 policy = self._admissions.of_server(sandbox, name, grant)
             if is_stranger:
                 policy = policy._replace(env_pass=())
@@ -106,17 +108,17 @@ class Confined:
 
     def check_grant(self, grant: Grant) -> None:
         """
-        Return if the person could let that in.
+        Check that the user could grant this.
 
         Raises:
-            SandboxError: a path holds too much, a host needs a proxy that this level does not have, or there is no project.
+            SandboxError: a path is too wide, a host needs a proxy that this level does not support, or the project is gone.
         """
         self._place.require()
         self._admissions.check(grant, self._keeper.level)
 
     async def extend(self, grant: Grant) -> None:
         """
-        Let `grant` in for the rest of the session: its hosts through the proxy, unless the network is open anyway.
+        Apply `grant` for the rest of the session. Its hosts are allowed through the proxy, unless the network is open anyway.
 
         Raises:
             SandboxError: as for `check_grant`, or the sandbox cannot be opened.

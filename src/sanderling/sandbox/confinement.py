@@ -1,4 +1,4 @@
-"""The sandbox in a session's life: the ground on which its commands run, which the person alone can switch."""
+"""A session's sandbox, switched on and off by the user alone."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +19,11 @@ from sanderling.sandbox.sandbox import SandboxEvent
 from sanderling.sandbox.unconfined import Unconfined
 
 SessionEvent = SandboxEvent | ProjectReplaced
-"""An event that nobody asked for: in a sandbox, or because the project is another directory."""
+"""An unsolicited event: from the sandbox, or a replaced project directory."""
 
 
 def policy_for(settings: Settings, project: str) -> SandboxPolicy:
-    """The policy with which a session of `project` begins: its network is off."""
+    """Return the initial policy of a session of `project`. Its network is off."""
     return SandboxPolicy(
         project=project,
         home=os.path.expanduser("~"),
@@ -38,7 +38,7 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
 
 class SessionSandbox:
     """
-    The hold on a session's commands: `ground` is the one on which they start now, `confined` where more can be let in.
+    Controls how a session's commands are confined. Commands start on `ground`; `confined` is where access can be granted.
 
     `keeper.serve` must run as long as the session lives. `on_change` is called when `facts` changed.
     """
@@ -66,9 +66,9 @@ class SessionSandbox:
 
     def switch(self, *, is_on: bool) -> None:
         """
-        Confine the commands that are started from now on, or do not: the second only when the person has typed it.
+        Confine commands started from now on, or not. The user must have typed the second.
 
-        Then nothing needs a sandbox that is open, and its guard: it rests, unless something in it would be lost.
+        Without confinement, an open sandbox and its guard are not needed. It rests at once, unless something in it would be lost.
         """
         self.ground = self.confined if is_on else self._unconfined
         self._end_servers_of_other_terms()
@@ -79,27 +79,26 @@ class SessionSandbox:
     @property
     def ahead(self) -> Ground | None:
         """
-        The ground of now, for files that nobody has asked for yet: the sandbox rests as if they had not been looked at.
+        The current ground, for inspecting files ahead of any need. Such use does not keep the sandbox from resting.
 
-        None where nothing is confined: a look that nobody needs any more could not be cut off there.
+        None if nothing is confined: there, an unneeded inspection could not be interrupted.
         """
         return self._ahead if self.ground is self.confined else None
 
     @property
     def can_write(self) -> bool:
-        """Say whether what starts now may change the project."""
         return not self.ground.is_confined or self.admissions.is_writable
 
     def confines(self, *, is_confined: bool) -> bool:
-        """Say whether the kernel holds what starts now, of which the person has written down whether it `is_confined`."""
+        """Return whether a program started now is confined, given the user's setting `is_confined` for it."""
         return is_confined and self.ground.is_confined
 
     def is_weaker_than(self, ground: Ground) -> bool:
-        """Say whether what starts now is confined no more, though on `ground` it would have been."""
+        """Return whether commands started now are unconfined, although `ground` confines them."""
         return ground.is_confined and not self.ground.is_confined
 
     async def get_ready(self) -> None:
-        """Open it ahead of its use, if that can be; if it cannot, who needs it is told."""
+        """Open the sandbox ahead of its use if possible. Errors are reported at the first use."""
         if self.ground is self.confined:
             await self.keeper.get_ready()
 
@@ -114,10 +113,10 @@ class SessionSandbox:
         is_stranger: bool = False,
     ) -> Serving:
         """
-        Start the server `name` on the ground of now, with `env` and `grant` for itself alone.
+        Start the server `name` on the current ground, with its own `env` and `grant`.
 
-        A command ends, a server does not: so it is killed when the person confines it, switches to plan mode or back, or opens or
-        closes the network. What it could do before must not stay with it.
+        A command ends, but a server does not. So it is killed when the user switches the sandbox on or off, enters or leaves plan mode,
+        or opens or closes the network: it must not keep its previous access.
         """
         terms = self.terms
         server = await self.ground.spawn_server(
@@ -138,17 +137,17 @@ class SessionSandbox:
         is_confined: bool = True,
     ) -> Serving:
         """
-        Start a program that the person has not made ours, likewise: an agent of somebody else's.
+        Start a third-party program, such as an external agent, in the same way.
 
-        It shares no place with commands or servers: `name` must be one that none of those has. If it is not to be confined, the person
-        has written that down for this one; then nothing that they change here later changes what it can do, and it is left alone.
+        It shares no directories or namespaces with commands and servers, so `name` must be unique. If it is not to be confined, the user
+        has configured that for this program. Then later changes of the session's sandbox do not affect it, and it is not killed.
         """
         spawn = self.spawn_server if is_confined else self._unconfined.spawn_server
         return await spawn(name, argv, env=env, grant=grant, on_denied=on_denied, is_stranger=True)
 
     @property
     def terms(self) -> tuple[object, ...]:
-        """All that the person may change of what a server can do."""
+        """Everything that the user may change about a server's access."""
         if not self.ground.is_confined:
             return (self.ground,)
         return (self.ground, self.admissions.policy.mode, self.ground.network == "on")
@@ -162,25 +161,24 @@ class SessionSandbox:
 
     async def undoes(self, path: str) -> bool:
         """
-        Say whether the guard would undo a change of `path`, whoever has approved it.
+        Return whether the guard would undo a change of `path`, even an approved one.
 
-        It is at work as long as a sandbox is open, also beside what runs without one.
+        The guard works while a sandbox is open, even while commands run without it.
         """
         sandbox = self.keeper.sandbox
         return sandbox is not None and await sandbox.undoes(real_path(path))
 
     async def set_network(self, mode: NetworkMode) -> None:
         """
-        Change the network of what is started from now on; "off" also takes back the hosts that were let in.
+        Change the network of commands started from now on. "off" also revokes granted hosts.
 
         Raises:
-            SandboxError: this level cannot do it, or there is no sandbox.
+            SandboxError: this level does not support it, or there is no sandbox.
         """
         await self.ground.set_network(mode)
         self._end_servers_of_other_terms()
 
     def set_mode(self, mode: ProjectAccess) -> None:
-        """Let what is started from now on write the project, or not."""
         self.admissions.set_mode(mode)
         self._end_servers_of_other_terms()
 
@@ -193,7 +191,7 @@ class SessionSandbox:
         status: int | None = None,
         command: str = "",
     ) -> tuple[Denial, ...]:
-        """Have the guard look at the project after a `command`; return what its failure says was refused."""
+        """Audit the project after a `command`, and return the denials that explain its failure."""
         sandbox = self.keeper.sandbox
         if not sandbox:
             return ()

@@ -1,9 +1,8 @@
 """
-Denials: what the sandbox refused, as data: enough to offer exactly that grant and to run the command again, still confined.
+Denials: what the sandbox refused, with enough data to offer exactly that grant and to run the command again, still confined.
 
-The network's doors report what they refuse. A refused path is known at first hand only to the program that was refused; its
-complaint is looked at, and believed where the policy says the same. A program that is not found is looked for where the person's own
-shell would find it.
+Proxy and name server report what they refuse. A refused path is known only to the program that was refused. So its error message is
+parsed, and believed if the policy agrees. A program that was not found is searched on the user's own PATH.
 """
 
 import os
@@ -29,16 +28,16 @@ Rule = Literal[
     "unreachable",
 ]
 _WORDS: dict[Rule, str] = {
-    "hidden": "it is outside of the project, and hidden",
-    "hidden_program": "`{about}` is there, on your PATH, and the sandbox hides that directory",
+    "hidden": "it is outside the project and hidden",
+    "hidden_program": "`{about}` is on your PATH, but the sandbox hides that directory",
     "read_only": "only the project can be written",
-    "plan": "nothing can be written in plan mode, in which the sandbox is read-only",
-    "protected": "it could make the host run something, so it cannot be changed",
-    "replaced": "it was replaced after you had been asked about it",
+    "plan": "nothing can be written in plan mode",
+    "protected": "it could make the host run code, so it cannot be changed",
+    "replaced": "it changed after you approved it",
     "network_off": "the network is off",
     "not_listed": "only listed hosts, through the proxy",
-    "not_public": "{about} leads to an address that is not public",
-    "unreachable": "the network does not lead there",
+    "not_public": "{about} resolves to an address that is not public",
+    "unreachable": "the network does not allow it",
 }
 _NAME = r"(?<![\w./-])([\w.+-]+)"
 _NOT_FOUND = (
@@ -58,9 +57,9 @@ MAX_LINE_CHARS = 1024
 
 class Denial(NamedTuple):
     """
-    One thing that the sandbox did not let happen.
+    Something that the sandbox refused.
 
-    `target` is the path, the host:port or the name that was asked for; `rule` stood against it, and is `about` a program or a host.
+    `target` is the requested path, host:port or name. `rule` is the reason, and `about` the program or host that it concerns.
     """
 
     operation: Literal["read", "write", "execute", "connect", "resolve"]
@@ -70,12 +69,12 @@ class Denial(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The rule in words, as the person and the model read it."""
+        """The rule in words, for the user and the model."""
         return _WORDS[self.rule].format(about=self.about)
 
 
 def denials_in(output: str, policy: SandboxPolicy, cwd: str) -> list[Denial]:
-    """The refusals that a command's `output` complains of, each once; `cwd` is where it ran."""
+    """Return the denials that a command's `output` complains about, each once. `cwd` is where it ran."""
     found: dict[Denial, None] = {}
     for line in output.splitlines():
         shown = line[:MAX_LINE_CHARS]
@@ -86,9 +85,9 @@ def denials_in(output: str, policy: SandboxPolicy, cwd: str) -> list[Denial]:
 
 def programs_denied(output: str, status: int, command: str, policy: SandboxPolicy) -> list[Denial]:
     """
-    The directories of hidden programs that a command which has failed did not find, each once.
+    Return the directories of hidden programs that a failed command did not find, each once.
 
-    Its `output` names them, or where the `status` says that there was no program and the output does not, the `command`.
+    The programs are named in `output`, or if the `status` says that a program was missing and `output` does not, in `command`.
     """
     lines = (line[:MAX_LINE_CHARS] for line in output.splitlines())
     named = [
@@ -111,7 +110,7 @@ def _programs_denied(names: list[str], policy: SandboxPolicy) -> list[Denial]:
 
 
 def _places_of(name: str, directories: list[str], policy: SandboxPolicy) -> list[str]:
-    """The hidden directories that it takes to run the program: where it is on the PATH, and where a link there leads."""
+    """Return the hidden directories needed to run a program: its directory on PATH, and the target directory of a link there."""
     places = [at for at in directories if os.access(f"{at}/{name}", os.X_OK)]
     places = [at for at in places if os.path.isfile(f"{at}/{name}")]
     if not places or name in {".", ".."}:
@@ -130,7 +129,7 @@ def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iter
             if os.path.lexists(path) and not is_in_any(path, _visible(policy)):
                 yield Denial("read", path, "hidden")
         elif is_in_any(path, _writable(policy)):
-            if complaint != "permission denied":  # that is the file's own mode
+            if complaint != "permission denied":  # caused by the file's own mode
                 yield Denial("write", path, "protected" if policy.mode == "rw" else "plan")
         elif os.path.isdir(os.path.dirname(path)):
             yield Denial("write", path, "read_only" if policy.mode == "rw" else "plan")

@@ -1,4 +1,4 @@
-"""A full disk hurts the host, so commands that fill it are stopped in time."""
+"""Stops commands before they fill a disk, which would also harm the host."""
 
 import os
 from collections.abc import Iterable
@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 
 Unit = Literal["bytes", "files"]
 
-# A disk is looked at ten times a second, in which a command makes some 10,000 files, or writes some 100 MB.
+# Disks are checked ten times a second. In that time, a command creates about 10,000 files or writes about 100 MB.
 RESERVES: dict[Unit, int] = {"bytes": 1 << 30, "files": 50_000}
 
 
 class DiskFull(NamedTuple):
-    """The file system of `path` was nearly full, of data or of files, so the commands were stopped."""
+    """The file system of `path` was nearly full, in bytes or files, so the commands were stopped."""
 
     path: str
     free: int
@@ -19,7 +19,7 @@ class DiskFull(NamedTuple):
 
 
 class DiskWatch:
-    """Notes how much is free, and reports when too little is left: less than `RESERVES`, or than half of what was there."""
+    """Reports when less than `RESERVES`, or less than half of what was free at the start, is left."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._reserves = {
@@ -38,9 +38,9 @@ class DiskWatch:
 
 def _free(path: str) -> dict[Unit, int]:
     """
-    Return what is free; nothing if `path` is gone, or cannot be looked at.
+    Return the free bytes and files; nothing if `path` cannot be inspected.
 
-    Some file systems, such as btrfs, have no table of inodes: they report a total of 0 files, and none is ever missing.
+    Some file systems, such as btrfs, have no fixed number of inodes. They report a total of 0 files and never run out.
     """
     try:
         status = os.statvfs(path)

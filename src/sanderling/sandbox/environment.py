@@ -1,4 +1,4 @@
-"""The surroundings of a command: the variables that may enter."""
+"""The environment variables of a command."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,12 @@ ENVIRONMENT = (
     r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
     r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|CI|NO_COLOR|FORCE_COLOR|SOURCE_DATE_EPOCH"
 )
-"""The variables that may enter, as a pattern that is compiled when a sandbox opens. None of them names a secret, a socket or a display."""
+"""
+The variables that may pass, as a pattern. They contain no secrets, sockets or displays.
+
+It is an allow-list, because many variables lead out of the sandbox. Neovim, for instance, sets $NVIM for all of its children, the path
+of its RPC socket.
+"""
 
 
 FAIL_FAST = {
@@ -25,16 +30,16 @@ FAIL_FAST = {
     "CARGO_NET_RETRY": "0",
     "UV_HTTP_RETRIES": "0",
 }
-"""Without a network there is nothing to try again."""
+"""Without a network, retries are pointless."""
 
 SEARCHED = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": ""}
-"""The paths on which every program, the harmless ones included, is looked for, or looks for what it loads; each with what stands for nothing."""
+"""Search paths for programs and libraries, with the default if nothing remains of them."""
 
 CREDENTIALS = r"://[^/\s]*@"
 
 
 def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:
-    """Return the environment of a command: of the host's, what `ENVIRONMENT` and `env_pass` name, then our own."""
+    """Return a command's environment: the host's variables allowed by `ENVIRONMENT` and `env_pass`, then Sanderling's own."""
     passed = {
         name: value
         for name, value in host.items()
@@ -61,9 +66,9 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
 
 
 def proxy_environment(port: int) -> dict[str, str]:
-    """The variables that make curl, git, pip, npm, node, cargo and go use the proxy on this port, and loopback without it."""
+    """Return the variables that make curl, git, pip, npm, node, cargo and go use the proxy, except for loopback."""
     proxy = f"http://127.0.0.1:{port}"
-    # "[::1]" is how Python compares it, "::1" how the others do.
+    # Python compares "[::1]", the others "::1".
     bypass = "localhost,127.0.0.1,::1,[::1]"
     names = {"http_proxy": proxy, "https_proxy": proxy, "all_proxy": proxy, "no_proxy": bypass}
     return (
@@ -76,7 +81,7 @@ def _places(policy: SandboxPolicy) -> dict[str, str]:
 
 
 def _places_without_mounts(policy: SandboxPolicy) -> dict[str, str]:
-    """Nothing stands where programs look for it, so they are told where it is."""
+    """Without mounts, nothing is at its usual place, so variables point there."""
     return {
         "HOME": f"{policy.state_dir}/{private_home(policy)}",
         "TMPDIR": policy.tmp_dir,

@@ -1,4 +1,4 @@
-"""File workers: one for each grant, started when it is first needed and ended when what it was started for has changed."""
+"""File workers: one per grant, started when first needed, and replaced when its access has changed."""
 
 import anyio
 
@@ -10,13 +10,13 @@ from sanderling.sandbox.sandbox import Sandbox
 
 class FileWorkers:
     def __init__(self) -> None:
-        self._files: dict[Grant, tuple[Files, object]] = {}  # each with what it was opened for
+        self._files: dict[Grant, tuple[Files, object]] = {}  # with the access they were opened for
         self._opening = anyio.Lock()
-        self._is_closed = anyio.Event()  # anew each time
+        self._is_closed = anyio.Event()  # a new one after each close
 
     async def of(self, sandbox: Sandbox, grant: Grant) -> Files:
         """
-        Return the files as a command of now with `grant` would see them.
+        Return the files as commands with `grant` see them now.
 
         Raises:
             SandboxError: the worker cannot be started.
@@ -31,7 +31,7 @@ class FileWorkers:
                 await files.retire()
                 files = None
             files = files or await sandbox.open_files(policy)
-            if is_closed.is_set():  # with its sandbox, as who asks it is told
+            if is_closed.is_set():  # closed along with its sandbox; the caller gets an error
                 files.close()
             else:
                 self._files[grant] = (files, wanted)

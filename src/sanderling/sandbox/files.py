@@ -1,4 +1,4 @@
-"""The host's end of the file worker, and the same without one."""
+"""File access through the file worker, or directly where there is no sandbox."""
 
 import errno
 import itertools
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 64 * 1024
 WRITE_S = 60.0
-"""A write that has begun is waited for, also by who is being cancelled: whether it was done must be known."""
+"""A started write is awaited even if its caller is cancelled, because its outcome must be known."""
 SYNCED_AT_ONCE = LOOKED_AT_ONCE = 1000
 MAX_LOOKED_BYTES = 8 << 20
 RETIRE_S = 1.0
 LOOKS = frozenset(("read", "load", "lines", "identify", "list", "check", "look", "looks"))
-"""The operations that leave everything as it is, but for `check`, which leaves no trace."""
+"""Operations without lasting changes. `check` creates and removes a temporary file."""
 ABSENT = ()
-"""The stamp that is expected where there must be no file."""
+"""The expected stamp if no file must exist."""
 Expected = Stamp | tuple[()]
 Answer = tuple[str, Any]
-"""A worker's: "ok" and the result, or "error" and its number."""
+"""A worker's answer: "ok" and the result, or "error" and the errno."""
 
 
 class Loaded(NamedTuple):
-    """A file's bytes, or if it is not `is_whole` the first of them, and which state of it that is."""
+    """A file's content, or its beginning unless `is_whole`, and the stamp of that state."""
 
     data: bytes
     is_whole: bool
@@ -43,7 +43,14 @@ class Loaded(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A thing that has a name: its mode if it is no link, the `data` of a file (None if it is too long, or may not be read), the `target` of a link."""
+    """
+    The result of inspecting a name.
+
+    Attributes:
+        mode: 0 for a link.
+        data: a file's content; None if it is too large or unreadable.
+        target: a link's target.
+    """
 
     kind: Literal["absent", "file", "link", "directory", "fifo", "socket", "other"]
     mode: int
@@ -55,9 +62,9 @@ class Look(NamedTuple):
 
 class Identity(NamedTuple):
     """
-    A file, by whatever name.
+    The identity of a file, independent of its name.
 
-    One that is not there has a `place`, its real path; device and inode are then those of the next directory above it that is there.
+    A missing file has a `place`, its real path; device and inode then identify the nearest existing parent directory.
     """
 
     device: int
@@ -67,9 +74,9 @@ class Identity(NamedTuple):
 
 class Page(NamedTuple):
     """
-    Some lines of a file: of each its first bytes, and how many it has.
+    Some lines of a file: the beginning of each, and its full length.
 
-    `line_count` is that of the file if `is_counted`; else the file has more than that.
+    `line_count` is the file's if `is_counted`; otherwise the file has more lines.
     """
 
     lines: list[tuple[bytes, int]]
@@ -78,15 +85,15 @@ class Page(NamedTuple):
 
 
 class FileChangedError(OSError):
-    """The file is not the one that was expected: nothing was written."""
+    """The file is not the expected one, and nothing was written."""
 
 
 class Files:
     """
-    Files as the sandbox sees them. Paths are absolute.
+    Files as seen from the sandbox. Paths are absolute.
 
-    Every method raises `OSError` with what the kernel said inside (a hidden path does not exist, what is protected is read-only),
-    and `SandboxError` when the sandbox has ended. What is no regular file is neither read nor written (EINVAL, EISDIR).
+    Every method raises `OSError` with the kernel's error inside (hidden paths do not exist, protected ones are read-only), and
+    `SandboxError` if the sandbox has ended. Only regular files are read and written (else EINVAL, EISDIR).
     """
 
     def __init__(self, channel: socket.socket, process: Process) -> None:
@@ -97,27 +104,26 @@ class Files:
         self._numbers = itertools.count()
 
     async def read(self, path: str, offset: int = 0, limit: int = 1 << 20) -> tuple[bytes, int]:
-        """At most `limit` bytes of a regular file from `offset`, and the size of all of it."""
+        """Return at most `limit` bytes of a file from `offset`, and the file's size."""
         data, size = await self.ask("read", path, offset, limit)
         return data, size
 
     async def load(self, path: str, limit: int, head: int = HEAD_BYTES) -> Loaded:
-        """Return all of a file, or if it is longer than `limit` bytes its first `head`."""
+        """Return a file's content, or its first `head` bytes if it has more than `limit`."""
         data, is_whole, stamp = await self.ask("load", path, limit, head)
         return Loaded(data, is_whole, Stamp(*stamp))
 
     async def page(
         self, path: str, first: int, count: int, *, line_bytes: int, page_bytes: int
     ) -> Page:
-        """`count` lines from number `first` (from 1) of a file of any size, as many as `page_bytes` hold, each up to `line_bytes`."""
+        """Return up to `count` lines from number `first` (from 1), at most `page_bytes` in total, and `line_bytes` of each."""
         return Page(*await self.ask("lines", path, first, count, line_bytes, page_bytes))
 
     async def identify(self, path: str) -> Identity:
-        """The identity of the file, or of the place where it would be."""
         return Identity(*await self.ask("identify", path))
 
     async def list(self, path: str) -> list[tuple[str, str]]:
-        """The names in a directory, sorted, each with "file", "directory", "link" or "other"."""
+        """Return the sorted names in a directory, each with "file", "directory", "link" or "other"."""
         return await self.ask("list", path)
 
     async def check(self, path: str) -> None:
@@ -135,26 +141,26 @@ class Files:
         is_split: bool = False,
     ) -> Stamp:
         """
-        Put `data` in the place of what `path` holds, all of it or nothing; return the stamp of what is there now.
+        Replace the content of `path` by `data`, completely or not at all. Return the new stamp.
 
-        Mode, owner, attributes, links and hard links stay; where a `mode` is given, it is the file's, no link is
-        followed, and the disk has the file after the next `sync`. If it `is_split`, it is a file of its own from then on.
-        `expected` is the stamp of what may be replaced, or `ABSENT`.
+        Mode, owner, attributes, links and hard links are preserved. With `mode`, the file gets that mode, links are not followed, and the
+        data is on disk only after the next `sync`. With `is_split`, the file is separated from its hard links. `expected` is the stamp of
+        the file to replace, or `ABSENT`.
 
         Raises:
-            FileChangedError: it is not what was expected.
+            FileChangedError: the file is not the expected one.
         """
         stamp = None if expected is None else tuple(expected)
         return Stamp(*await self._change("write", path, data, stamp, makes_parents, mode, is_split))
 
-    # None of the following methods follows a link, and what is replaced must be what is `expected`, as with `write`.
+    # The following methods do not follow links. As with `write`, only the `expected` file is replaced.
 
     async def look(self, path: str, limit: int) -> Look:
-        """Return what has this name, and the content of a file that has no more than `limit` bytes."""
+        """Return what this name is, with the content of a file of at most `limit` bytes."""
         return _look(await self.ask("look", path, limit))
 
     async def looks(self, paths: Sequence[str], limit: int) -> tuple[Look, ...]:
-        """Look at each of `paths`; what cannot be looked at is something other."""
+        """Inspect all `paths`. Paths that cannot be inspected have the kind "other"."""
         found: tuple[Look, ...] = ()
         while len(found) < len(paths):
             some = tuple(paths[len(found) : len(found) + LOOKED_AT_ONCE])
@@ -162,48 +168,44 @@ class Files:
         return found
 
     async def unlink(self, path: str, expected: Expected) -> None:
-        """Take away the name of whatever is no directory."""
         await self._change("unlink", path, tuple(expected))
 
     async def symlink(self, path: str, target: str, expected: Expected) -> None:
-        """Put a link in the place of a file, a link, or of nothing; directories above it are made."""
+        """Create a link, replacing the expected file or link, and create missing parents."""
         await self._change("symlink", path, target, tuple(expected))
 
     async def link(
         self, path: str, twin: str, data: bytes, mode: int, expected: Expected
     ) -> Stamp | None:
         """
-        Make `path` another name of the file `twin`, if that holds `data` and has this mode; return its stamp.
+        Make `path` a hard link to the file `twin`, if that has this content and mode. Return the stamp.
 
-        None, and nothing done, if `twin` is something else, or the same file already.
+        Return None, without changes, if `twin` differs or `path` already is that file.
         """
         stamp = await self._change("link", path, twin, data, mode, tuple(expected))
         return Stamp(*stamp) if stamp else None
 
     async def mkfifo(self, path: str, mode: int) -> None:
-        """Make a FIFO, and the directories above it."""
+        """Create a FIFO and its parent directories."""
         await self._change("mkfifo", path, mode)
 
     async def chmod(self, path: str, mode: int, expected: Expected) -> None:
-        """Set the mode of a file or a directory."""
         await self._change("chmod", path, mode, tuple(expected))
 
     async def mkdir(self, path: str, mode: int) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
         await self._change("mkdir", path, mode)
 
     async def rmdir(self, path: str) -> None:
-        """Remove a directory that is empty."""
         await self._change("rmdir", path)
 
     async def sync(self, paths: Sequence[str]) -> None:
-        """Wait until the disk has what was written at `paths` with a mode."""
+        """Wait until files that were written with a mode are on disk."""
         for first in range(0, len(paths), SYNCED_AT_ONCE):
             await self._change("sync", tuple(paths[first : first + SYNCED_AT_ONCE]))
 
     @property
     def has_ended(self) -> bool:
-        """Say whether the worker is gone."""
         if self._channel.fileno() < 0:
             return True
         poll = select.poll()
@@ -211,7 +213,7 @@ class Files:
         return bool(poll.poll(0))
 
     async def retire(self) -> None:
-        """Close when what was asked is answered."""
+        """Close after the running request."""
         with anyio.move_on_after(RETIRE_S, shield=True):
             async with self._turn:
                 pass
@@ -232,7 +234,7 @@ class Files:
         raise SandboxError(f"{path} could not be changed within {WRITE_S:g} s.")
 
     async def ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
-        """Have the worker do something that it can do by that name."""
+        """Execute one of the worker's operations."""
         async with self._turn:
             number = next(self._numbers)
             try:
@@ -246,7 +248,7 @@ class Files:
         while True:
             try:
                 wire.send(self._channel, request)
-            except BlockingIOError:  # full of what was asked for by some who were cancelled
+            except BlockingIOError:  # full of requests by cancelled callers
                 await anyio.wait_writable(self._channel)
             else:
                 return
@@ -257,13 +259,13 @@ class Files:
             if (received := wire.receive(self._channel)) is None:
                 raise SandboxError("The sandbox has ended.")
             answered, *answer = received[0]
-            if answered == number:  # else it is for one who was cancelled
+            if answered == number:  # otherwise the answer belongs to a cancelled caller
                 kind, value = answer
                 return kind, value
 
 
 class UnconfinedFiles(Files):
-    """Files with all of the person's rights, when there is no sandbox."""
+    """Files with all of the user's rights, without a sandbox."""
 
     def __init__(self) -> None: ...
 
@@ -276,7 +278,7 @@ class UnconfinedFiles(Files):
     def close(self) -> None: ...
 
     async def ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
-        from sanderling.sandbox.inside import worker  # what else works beyond the host
+        from sanderling.sandbox.inside import worker  # otherwise it runs in the sandbox's processes
 
         answer = await anyio.to_thread.run_sync(
             worker.answer,
@@ -289,7 +291,7 @@ class UnconfinedFiles(Files):
 
 
 def _look(sight: "Sight | int") -> Look:
-    if isinstance(sight, int):  # the number of an error
+    if isinstance(sight, int):  # an errno
         return Look("other", 0, 0, None, "", ABSENT)
     kind, mode, size, data, target, stamp = sight
     return Look(kind, mode, size, data, target, Stamp(*stamp) if stamp else ABSENT)

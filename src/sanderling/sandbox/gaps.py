@@ -1,7 +1,7 @@
 """
-The gaps of each level, what it does not isolate: one table, shown by `status`, told to the model, printed in the documentation.
+The gaps of each level: what it does not isolate, as shown by `status`, to the model and in the documentation.
 
-The escape suite holds it to be exact: an attack gets through at a level if, and only if, it is listed here.
+The escape suite checks the table: an attack succeeds at a level if, and only if, it is listed here.
 """
 
 import os
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 class Gap(NamedTuple):
     """
-    One thing that is not isolated, in a plain sentence.
+    Something that is not isolated, described by the sentence `words`.
 
-    `layer` is what would close it. `attacks` are the ids, in `tests/sandbox/attacks`, of what gets through for that reason.
-    `max_abi` is the newest version of Landlock that has the gap; None: all have.
+    `layer` would close it. `attacks` are the ids, in `tests/sandbox/attacks`, of the attacks that succeed because of it. `max_abi` is the
+    newest Landlock version with the gap; None means all.
     """
 
     words: str
@@ -39,7 +39,7 @@ _LATE_SOCKET = Gap(
     max_abi=8,
 )
 _PROCESSES_OF_ROOT = Gap(
-    words="How many processes root may have is not limited.",
+    words="The number of root's processes is not limited.",
     layer="namespaces",
     attacks=("fork-bomb",),
     only="root",
@@ -51,7 +51,7 @@ _DEVICES_OF_ROOT = Gap(
     only="root",
 )
 _WATCHES = Gap(
-    words="All of your inotify watches can be taken, so that other programs of yours notice no change of a file.",
+    words="A command can use up your inotify watches, so that your other programs miss changes of files.",
     layer="namespaces",
     attacks=("inotify-instances", "inotify-watches"),
 )
@@ -69,7 +69,7 @@ _UNMOUNTED = (
         ),
     ),
     Gap(
-        words="Permissions, times and extended attributes of every file that is yours can be changed; what the files hold cannot.",
+        words="Permissions, times and extended attributes of all your files can be changed, but not their content.",
         layer="namespaces",
         attacks=(
             "chmod-home",
@@ -86,12 +86,12 @@ _UNMOUNTED = (
         ),
     ),
     Gap(
-        words="In plan mode that is true of the project's files, too.",
+        words="In plan mode this includes the project's files.",
         layer="namespaces",
         attacks=("ro-chmod", "ro-utime", "ro-setxattr"),
     ),
     Gap(
-        words="Of a file whose name is known, the size, the times, when it is used, its extended attributes and where it links to can be seen; what it holds cannot.",
+        words="Size, times, use, extended attributes and link target of any file with a known name can be seen, but not its content.",
         layer="namespaces",
         attacks=(
             "stat-secret",
@@ -108,14 +108,14 @@ _UNMOUNTED = (
         attacks=("proc-list", "proc-cmdline", "proc-stat", "wait-for-victim", "mount-list"),
     ),
     Gap(
-        words="The machine's network connections, the names of its sockets, its shared memory segments and your keys are listed; what the segments and keys hold is not.",
+        words="The machine's network connections, the names of its sockets, its shared memory segments and your keys are listed, but not the content of segments and keys.",
         layer="namespaces",
         attacks=("proc-net", "proc-net-unix", "sysv-list", "key-list"),
     ),
     _PROCESSES_OF_ROOT,
     _WATCHES,
     Gap(
-        words="Your other processes can be sent signals, and so be ended.",
+        words="Your other processes can be sent signals, and so be killed.",
         layer="landlock",
         attacks=(
             "kill",
@@ -131,7 +131,7 @@ _UNMOUNTED = (
         max_abi=5,
     ),
     Gap(
-        words="Every file that you may write can be emptied, by its name.",
+        words="Every file that you may write can be truncated, by its name.",
         layer="landlock",
         attacks=("file-truncate", "visible-truncate", "ro-truncate"),
         max_abi=2,
@@ -147,7 +147,7 @@ GAPS: "dict[Level, tuple[Gap, ...]]" = {
 
 _OPEN_NETWORK = (
     Gap(
-        words="Whatever a command can read, it can send anywhere; what listens on this machine and in its network answers it, and what it listens on can be reached.",
+        words="A command can send everything that it can read to any host. It can reach services on this machine and in its network, and its own ports can be reached.",
         layer="namespaces",
         attacks=(
             "tcp-loopback",
@@ -173,7 +173,7 @@ _OPEN_NETWORK = (
     ),
 )
 _ABSTRACT_SOCKETS = Gap(
-    words="Abstract unix sockets, like those of a display server, can be connected to.",
+    words="Abstract unix sockets, such as a display server's, can be connected to.",
     layer="landlock",
     attacks=(
         "unix-stream-abstract",
@@ -189,7 +189,7 @@ NETWORK_ON: "dict[Level, tuple[Gap, ...]]" = {
     "namespaces": (*_OPEN_NETWORK, _ABSTRACT_SOCKETS),
     "landlock": _OPEN_NETWORK,
 }
-"""The gaps that an open network adds to those of the level."""
+"""The gaps that an open network adds to a level."""
 
 
 def gaps_at(
@@ -199,7 +199,7 @@ def gaps_at(
     landlock_abi: int,
     table: "dict[Level, tuple[Gap, ...]]" = GAPS,
 ) -> tuple[Gap, ...]:
-    """Return what is open at `level` for this kind of user on this kernel. A level without Landlock has none, whatever the kernel has."""
+    """Return the gaps of `level` for this user and kernel. A level without Landlock has its gaps whatever the kernel supports."""
     abi = 0 if level == "namespaces" else landlock_abi
     return tuple(
         gap for gap in table.get(level, ()) if gap.is_open(is_root=is_root, landlock_abi=abi)
@@ -207,7 +207,7 @@ def gaps_at(
 
 
 def missing_at(report: "Report", level: "Level") -> list[dict[str, str]]:
-    """Return what is open at `level` here: `what`, and the `reason` that no other layer closes it."""
+    """Return the gaps of `level` here: `what` is open, and the `reason` why it is not closed."""
     gaps = gaps_at(level, is_root=os.geteuid() == 0, landlock_abi=report.landlock_abi)
     return [{"what": gap.words, "reason": _reason(gap, report, level)} for gap in gaps]
 
@@ -216,5 +216,5 @@ def _reason(gap: Gap, report: "Report", level: "Level") -> str:
     if report.reasons[gap.layer]:
         return f"{gap.layer}: {report.reasons[gap.layer]}"
     if gap.layer == "landlock" and gap.max_abi is not None and level != "namespaces":
-        return f"Landlock's version is {report.landlock_abi}, {gap.max_abi + 1} would do"
-    return f"the level {level} is without {gap.layer}"
+        return f"needs Landlock {gap.max_abi + 1}, this kernel has {report.landlock_abi}"
+    return f"level {level} does not use {gap.layer}"

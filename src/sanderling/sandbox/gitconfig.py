@@ -1,8 +1,8 @@
 """
-The person's own git settings, as far as they may be known inside: who commits, how things look.
+The user's git settings that are copied into the sandbox: the author, and how output looks.
 
-Whatever runs a program, holds a credential or names a file elsewhere stays out. What git is to ignore everywhere goes along, or
-`git add -A` would add what it never adds outside.
+Settings that run programs, contain credentials or name other files are left out. The global ignore file is copied, or `git add -A` would
+add files that it ignores outside.
 """
 
 import os
@@ -26,7 +26,7 @@ LIST_SETTINGS = ("config", "--global", "--includes", "--list", "-z")
 
 
 async def write_gitconfig(policy: SandboxPolicy) -> None:
-    """Write `gitconfig` and `gitignore` into the policy's `state_dir`; without git, or settings, both are empty."""
+    """Write `gitconfig` and `gitignore` into the policy's `state_dir`. Both are empty without git or settings."""
     program = TrustedGit(policy.project, *policy.write_paths).program
     settings = await to_thread.run_sync(_read_settings, program) if program else {}
     _write(Path(policy.state_dir), settings)

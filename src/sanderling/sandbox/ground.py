@@ -1,7 +1,7 @@
 """
-The ground: where commands run and files are changed. Confined and unconfined ones are here; one on another machine would be a third.
+The execution environment of a session: where commands run and files are changed, confined or not.
 
-Who stands on it asks for what it needs and never which ground it is. What is there is looked up by way of its `disk`.
+Its users ask it for what they need, and never which kind it is. They look up paths through its `disk`.
 """
 
 import os
@@ -20,32 +20,28 @@ from sanderling.sandbox.files import Files
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import PipeReader, PipeWriter
 
-KILL_S = 2.0  # for what was killed to be gone
+KILL_S = 2.0  # to wait for killed processes
 
 
 class Disk(Protocol):
-    """The names on a ground as the person sees them, whatever a command is shown of them."""
+    """The file names of an execution environment as the user sees them, whatever commands see."""
 
     def real_path(self, path: str) -> str:
-        """Return `path` with links followed, as far as they can be."""
+        """Return `path` with links resolved where possible."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Say whether there is something, a link that leads nowhere included."""
+        """Return whether the path exists, including broken links."""
         ...
 
     def status(self, path: str) -> os.stat_result | None:
-        """Return the status of what `path` leads to; None if it cannot be looked at."""
+        """Return the status of what `path` leads to, or None."""
         ...
 
-    def is_program(self, path: str) -> bool:
-        """Say whether `path` leads to a file that the person may run."""
-        ...
+    def is_program(self, path: str) -> bool: ...
 
 
 class LocalDisk:
-    """The disk of this machine."""
-
     def real_path(self, path: str) -> str:
         return real_path(path)
 
@@ -66,14 +62,14 @@ LOCAL_DISK = LocalDisk()
 
 
 def existing(disk: Disk, path: str) -> str:
-    """Return `path`, or the directory in which it would be made: only what is there can be granted."""
+    """Return `path`, or its nearest existing parent directory: only existing paths can be granted."""
     while not disk.exists(path):
         path = os.path.dirname(path)
     return path
 
 
 class Running(Protocol):
-    """A command that was started, its errors in with its output. `has_left_processes` is known when it has ended."""
+    """A running command, with stderr in stdout. `has_left_processes` is valid after its end."""
 
     has_left_processes: bool
 
@@ -88,7 +84,7 @@ class Running(Protocol):
 
 
 class Serving(Running, Protocol):
-    """A server that was started, which talks with us over its input and output; its errors are apart."""
+    """A running server that communicates over stdin and stdout, with a separate stderr."""
 
     @property
     def stdin(self) -> PipeWriter | None: ...
@@ -97,7 +93,7 @@ class Serving(Running, Protocol):
 
 
 async def end_server(server: Serving, patience_s: float) -> None:
-    """End a server: it sees the end of its input, then a signal, then all that it has started is killed."""
+    """End a server: close its stdin, then send SIGTERM, then kill it with all of its processes."""
     try:
         if server.stdin:
             server.stdin.close()
@@ -115,7 +111,7 @@ async def end_server(server: Serving, patience_s: float) -> None:
 
 
 class Facts(NamedTuple):
-    """The facts of a ground that are shown and told: `level` is empty while it is not known, `missing` what it leaves open, in sentences."""
+    """The state to show. `level` is empty until known; `missing` has a sentence for each gap of the level."""
 
     level: SandboxLevel
     network: NetworkMode
@@ -125,14 +121,10 @@ class Facts(NamedTuple):
 
 class Ground(Protocol):
     @property
-    def is_confined(self) -> bool:
-        """Say whether the kernel holds what is started here."""
-        ...
+    def is_confined(self) -> bool: ...
 
     @property
-    def network(self) -> NetworkMode:
-        """The network that a command of now has."""
-        ...
+    def network(self) -> NetworkMode: ...
 
     @property
     def disk(self) -> Disk: ...
@@ -146,14 +138,14 @@ class Ground(Protocol):
         grant: Grant = NO_GRANT,
     ) -> Running:
         """
-        Start a command, its errors in with its output, its input empty.
+        Start a command, with stderr in stdout and empty stdin.
 
-        `cwd` is the project's root if it is empty; `env` comes on top of what the ground lets in; the paths of `grant` are for this
-        command alone.
+        `cwd` defaults to the project's root. `env` is added to the variables that are allowed. The paths of `grant` are for this command
+        only.
 
         Raises:
-            SandboxError: it cannot be confined, so it was not started, or there is no project.
-            OSError: nothing confines it, and it cannot be started.
+            SandboxError: it cannot be confined and was not started, or the project is gone.
+            OSError: it is not confined and cannot be started.
         """
         ...
 
@@ -168,63 +160,63 @@ class Ground(Protocol):
         is_stranger: bool = False,
     ) -> Serving:
         """
-        Start the server `name` in the project's root. Beside what commands have, it has `env` and `grant`, for itself alone.
+        Start the server `name` in the project's root, with the rights of commands plus its own `env` and `grant`.
 
-        The hosts that it is refused are told to `on_denied`. One that `is_stranger` shares no place with commands, whatever it is
-        given, and no variable that the person lets commands see; where nothing confines it, `env` is all that it has.
+        Refused hosts are passed to `on_denied`. A third-party server (`is_stranger`) shares no directories or namespaces with commands,
+        and does not get the variables that the user allows for commands. Where it is not confined, `env` is its whole environment.
 
         Raises:
-            SandboxError: it cannot be confined, so it was not started, or there is no project.
-            OSError: nothing confines it, and it cannot be started.
+            SandboxError: it cannot be confined and was not started, or the project is gone.
+            OSError: it is not confined and cannot be started.
         """
         ...
 
     async def files(self, grant: Grant = NO_GRANT, /) -> Files:
         """
-        Return the files as a command of now would see them. Ask anew for each use.
+        Return the files as commands see them now. Call it again for each use.
 
         Raises:
-            SandboxError: they cannot be confined, or there is no project.
+            SandboxError: they cannot be confined, or the project is gone.
         """
         ...
 
     async def scratch(self) -> tuple[str, str]:
         """
-        Return the session's temporary directory: its path for us, and for its commands.
+        Return the path of the session's temporary directory, and its path for commands.
 
         Raises:
-            SandboxError: there is none to be had.
+            SandboxError: it is unavailable.
         """
         ...
 
     def leads_to(self, host: str, /) -> bool:
-        """Say whether the network of now leads to `host`, with or without `:port`; to its own loopback each does."""
+        """Return whether the current network allows `host`, with or without `:port`. Commands' own loopback is always allowed."""
         ...
 
     def hides(self, path: str, /) -> bool:
-        """Say whether something is at `path` that commands do not see, given that they see nothing there."""
+        """Return whether something at `path` is hidden from commands, given that they find nothing there."""
         ...
 
     def needed_to_write(self, path: str, /) -> Grant:
-        """Return what must be let in so that `path` can be written."""
+        """Return the grant that is needed to write `path`."""
         ...
 
     def lending(self, grant: Grant, /) -> AbstractAsyncContextManager[None]:
         """
-        Let the hosts of `grant` through in this context, for all commands of the session; then take all of it back.
+        Allow the hosts of `grant` for all commands of the session in this context, and revoke the whole grant afterwards.
 
-        What `spawn` has started with its paths keeps those.
+        Commands that were started with its paths keep them.
 
         Raises:
-            SandboxError: a host needs a proxy that this level does not have.
+            SandboxError: a host needs a proxy that this level does not support.
         """
         ...
 
     async def set_network(self, mode: NetworkMode, /) -> None:
         """
-        Change the network of what is started from now on; "off" also takes back the hosts that were let in.
+        Change the network of commands started from now on. "off" also revokes granted hosts.
 
         Raises:
-            SandboxError: it cannot be done here.
+            SandboxError: it is not supported here.
         """
         ...

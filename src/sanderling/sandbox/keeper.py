@@ -1,14 +1,14 @@
 """
-The sandbox of a session: opened ahead of its first use, and again after a mishap.
+Keeps the sandbox of a session open while it is needed, and opens it again after a failure.
 
-It costs processes, and holds the project as it found it. So it comes to **rest** when nobody has needed it for some minutes, and
-at once after a turn that did without: its processes end, and the next one opens it again. What commands have left on the disk is
-still there then, in the private HOME and in /tmp. While one of them runs, or has left something in memory alone, it does not rest;
-nor does it with paths that the person has let in: what they lead to is looked up when it opens, and commands may have changed that.
+An open sandbox has processes and guards the project as it was found. So it comes to **rest** when it has not been used for some minutes,
+or at once after a turn that did not use it: its processes end, and the next use opens it again. Files that commands left on disk, in the
+private HOME and /tmp, are still there then. It does not rest while a command runs, or has left data only in memory. Nor does it rest with
+granted paths: they are resolved when it opens, and commands may have replaced their targets since.
 
-It holds the very directory that was the project when it opened. Where somebody has put another one in its place since (`mv`, a new
-clone), it is left, with all that runs in it, and opened anew: what is asked for now is meant for what is there now. So it is when
-its private HOME or /tmp, which are files of the person's, were removed: commands would find nothing there that they could write.
+A sandbox is bound to the directory that was the project when it opened. If that is replaced (`mv`, a new clone), the sandbox is closed
+with everything that runs in it, and opened again for the new directory. The same happens when its private HOME or /tmp, which are
+ordinary files of the user, are removed, because commands would find no place to write to.
 """
 
 import math
@@ -39,7 +39,7 @@ T = TypeVar("T")
 REST_AFTER_S = 300.0
 CLOSE_S = 5.0  # for an idle sandbox to close, when another one needs its room
 OVER = "The session is over."
-REMOVE_S = 5.0  # what is left by then, the next session of the project removes
+REMOVE_S = 5.0  # leftovers are removed by the project's next session
 
 
 _with_processes: dict["Keeper", None] = {}
@@ -48,7 +48,7 @@ _with_processes: dict["Keeper", None] = {}
 
 class Keeper:
     """
-    Keeps a sandbox open that lets in what `admissions` say, as long as it is needed.
+    Keeps a sandbox open, with the access that `admissions` allow, as long as it is needed.
 
     `serve` must run as long as the session lives. `on_change` is called when `level` or `problem` changed.
     """
@@ -75,24 +75,22 @@ class Keeper:
         self._is_decided = anyio.Event()
         self._is_over = False
         self._is_kept_open = False
-        self._private: object = None  # what the private directories were when it opened
-        self._needed_at = -math.inf  # the last time, since it is open
+        self._private: object = None  # the state of the private directories when it opened
+        self._needed_at = -math.inf  # the last use since it opened
         self._patience: anyio.CancelScope | None = None  # until it may rest
         self._has_no_room = False
         self._closed = anyio.Event()  # set when all processes of a sandbox have ended
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """The sandbox that is open."""
         return self._admissions.sandbox
 
     @property
     def level(self) -> Level | None:
-        """The level that is in force; None while it is not known."""
         return self._admissions.policy.level or (self.report.level if self.report else None)
 
     async def find_level(self) -> None:
-        """Find out what the kernel can do, for those who want to see it before anything is opened."""
+        """Probe what the kernel can enforce, to show it before a sandbox is opened."""
         try:
             self.report = await Sandbox.probe()
             check_level(self._admissions.policy, self.report)
@@ -101,7 +99,7 @@ class Keeper:
         self._on_change()
 
     async def serve(self) -> None:
-        """Open the sandbox whenever it is wanted, until it can rest."""
+        """Open the sandbox whenever it is requested, until it can rest."""
         try:
             while True:
                 await self._is_wanted.wait()
@@ -111,10 +109,10 @@ class Keeper:
                 finally:
                     is_decided.set()
         finally:
-            # For whoever still waits, and cannot be cancelled.
+            # Wake callers that still wait and cannot be cancelled.
             self._is_over = True
             self._is_decided.set()
-            if self._admissions.policy.tmp_dir:  # still there, if it rests or has rested
+            if self._admissions.policy.tmp_dir:  # still there if the sandbox rests or has rested
                 with anyio.move_on_after(REMOVE_S, shield=True):
                     await to_thread.run_sync(
                         remove_temporary_directories,
@@ -123,9 +121,7 @@ class Keeper:
                     )
 
     async def _hold_open(self, is_decided: anyio.Event) -> None:
-        is_wanted = (
-            self._is_wanted
-        )  # when this one comes to its end, the next may be waited for already
+        is_wanted = self._is_wanted  # the next one may already be requested when this one ends
         self._opened_at = self._place.now()
         self._has_no_room, self._closed = False, anyio.Event()
         _with_processes[self] = None
@@ -148,7 +144,7 @@ class Keeper:
                 finally:
                     if self.sandbox is sandbox:  # else it was left
                         self._let_go()
-                if sandbox.has_ended.is_set():  # a mishap
+                if sandbox.has_ended.is_set():  # a failure
                     self._on_change()
                 else:
                     await sandbox.rest()
@@ -162,7 +158,7 @@ class Keeper:
             self._let_go()
 
     def _pass_on(self, event: SandboxEvent) -> None:
-        """Pass an event on; a warning, which comes whenever the sandbox opens, once in a session."""
+        """Forward an event. Warnings, which are repeated whenever the sandbox opens, are forwarded once per session."""
         if isinstance(event, GuardEvent) and event.kind == "warned":
             if event in self._warnings:
                 return
@@ -170,12 +166,12 @@ class Keeper:
         self._on_event(event)
 
     async def _catch_up(self, sandbox: Sandbox) -> None:
-        """Put in force what has changed while it opened, before anything is started in it."""
+        """Apply changes made while it was opening, before anything is started in it."""
         sandbox.policy = sandbox.policy._replace(mode=self._admissions.policy.mode)
         await self._admissions.renew_network()
 
     async def _until_it_can_rest(self, sandbox: Sandbox) -> None:
-        """Return when it has ended, was left, or nobody has needed it for a while and nothing would be lost."""
+        """Return when it has ended or was left, or has not been used for a while and nothing would be lost."""
         while self.sandbox is sandbox and not sandbox.has_ended.is_set():
             with anyio.CancelScope(deadline=self._rest_at) as self._patience:
                 await sandbox.has_ended.wait()
@@ -195,14 +191,14 @@ class Keeper:
         self._needed_at = anyio.current_time()
 
     def _let_go(self) -> None:
-        """Forget the sandbox: whoever needs one from now on opens it anew."""
+        """Detach the sandbox: the next use opens a new one."""
         self._admissions.sandbox, self._is_wanted = None, anyio.Event()
         self._needed_at = -math.inf
         self.workers.close()
 
     @contextmanager
     def kept_open(self) -> Generator[None]:
-        """Keep it open in this context, once it is open; afterwards it rests at once if nobody has needed it."""
+        """Keep it open in this context, once it is open. Afterwards it rests at once if it was not used."""
         self._is_kept_open = True
         try:
             yield
@@ -212,14 +208,14 @@ class Keeper:
                 self._patience.deadline = self._rest_at
 
     async def get_ready(self) -> None:
-        """Open it ahead of its use, if that can be; if it cannot, who needs it is told."""
+        """Open it ahead of its use if possible. Errors are reported at the first use."""
         await self._decided()
         if self.sandbox:
             with suppress(SandboxError):
                 await self.workers.of(self.sandbox, NO_GRANT)
 
     async def _decided(self) -> None:
-        """Return when it is open, or that was tried."""
+        """Return when it is open, or opening failed."""
         if self._is_over:
             return
         if self.sandbox is None and not self._is_wanted.is_set():
@@ -229,10 +225,10 @@ class Keeper:
 
     async def opened(self, *, is_ahead: bool = False) -> Sandbox:
         """
-        Return the sandbox, open. If that `is_ahead` of any need, it does not keep the sandbox from its rest.
+        Return the open sandbox. With `is_ahead`, when it is not needed yet, this does not keep it from resting.
 
         Raises:
-            SandboxError: it cannot be opened, or there is no project.
+            SandboxError: it cannot be opened, or the project is gone.
         """
         while True:
             self.look_at_project()
@@ -287,10 +283,10 @@ class Keeper:
 
     def look_at_project(self) -> None:
         """
-        Leave a sandbox that holds a directory which is the project no more.
+        Leave a sandbox whose directory is no longer the project.
 
         Raises:
-            SandboxError: there is no directory in its place.
+            SandboxError: the project is gone.
         """
         place = self._place.require()
         if self.sandbox and place != self._opened_at:
@@ -298,7 +294,7 @@ class Keeper:
         self._place.note(place)
 
     def _leave(self) -> None:
-        """End the sandbox with all that runs in it; whoever needs one waits for that, and opens the next."""
+        """Close the sandbox with everything in it. The next use waits for that and opens a new one."""
         self._let_go()
         if self._patience:
             self._patience.cancel()
@@ -311,7 +307,7 @@ class Keeper:
 
 
 def _private_directories(sandbox: Sandbox) -> object:
-    """The directories that private HOME and /tmp are; None if one is gone."""
+    """Return the identity of the private HOME and /tmp, or None if one is missing."""
     policy = sandbox.policy
     try:
         found = [os.stat(path) for path in (f"{policy.state_dir}/home", policy.tmp_dir)]

@@ -1,4 +1,4 @@
-"""Looks at a project's tree: what has changed in it, and the bytes of that."""
+"""Looks at a project's tree: what has changed in it, and the changed content."""
 
 import os
 import sys
@@ -12,9 +12,9 @@ from sanderling.sandbox.inside.rows import Row, Seen
 
 class Copied(NamedTuple):
     """
-    The bytes of a file, with their digest and size, as they were when its row was that; `data` is compressed.
+    The content of a file when it had this row: digest, size, and compressed `data`.
 
-    Without a digest it is where a link leads, or nothing: no file, too large, or not to be read.
+    For a link, `data` is its target and the digest is empty. Both are empty for other files, and for those too large or unreadable.
     """
 
     path: str
@@ -26,9 +26,9 @@ class Copied(NamedTuple):
 
 class Looks:
     """
-    Somebody's looks at the tree below `root`: the file worker, asked each time for the one of then, knows what they saw last.
+    One client's looks at the tree below `root`. The state of its last look is kept in the file worker.
 
-    Every method raises what `Files` does.
+    The methods take the current worker's files, and raise what `Files` does.
     """
 
     def __init__(self, root: str) -> None:
@@ -38,10 +38,10 @@ class Looks:
 
     async def look(self, files: Files) -> tuple[bool, list[Seen]]:
         """
-        Return whether this is the worker's first look, which knows of no change, and what has changed since the last one.
+        Return whether this is the worker's first look, which reports no changes, and the changes since the last look.
 
         Raises:
-            OSError: E2BIG, there is too much; ETIME, it takes too long; ESTALE, the root is another directory.
+            OSError: E2BIG: too many files; ETIME: it takes too long; ESTALE: the root was replaced.
         """
         is_first, self._has_unjudged, found = await files.ask("scan", self.root, self._token)
         return is_first, [
@@ -50,7 +50,7 @@ class Looks:
         ]
 
     async def unclean(self, files: Files) -> list[tuple[str, Row]]:
-        """The files that have changed since this was asked last, unless git has what they hold."""
+        """Return the files that changed since the last call and whose content git does not have."""
         if not self._has_unjudged:
             return []
         found = await files.ask("unclean", self.root, self._token)
@@ -58,18 +58,18 @@ class Looks:
         return [(path, Row(*row)) for path, row in found]
 
     async def judged(self, files: Files, paths: Sequence[str]) -> None:
-        """Take note that these need not be told as unclean."""
+        """Mark these files as known, so that `unclean` does not return them."""
         await files.ask("judged", self.root, self._token, tuple(paths))
 
     async def copies(self, files: Files, paths: Sequence[str], limit: int) -> list[Copied]:
-        """Copy the first of `paths`, as many as one answer holds; those that are larger than `limit` are empty."""
+        """Copy the first of `paths`, as many as fit into one answer. Files larger than `limit` are empty."""
         found = await files.ask("copies", self.root, tuple(paths), limit)
         return [Copied(path, Row(*row), *content) for path, row, *content in found]
 
     async def objects(
         self, files: Files, repository: str, names: Sequence[str], limit: int
     ) -> dict[str, bytes]:
-        """Return what those of git's objects hold that were held before they were removed, none more than `limit` bytes."""
+        """Return the content of those git objects that are held, although a command may have removed them, up to `limit` bytes each."""
         found: dict[str, bytes] = {}
         while names:
             some = await files.ask(
@@ -83,6 +83,6 @@ class Looks:
         return found
 
     def close(self) -> None:
-        """Let go of what was seen in this process, without a sandbox; a worker lets go of it with its end."""
-        if looking := sys.modules.get("sanderling.sandbox.inside.looking"):  # else none was seen
+        """Drop the state in this process, where there is no sandbox. A worker drops it when it ends."""
+        if looking := sys.modules.get("sanderling.sandbox.inside.looking"):  # else no state
             looking.forget(self._token)

@@ -1,9 +1,9 @@
 """
-The names that run something, or tell an agent what to do, when a person only opens, enters or commits a project: one table.
+The table of file names that run code, or instruct an agent, when the user only opens, enters or commits a project.
 
-The permissions read the first column, at any depth: the file tools **ask** before they write there. The sandbox reads the others.
-What is held **at the root** no command can make there. What is held **wherever it stands** no command can change, once the
-sandbox has found it. Of a name that is not held, or is made below the root, the guard **tells**.
+`asks` is for the permissions: file tools **ask** before they write such a name, at any depth. The rest is for the sandbox. Commands cannot
+create names that are protected **at the root**, and cannot change those protected **anywhere** once the sandbox has found them. For other
+names, and for those created below the root, the guard **reports** changes.
 """
 
 import os
@@ -16,9 +16,10 @@ from typing import Literal, NamedTuple
 
 class Row(NamedTuple):
     """
-    `names` are as programs spell them, and may have two parts.
+    One entry of the table.
 
-    `at_root` "with hooks": where the repository has hooks of the person's, which would read them.
+    `names` are spelled as programs spell them, and may have two parts. `at_root` "with hooks" applies if the repository has hooks of the
+    user's that would read them.
     """
 
     names: str
@@ -28,11 +29,11 @@ class Row(NamedTuple):
 
 
 VERSION_CONTROL = Row(".git .gitmodules .hg .jj", at_root="", anywhere=False)
-"""The names of version control. `guard/`, which knows how they work, decides what is held in them."""
+"""Version control. `guard/`, which knows how each system works, decides what is protected there."""
 
 TABLE = (
     VERSION_CONTROL,
-    # editors: what they source, or start as a task, a debugger or a container
+    # editors: sourced, or started as a task, a debugger or a container
     Row(".exrc .nvimrc .nvim.lua .lazy.lua .lvimrc .neoconf.json .dir-locals.el .dir-locals-2.el"),
     Row(
         ".nvim .vim .helix .idea .vscode .zed .fleet .devcontainer .devcontainer.json .gdbinit .lldbinit"
@@ -40,19 +41,19 @@ TABLE = (
     Row(
         ".lite_project.lua .kateproject .kateproject.d .theia .vimrc.local .Rprofile .tmux-sessionizer"
     ),
-    # of many a project, what it is about
+    # in a project with dotfiles, ordinary files
     Row(".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False),
     Row("*.code-workspace *.sublime-project", at_root=""),
-    # language servers: what they load, or start, as soon as a file is opened
+    # language servers: loaded or started as soon as a file is opened
     Row(
         ".luarc.json .luarc.jsonc .nlsp-settings .ruby-lsp .solargraph.yml .ycm_extra_conf.py omnisharp.json"
     ),
     Row(".cargo/config .cargo/config.toml"),
-    # every Python that starts with a path to the project, before anything else
+    # imported first by every Python that has the project in its path
     Row("sitecustomize.py usercustomize.py"),
-    # what build tools write
+    # written by build tools
     Row(".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False),
-    # shells: what is run on entering the directory
+    # shells: run on entering the directory
     Row(
         ".envrc .envrc.local .envrc.private .autoenv .autoenv.leave .autoenv.zsh .autoenv_leave.zsh .rvmrc .smartcd"
     ),
@@ -61,10 +62,10 @@ TABLE = (
         " .miserc.toml .rtx.local.toml .config/mise.local.toml"
     ),
     Row("mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"),
-    Row(".direnv", at_root="", anywhere=False),  # also what `pip install` writes to
+    Row(".direnv", at_root="", anywhere=False),  # `pip install` writes to it, too
     # a version can be a path; asdf and mise write it
     Row(".tool-versions", at_root="", anywhere=False),
-    # hooks of git, and what the hooks of their managers read
+    # git hooks, and the configuration of hook managers
     Row(".husky .githooks .git-hooks"),
     Row(
         "hk.pkl hk.local.pkl hk.toml hk.yaml hk.yml hk.json .config/hk.pkl .config/hk.local.pkl .rusty-hook.toml rusty-hook.toml"
@@ -90,8 +91,8 @@ TABLE = (
         + " .lefthook .lefthook-local",
         at_root="with hooks",
     ),
-    Row(".yarnrc .yarnrc.yml .npmrc", at_root="", anywhere=False),  # their own tools write them
-    # agents: their hooks, the servers that they start, and what they are told
+    Row(".yarnrc .yarnrc.yml .npmrc", at_root="", anywhere=False),  # their own tools write these
+    # agents: their hooks, the servers that they start, and their instructions
     Row(
         ".claude .codex .cursor .gemini .kiro .opencode .roo .sanderling .windsurf .continue .qwen .amazonq .junie .trae"
     ),
@@ -114,16 +115,16 @@ TABLE = (
 )
 
 DEPENDENCIES = frozenset({"node_modules", "bower_components", "site-packages", "_deps"})
-"""Package managers fill and empty these, and people open nothing in them: nothing below is held or told."""
+"""Package managers fill and empty these, and users rarely open files in them. Nothing below is protected or reported."""
 
 MAX_HELD = 256
-"""Each is a mount in every view. Those nearest to the root go first; the others are told when they change."""
+"""Each is a mount in every view. Names nearest to the root come first; changes of the others are reported."""
 MAX_STAMPS = 1_000
 MAX_COMPARED_BYTES = 1 << 20
 
 
 def folded(name: str) -> str:
-    """Return what some file systems take for the same name: without upper case, in one form of Unicode."""
+    """Return `name` casefolded and in NFKC, for comparison on case-insensitive file systems."""
     return name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
@@ -146,7 +147,7 @@ WITH_HOOKS = frozenset(name for name, row in _SPELLED.items() if row.at_root == 
 
 
 def row_of(name: str, directory: str = "") -> Row | None:
-    """Return what the table says of a `name` in a `directory`, of which the last name counts."""
+    """Return the table's row for `name` in `directory`, of which only the last component matters."""
     name, directory = folded(name), folded(directory)
     if row := _ROWS.get(name):
         return row
@@ -156,14 +157,14 @@ def row_of(name: str, directory: str = "") -> Row | None:
 
 
 def asked_about(parts: Iterable[str]) -> frozenset[str]:
-    """The parts of a path that the file tools ask about."""
+    """Return the parts of a path about which file tools ask."""
     steps = pairwise(("", *parts))
     rows = ((part, row_of(part, directory)) for directory, part in steps)
     return frozenset(part for part, row in rows if row and row.asks)
 
 
-def is_told(name: str, directory: str) -> bool:
-    """Say whether a walk notes a name: it is in the table, and not somewhere else's business. Runs for every file there is."""
+def is_listed(name: str, directory: str) -> bool:
+    """Return whether a walk records this name: it is in the table and not version control's. Called for every file."""
     lowered = name.lower()
     if lowered not in _LAST_PARTS and name.isascii() and not lowered.endswith(_ENDING):
         return False
@@ -171,8 +172,8 @@ def is_told(name: str, directory: str) -> bool:
     return row is not None and row is not VERSION_CONTROL
 
 
-def told_of_link(link: str) -> list[str]:
-    """Return what is noted of a link that is called like a directory in the table (`.cargo`): itself, and what it makes of files."""
+def listed_by_link(link: str) -> list[str]:
+    """Return what is recorded for a link named like a directory of the table (`.cargo`): the link, and the files that it leads to."""
     below = _BELOW.get(folded(os.path.basename(link)), ())
     files = (f"{link}/{name}" for name in below)
     return (
@@ -183,7 +184,7 @@ def told_of_link(link: str) -> list[str]:
 
 
 def held(named: Iterable[str]) -> list[str]:
-    """Return those of the paths that a walk has noted which no command may change, as far as they are not too many."""
+    """Return the recorded paths that commands must not change, up to a limit."""
     found = (path for path in named if (row := _row_at(path)) and row.anywhere)
     return sorted(found, key=lambda path: (path.count("/"), path))[:MAX_HELD]
 
@@ -194,7 +195,7 @@ def _row_at(path: str) -> Row | None:
 
 
 def stamp(path: str, limit: int = MAX_STAMPS) -> tuple[tuple[object, ...], ...]:
-    """Return what changes with `path` or anything below, as far as that is not too much; () for nothing."""
+    """Return a value that changes with `path` or anything below, up to a limit; () if it is missing."""
     found: list[tuple[object, ...]] = []
     waiting = [path]
     while waiting and len(found) < limit:
@@ -208,7 +209,7 @@ def stamp(path: str, limit: int = MAX_STAMPS) -> tuple[tuple[object, ...], ...]:
                 waiting += sorted(f"{place}/{name}" for name in os.listdir(place))
         except OSError:
             continue
-        # Not of a directory's own times: an editor's backup beside the file changes those.
+        # Without a directory's own times, which an editor's backup file changes.
         is_file = not stat.S_ISDIR(status.st_mode)
         times = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if is_file else ()
         found.append((place, status.st_dev, status.st_ino, *times))
@@ -216,7 +217,7 @@ def stamp(path: str, limit: int = MAX_STAMPS) -> tuple[tuple[object, ...], ...]:
 
 
 def is_copy(path: str, original: str) -> bool:
-    """Say whether both are the same plain files and directories, as far as that is not too much to look at."""
+    """Return whether both contain the same regular files and directories. False if there is too much to compare."""
     waiting = [(path, original)]
     for _ in range(MAX_STAMPS):
         if not waiting:

@@ -1,4 +1,4 @@
-"""The project's place: which directory it is, for another one may be put there while a session lives."""
+"""Detects when the project's directory is replaced during a session."""
 
 import os
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from sanderling.errors import SandboxError
 from sanderling.paths import real_path
 from sanderling.sandbox.report import ProjectReplaced
 
-GONE = "The project's directory {project} is gone: nothing runs, is searched or changed until there is one again."
+GONE = "The project's directory {project} is gone: nothing runs until it exists again."
 
 Directory = tuple[str, int, int]
-"""The directory that a path leads to: the real path, device and inode."""
+"""The directory that a path leads to: real path, device and inode."""
 
 
 class ProjectPlace:
-    """The place of `project`. That another directory stands there is told to `on_event`."""
+    """Tracks which directory `project` is. A replacement is reported to `on_event`."""
 
     def __init__(self, project: str, on_event: Callable[[ProjectReplaced], None]) -> None:
         self._project = project
@@ -23,7 +23,7 @@ class ProjectPlace:
         self._has_been_replaced = False
 
     def now(self) -> Directory | None:
-        """Return which directory is there; None if there is none."""
+        """Return the current directory, or None if it is missing."""
         try:
             status = os.stat(f"{self._project}/")
         except OSError:
@@ -32,23 +32,23 @@ class ProjectPlace:
 
     def require(self) -> Directory:
         """
-        Return which directory is there.
+        Return the current directory.
 
         Raises:
-            SandboxError: there is none.
+            SandboxError: it is missing.
         """
         if place := self.now():
             return place
         raise SandboxError(GONE.format(project=self._project))
 
     def note(self, place: Directory) -> None:
-        """Remember `place`, and tell if it is another one than before."""
+        """Remember `place`, and report if it differs from the last one."""
         known, self._known = self._known or place, place
         if known != place:
             self._has_been_replaced = True
             self._on_event(ProjectReplaced(self._project))
 
     def take_replaced(self) -> bool:
-        """Say whether the project's directory was replaced since this was asked last."""
+        """Return whether the project's directory was replaced since the last call."""
         has_been_replaced, self._has_been_replaced = self._has_been_replaced, False
         return has_been_replaced

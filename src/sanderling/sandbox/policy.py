@@ -1,4 +1,4 @@
-"""The policy, what a command may touch: data, checked once, enforced elsewhere."""
+"""The policy: what a command may access. It is data, checked here and enforced elsewhere."""
 
 import os
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from sanderling.protocol.modes import Level, NetworkMode
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 ProjectAccess = Literal["rw", "ro"]
-"""The access to the project: it can be written, or only read."""
+"""Access to the project: writable, or read-only."""
 PROXY_PORT, NAME_PORT = 3128, 53
-"""The ports of the session's loopback at which the host answers: the proxy, and the name server that only says no."""
+"""The ports on the session's loopback that the host serves: the proxy and the name server."""
 
 _WIDE = (
     "/ /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/local /usr/share"
@@ -24,11 +24,11 @@ HOLDS_TOO_MUCH = "holds more than a command may touch: choose a directory below 
 
 
 Identity = tuple[str, int, int]
-"""A path without links, and the device and inode of what was there when the person was asked about it."""
+"""A resolved path, with the device and inode that it had when the user was asked about it."""
 
 
 class Limits(NamedTuple):
-    """The limits of one session: processes at a time, bytes per file and in shared memory."""
+    """The limits of one session: number of processes, bytes per file, bytes of shared memory."""
 
     processes: int = max(512, 64 * (os.cpu_count() or 1))
     file_bytes: int = 8 << 30
@@ -37,13 +37,19 @@ class Limits(NamedTuple):
 
 class SandboxPolicy(NamedTuple):
     """
-    The rights of a session's commands: what they may touch, and what may run them.
+    The access of a session's commands, and the requirements for running them.
 
-    `project`, `home` and `state_dir` are absolute. `state_dir` is the project's own: its private HOME and the quarantine live
-    there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens first, and `programs`, what of HOME is shown for the
-    programs in it, whenever it opens. `server` is the name of one that has a HOME, a /tmp and namespaces of its own. `read_paths`, `write_paths` and `hosts` widen the policy, and of these paths `identities` says which
-    must still be what they were; `min_level` is the weakest level that may run anything; `level` asks for exactly that one. A host is
-    a name, `*.name` for every name below, or an address, and may end in `:port`.
+    Hosts are names, `*.name` for all names below, or addresses, optionally with `:port`.
+
+    Attributes:
+        project, home, state_dir: absolute paths. `state_dir` belongs to the project, and contains its private HOME and quarantine.
+        read_paths, write_paths, hosts: additional access.
+        identities: the paths among these that must not have been replaced.
+        tmp_dir: the session's /tmp, chosen when its sandbox opens for the first time.
+        programs: directories in HOME shown for their programs, determined each time a sandbox opens.
+        min_level: the weakest level at which commands may run.
+        level: exactly this level, if given.
+        server: the name of a server with its own HOME, /tmp and namespaces; empty for commands.
     """
 
     project: str
@@ -66,15 +72,15 @@ class SandboxPolicy(NamedTuple):
 
 
 def private_home(policy: SandboxPolicy) -> str:
-    """The directory that HOME is inside, by its path below `state_dir`."""
+    """Return the directory that is HOME inside, relative to `state_dir`."""
     return f"servers/{policy.server}/home" if policy.server else "home"
 
 
 class Grant(NamedTuple):
     """
-    A grant of the person beside the policy: exactly these paths and hosts.
+    The user's grant of exactly these paths and hosts, in addition to the policy.
 
-    `identities` holds for each path what the person was asked about: a link that is put there afterwards leads nowhere.
+    `identities` records, for each path, the file that the user was asked about. A link planted there later leads nowhere.
     """
 
     read_paths: tuple[str, ...] = ()
@@ -83,7 +89,7 @@ class Grant(NamedTuple):
     identities: tuple[Identity, ...] = ()
 
     def identified(self) -> "Grant":
-        """Return it with its links followed, once and for all, and with what it leads to now."""
+        """Return the grant with its links resolved, and the current identity of each path."""
         reads, writes = (tuple(map(real_path, paths)) for paths in self[:2])
         identities = tuple(filter(None, map(_identity, (*reads, *writes))))
         return Grant(reads, writes, self.hosts, identities)
@@ -117,12 +123,12 @@ def _joined(these: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _newest(these: tuple[Identity, ...], others: tuple[Identity, ...]) -> tuple[Identity, ...]:
-    """The person may have been asked again about a path that had changed."""
+    """Merge identities. The user may have been asked again about a path that changed."""
     return tuple({identity[0]: identity for identity in (*these, *others)}.values())
 
 
 def _identity(path: str) -> Identity | None:
-    """Return which file is at `path`; None if there is nothing, or a link leads there."""
+    """Return the identity of the file at `path`, or None if it is missing or reached through a link."""
     if real_path(path) != path:
         return None
     try:
@@ -133,7 +139,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def changed_paths(policy: SandboxPolicy) -> list[str]:
-    """The paths that are not any more what the person has let in: moved, replaced, or led elsewhere."""
+    """Return the granted paths that are no longer what the user approved: moved, replaced, or behind another link."""
     return [identity[0] for identity in policy.identities if _identity(identity[0]) != identity]
 
 
@@ -147,28 +153,28 @@ def without(policy: SandboxPolicy, paths: Sequence[str]) -> SandboxPolicy:
 
 def check_identities(policy: SandboxPolicy) -> None:
     """
-    Return if all that the person has let in is still what it was.
+    Check that all granted paths are still what the user approved.
 
     Raises:
-        SandboxError: something is not.
+        SandboxError: one was replaced.
     """
     if changed := changed_paths(policy):
         raise SandboxError(
-            f"{changed[0]} was replaced after the person had been asked about it, so it is not let in."
+            f"{changed[0]} changed after you approved it, so access was not granted."
         )
 
 
 def is_too_wide(real: str, home: str) -> bool:
-    """Say whether `real`, a path without links, holds what no command may have as a whole."""
+    """Return whether `real`, a resolved path, contains HOME or is a system directory that is too wide to be granted."""
     return real in TOO_WIDE or is_within(home, real)
 
 
 def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
     """
-    Return `policy` with every path made real.
+    Return `policy` with all paths resolved.
 
     Raises:
-        SandboxError: a path does not exist, or is not what was granted, or a granted one holds what the sandbox is there to hide.
+        SandboxError: a path does not exist, was replaced since it was granted, or is too wide.
     """
     check_identities(policy)
     home = os.path.realpath(policy.home)

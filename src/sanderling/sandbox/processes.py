@@ -1,4 +1,4 @@
-"""The host's end of a command: its streams, its exit, and the means to stop it."""
+"""The host's side of a command: its streams, its exit status, and signals."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class PipeReader(ByteReceiveStream):
-    """The reading end of a pipe. Nothing is read ahead: a command that writes faster than we read waits."""
+    """The reading end of a pipe. It does not read ahead, so a command that writes too fast has to wait."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -41,8 +41,6 @@ class PipeReader(ByteReceiveStream):
 
 
 class PipeWriter(ByteSendStream):
-    """The writing end of a pipe."""
-
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
@@ -67,9 +65,9 @@ class PipeWriter(ByteSendStream):
 
 class Process:
     """
-    A command in the sandbox. `send_signal` reaches its process group, `kill` everything that it has started.
+    A command in the sandbox. `send_signal` reaches its process group, `kill` all processes that it started.
 
-    `has_left_processes`: when it ended, something that it had started still ran; that was ended with it.
+    `has_left_processes`: processes that it started still ran when it ended, and were killed.
     """
 
     def __init__(
@@ -91,11 +89,13 @@ class Process:
 
     async def wait(self) -> int:
         """
-        Wait until the command and everything it has started is gone; return its exit status, or minus the signal that ended it.
+        Wait for the command and all processes it started to end. Return its exit status, or the negative signal number.
 
         Raises:
-            SandboxError: the command was not started, or the sandbox has ended under it.
+            SandboxError: the command was not started, or the sandbox ended while it ran.
         """
+        # The init reports the end on its own pipe. The end of stdout would not do: a background process can hold it open, which
+        # once blocked a caller for 300 s.
         async with self._waiting:
             if self.is_running:
                 with suppress(anyio.EndOfStream):
@@ -113,7 +113,7 @@ class Process:
         return self.returncode is None and self._problem is None
 
     def _is_all_over(self) -> bool:
-        """Say whether the init has said that nothing is left; else the end of the pipe says it."""
+        """Return whether the init reported that nothing is left. Otherwise the end of the pipe shows it."""
         return len(self._said) == STATUS.size and STATUS.unpack(self._said)[1]
 
     def _read_status(self) -> None:
@@ -124,7 +124,7 @@ class Process:
         elif self._said:
             self._problem = SandboxError(self._said.decode(errors="replace"))
         else:
-            self.returncode = -signal.SIGKILL  # its init was killed, and could not say so
+            self.returncode = -signal.SIGKILL  # the init was killed before it could report
 
     def send_signal(self, number: int) -> None:
         self._signal_it(number)
@@ -133,7 +133,7 @@ class Process:
         self._signal_it(signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of the streams. A command that still runs is killed."""
+        """Close the streams, and kill the command if it still runs."""
         if self.is_running:
             self.kill()
             self.returncode = -signal.SIGKILL
@@ -143,7 +143,7 @@ class Process:
 
 
 def stream_in(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeWriter | None]:
-    """The end for a command's input, closed with `theirs`, and ours if `kind` is `PIPE`, closed with `ours`."""
+    """Return the command's end of its stdin, closed with `theirs`, and if `kind` is `PIPE` the host's end, closed with `ours`."""
     if kind != PIPE:
         return _given(kind, theirs), None
     reader, writer = _pipe()
@@ -154,7 +154,7 @@ def stream_in(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeW
 
 
 def stream_out(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeReader | None]:
-    """The end for a command's output, closed with `theirs`, and ours if `kind` is `PIPE`, closed with `ours`."""
+    """Return the command's end of an output, closed with `theirs`, and if `kind` is `PIPE` the host's end, closed with `ours`."""
     if kind != PIPE:
         return _given(kind, theirs), None
     reader, writer = _pipe()
@@ -169,7 +169,7 @@ def _pipe() -> tuple[int, int]:
 
 
 def _given(kind: int, theirs: ExitStack) -> int:
-    """The descriptor that `kind` is, or one of /dev/null."""
+    """Return the descriptor that `kind` is, or a new one of /dev/null."""
     if kind != DEVNULL:
         return kind
     descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -179,12 +179,12 @@ def _given(kind: int, theirs: ExitStack) -> int:
 
 def close(descriptor: int) -> int:
     """
-    Close what somebody may wait for, who is told first; return -1, the number of what is closed, and do nothing with that.
+    Close a descriptor for which a task may wait, after waking that task. Return -1, to mark it as closed.
 
-    When anyio's waiter wakes, it takes away what waits for its number. If a new descriptor had that by then, whoever waits for the
-    new one would wait for ever.
+    When anyio's waiter wakes up, it removes whatever waits for its descriptor number. If a new descriptor had that number by then, the
+    task that waits for the new one would never wake up. So the close happens after that.
     """
     if descriptor >= 0:
         anyio.notify_closing(descriptor)
-        get_running_loop().call_soon(os.close, descriptor)  # behind the one who wakes
+        get_running_loop().call_soon(os.close, descriptor)  # after the waking task
     return -1

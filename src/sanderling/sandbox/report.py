@@ -1,4 +1,4 @@
-"""Reports of the sandbox: how much the kernel enforces here, what the guard has done, what has become of the project."""
+"""Reports of the sandbox: what the kernel enforces, what the guard did, and whether the project was replaced."""
 
 from typing import Literal, NamedTuple
 
@@ -6,11 +6,11 @@ from sanderling.protocol.modes import Level
 from sanderling.sandbox.policy import LEVELS
 
 ROUTINE_SHARE = 10
-"""At most one part in so many of the time goes into audits that nobody waits for."""
+"""Routine audits take at most one part in this many of the time."""
 EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
-"""Exit statuses as env(1) and a shell have them: the sandbox refused, the command cannot be executed, there is none."""
+"""Exit statuses as of env(1) and shells: refused by the sandbox, not executable, not found."""
 
-NOT_STARTED = "One more process cannot be started: {reason}."
+NOT_STARTED = "Cannot start another process: {reason}."
 
 LAYERS = ("namespaces", "landlock", "seccomp", "bubblewrap")
 NEEDS: dict[Level, tuple[str, ...]] = {
@@ -23,7 +23,7 @@ NEEDS: dict[Level, tuple[str, ...]] = {
 
 
 class Report(NamedTuple):
-    """The reasons why layers do not work here, empty where one does; and Landlock's ABI version, 0 without it."""
+    """For each layer why it does not work here, empty if it does; and Landlock's ABI version, or 0."""
 
     reasons: dict[str, str]
     landlock_abi: int
@@ -34,20 +34,20 @@ class Report(NamedTuple):
         return next(level for level in LEVELS if not self.why_not(level))
 
     def why_not(self, level: Level) -> str:
-        """Return what keeps `level` from working, empty when it works."""
+        """Return why `level` does not work, or ""."""
         needs = ((layer, self.reasons[layer]) for layer in NEEDS[level])
         return "; ".join(f"{layer}: {reason}" for layer, reason in needs if reason)
 
 
 class GuardEvent(NamedTuple):
     """
-    An act of the guard. `path` is relative to the project where it lies inside, and any bytes (surrogates stand for what is no text).
+    An action or observation of the guard. `path` is relative to the project if inside; non-UTF-8 bytes are surrogates.
 
-    `kept_at` says where a quarantined thing is.
+    `kept_at` is the path of a quarantined file.
 
-    `replaced`: the host itself put another file in the place of a mounted one, as `git config` does. That takes the mount off in
-    every namespace, so whoever owns the mounts must mount it again. `noticed`: nothing holds it, and nothing was undone. `warned`: it was so
-    already when the guard began, and a command may change it.
+    `replaced`: the host replaced a mounted file, as `git config` does. That removes the mount in every namespace, so it must be mounted
+    again. `noticed`: an unprotected file changed, and nothing was undone. `warned`: it was there at the start, and a command may change
+    it.
     """
 
     kind: Literal["quarantined", "restored", "replaced", "noticed", "warned", "failed"]
@@ -57,6 +57,6 @@ class GuardEvent(NamedTuple):
 
 
 class ProjectReplaced(NamedTuple):
-    """Another directory is where `project` was; the sandbox is opened anew for that."""
+    """The directory of `project` was replaced, so the sandbox is opened again."""
 
     project: str

@@ -1,8 +1,8 @@
 """
-The host's side of the sandbox: open it for a project, spawn commands in it, change its network, hear what it refused.
+The host's side of the sandbox: opens it for a project, spawns commands, changes its network, and reports what it refused.
 
-A command starts in a **view**: a zygote for one combination of mode, network and grants. Views are opened when they are first
-needed and share the session's namespaces, so that a server started in one answers in the next.
+A command starts in a **view**: a zygote for one combination of mode, network and grants. Views are opened when first needed, and share
+the session's namespaces, so that a server started in one is reachable from the next.
 """
 
 import itertools
@@ -43,16 +43,16 @@ NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
 DISK_CHECK_S = 0.1
 AUDIT_S = 1.0
 IDLE = 10
-"""So many times as seldom these looks are taken while nothing runs but servers, which mostly wait: each call is looked after."""
+"""How much less often these checks run while only servers run. Servers mostly wait, and each of their calls is audited."""
 
 _sessions = itertools.count()
 
 SandboxEvent = GuardEvent | Denial | DiskFull
-"""An event in a sandbox that nobody asked for: the guard stepped in, something was refused, or the disk was nearly full."""
+"""An unsolicited event in a sandbox: the guard intervened, something was refused, or the disk was nearly full."""
 
 
 class Sandbox:
-    """A session's sandbox: `report` is what the kernel here can do, `level` what is made of it."""
+    """A session's sandbox. `report` says what the kernel can do here, `level` what is used of it."""
 
     _report_of_kernel: ClassVar[Report | None] = None
 
@@ -75,11 +75,11 @@ class Sandbox:
         self._views = Views(self.level, supervisor, self._answer_on)
         self._keys = itertools.count()
         self._is_watching = False
-        self._is_needed = anyio.Event()  # a command has begun beside servers
+        self._is_needed = anyio.Event()  # a command was started alongside servers
 
     @classmethod
     async def probe(cls) -> Report:
-        """Find out what the kernel can enforce, by doing it; once, for it does not change while we run."""
+        """Probe what the kernel can enforce, by trying it. The result is cached."""
         if cls._report_of_kernel is None:
             try:
                 _check_system()
@@ -99,10 +99,10 @@ class Sandbox:
         report: Report | None = None,
     ) -> AsyncGenerator["Sandbox"]:
         """
-        Open the sandbox of a session. When the context ends, everything that was started in it is gone.
+        Open the sandbox of a session. At the end of the context, everything started in it has ended.
 
-        With a `tmp_dir` in `policy`, whose owner removes it, it goes on where one has come to rest. What the kernel can do is found out beside that, unless
-        `report` says it, or it is known.
+        With a `tmp_dir` in the policy, this continues a sandbox that was put to rest, and the caller removes that directory. The kernel
+        is probed meanwhile, unless `report` is given or the result is known.
 
         Raises:
             SandboxError: the policy cannot be enforced here, at a level that it accepts.
@@ -144,11 +144,11 @@ class Sandbox:
         """
         Start a command.
 
-        `cwd` is the project's root if it is empty; `env` comes on top of what the policy lets in; a stream is `PIPE`, `DEVNULL`, a
-        file descriptor, or for stderr `STDOUT`. `policy` is this launch's own: `self.policy` with grants.
+        `cwd` defaults to the project's root. `env` is added to the variables that the policy allows. A stream is `PIPE`, `DEVNULL`, a
+        file descriptor, or for stderr `STDOUT`. `policy` applies to this command only: `self.policy` with grants.
 
         Raises:
-            SandboxError: it cannot be started. A program that is missing is not that: it ends with status 127.
+            SandboxError: it cannot be started. A missing program is not an error: it ends with status 127.
         """
         policy = resolve_policy(policy) if policy else self.policy
         variables = environment(os.environ, policy, self.level)
@@ -179,7 +179,7 @@ class Sandbox:
         return process
 
     def _keep_watch(self, view: View, process: Process, *, is_server: bool) -> None:
-        """Watch what runs, from now on `process`, too."""
+        """Monitor the running commands, now including `process`."""
         if not is_server and self._views.only_serve:
             self._is_needed.set()
         (view.servers if is_server else view.commands).add(process)
@@ -196,12 +196,12 @@ class Sandbox:
         on_denied: Callable[[Denial], None],
     ) -> Process:
         """
-        Start a server that talks with us over its input and output.
+        Start a server that communicates over stdin and stdout.
 
-        If it is `policy.server`, its network is its own: what that refuses is told to `on_denied`.
+        If `policy.server` is set, it has its own network, whose denials are passed to `on_denied`.
 
         Raises:
-            SandboxError: it cannot be started, as `spawn` says.
+            SandboxError: it cannot be started, as for `spawn`.
         """
         is_alone = policy.server and policy.network != "on"
         if is_alone and policy.server not in self._servers:
@@ -210,13 +210,13 @@ class Sandbox:
         return await self.spawn(argv, env=env, stdin=PIPE, policy=policy, is_server=True)
 
     def _answer_on(self, policy: SandboxPolicy, name: str, listener: socket.socket) -> None:
-        """Answer where a view's loopback is listened on: the session's network does, or a server's."""
+        """Serve a listener on a view's loopback, by the session's network or a server's."""
         network = self._servers[policy.server] if policy.server else self._network
         network.serve(name, listener)
 
     async def open_files(self, policy: SandboxPolicy | None = None) -> Files:
         """
-        Start a file worker, which sees and may write what a command of now does; `policy` is as for `spawn`.
+        Start a file worker with the current access of commands. `policy` is as for `spawn`.
 
         Raises:
             SandboxError: it cannot be started.
@@ -235,12 +235,12 @@ class Sandbox:
 
     async def set_network(self, mode: NetworkMode, hosts: tuple[str, ...] | None = None) -> None:
         """
-        Change the network of what is started from now on; what runs keeps the one that it has.
+        Change the network of commands started from now on. Running commands keep theirs.
 
-        `hosts` replaces the list of the proxy, which all of the session can use while the mode is "proxy".
+        `hosts` replaces the list of the proxy, which the whole session can use while the mode is "proxy".
 
         Raises:
-            SandboxError: a host is malformed, or this level cannot do it.
+            SandboxError: a host is malformed, or this level does not support the mode.
         """
         if mode == "proxy" and self.level == "landlock":
             raise SandboxError(NO_PROXY)
@@ -257,17 +257,17 @@ class Sandbox:
             raise SandboxError(f"The proxy cannot listen on port {PROXY_PORT}: {error}.") from error
 
     def audit(self, share: int = 0) -> None:
-        """Have the guard look at the whole project, or with a `share` of the time, if that is cheap; what it finds comes as events."""
-        with suppress(OSError):  # the supervisor is gone: it looked before it went
+        """Have the guard audit the project. With a `share`, skip it if audits took more than that fraction, 1/`share`, of the time."""
+        with suppress(OSError):  # the supervisor is gone, and has run a last audit
             self._supervisor.send(("audit", share))
 
     def denials_in(
         self, output: str, cwd: str = "", *, status: int = 1, command: str = ""
     ) -> list[Denial]:
         """
-        The paths that a `command` which ran in `cwd` complains of, and that were refused to it; empty is the project's root.
+        Return the denials behind the output of a failed `command`: paths that were refused, and hidden directories with its programs.
 
-        So are the directories of programs that it did not find: `status` is what it has failed with.
+        `cwd` is where it ran, by default the project's root; `status` is its exit status.
         """
         return [
             *programs_denied(output, status, command, self.policy),
@@ -275,7 +275,7 @@ class Sandbox:
         ]
 
     async def _watch(self) -> None:
-        """Watch what runs: have the guard look now and then, and kill it all before it has filled the disk."""
+        """Monitor commands: run audits from time to time, and kill everything before the disk is full."""
         paths = (self.policy.project, self.policy.state_dir, *self.policy.write_paths)
         watch = DiskWatch(paths)
         audited_at = anyio.current_time()
@@ -300,7 +300,6 @@ class Sandbox:
         return IDLE if self._views.only_serve else 1
 
     def retire_views(self) -> None:
-        """End the views of other grants than `self.policy`'s, if nothing runs there."""
         self._views.retire_others(self.policy)
 
     def _on_guard_event(self, event: GuardEvent) -> None:
@@ -317,15 +316,13 @@ class Sandbox:
         return self._views.runs_commands
 
     async def holds_memory(self) -> bool:
-        """Say whether commands have left what would go with our processes: shared memory, semaphores or message queues."""
         return await self._views.holds_memory()
 
     async def undoes(self, path: str) -> bool:
-        """Say whether the guard would undo a change of `path`, which is real; not, if there is none any more."""
         return await self._supervisor.undoes(path)
 
     async def rest(self) -> None:
-        """End all processes. What commands have left in /tmp stays, for `open` with this policy's `tmp_dir`."""
+        """End all processes, but keep /tmp, for `open` with this policy's `tmp_dir`."""
         await self._supervisor.end(keeps_tmp=True)
 
     async def _close(self, *, keeps_tmp: bool) -> None:
@@ -343,27 +340,27 @@ def _check_system() -> None:
 
 def check_level(policy: SandboxPolicy, report: Report) -> None:
     """
-    Hold what `policy` asks for against what works here.
+    Check that `policy` can be satisfied with `report`.
 
     Raises:
-        SandboxError: it asks for more.
+        SandboxError: it requires more.
     """
     level = policy.level or report.level
     if reason := report.why_not(level):
         raise SandboxError(f"The sandbox level '{level}' does not work here: {reason}.")
     if LEVELS.index(level) > LEVELS.index(policy.min_level):
         wanted = policy.min_level
-        least = f"'{wanted}' is the least that is accepted"
+        least = f"at least '{wanted}' is required"
         if reason := report.why_not(wanted):
             raise SandboxError(
-                f"The sandbox can only reach level '{level}' here, and {least} ({reason})."
+                f"The sandbox only reaches level '{level}' here, but {least} ({reason})."
             )
-        raise SandboxError(f"Level '{level}' was asked for, and {least}.")
+        raise SandboxError(f"Level '{level}' was requested, but {least}.")
 
 
 @asynccontextmanager
 async def _task_group() -> AsyncGenerator[TaskGroup]:
-    """A task group that ends with its body, and lets a lone exception through as what it is."""
+    """A task group that is cancelled at the end of its body, and raises a single exception as such."""
     with alone():
         async with anyio.create_task_group() as tasks:
             yield tasks
@@ -372,7 +369,7 @@ async def _task_group() -> AsyncGenerator[TaskGroup]:
 
 @contextmanager
 def alone() -> Generator[None]:
-    """Let an exception that is alone in its group through as what it is."""
+    """Unwrap an exception that is alone in its group."""
     try:
         yield
     except BaseExceptionGroup as group:

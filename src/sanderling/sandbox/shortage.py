@@ -15,7 +15,7 @@ class NoRoomError(SandboxError):
 def sandbox_error(error: OSError) -> SandboxError:
     """Return the error to raise when the system refuses something that the sandbox needs."""
     if error.errno not in _TOO_MANY_FILES:
-        return SandboxError(f"The sandbox cannot be set up: {error}.")
+        return SandboxError(f"Cannot set up the sandbox: {error}.")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return NoRoomError(
         f"Too many open files (limit {limit}). Close sessions, or raise the limit with `ulimit -n`."

@@ -1,4 +1,4 @@
-"""The unconfined ground, without a sandbox: for a person who has said so, in this session, and for systems that have none."""
+"""The unconfined way to run commands, after the user switched the sandbox off for this session, or on systems without one."""
 
 import os
 import shutil
@@ -40,14 +40,14 @@ RESET = (
     signal.SIGUSR2,
     signal.SIGCHLD,
 )
-"""Signals that a command must not find ignored, as inside; `subprocess` sees to what Python itself ignores."""
+"""Signals that a command must not inherit as ignored, as in the sandbox. `subprocess` restores the ones that Python itself ignores."""
 
 
 class UnconfinedProcess:
     """
-    A command with all of the person's rights. `kill` ends its process group; what left that group lives on.
+    A command with all of the user's rights. `kill` ends its process group, but not processes that left the group.
 
-    `has_left_processes`: when it ended, something of its group still ran; that was ended with it.
+    `has_left_processes`: processes of its group still ran when it ended, and were killed.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class UnconfinedProcess:
         return self._process.returncode
 
     async def wait(self) -> int:
-        """Wait until the command has ended; return its exit status, or minus the signal that ended it."""
+        """Wait for the command to end. Return its exit status, or the negative signal number."""
         async with self._waiting:
             if self.returncode is None:
                 await self._has_exited()
@@ -77,7 +77,7 @@ class UnconfinedProcess:
 
     async def _has_exited(self) -> None:
         if sys.platform == "linux":
-            with suppress(OSError):  # there is no descriptor left
+            with suppress(OSError):  # no descriptor left
                 descriptor = os.pidfd_open(self._process.pid)
                 try:
                     await anyio.wait_readable(descriptor)
@@ -87,7 +87,7 @@ class UnconfinedProcess:
         await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
 
     def _reap(self) -> None:
-        """Take the command's status, and end its group: whoever is left there keeps the number from being given to another one."""
+        """Reap the command, and kill its group. A remaining process keeps the group's number from being reused."""
         self._process.wait(REAP_S)
         self.has_left_processes = self._signal_group(signal.SIGKILL)
 
@@ -99,24 +99,24 @@ class UnconfinedProcess:
         self.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of the streams. A command that still runs is killed."""
+        """Close the streams, and kill the command if it still runs."""
         if self.returncode is None:
             self.kill()
             try:
                 self._process.wait(REAP_S)
-            except subprocess.TimeoutExpired:  # the kernel holds it: it ends when it can
+            except subprocess.TimeoutExpired:  # blocked in the kernel, it ends later
                 self._process.returncode = -signal.SIGKILL
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream:
                 stream.close()
 
     def _signal_group(self, number: int) -> bool:
-        """Send a signal to the command's process group; say whether there was anyone in it."""
+        """Send a signal to the command's process group. Return whether anyone was in it."""
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
             return False
-        except PermissionError:  # some other user's, by way of sudo: beyond our reach
+        except PermissionError:  # another user's process, through sudo
             return True
         return True
 
@@ -131,7 +131,7 @@ async def spawn_unconfined(
     inherits: bool = True,
 ) -> UnconfinedProcess:
     """
-    Start a command, its errors in with its output unless `stderr` is `PIPE`; `env` comes on top of our own environment, if it `inherits`.
+    Start a command. Its stderr goes to stdout unless `stderr` is `PIPE`; `env` is added to Sanderling's environment if it `inherits`.
 
     Raises:
         OSError: it cannot be started.
@@ -160,9 +160,9 @@ async def spawn_unconfined(
 @contextmanager
 def _nothing_ignored() -> Generator[None]:
     """
-    Let what is started in this context ignore no signal, though we do: whoever starts an editor in the background may leave it that.
+    Start programs in this context without ignored signals. An editor that was started in the background may have them ignored.
 
-    What is caught, a new program does not inherit.
+    Handlers, unlike ignored signals, are not inherited by a new program.
     """
     ignored = [number for number in RESET if signal.getsignal(number) is signal.SIG_IGN]
     for number in ignored:
@@ -178,7 +178,7 @@ def _do_nothing(_number: int, _frame: object) -> None: ...
 
 
 class Unconfined:
-    """Commands and files with all of the person's rights. `look_at_project` raises if there is no project."""
+    """Commands and files with all of the user's rights. `look_at_project` raises if the project is gone."""
 
     is_confined = False
     network: NetworkMode = "on"
@@ -195,7 +195,7 @@ class Unconfined:
         *,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
-        grant: Grant = NO_GRANT,  # noqa: ARG002 - it can do all of that
+        grant: Grant = NO_GRANT,  # noqa: ARG002 - it may do all of that anyway
     ) -> UnconfinedProcess:
         self._look_at_project()
         return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
@@ -206,7 +206,7 @@ class Unconfined:
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
-        grant: Grant,  # noqa: ARG002 - it can do all of that
+        grant: Grant,  # noqa: ARG002 - it may do all of that anyway
         on_denied: Callable[[Denial], None],  # noqa: ARG002
         is_stranger: bool = False,
     ) -> UnconfinedProcess:
@@ -225,7 +225,7 @@ class Unconfined:
         return UnconfinedFiles()
 
     async def scratch(self) -> tuple[str, str]:
-        """A directory for what goes along with commands that nothing confines. Of a host that was killed, the next one removes it."""
+        """Return a temporary directory. If the host is killed, the next host removes it."""
         if not self._scratch:
             directory = private_directory(self._policy, "tmp")
             remove_temporary_files_of_the_dead(directory)
@@ -247,4 +247,4 @@ class Unconfined:
         yield
 
     async def set_network(self, _mode: NetworkMode) -> None:
-        raise SandboxError("The sandbox is off, and with it any hold on the network.")
+        raise SandboxError("The sandbox is off, so the network cannot be restricted.")

@@ -1,4 +1,4 @@
-"""Views: a zygote for each combination of mode, network and grants, and what was started in it."""
+"""Views: one zygote for each combination of mode, network and grants, and the processes started in it."""
 
 import socket
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from sanderling.sandbox.shortage import NoRoomError
 
 
 class View:
-    """One zygote, and what was started in it."""
+    """One zygote and the processes started in it."""
 
     def __init__(self, number: int, policy: SandboxPolicy, channel: socket.socket) -> None:
         self.number = number
@@ -29,10 +29,10 @@ class View:
         self.servers = WeakSet[Process]()
         self.file_workers = WeakSet[Process]()
         self._sending = anyio.Lock()
-        self._wanted = 0  # by those who are about to start something in it
+        self._wanted = 0  # number of pending starts
 
     def hold(self, path: str) -> None:
-        with suppress(OSError):  # it is gone, and what ran in it
+        with suppress(OSError):  # the zygote is gone, with everything in it
             wire.send(self.channel, ("hold", path))
 
     @property
@@ -41,7 +41,6 @@ class View:
 
     @property
     def runs_commands(self) -> bool:
-        """Say whether a command or a server runs there."""
         return any(each.is_running for each in (*self.commands, *self.servers))
 
     @property
@@ -53,7 +52,7 @@ class View:
         )
 
     async def holds_memory(self) -> bool:
-        """Say whether commands have left something there that is on no disk; not, if it does not answer any more."""
+        """Return whether commands left data there that is not on disk. False if the zygote does not answer."""
         with suppress(OSError, anyio.ClosedResourceError):
             await self.send(("look",), ())
             match await receive(self.channel):
@@ -69,10 +68,10 @@ class View:
 
     async def send(self, message: wire.Message, descriptors: tuple[int, ...]) -> None:
         """
-        Send `message` when the zygote has room for it.
+        Send `message` when the socket has room.
 
         Raises:
-            OSError: it is gone.
+            OSError: the zygote is gone.
         """
         self._wanted += 1
         try:
@@ -88,17 +87,17 @@ class View:
     def signal(self, key: int, number: int) -> None:
         try:
             wire.send(self.channel, ("signal", key, int(number)))
-        except BlockingIOError:  # a zygote that does not listen must not keep anything alive
+        except BlockingIOError:  # a zygote that does not read must not keep commands alive
             close(self.channel.detach())
         except OSError:
-            pass  # it is gone, and the command with it
+            pass  # the zygote is gone, and the command with it
 
 
 class Views:
     """
     The views of a sandbox, each opened when it is first needed.
 
-    `on_listener` is handed what a new view's loopback has for the host to answer on: its policy, "proxy" or "names", and the socket.
+    `on_listener` is called with the sockets that the host should serve on a new view's loopback: policy, "proxy" or "names", and socket.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Views:
         self._supervisor = supervisor
         self._on_listener = on_listener
         self._views: dict[object, View] = {}
-        # Something still runs in these, and nothing is started any more.
+        # Commands still run in these views, but no new ones are started there.
         self._left: list[View] = []
         self._opening = anyio.Lock()
         self._numbers = count()
@@ -119,7 +118,7 @@ class Views:
     async def send(
         self, policy: SandboxPolicy, message: wire.Message, descriptors: tuple[int, ...]
     ) -> View:
-        """Send `message` to the view of `policy`, once more if the zygote has died; return the view."""
+        """Send `message` to the view of `policy`, and again if the zygote has died. Return the view."""
         for is_last_try in (False, True):
             view = await self.get(policy)
             try:
@@ -135,7 +134,11 @@ class Views:
         raise AssertionError
 
     async def get(self, policy: SandboxPolicy) -> View:
-        """The view of `policy`, opened if there is none. A zygote may outlive its supervisor by a moment; nothing starts there."""
+        """
+        Return the view of `policy`, opening it if needed.
+
+        Fails once the supervisor has ended, although zygotes may live a moment longer.
+        """
         if self._supervisor.has_ended.is_set():
             raise SandboxError("The sandbox has ended.")
         key = _view_key(policy)
@@ -146,7 +149,7 @@ class Views:
             return self._views[key]
 
     def hold_again(self, path: str) -> None:
-        """Mount a file again that the host has replaced, which took its mount away, or where that cannot be, end the view."""
+        """Bind a protected file again after the host replaced it. Where that is impossible, close the view."""
         for view in list(self._views.values()):
             if self._level == "full-bwrap":
                 self.drop(view)
@@ -176,25 +179,25 @@ class Views:
                 case ("no room", reason), _:
                     raise NoRoomError(reason)
                 case ("refused", reason), _:
-                    raise SandboxError(f"The sandbox cannot be set up: {reason}")
+                    raise SandboxError(f"Cannot set up the sandbox: {reason}")
                 case _:
                     raise SandboxError("The sandbox's supervisor has ended.")
         return ours
 
     def retire_others(self, policy: SandboxPolicy) -> None:
-        """End the views of other grants than `policy`'s, if nothing runs there."""
+        """Close unused views whose grants differ from `policy`."""
         for view in list(self._views.values()):
             if view.rights != _rights(policy) and not view.is_used:
                 self._retire(view)
 
     def _retire(self, view: View) -> None:
-        """End a view in which nothing runs any more: what was made for its mounts goes."""
+        """Close an unused view and have its mount points removed."""
         self.drop(view)
         with suppress(OSError):  # the supervisor is gone, and cleans up
             self._supervisor.send(("retire", view.number))
 
     def drop(self, view: View) -> None:
-        """Start nothing in `view` any more; what runs there goes on, with its mounts."""
+        """Stop using `view` for new commands. Running ones continue, with their mounts."""
         self._views = {key: other for key, other in self._views.items() if other is not view}
         self._left = [other for other in (*self._left, view) if other.runs_commands]
         close(view.channel.detach())
@@ -205,11 +208,10 @@ class Views:
 
     @property
     def only_serve(self) -> bool:
-        """Say whether nothing runs but servers, if anything does."""
         return all(view.only_serves for view in (*self._views.values(), *self._left))
 
     async def holds_memory(self) -> bool:
-        """Say whether commands have left what would go with our processes: shared memory, semaphores or message queues."""
+        """Return whether commands left data that would be lost with the processes: shared memory, semaphores or message queues."""
         return any([await view.holds_memory() for view in list(self._views.values())])
 
     def kill_commands(self) -> None:
@@ -226,5 +228,5 @@ def _view_key(policy: SandboxPolicy) -> object:
 
 
 def _rights(policy: SandboxPolicy) -> tuple[object, ...]:
-    """All that tells views apart which a session has at the same time, for what it grants and for its servers."""
+    """Everything by which the views of a session differ at the same time: its grants and its servers."""
     return (policy.server, policy.read_paths, policy.write_paths, policy.identities)

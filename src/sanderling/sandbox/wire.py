@@ -1,8 +1,8 @@
 """
 The wire between host, supervisor and zygotes.
 
-A Unix socket that keeps messages apart (SOCK_SEQPACKET), one marshalled tuple in each, file descriptors beside it. Both ends
-are the same Python and the same code; nothing of a command ever writes here, so that `marshal` may be trusted.
+It is a Unix socket with message boundaries (SOCK_SEQPACKET). Each message is one marshalled tuple, with file descriptors attached. Both
+ends run the same Python and the same code. Commands never write here, so `marshal` is safe to use.
 """
 # ruff: noqa: S302
 
@@ -15,14 +15,14 @@ import struct
 from typing import Any
 
 MAX_INLINE_BYTES = 64 * 1024
-"""A packet must fit the socket's buffer; what is longer travels in a memory file."""
+"""A packet must fit into the socket's buffer. Longer messages travel in a memory file."""
 MAX_DESCRIPTORS = 16
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
-"""Errors by which the kernel says that it has no room for a message, or for what travels with it: the other end may be well."""
+"""Errors for lack of room for a message or its descriptors. The other end may be fine."""
 
 Message = tuple[Any, ...]
 STATUS = struct.Struct("i?")
-"""The record that an init writes to the status pipe: a wait status, and whether nothing of the command is left."""
+"""What an init writes to the status pipe: a wait status, and whether no process of the command is left."""
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
@@ -34,7 +34,7 @@ def send(channel: socket.socket, message: Message, descriptors: tuple[int, ...] 
     Send `message` with copies of `descriptors`.
 
     Raises:
-        BlockingIOError: the channel does not block and is full.
+        BlockingIOError: the socket is non-blocking and full.
         OSError: the other end is gone.
     """
     data = marshal.dumps(message)
@@ -57,11 +57,11 @@ def _send(channel: socket.socket, data: bytes, descriptors: tuple[int, ...]) -> 
 
 def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
     """
-    The next message and its descriptors, which are closed on exec; None when the other end is gone.
+    Return the next message and its descriptors (close-on-exec), or None if the other end is gone.
 
     Raises:
-        BlockingIOError: the channel does not block and is empty.
-        OSError: we may not have as many descriptors as came with it.
+        BlockingIOError: the socket is non-blocking and empty.
+        OSError: this process cannot have as many descriptors as came with it.
     """
     try:
         data, descriptors, flags, _ = socket.recv_fds(

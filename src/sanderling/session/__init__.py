@@ -1,1 +1,1 @@
-"""A session: what was said, its log on disk, what it cost. Knows the messages that travel, and no provider, tool or face."""
+"""A session: its messages, its log on disk, and its cost. Imports the protocol's messages, but no provider, tool or frontend."""

@@ -1,4 +1,4 @@
-"""The prompts that turns have answered, and what the model was shown before each."""
+"""The prompts that turns have answered, and the history before each."""
 
 from sanderling.protocol.messages import Message, Prompt, StopReason
 from sanderling.session.history import History
@@ -6,9 +6,9 @@ from sanderling.session.history import History
 
 class Asked:
     """
-    The prompts of a session's turns, without those that were rewound, each with the message that it became.
+    The prompts of a session's turns, each with the message that it became. Rewound prompts are not included.
 
-    `turn_ids` are those of all turns, also of the rewound ones, and `ends` the reasons why those have ended.
+    `turn_ids` has the ids of all turns, including rewound ones; `ends` why they ended.
     """
 
     def __init__(self, history: History) -> None:
@@ -22,27 +22,26 @@ class Asked:
         return [prompt for _, prompt in self.messages]
 
     def find(self, prompt_id: str) -> Prompt | None:
-        at = self._place_of(prompt_id)
+        at = self._index_of(prompt_id)
         return None if at is None else self.messages[at][1]
 
     def add(self, prompt: Prompt) -> None:
-        """Take in the prompt that the newest message of the history was made of."""
+        """Add a prompt; the newest message of the history was made from it."""
         self.turn_ids.append(prompt.id)
         self.messages += [(message, prompt) for message in self._history.messages[-1:]]
 
     def end(self, stop_reason: StopReason) -> None:
-        """Take in the end of the newest turn."""
         for turn_id in self.turn_ids[-1:]:
             self.ends.setdefault(turn_id, stop_reason)
 
     def history_before(self, prompt_id: str) -> list[Message] | None:
-        """The messages that the model would be shown after rewinding to this prompt; None if they are not known any more."""
-        at = self._place_of(prompt_id)
+        """Return the history after a rewind to this prompt; None if it is no longer known."""
+        at = self._index_of(prompt_id)
         return None if at is None else self._history.before(self.messages[at][0])
 
     def rewind(self, prompt_id: str, tokens: int) -> Prompt | None:
-        """Show the model what was said before this prompt, about so many `tokens`; return the prompt, if it is known."""
-        at = self._place_of(prompt_id)
+        """Rewind the history to before this prompt, leaving about `tokens` tokens; return the prompt, if it is known."""
+        at = self._index_of(prompt_id)
         if at is None:
             return None
         message, prompt = self.messages[at]
@@ -50,6 +49,6 @@ class Asked:
         del self.messages[at:]
         return prompt
 
-    def _place_of(self, prompt_id: str) -> int | None:
+    def _index_of(self, prompt_id: str) -> int | None:
         ids = [prompt.id for prompt in self.prompts]
         return len(ids) - 1 - ids[::-1].index(prompt_id) if prompt_id in ids else None

@@ -1,8 +1,8 @@
 """
-The lines of a session's log, made of records and read back.
+Encodes the records of a session's log as lines, and decodes them.
 
-The words of a person, and the lines of files that go with them, can be long. They stand in the log once, in the record `prompt`;
-a message that tells the model of them, and the state of what waits, have the prompt's number instead.
+A prompt's text and attached lines can be long. They are in the log once, in the record `prompt`; messages that contain them, and the
+state of pending prompts, have the prompt's number instead.
 """
 
 from datetime import datetime
@@ -36,9 +36,9 @@ from sanderling.session.records import (
 
 class _Quote(msgspec.Struct, tag="quote", frozen=True, omit_defaults=True):
     """
-    A text block with words of a prompt in it: all of them, or those of the `selection`, counted from 1.
+    A text block that contains a prompt's text or, if `selection` is set, that selection's (counted from 1).
 
-    Alone, the number of a selection that is an image stands for that.
+    A selection that is an image is quoted without `before` and `after`.
     """
 
     prompt: int
@@ -53,19 +53,19 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class _Message(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
-    """A `LoggedMessage` as it is written; version 4 had its prompts whole."""
+    """A `LoggedMessage` in its encoded form: prompts by their numbers."""
 
     message: _Content
     at: datetime
-    prompt: int | Prompt | None = None
-    steered: tuple[int | Prompt, ...] = ()
+    prompt: int | None = None
+    steered: tuple[int, ...] = ()
 
 
 _decoder: msgspec.json.Decoder[Line | _Message] = msgspec.json.Decoder(Line | _Message)
 
 
 class Codec:
-    """Lines of one log; it knows the prompts that it has written or read."""
+    """Encodes and decodes the lines of one log. It remembers the prompts that it has written or read."""
 
     def __init__(self) -> None:
         self._prompts: dict[int, Prompt] = {}
@@ -73,7 +73,7 @@ class Codec:
         self._new: list[LoggedPrompt] = []
 
     def encoded(self, record: Record) -> bytes:
-        """The line of `record`, after those of the prompts that it is the first to need."""
+        """Return the line of `record`, preceded by the lines of prompts that it is the first to use."""
         self._new = []
         match record:
             case LoggedMessage():
@@ -85,7 +85,7 @@ class Codec:
         return b"".join(encoded(each) + b"\n" for each in (*self._new, line))
 
     def decoded(self, line: bytes) -> Record | None:
-        """The record in `line`, with ids and names that the API takes; None if there is none, or its prompt is missing."""
+        """Return the record in `line`, with valid ids and names; None if the line is damaged or its prompt is missing."""
         try:
             record = _decoder.decode(line)
             match record:
@@ -154,13 +154,10 @@ class Codec:
         blocks = tuple(self._block(block) for block in line.message.content)
         return LoggedMessage(
             Message(line.message.role, blocks),
-            None if line.prompt is None else self._prompt(line.prompt),
+            None if line.prompt is None else self._prompts[line.prompt],
             line.at,
-            tuple(map(self._prompt, line.steered)),
+            tuple(self._prompts[number] for number in line.steered),
         )
-
-    def _prompt(self, prompt: int | Prompt) -> Prompt:
-        return prompt if isinstance(prompt, Prompt) else self._prompts[prompt]
 
     def _block(self, block: ContentBlock | _Quote) -> ContentBlock:
         if not isinstance(block, _Quote):
@@ -172,16 +169,16 @@ class Codec:
         words = quoted.text if quoted else _words(prompt)
         return TextBlock(f"{block.before}{words}{block.after}")
 
-    # --- what waits ----------------------------------------------------------------------------------------------------
+    # --- pending prompts -----------------------------------------------------------------------------------------------
 
     def _numbered(self, waiting: object) -> dict[str, list[int]]:
         prompts = msgspec.convert(waiting, dict[str, list[Prompt]])
         return {key: list(map(self._number, each)) for key, each in prompts.items()}
 
     def _spelt_out(self, waiting: object) -> Any:
-        prompts = msgspec.convert(waiting, dict[str, list[int | Prompt]])
+        numbers = msgspec.convert(waiting, dict[str, list[int]])
         return msgspec.to_builtins(
-            {key: list(map(self._prompt, each)) for key, each in prompts.items()}
+            {key: [self._prompts[each] for each in of_key] for key, of_key in numbers.items()}
         )
 
 
@@ -190,7 +187,7 @@ def _words(prompt: Prompt) -> str:
 
 
 def _fit(record: Record) -> Record:
-    """`record` with ids and names that the API takes: other versions have written down what models make up."""
+    """Return `record` with valid ids and names: older versions logged invalid ones, as models made them up."""
     match record:
         case LoggedMessage(message=message):
             fitting = fit(message)

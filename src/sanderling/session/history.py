@@ -1,9 +1,9 @@
 """
-The history, in which what the API asks of one is kept by construction: whatever is appended, a request made of it is valid.
+The history. Whatever is appended, a request made from it satisfies the API's rules, by construction.
 
-Each tool use has its result at the head of the very next message, no block is blank, thoughts are signed and never last, the first
-message is the person's, ids and names of tools have the API's own characters.
-Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
+Each tool call has its result at the head of the very next message, no block is blank, thoughts are signed and never last, the first
+message is the user's, and ids and tool names use only the API's characters. Source:
+https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
 """
 
 import re
@@ -32,39 +32,39 @@ UNKNOWN_OUTCOME = (
 )
 NOT_RUN = "This was not run: the session was interrupted before."
 NO_OUTPUT = "(no output)"
-MAX_UNDOS = 4  # each keeps what the model was shown before a compaction
-MAX_NAME_CHARS = 64  # of a tool; some who pass the API on take no more
+MAX_UNDOS = 4  # each keeps the history before a compaction
+MAX_NAME_CHARS = 64  # of tool names; some servers that relay the API accept no more
 _UNFIT = r"[^a-zA-Z0-9_-]"
 
 
 class Ran(msgspec.Struct):
     """
-    The tool uses that have no result in the history yet.
+    Tool calls that have no result in the history yet.
 
-    Those that were `started` may have had effects, those that have `ended` have their results.
+    Calls that were `started` may have had effects; calls that `ended` have their results.
     """
 
     started: set[str] = msgspec.field(default_factory=set)
     ended: dict[str, ToolResult] = msgspec.field(default_factory=dict)
 
     def forget(self, tool_use_id: str) -> None:
-        """The history has the result of this tool use."""
+        """Forget a call whose result is now in the history."""
         self.started.discard(tool_use_id)
         self.ended.pop(tool_use_id, None)
 
     def result(self, tool_use_id: str) -> ToolResult:
-        """The result that the model is told of a tool use that has none in the history."""
+        """Return the result to send for a call that has none in the history."""
         text = UNKNOWN_OUTCOME if tool_use_id in self.started else NOT_RUN
         return self.ended.get(tool_use_id) or ToolResult(tool_use_id, text, is_error=True)
 
     def begun(self, tool_use_id: str) -> ToolResult | None:
-        """The result of a tool use that has begun, if only that nobody knows its end; None: it has not begun."""
+        """Return the result of a call that was started, perhaps that its outcome is unknown; None if it was not started."""
         is_known = tool_use_id in self.started or tool_use_id in self.ended
         return self.result(tool_use_id) if is_known else None
 
 
 class _Compaction(NamedTuple):
-    """The history before a compaction, and its length after it."""
+    """The history before a compaction, and its length afterwards."""
 
     messages: list[Message]
     usage: Usage
@@ -73,9 +73,9 @@ class _Compaction(NamedTuple):
 
 class History:
     """
-    The messages that the model is shown.
+    The messages sent to the model.
 
-    `last_usage` is of the last request, or what a compaction has left of it.
+    `last_usage` is the usage of the last request, or the estimate after a compaction.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class History:
         self._compactions: list[_Compaction] = []
 
     def add(self, message: Message) -> None:
-        """Append what of `message` can follow, after what has to come before it."""
+        """Append what the API accepts of `message`, after the results that must come before it."""
         whole = continued(self.messages, message, self.ran)
         self.messages += whole
         for block in chain.from_iterable(each.content for each in whole):
@@ -99,14 +99,13 @@ class History:
                     pass
 
     def compact(self, messages: list[Message], tokens: int) -> None:
-        """Show `messages` from now on, which are about so many `tokens`."""
+        """Replace the history by `messages`, of about `tokens` tokens."""
         self._compactions.append(_Compaction(self.messages, self.last_usage, len(messages)))
         del self._compactions[:-MAX_UNDOS]
         self.messages, self.last_usage = messages, Usage(tokens)
 
     @property
     def is_compacted(self) -> bool:
-        """A compaction can be undone."""
         return bool(self._compactions)
 
     def undo_compaction(self) -> None:
@@ -118,13 +117,13 @@ class History:
                 self.add(message)
 
     def before(self, message: Message) -> list[Message] | None:
-        """The messages before `message`, as they were when it was shown; None if that is not known any more."""
-        place = self._place_of(message)
+        """Return the messages before `message`, as they were when it was sent; None if they are no longer known."""
+        place = self._find(message)
         return self._messages_before(*place) if place else None
 
     def rewind(self, message: Message, tokens: int) -> None:
-        """Show what was said before `message`, about so many `tokens`; nothing if that is not known any more."""
-        if place := self._place_of(message):
+        """Go back to before `message`; about `tokens` tokens remain. Does nothing if the earlier messages are no longer known."""
+        if place := self._find(message):
             self.messages = self._messages_before(*place)
             del self._compactions[len(self._compactions) - place[0] :]
             self._compactions = [
@@ -132,8 +131,8 @@ class History:
             ]
             self.last_usage = Usage(tokens)
 
-    def _place_of(self, message: Message) -> tuple[int, int] | None:
-        """Return how many compactions would have to be undone so that `message` is shown, and where it stands then."""
+    def _find(self, message: Message) -> tuple[int, int] | None:
+        """Return how many compactions must be undone for `message` to be in the history, and its index there."""
         shown = [self.messages, *(each.messages for each in reversed(self._compactions))]
         for undos, messages in enumerate(shown):
             for at, each in enumerate(messages):
@@ -142,13 +141,13 @@ class History:
         return None
 
     def _messages_before(self, undos: int, at: int) -> list[Message]:
-        """The messages before a place, with the results that stand at its head."""
+        """Return the messages before a place, including the tool results at its head."""
         messages = self._compactions[-undos].messages if undos else self.messages
         results = tuple(block for block in messages[at].content if isinstance(block, ToolResult))
         return [*messages[:at], *([Message("user", results)] if results else [])]
 
     def forget_thoughts(self) -> None:
-        """Another model goes on: the API refuses it the thoughts of the one before."""
+        """Remove all thoughts, because the API rejects them from another model."""
         self.messages = for_another_model(self.messages)
         self._compactions = [
             each._replace(messages=for_another_model(each.messages)) for each in self._compactions
@@ -156,18 +155,14 @@ class History:
 
 
 def _said(message: Message) -> tuple[ContentBlock, ...]:
-    """A message without the results at its head, which a compaction may have cleared."""
+    """Return the message without the results at its head, which a compaction may have cleared."""
     if message.role == "assistant":
         return ()
     return tuple(block for block in message.content if not isinstance(block, ToolResult))
 
 
 def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Message]:
-    """
-    `message` as it can follow `history`, after what has to come before it; nothing if nothing of it can.
-
-    `ran` gives the results that are missing.
-    """
+    """Return the messages to append for `message`: first the missing results, taken from `ran`, then what the API accepts of it."""
     open_uses = _tool_uses(history[-1]) if history else []
     if message.role == "assistant":
         blocks = _spoken(message.content)
@@ -184,22 +179,22 @@ def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Me
 
 
 def plain(words: str, limit: int = MAX_NAME_CHARS) -> str:
-    """The first characters of `words`, those that ids and names cannot have as `_`."""
+    """Return the first `limit` characters of `words`, with `_` for every character that is not allowed in ids and names."""
     return re.sub(_UNFIT, "_", words[:limit])
 
 
 def fit_name(name: str) -> str:
     """
-    The name of a tool, or what a model takes for one, as the API takes it.
+    Return a tool name in the form that the API accepts.
 
-    What had to be changed ends with `_`, as no tool's name does: nothing is run that the model did not name.
+    A changed name ends with `_`, which no tool's name does, so nothing runs that the model did not name.
     """
     is_fit = name and name == plain(name)
     return name if is_fit else f"{plain(name, MAX_NAME_CHARS - 1) or 'unknown'}_"
 
 
 def fit_id(tool_use_id: str) -> str:
-    """`tool_use_id` as the API takes it: the same for a tool use and its result, and another for each."""
+    """Return `tool_use_id` in the form that the API accepts: equal ids stay equal, different ids stay different."""
     if tool_use_id and tool_use_id == plain(tool_use_id):
         return tool_use_id
     tag = blake2b(tool_use_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
@@ -207,7 +202,7 @@ def fit_id(tool_use_id: str) -> str:
 
 
 def fit(message: Message) -> Message:
-    """`message` with names and ids that the API takes."""
+    """Return `message` with valid names and ids."""
     blocks = tuple(map(_fit, message.content))
     is_fit = all(one is other for one, other in zip(blocks, message.content, strict=True))
     return message if is_fit else Message(message.role, blocks)
@@ -224,15 +219,15 @@ def _fit(block: ContentBlock) -> ContentBlock:
 
 
 def for_another_model(history: Iterable[Message]) -> list[Message]:
-    """`history` without thoughts and what is `extra`: these are bound to the model that wrote them."""
-    told: list[Message] = []
+    """Return `history` without thoughts and `extra`, which are bound to the model that wrote them."""
+    kept: list[Message] = []
     for message in history:
         blocks = tuple(_without_extra(block) for block in message.content if not _is_thought(block))
         if blocks == message.content:
-            told.append(message)
+            kept.append(message)
         elif blocks:
-            told.append(Message(message.role, blocks))
-    return told
+            kept.append(Message(message.role, blocks))
+    return kept
 
 
 def _without_extra(block: ContentBlock) -> ContentBlock:
@@ -241,7 +236,7 @@ def _without_extra(block: ContentBlock) -> ContentBlock:
 
 
 def with_results(history: Iterable[Message], texts: dict[str, str]) -> list[Message]:
-    """`history` with other texts as the results of some tool uses."""
+    """Return `history` with the results of some tool calls replaced."""
     return [_with_results(message, texts) for message in history]
 
 
@@ -268,13 +263,13 @@ def _tool_uses(message: Message) -> list[ToolUse]:
 def _results(
     uses: Sequence[ToolUse], given: Sequence[ContentBlock], ran: Ran
 ) -> tuple[ToolResult, ...]:
-    """A result for each use, in their order."""
+    """Return a result for each call, in the order of the calls."""
     by_use = {block.tool_use_id: block for block in given if isinstance(block, ToolResult)}
     return tuple(_filled(by_use.get(use.id) or ran.result(use.id)) for use in uses)
 
 
 def _filled(result: ToolResult) -> ToolResult:
-    """`result` without blank text, which the API refuses here, too."""
+    """Return `result` without blank text, which the API rejects."""
     if isinstance(result.content, str):
         is_blank = not result.content.strip()
         return msgspec.structs.replace(result, content=NO_OUTPUT) if is_blank else result
@@ -287,7 +282,7 @@ def _filled(result: ToolResult) -> ToolResult:
 
 
 def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
-    """The blocks of a model's message that the API accepts: no thoughts that nobody takes back, and none at its end."""
+    """Return the blocks of a model's message that the API accepts: no unsigned thoughts, and none at the end."""
     kept: list[ContentBlock] = []
     ids: set[str] = set()
     for block in blocks:
@@ -311,7 +306,7 @@ def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
 
 
 def _is_shown(block: ContentBlock) -> bool:
-    """Say whether `block` may stand in a user's message, beside the results."""
+    """Return whether `block` may be in a user message, next to the results."""
     match block:
         case TextBlock(text):
             return bool(text.strip())
@@ -325,12 +320,12 @@ def _is_thought(block: ContentBlock) -> bool:
 
 MAX_INPUT_CHARS = 80
 
-_TELLING_KEYS = ("command", "path", "pattern", "url", "query")
+_TITLE_KEYS = ("command", "path", "pattern", "url", "query")
 
 
 def input_line(use: ToolUse) -> str:
-    """The line that says on what a tool is used: the command, the path, else the first text of its input."""
-    told = [use.input[key] for key in _TELLING_KEYS if key in use.input] + [*use.input.values()]
-    text = next((value for value in told if isinstance(value, str)), "")
+    """Describe a call in one line: its command or path, or else the first text of its input."""
+    values = [use.input[key] for key in _TITLE_KEYS if key in use.input] + [*use.input.values()]
+    text = next((value for value in values if isinstance(value, str)), "")
     line = " ".join(text.split())
     return shortened(line, MAX_INPUT_CHARS)

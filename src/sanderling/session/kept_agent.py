@@ -1,4 +1,4 @@
-"""The agent that answers in a session, where that is none of ours, as the log knows it."""
+"""The external agent of a session, as recorded in its log."""
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -7,7 +7,7 @@ from sanderling.session.session import Session
 
 
 class KeptPosition(msgspec.Struct, frozen=True):
-    """The position up to which it was shown (`acp.ours.Position`): `life` and `seq`, and all else that it said of that."""
+    """The position up to which updates were shown: `life` and `seq`, and the other fields of `acp.ours.Position`."""
 
     life: str = ""
     seq: int | UnsetType = UNSET
@@ -17,9 +17,9 @@ class KeptPosition(msgspec.Struct, frozen=True):
 
 class KeptAgent(msgspec.Struct, frozen=True):
     """
-    The agent `name`, with its own id for the session, which is `of` one of ours. A field that is unset is not in the log.
+    The agent `name`, with its own id for the session. `of` is our session's id. Unset fields are not in the log.
 
-    `turn` is the prompt whose turn goes on there; `whole`: nothing of it was shown yet.
+    `turn` is the prompt whose turn is still running remotely; `whole`: nothing of that turn was shown yet.
     """
 
     name: str = ""
@@ -31,7 +31,7 @@ class KeptAgent(msgspec.Struct, frozen=True):
 
 
 def kept_agent(session: Session) -> KeptAgent:
-    """The agent of `session`, or one without a name; of the one that this is a fork of, only the name holds here."""
+    """Return the agent of `session`; without one, the name is empty. A fork keeps only the name."""
     try:
         kept = msgspec.convert(session.state("agent"), KeptAgent)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""The ledger: what each model and each turn of a session used and cost."""
+"""The ledger: tokens and cost of a session, by model and by turn."""
 
 from collections import deque
 
@@ -6,15 +6,15 @@ from sanderling.models.known import LENGTH_STEP_TOKENS
 from sanderling.protocol.messages import Usage
 from sanderling.session.prices import Cost, Prices, prompt_tokens
 
-MAX_TURNS = 12  # that the report shows
+MAX_TURNS = 12  # shown in the report
 
 
 class Tally:
     """
-    The tokens that some requests have used.
+    The tokens that some requests used.
 
-    It is kept by model and by the length of the prompts, in thousands of tokens: a request's price depends on no more than that,
-    so that the sum is exact with every price list, and no longer to add up after a thousand requests.
+    They are summed by model and prompt length, in steps of thousands of tokens. A request's price depends on nothing else, so the sum is
+    exact for any price list, and a thousand requests are as fast to add up as one.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Tally:
         self._by_length[key] = self._by_length.get(key, Usage()) + usage
 
     def cost(self, prices: Prices, model: str | None = None) -> Cost:
-        """The cost of all models, or of one."""
+        """Return the cost of all models, or of `model`."""
         usd, is_priced = 0.0, True
         for (used_model, length), usage in self._by_length.items():
             if model not in (None, used_model):
@@ -58,7 +58,7 @@ class TurnTally(Tally):
 
 
 class Ledger:
-    """The tokens that the requests of a session have used, and its last turns."""
+    """The tokens of all requests of a session, and of each of its last turns."""
 
     def __init__(self) -> None:
         self.last_model = ""
@@ -71,13 +71,13 @@ class Ledger:
         self.turns.append(self._turn)
 
     def add(self, model: str, usage: Usage) -> None:
-        """Put down what one request has used; an empty `model` is not known."""
+        """Record the usage of a request; an empty `model` is unknown."""
         self.last_model = model or self.last_model
         self._all.add(model, usage)
         self._turn.add(model, usage)
 
     def add_aside(self, model: str, usage: Usage) -> None:
-        """Put down what a request has used that was about no turn."""
+        """Record the usage of a request outside the session's turns."""
         self._all.add(model, usage)
 
     @property
@@ -93,7 +93,6 @@ class Ledger:
         return self._all.by_model
 
     def cost(self, prices: Prices, model: str | None = None) -> Cost:
-        """The cost of the session, or of what one model did in it."""
         return self._all.cost(prices, model)
 
     def turn_cost(self, prices: Prices) -> Cost:

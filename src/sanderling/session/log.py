@@ -1,10 +1,10 @@
 """
-A session's log: a file of JSON lines, only ever appended to, a header first and then one line per record, as it happens.
+A session's log: an append-only file of JSON lines, a header and then one line per record, written as it happens.
 
-A killed host loses at most the record that it was writing: what is torn at the end is cut off when the log is opened again.
+A killed host loses at most the record that it was writing. A torn record at the end is cut off when the log is opened again.
 
-One process at a time has a log open: it holds the lock on the file. Others can take the file away all the same, or cut it: who
-resets Neovim removes its state, for instance. The next record finds that out, and the log is written anew.
+A log is open in one process at a time, which holds a lock on the file. Others can still delete or truncate the file, such as a user who
+resets Neovim's state. The next write notices that and writes the log again.
 """
 
 import fcntl
@@ -13,9 +13,9 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from io import FileIO
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 
 import anyio
@@ -28,7 +28,7 @@ from sanderling.paths import open_plain, write_all
 from sanderling.protocol.messages import ContentBlock, ToolResult, ToolUse
 from sanderling.session.codec import Codec
 from sanderling.session.records import (
-    READABLE_VERSIONS,
+    LOG_VERSION,
     Header,
     LoggedMessage,
     LoggedPartial,
@@ -45,7 +45,7 @@ SUFFIX = ".jsonl"
 CHUNK_BYTES = 1 << 16
 LOCK_WAIT_S, LOCK_POLL_S = 0.3, 0.01
 IN_THE_LOG_ALONE = (LoggedPartial, LoggedRestart, LoggedToolEnd, LoggedTurnEnd)
-"""The records of which a session that is written anew from memory has nothing."""
+"""Records that a log has lost when it is rebuilt from memory."""
 
 
 class SessionInUseError(SessionError):
@@ -54,17 +54,18 @@ class SessionInUseError(SessionError):
 
 class Log:
     """
-    The log of a session that is open; `header` begins it, where it is new.
+    The log of an open session; a new log begins with `header`.
 
-    `known` gives the records for a log that was cut: those of which the session consists by now.
+    Args:
+        known: return the records that make up the session now, to rebuild a log that was truncated.
     """
 
     def __init__(self, path: Path, header: Header, known: Callable[[], Iterable[Record]]) -> None:
         self.path = path
         self.header = header
         self.damaged_lines = 0
-        self.resumed_bytes = 0  # its size when it was opened
-        # The offsets of records with which a page of the transcript can begin.
+        self.resumed_bytes = 0  # size when it was opened
+        # Offsets of records at which a page of the transcript can begin.
         self.page_offsets = array("Q")
         self._known = known
         self._codec = Codec()
@@ -72,24 +73,25 @@ class Log:
         self._sync_error = ""
         self._fd: int | None = None
         self._unwritten = b""
-        self.size = 0  # in bytes, as we have written it
+        self.size = 0  # in bytes, as written by this process
         self._written = self._synced = 0  # records
         self._syncing = anyio.Lock()
+        self._closing = Lock()
 
     @property
     def write_error(self) -> str:
-        """The reason why the log lags behind the conversation; empty when it does not."""
+        """Return why the log lags behind the conversation; empty if it does not."""
         return self._write_error or self._sync_error
 
-    # --- reading back --------------------------------------------------------------------------------------------------
+    # --- reading -------------------------------------------------------------------------------------------------------
 
     def read(self) -> Iterator[Record]:
         """
-        Lock the log, if there is one, and give its records; a line that is none is counted and left out.
+        Lock the log, if it exists, and yield its records. Damaged lines are counted and skipped.
 
         Raises:
-            SessionInUseError: another process has the session open.
-            SessionError: it cannot be read, or not by this version.
+            SessionInUseError: the session is open in another process.
+            SessionError: the log cannot be read, or not by this version.
         """
         try:
             self._fd = self._open(0, LOCK_WAIT_S)
@@ -98,7 +100,7 @@ class Log:
         except OSError as error:
             raise SessionError(f"cannot read {self.path}: {error.strerror}") from error
         first = next(self._lines(0, 1), b"")
-        if first.endswith(b"\n"):  # nothing is mended in a log that another version has written
+        if first.endswith(b"\n"):  # before any repair: a log of another version must not be changed
             self.header = header_of(self.path, first)
         self.size = self.resumed_bytes = self._cut_off_torn_record(self._fd)
         offset = len(first)
@@ -112,7 +114,7 @@ class Log:
             offset += len(line)
 
     def _cut_off_torn_record(self, fd: int) -> int:
-        """Drop the record that was being written when the host died; return the size of the rest in bytes."""
+        """Cut off the record that was being written when the host died; return the remaining size in bytes."""
         size = end = os.fstat(fd).st_size
         while end:
             start = max(0, end - CHUNK_BYTES)
@@ -128,13 +130,12 @@ class Log:
         return end
 
     def records(self, start: int, end: int) -> list[Record]:
-        """The records between two offsets."""
         lines = self._lines(start, end)
         return [record for line in lines if (record := self._codec.decoded(line))]
 
     def find_tool_use(self, tool_use_id: str) -> tuple[ToolUse | None, ToolResult | None]:
         """
-        A tool use and its result, as they were, whatever the model is shown of them by now. Blocks: call it from a thread.
+        Return a tool call and its result as they were originally, before any compaction. Blocks: call it from a thread.
 
         Raises:
             SessionError: the log cannot be read.
@@ -151,7 +152,7 @@ class Log:
         return use, result
 
     def _blocks_about(self, words: bytes) -> Iterator[ContentBlock]:
-        """The blocks of the messages that hold `words`, also of those that could not be written yet."""
+        """Yield the blocks of the messages that contain `words`, including unwritten messages."""
         unwritten = self._unwritten
         size = os.fstat(self._fd).st_size if self._fd is not None else 0
         for line in chain(self._lines(0, size), unwritten.splitlines()):
@@ -180,14 +181,14 @@ class Log:
         self.write_again()
 
     def write_again(self) -> None:
-        """Try to write what could not be written before: on a full disk, for instance."""
+        """Write what could not be written before, for instance because the disk was full."""
         try:
             if self._fd is None and self._unwritten:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._fd = self._open(os.O_CREAT)
                 self.size = os.fstat(self._fd).st_size
             elif self._fd is not None and self._unwritten and not self._is_whole(self._fd):
-                self._write_anew(self._fd)
+                self._rewrite(self._fd)
             while self._unwritten and self._fd is not None:
                 written = os.write(self._fd, self._unwritten)
                 self._unwritten = self._unwritten[written:]
@@ -200,7 +201,7 @@ class Log:
             self._write_error = ""
 
     def _is_whole(self, fd: int) -> bool:
-        """Say whether the log is where it was, with all that was written."""
+        """Return whether the file is still in place, with everything that was written."""
         ours = os.fstat(fd)
         try:
             there = self.path.stat()
@@ -208,12 +209,12 @@ class Log:
             return False
         return os.path.samestat(ours, there) and ours.st_size >= self.size
 
-    def _write_anew(self, fd: int) -> None:
+    def _rewrite(self, fd: int) -> None:
         """
-        Write the log once more in its place, with what it held; `fd` stays its descriptor.
+        Write the log again to its path; `fd` remains its descriptor.
 
-        A file that was taken away can still be read. Of one that was cut, the history is in memory. What others have put in its
-        place is kept beside it.
+        A deleted file can still be read through `fd`; a truncated one is rebuilt from memory. If another file is there now, it is kept
+        next to the log.
         """
         is_cut = os.fstat(fd).st_size < self.size
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -225,7 +226,7 @@ class Log:
             for chunk in self._known_lines(codec) if is_cut else _chunks(fd):
                 write_all(new, chunk)
             if self.path.exists() and not os.path.samestat(os.fstat(fd), self.path.stat()):
-                os.close(self._open(0))  # fails if another process has opened what stands there
+                os.close(self._open(0))  # fails if another process has that file open
                 self.path.replace(self.path.with_suffix(".replaced"))
             temporary.replace(self.path)
             os.dup2(new, fd, inheritable=False)
@@ -236,7 +237,7 @@ class Log:
             os.close(new)
         self.size = os.fstat(fd).st_size
         if is_cut:
-            del self.page_offsets[:]  # of what is no more
+            del self.page_offsets[:]  # they refer to the old file
             lines = self._unwritten.splitlines(keepends=True)
             self._unwritten = b"".join(
                 line for line in lines if isinstance(self._codec.decoded(line), IN_THE_LOG_ALONE)
@@ -247,60 +248,63 @@ class Log:
         return map(codec.encoded, chain((self.header,), self._known()))
 
     def _open(self, flags: int, wait_s: float = 0.0, *, path: Path | None = None) -> int:
-        """`wait_s` is for a lock that is being given up: a killed process keeps it until the last of its threads is gone."""
+        """Open and lock the log. `wait_s` is for the lock of a killed process, which holds it until its last thread is gone."""
         fd = os.open(path or self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
-        is_ours = False
+        is_locked = False
         try:
-            is_ours = _lock(fd, wait_s)
+            is_locked = _lock(fd, wait_s)
         finally:
-            if not is_ours:
+            if not is_locked:
                 os.close(fd)
-        if not is_ours:
+        if not is_locked:
             raise SessionInUseError(f"another process has the session {self.path.stem} open")
         return fd
 
     # --- the disk ------------------------------------------------------------------------------------------------------
 
     async def synced(self) -> None:
-        """Wait until the disk has what was written so far; who waits at the same time waits for one and the same."""
+        """Wait until the disk has everything written so far. Concurrent callers share one `fsync`."""
         written = self._written
         async with self._syncing:
             if self._synced < written:
                 by_now = self._written
-                if self._fd is None:
-                    return
-                # The thread may outlive this log, and the number of a closed descriptor soon belongs to another file.
-                file = FileIO(os.dup(self._fd))
-                await to_thread.run_sync(self._sync, file, abandon_on_cancel=True)
+                await to_thread.run_sync(self._sync, abandon_on_cancel=True)
                 self._synced = by_now
 
-    def _sync(self, file: FileIO) -> None:
+    def _sync(self) -> None:
+        # The thread may outlive this log, and the number of a closed descriptor soon belongs to another file.
+        with self._closing:
+            if self._fd is None:
+                return
+            fd = os.dup(self._fd)
         try:
-            with file:
-                os.fsync(file.fileno())
+            os.fsync(fd)
         except OSError as error:
             self._sync_error = f"{error.strerror}: {self.path}"
         else:
             self._sync_error = ""
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
-        """Give the log free, at once: a thread that waits for the disk would hold the lock for as long as that takes."""
-        if self._fd is not None:
-            with suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-            os.close(self._fd)
-            self._fd = None
+        """Release the lock at once. Otherwise a thread waiting for the disk would hold it until that is done."""
+        with self._closing:
+            if self._fd is not None:
+                with suppress(OSError):
+                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+                os.close(self._fd)
+                self._fd = None
 
 
-# --- any log -----------------------------------------------------------------------------------------------------------
+# --- any session's log -------------------------------------------------------------------------------------------------
 
 
 def log_path(session_dir: Path, session_id: str) -> Path:
     """
-    The path of a session's log, which may not be there.
+    Return the path of a session's log, which may not exist.
 
     Raises:
-        SessionError: the id is no file name.
+        SessionError: the id is not a valid file name.
     """
     if not is_session_id(session_id):
         raise SessionError(f"'{session_id}' is not a session id: letters, digits, '-' and '_' only")
@@ -308,22 +312,20 @@ def log_path(session_dir: Path, session_id: str) -> Path:
 
 
 def output_dir(log: Path) -> Path:
-    """The directory for what the commands of a session have put out."""
     return log.with_suffix("")
 
 
 def changes_dir(log: Path) -> Path:
-    """The directory for what the agent has changed in a session."""
     return log.parent.parent / "changes" / log.stem
 
 
 @contextmanager
 def opened(log: Path) -> Generator[BinaryIO]:
     """
-    The log, to be read, whoever has it open.
+    Open a log for reading, even if another process has it open.
 
     Raises:
-        SessionError: there is none, or it cannot be read.
+        SessionError: the log does not exist or cannot be read.
     """
     try:
         with open_plain(log) as file:
@@ -335,16 +337,16 @@ def opened(log: Path) -> Generator[BinaryIO]:
 
 
 def whole_lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a log from its first on, without one at its end that is torn."""
+    """Yield the lines of a log, without a torn one at the end."""
     return (line for line in file if line.endswith(b"\n"))
 
 
 def records_of(log: Path, file: BinaryIO) -> tuple[Header, Iterator[Record]]:
     """
-    The header of a log, and what it holds, without lines that are damaged.
+    Return a log's header, and its records without damaged lines.
 
     Raises:
-        SessionError: the first line is no header, or one of a version that cannot be read.
+        SessionError: the first line is not a header of a readable version.
     """
     lines = whole_lines(file)
     header, codec = header_of(log, next(lines, b"")), Codec()
@@ -353,23 +355,23 @@ def records_of(log: Path, file: BinaryIO) -> tuple[Header, Iterator[Record]]:
 
 def header_of(log: Path, line: bytes) -> Header:
     """
-    The header that the first line of `log` is.
+    Decode the first line of `log` as its header.
 
     Raises:
-        SessionError: it is none, or one of a version that cannot be read.
+        SessionError: the line is not a header of a readable version.
     """
     version: Any = None
     with suppress(msgspec.MsgspecError, UnicodeDecodeError, KeyError):
         version = msgspec.json.decode(
             msgspec.json.decode(line, type=dict[str, msgspec.Raw])["version"]
         )
-    if version is not None and version not in READABLE_VERSIONS:
+    if version is not None and version != LOG_VERSION:
         raise SessionError(
             f"{log} was written by another version of Sanderling; update Sanderling to read it"
         )
     header = Codec().decoded(line)
     if not isinstance(header, Header):
-        raise SessionError(f"{log}, line 1, is damaged: it is no header of a session of Sanderling")
+        raise SessionError(f"{log}, line 1, is damaged: not the header of a Sanderling session")
     return header
 
 
@@ -381,7 +383,7 @@ def _chunks(fd: int) -> Iterator[bytes]:
 
 
 def _lock(fd: int, wait_s: float) -> bool:
-    """Take the lock of a file, if it can be had within `wait_s`."""
+    """Lock a file, if that is possible within `wait_s`."""
     end = time.monotonic() + wait_s
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A session's log as it is shown again: page by page from its end, for a long one is not drawn whole."""
+"""A session's log as history events, page by page from its end, because drawing a long log at once takes too long."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,26 +50,26 @@ from sanderling.session.records import (
 from sanderling.session.session import Session
 
 PAGE_BYTES, PAGE_PARTS = 64 * 1024, 60
-MAX_DETAIL_CHARS = 32_768  # all that the model is told of a command
+MAX_DETAIL_CHARS = 32_768  # at least as much as the model gets of a command
 
 
 class Pages:
-    """The pages of what a resumed session holds, or holds before the byte `end` of its log; the last one first."""
+    """The pages of a resumed session's history, the last one first; with `end`, of what is before that byte of the log."""
 
     def __init__(self, session: Session, end: int | None = None) -> None:
         self._session = session
         self._end = (
             session.log.resumed_bytes if end is None else min(end, session.log.resumed_bytes)
         )
-        # Parts that no page has shown.
+        # Number of parts that no page has shown yet.
         self._earlier = bisect_left(session.log.page_offsets, self._end)
         self._next_id = 0
-        # The last turn before the end goes on: elsewhere, or on the page behind.
+        # Whether the last turn before the end continues, remotely or on the page after it.
         self._goes_on = bool(kept_agent(session).turn)
 
     def take(self) -> HistoryShown:
         """
-        The page before all that were taken. Reads the log: call it from a thread.
+        Return the next earlier page. Reads the log, so call it in a thread.
 
         Raises:
             SessionError: the log cannot be read.
@@ -86,7 +86,7 @@ class Pages:
         return HistoryShown(events, has_earlier=first > 0, start=start)
 
     def _is_small(self, first: int) -> bool:
-        """Say whether the page that begins with part `first` can take one more."""
+        """Return whether the page that begins with part `first` has room for one more."""
         if first == self._earlier:
             return True
         size = self._end - self._session.log.page_offsets[first]
@@ -135,7 +135,7 @@ class Pages:
         yield CommandEnded(command_id, record.ending.shown, record.ending.is_success)
 
     def _new_id(self) -> int:
-        """An id for a block or a command: below 0, for those of what is said from now on count up from 0."""
+        """Return a new id for a block or command. It is negative, because new output counts up from 0."""
         self._next_id -= 1
         return self._next_id
 
@@ -145,7 +145,7 @@ def _begins_turn(record: Record) -> bool:
 
 
 class _Uses:
-    """The tool uses of a page, as its records have them."""
+    """The tool calls on a page."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._begun: set[str] = set()
@@ -164,11 +164,11 @@ class _Uses:
                     pass
 
     def shown(self, use: ToolUse) -> Iterator[HistoryEvent]:
-        """Begin and end of `use`: with what has stood in its block, and of one where nothing has, with what the model was told."""
+        """Yield the start and end of `use`. Its detail is what its block showed, or else the result that the model got."""
         end = self._ended.get(use.id) or LoggedToolEnd(use.id)
         result = self._results.get(use.id)
         told = result.content if result and isinstance(result.content, str) else ""
-        # Older logs do not say how much of what the model was told is output: all of it is shown.
+        # Older logs do not say how much of the result is output, so all of it is shown.
         is_command = use.name == "bash" and use.id in self._begun
         if end.output_chars is None and (is_command or not end.detail):
             end = replace(end, detail=told)
@@ -179,7 +179,7 @@ class _Uses:
 
 
 def _memory_changes(record: Record) -> Iterator[HistoryEvent]:
-    """The event for a `record` of the model being shown less, or of files that were taken back."""
+    """Yield the event for a compaction, an undo or a rewind."""
     match record:
         case LoggedClearing(before_tokens=before, after_tokens=after):
             yield Compacted("cleared", before, after)

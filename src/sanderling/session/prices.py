@@ -1,4 +1,4 @@
-"""The cost of requests, where the prices of their models are known."""
+"""The cost of requests, for models with a known price."""
 
 from typing import NamedTuple
 
@@ -7,28 +7,27 @@ from sanderling.protocol.messages import Usage
 
 
 class Prices:
-    """The prices of the models that are known."""
+    """The known prices of models."""
 
     def __init__(self, known: KnownModels) -> None:
         self._known = known
 
     def of(self, model: str) -> Price | None:
-        """The price of `model`; None if it is not known."""
         return self._known.of(model).price
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:
-        """The cost of one request; None if the price of its model is not known."""
+        """Return the cost of one request, or None if its model's price is unknown."""
         price = self.of(model)
         return price.cost_usd(usage, prompt_tokens(usage)) if price else None
 
 
 def prompt_tokens(usage: Usage) -> int:
-    """All tokens that went in, cached or not."""
+    """Return the number of input tokens, cached or not."""
     return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
 
 
 class Cost(NamedTuple):
-    """Dollars; `is_priced`: for all of it the price is known, else the dollars leave something out."""
+    """An amount in dollars. Unless it `is_priced`, some prices are unknown and their cost is missing."""
 
     usd: float
     is_priced: bool

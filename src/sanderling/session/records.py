@@ -1,7 +1,7 @@
 """
-The records of a session's log (`doc/sanderling.txt`, section sanderling-session-log); `codec.py` makes lines of them.
+The records of a session's log (`doc/sanderling.txt`, section sanderling-session-log). `codec.py` encodes them as lines.
 
-A field that is added keeps the version; what old readers would get wrong raises it.
+Adding a field keeps the version. A change that old readers would misinterpret raises it.
 """
 
 import os
@@ -24,26 +24,18 @@ from sanderling.protocol.messages import (
 from sanderling.protocol.restoring import FilesRestored
 
 LOG_VERSION = 6
-READABLE_VERSIONS = (4, 5, 6)
-"""
-The log versions that can be read.
-
-4 had whole prompts where 5 has their numbers, and told in words how a command ended; 5 had no `rewound`, after which the model is
-shown less.
-"""
-
 
 _SESSION_ID = r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}"
 
 
 def is_session_id(text: str) -> bool:
-    """Say whether a session can be called `text`: it is the name of a file, on every system."""
+    """Return whether `text` is a valid session id: a file name that is valid on every system."""
     return bool(re.fullmatch(_SESSION_ID, text))
 
 
 def new_session_id() -> str:
-    """The moment, and what tells apart those of the same second, of which a script may start many."""
-    return f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(4).hex()}"  # noqa: DTZ005 - the person's own time
+    """Return the current time plus random digits, since a script may start many sessions in one second."""
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(4).hex()}"  # noqa: DTZ005 - the user's local time
 
 
 def now() -> datetime:
@@ -54,7 +46,7 @@ StateKey = Literal["shell", "todo", "title", "model", "mode", "waiting", "told",
 
 
 class Header(msgspec.Struct, tag="session", frozen=True):
-    """`forked_from` is the id of the session whose first records these are, `face` where it began, if not in an editor."""
+    """`forked_from` is the id of the session that the first records come from; `face` is the frontend, unless it was an editor."""
 
     version: int
     session_id: str
@@ -66,7 +58,7 @@ class Header(msgspec.Struct, tag="session", frozen=True):
 
 
 class LoggedPrompt(msgspec.Struct, tag="prompt", frozen=True):
-    """A prompt, before the first record that has its `number` in its place."""
+    """A prompt, logged before the first record that refers to it by `number`."""
 
     number: int
     prompt: Prompt
@@ -74,7 +66,7 @@ class LoggedPrompt(msgspec.Struct, tag="prompt", frozen=True):
 
 
 class LoggedMessage(msgspec.Struct, frozen=True):
-    """`prompt` is what the person sent, when the message came from one; `steered` is what they said in the middle of a turn."""
+    """`prompt` is the prompt that the message was made from, if any; `steered` are prompts sent during a turn."""
 
     message: Message
     prompt: Prompt | None = None
@@ -83,21 +75,21 @@ class LoggedMessage(msgspec.Struct, frozen=True):
 
 
 class LoggedCommand(msgspec.Struct, tag="command", frozen=True):
-    """The model is told of it with the next prompt."""
+    """A user's command. The next prompt includes it."""
 
     record: CommandRecord
     at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedToolStart(msgspec.Struct, tag="tool_started", frozen=True):
-    """A tool begins its work: from here on it may have had effects; a use without this record has not been run."""
+    """A tool starts to run and may have effects from here on. A call without this record was not run."""
 
     tool_use_id: str
     at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedState(msgspec.Struct, tag="state", frozen=True):
-    """The state of a part of the session, for when it is resumed; the last of its `key` counts."""
+    """The state of a part of the session, to be restored on resume. The last record of a `key` counts."""
 
     key: StateKey
     value: Any
@@ -105,7 +97,7 @@ class LoggedState(msgspec.Struct, tag="state", frozen=True):
 
 
 class LoggedPartial(msgspec.Struct, tag="partial", frozen=True):
-    """A piece of an answer that is still streaming; the answer's own record supersedes all pieces before it."""
+    """A piece of an answer that is still streaming. The answer's message replaces all pieces before it."""
 
     block: Literal["text", "thinking"]
     text: str
@@ -119,16 +111,16 @@ class LoggedTurnEnd(msgspec.Struct, tag="turn_ended", frozen=True, omit_defaults
 
 
 class LoggedRestart(msgspec.Struct, tag="restarted", frozen=True):
-    """The answer was cut off and begins anew: the pieces before this are superseded."""
+    """The answer was cut off and starts again: the pieces before this record are void."""
 
     at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=True):
     """
-    The end of a tool use as the screen shows it; what the model is told stands in the message that follows.
+    The end of a tool call, as the screen shows it; the model gets the message that follows.
 
-    `result` is that, too, where the message must wait for other tool uses. Of what writes while it runs, that begins with `output_chars` of output.
+    `result` is set if that message has to wait for other calls. The first `output_chars` of the result are output that was shown live.
     """
 
     tool_use_id: str
@@ -143,12 +135,12 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     output_chars: int | None = None
 
     def block(self, told: str) -> str:
-        """The text of its block, if the model was `told` that: a command's output, and what stands below it."""
+        """Return the text of the call's block, for the result `told`: a command's output, followed by the detail."""
         return "\n".join(filter(None, (told[: self.output_chars or 0], self.detail)))
 
 
 class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
-    """The tokens that one request has used; one that `is_aside` was about no turn of the session: an edit."""
+    """The tokens of one request. `is_aside`: the request was outside the session's turns, such as an inline edit."""
 
     model: str
     usage: Usage
@@ -157,7 +149,7 @@ class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):
 
 
 class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):
-    """Texts that stand for the results of these tool uses from here on."""
+    """Texts that replace the results of these tool calls from here on."""
 
     results: dict[str, str]
     before_tokens: int
@@ -166,7 +158,7 @@ class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):
 
 
 class LoggedSummary(msgspec.Struct, tag="summarized", frozen=True):
-    """A summary: from here on `history` stands for all that was said before."""
+    """A summary: from here on `history` replaces everything before."""
 
     history: tuple[Message, ...]
     summary: str
@@ -176,16 +168,16 @@ class LoggedSummary(msgspec.Struct, tag="summarized", frozen=True):
 
 
 class LoggedUndo(msgspec.Struct, tag="compaction_undone", frozen=True):
-    """The last `cleared` or `summarized` that was not undone yet counts no longer."""
+    """Undoes the last `cleared` or `summarized` record that is not undone yet."""
 
     at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedRestored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=True):
     """
-    The person has taken back what was changed in files, or has had it made again; the model is told of it with the next prompt.
+    The user undid or redid changes of files. The next prompt informs the model.
 
-    `undoing_id` is how the journal of changes calls that.
+    `undoing_id` is the id in the journal of changes.
     """
 
     restored: FilesRestored
@@ -194,7 +186,7 @@ class LoggedRestored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=
 
 
 class LoggedRewind(msgspec.Struct, tag="rewound", frozen=True):
-    """All that was said from the prompt `prompt_id` on, which begins with `text`, counts no longer, for the model."""
+    """Removes everything from the prompt `prompt_id` on, which begins with `text`, from the history."""
 
     prompt_id: str
     text: str
@@ -219,13 +211,13 @@ Line = (
     | LoggedRestored
     | LoggedRewind
 )
-"""Records that are written as they are."""
+"""Records that are encoded as they are."""
 Record = Line | LoggedMessage
 
 
 def without_left_ends(records: Iterable[Record], *, goes_on: bool = False) -> Iterator[Record]:
-    """`records` without the ends of turns that have gone on elsewhere when the session was left; `goes_on`: the last one still does."""
-    left: list[Record] = []  # such an end, maybe, and what comes after it
+    """Yield `records` without "interrupted" ends of turns that continued remotely. `goes_on`: the last turn still does."""
+    left: list[Record] = []  # such an end, perhaps, and the records after it
     for record in records:
         if left and isinstance(record, LoggedMessage | LoggedTurnEnd):
             is_new = isinstance(record, LoggedMessage) and record.prompt is not None
@@ -239,7 +231,7 @@ def without_left_ends(records: Iterable[Record], *, goes_on: bool = False) -> It
 
 
 def begins_page(record: Record) -> bool:
-    """Say whether a page of the transcript can begin with `record`: results belong to the tool uses before them."""
+    """Return whether a page of the transcript can begin with `record`. Results belong to the tool calls before them."""
     match record:
         case LoggedMessage(message=message, prompt=prompt):
             return bool(prompt) or message.role == "assistant"

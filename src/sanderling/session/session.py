@@ -1,9 +1,9 @@
 """
 A session: one conversation, in memory and on disk.
 
-What changes a session is a record. `append` applies it and writes it to the log; to read the log back is to apply what it holds.
-(Of an answer that streams, the conversation appends a piece each quarter of a second.) A turn without its `turn_ended` was
-interrupted; reading the log back says so and keeps what the model had said.
+Every change of a session is a record: `append` applies it and writes it to the log, and reading the log applies its records again. (A
+streaming answer is logged in pieces, every quarter of a second.) A turn without a `turn_ended` was interrupted; reading the log back
+records that, and keeps what the model had said.
 """
 
 import re
@@ -54,9 +54,9 @@ _MARKDOWN = r"^[#>*\-\s`]+|[`*]+"
 
 class Session:
     """
-    A session: what was said, what is known of it, and its log; `face` is where a new one begins.
+    A session: history, metadata and log. `face` is the frontend that created it.
 
-    `commands` are those of the person's that no prompt has told the model of, `taken_back` what they have undone: the next one does.
+    `commands` are the user's commands, and `taken_back` the undo and rewind records, that the next prompt will report to the model.
     """
 
     def __init__(self, session_id: str, project: str, path: Path, face: str = "") -> None:
@@ -67,7 +67,7 @@ class Session:
         self.prompts: list[Prompt] = []
         self.commands: list[CommandRecord] = []
         self.taken_back: list[LoggedRestored | LoggedRewind] = []
-        self.undoing_id = ""  # of the last of them
+        self.undoing_id = ""  # of the last restore
         self.ledger = Ledger()
         self._history = History()
         self.ran = self._history.ran
@@ -78,11 +78,11 @@ class Session:
     @classmethod
     def open(cls, session_dir: Path, session_id: str, project: str, face: str = "") -> "Session":
         """
-        Open the session `session_id`, with what its log holds when there is one.
+        Open the session `session_id`, from its log if that exists.
 
         Raises:
             SessionInUseError: another process has it open.
-            SessionError: the id is no file name, or the log is not one that this version can read.
+            SessionError: the id is not a valid file name, or the log cannot be read by this version.
         """
         session = cls(session_id, project, log_path(session_dir, session_id), face)
         try:
@@ -108,7 +108,7 @@ class Session:
 
     @property
     def title(self) -> str:
-        """The title that the person has given, else what they asked first."""
+        """The title that the user has set, or else one derived from the first prompt."""
         named = self.state("title")
         if isinstance(named, str) and named:
             return named
@@ -116,17 +116,16 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The model that was asked last; empty if none was."""
+        """The model that was called last, or an empty string."""
         return self.ledger.last_model
 
     @property
     def history(self) -> list[Message]:
-        """The messages that the model is shown."""
         return self._history.messages
 
     @property
     def last_usage(self) -> Usage:
-        """The usage of the last request, or what a compaction has left of it."""
+        """The usage of the last request, or the estimate after a compaction."""
         return self._history.last_usage
 
     @property
@@ -136,12 +135,12 @@ class Session:
     # --- records -------------------------------------------------------------------------------------------------------
 
     def append(self, record: Record) -> None:
-        """Have the session and its log hold `record`; nobody can act on it in between."""
-        self.apply(record)  # first: a log that was cut is written anew from what the session holds
+        """Apply `record` and write it to the log, in one step."""
+        self.apply(record)  # first: a truncated log is rebuilt from the session's state
         self.log.write(record)
 
     def apply(self, record: Record) -> None:
-        """Take up what `record` says, in memory alone."""
+        """Apply `record` in memory only."""
         match record:
             case LoggedMessage():
                 self._apply_message(record)
@@ -201,7 +200,7 @@ class Session:
             case _:
                 pass
 
-    # --- what is said --------------------------------------------------------------------------------------------------
+    # --- messages ------------------------------------------------------------------------------------------------------
 
     def append_prompt(self, message: Message, prompt: Prompt) -> None:
         self.append(LoggedMessage(message, prompt))
@@ -210,7 +209,7 @@ class Session:
         self.append(LoggedMessage(message, steered=steered))
 
     def append_reply(self, message: Message) -> list[ToolUse]:
-        """Append what of the model's message the API takes back, if anything; return its tool uses."""
+        """Append what the API accepts of the model's message, if anything; return its tool calls."""
         whole = continued(self.history, message, self._history.ran)
         if not whole:
             return []
@@ -218,34 +217,34 @@ class Session:
         return [block for block in whole[-1].content if isinstance(block, ToolUse)]
 
     def undo_compaction(self) -> bool:
-        """Show the model again what the last compaction took away; False if there was none."""
+        """Undo the last compaction; return False if there was none."""
         is_compacted = self._history.is_compacted
         if is_compacted:
             self.append(LoggedUndo())
         return is_compacted
 
     def has_just_restored(self, undoing_id: str) -> bool:
-        """Say whether this undoing is the last thing that happened, so that a rewind which was to follow has not."""
+        """Return whether this restore was the last thing that happened, so that the rewind that should follow did not happen."""
         last = self.taken_back[-1] if self.taken_back else None
         return isinstance(last, LoggedRestored) and last.undoing_id == undoing_id
 
-    # --- what is known again -------------------------------------------------------------------------------------------
+    # --- state ---------------------------------------------------------------------------------------------------------
 
     def keep_state(self, key: StateKey, value: Any) -> None:
-        """Keep what is to be known again when the session is resumed, plain data; nothing if that is known."""
+        """Record `value`, plain data, to be restored when the session is resumed. Does nothing if it is unchanged."""
         if value != self.state(key):
             self.append(LoggedState(key, value))
 
     def state(self, key: StateKey) -> Any:
-        """The value that was kept last; None if none was."""
+        """Return the last recorded value, or None."""
         return self._states[key].value if key in self._states else None
 
     def switch_model(self, model: str) -> None:
-        """Another model goes on, without the thoughts of the one before."""
+        """Switch to another model, which does not get the previous model's thoughts."""
         self.append(LoggedState("model", model))
 
     def _known_records(self) -> Iterator[Record]:
-        """The records of a log that is read back as the session is now."""
+        """Yield records from which a log can be rebuilt that restores the session's current state."""
         prompts = {id(message): prompt for message, prompt in self.asked.messages}
         yield from self._states.values()
         for message in self.history:
@@ -273,7 +272,7 @@ class Session:
 
 
 def derived_title(prompt: Prompt) -> str:
-    """The first line of a prompt that says something, short and without Markdown."""
+    """Return the first non-empty line of a prompt, shortened and without Markdown."""
     lines = (re.sub(_MARKDOWN, "", line).strip() for line in prompt.text.splitlines())
     line = " ".join(next(filter(None, lines), "").split())
     return shortened(line, MAX_TITLE_CHARS)

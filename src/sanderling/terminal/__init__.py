@@ -1,1 +1,1 @@
-"""The standard streams, as every program in a terminal needs them. It knows text and errors."""
+"""The standard streams, as every program in a terminal needs them. Depends on text and errors only."""

@@ -1,4 +1,4 @@
-"""Standard input, output and error of a program among others: pipes that idle, stop or close."""
+"""Standard input, output and error of a program in a pipeline: the pipes may idle, pause or close."""
 
 import os
 import select
@@ -23,17 +23,17 @@ class InputError(SanderlingError):
 
 
 def stopping_signals() -> list[signal.Signals]:
-    """The signals that stop a program; under `nohup` the end of the terminal is none."""
+    """Return the signals that stop a program; under `nohup` the end of the terminal does not."""
     is_tied = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if is_tied else [])]
 
 
 def read_stdin(*, is_extra: bool) -> str:
     """
-    Return all that is piped in, or redirected from a file; empty if that is a terminal. Blocks.
+    Return all that is piped in or redirected from a file; empty for a terminal. Blocks.
 
-    Where it `is_extra`, nobody may ever write into it, or close it: a program that starts others often leaves its own input to
-    them. So the first byte is waited for `STDIN_WAIT_S`.
+    If it `is_extra`, the input may stay open and empty for ever: a program that starts others often leaves its own input to them. So the
+    first byte must arrive within `STDIN_WAIT_S`.
 
     Raises:
         InputError: it cannot be read, or is longer than `MAX_STDIN_BYTES`.
@@ -57,32 +57,32 @@ def _is_written() -> bool:
         return True
     is_ready = bool(select.select([0], [], [], STDIN_WAIT_S)[0])
     if not is_ready:
-        say(f"nothing came on standard input for {STDIN_WAIT_S:g} s: going on without it")
+        say(f"nothing came on standard input for {STDIN_WAIT_S:g} s: continuing without it")
     return is_ready
 
 
 def say(text: str) -> None:
     """
-    Tell it on standard error, if that is still there. What a terminal would obey is shown instead.
+    Write `text` to standard error, if that is open, with control characters made visible.
 
-    No line but the first begins as ours do, whatever the names of files are.
+    Later lines are indented, so that a file's name cannot fake a message.
     """
-    with suppress(OSError):  # its reader has gone
+    with suppress(OSError):  # the reader has closed it
         sys.stderr.write(as_said(text))
         sys.stderr.flush()
 
 
 def as_said(text: str) -> str:
-    """`text` in lines, as `say` writes it."""
+    """Return `text` as the lines that `say` writes."""
     lines = visible(text).replace("\n", "\n    ")
     return f"sanderling: {lines}\n"
 
 
 class Stdout:
     """
-    Standard output, written by a thread: a reader that pauses holds up nobody else.
+    Standard output, written by a thread, so that a reader that pauses blocks nothing else.
 
-    `problem` is why it cannot be written any more; `BrokenPipeError` if its reader has gone.
+    `problem` is why it cannot be written any more; `BrokenPipeError` if the reader has closed it.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Stdout:
     def write(self, text: str) -> None:
         if self.problem:
             return
-        if self._is_terminal:  # it would obey what the model has written
+        if self._is_terminal:  # it would obey control characters from the model
             text = CONTROL.sub("\ufffd", text)
         self._waiting += text.encode()
         self._has_more.set()
@@ -120,7 +120,7 @@ class Stdout:
                 self._is_drained.set()
 
     async def drain(self) -> None:
-        """Wait until all is written, or cannot be."""
+        """Wait until all is written, or writing has failed."""
         await self._is_drained.wait()
 
 
@@ -129,6 +129,6 @@ def _write_all(data: bytes) -> None:
     while left:
         try:
             left = left[os.write(1, left) :]
-        # Another program has made the pipe that it shares with us non-blocking.
+        # Another program has made the shared pipe non-blocking.
         except BlockingIOError:
             select.select([], [1], [])

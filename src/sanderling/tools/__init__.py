@@ -1,1 +1,1 @@
-"""The tools, which are what the model can do: one module per tool, `base.py` for what they share, `workspace.py` for what they work on."""
+"""The model's tools: one module for each, `base.py` for shared parts, `workspace.py` for their environment."""

@@ -1,4 +1,4 @@
-"""A tool: an input type, whose schema the API is sent, and a function, whose docstring the model reads."""
+"""A tool: an input type, whose schema is sent to the API, and a function, whose docstring the model reads."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 MAX_FIELD_CHARS = 40
-SWITCHED = "Not run: it was judged with the sandbox, which the person has switched off meanwhile. Ask for it again."
+SWITCHED = "Not run: the user switched off the sandbox after this call was checked. Call it again."
 
 
 class Context(msgspec.Struct, frozen=True):
     """
-    The surroundings in which a tool use runs. `show` draws output in the chat while the tool still runs.
+    The context in which a tool call runs. `show` streams output to the chat while the tool runs.
 
-    `shell` is what a command begins with. `may_read` says of a path whether a search may show what stands there; None: wherever the
-    sandbox lets it look. `overruled` are the texts of buffers whose unsaved changes the person has let this go over. `accepted` is
-    what they take of a change that they have reviewed. `is_seen`: they were shown what this would do, and have allowed that. `together`
-    is the same for all uses of a message, and empty where it has only this one.
+    `shell` is the state with which a command starts. `may_read` tells whether a search may show a path; None permits all that the sandbox
+    does. `overruled` are texts of buffers whose unsaved changes the user agreed to overwrite. `accepted` is the part of a reviewed change
+    that the user accepts. `is_seen`: the user was shown the effect and allowed it. `together` is shared by all calls in a message, and
+    empty if there is only one.
     """
 
     workspace: "Workspace"
@@ -53,9 +53,9 @@ class Tool(msgspec.Struct, frozen=True):
     """
     A tool as the conversation knows it.
 
-    `effect` says what a use would do, for the permissions; `title` is its line on the screen, without the tool's name. `look` finds
-    out what the person is to see before it is allowed. Where only somebody else can say what a use would do, `plan` asks them, and
-    makes of the input what `effect`, `title`, `look` and `run` are given then. One that `is_elsewhere` is judged where it runs.
+    `effect` returns what a call would do, for the permissions; `title` its line on the screen, without the tool's name. `look` returns
+    what the user sees before allowing it. If only another process knows what a call would do, `plan` asks it, and returns the input for
+    `effect`, `title`, `look` and `run`. If the tool `is_elsewhere`, permissions are checked where it runs.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Tool(msgspec.Struct, frozen=True):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema of the input, as the API wants it: an object at the top."""
+        """The JSON schema of the input as the API requires it, with an object at the top."""
         (schema,), components = msgspec.json.schema_components(
             [self.input_type], ref_template="#/$defs/{name}"
         )
@@ -85,20 +85,20 @@ class Tool(msgspec.Struct, frozen=True):
 
     def parse(self, data: dict[str, Any]) -> msgspec.Struct:
         """
-        The input that is meant by `data`.
+        Return the input, correcting common mistakes in `data`.
 
         Raises:
-            ToolError: naming the field that is missing or wrong, and those that the tool takes.
+            ToolError: naming the missing or wrong field, and the fields that the tool takes.
         """
         value, ignored = meant(data, self.input_type)
         try:
             return msgspec.convert(value, self.input_type)
         except msgspec.ValidationError as error:
-            words = f"The input of '{self.name}' is wrong: {error}. {self._fields(ignored)}"
+            words = f"Invalid input for '{self.name}': {error}. {self._fields(ignored)}"
             raise ToolError(words) from error
 
     def note_on(self, data: dict[str, Any]) -> str:
-        """Return what the model should know about an input that could be used: which of its fields were ignored."""
+        """Return a note for the model on ignored fields of a valid input."""
         ignored = meant(data, self.input_type).ignored
         return f"[{self._fields(ignored)}]" if ignored else ""
 
@@ -110,17 +110,17 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """The arguments for a tool from outside, by name."""
+    """Arguments for a third-party tool, by name."""
 
     values: dict[str, Any]
 
 
 class OutsideTool(Tool, frozen=True, kw_only=True):
-    """A tool that is not ours: what the model is told of it comes from where it does, and its arguments are checked there."""
+    """A third-party tool: its server provides the description and schema, and validates arguments."""
 
     told: str
     input_schema: dict[str, Any]
-    is_waiting: bool = False  # it can be called, but the model is not told of it yet
+    is_waiting: bool = False  # callable, but its definition is not sent to the model yet
 
     @property
     def description(self) -> str:
@@ -146,7 +146,7 @@ def tool(
     preview: Look | None = None,
     plan: PlanFor | None = None,
 ) -> Callable[[Run], Tool]:
-    """Make a tool of a function, which gives it its name and its description."""
+    """Make a function a tool with its name and docstring."""
 
     def make(run: Run) -> Tool:
         name = getattr(run, "__name__")  # noqa: B009 - a Callable need not have one
@@ -157,10 +157,10 @@ def tool(
 
 class UseRequest(msgspec.Struct, frozen=True):
     """
-    A tool use as it is when its turn comes: this is what is judged, shown and run, whatever changes meanwhile.
+    A tool call when its turn comes: exactly this is checked, shown and run, whatever changes meanwhile.
 
-    `shell` is what a command begins with, and `ground` where it is to run. `is_of_several`: others of the same message
-    have not ended yet.
+    `shell` is the state with which a command starts, and `ground` where it runs. `is_of_several`: other calls in the same message are
+    still running.
     """
 
     tool_use_id: str
@@ -174,20 +174,20 @@ class UseRequest(msgspec.Struct, frozen=True):
 
     def check_ground(self, workspace: "Workspace") -> None:
         """
-        Return if what was judged still holds.
+        Check that the call may still run as it was approved.
 
         Raises:
-            ToolError: it was judged with the sandbox, which is off now.
+            ToolError: it was approved for the sandbox, which is off now.
         """
         if workspace.sandbox.is_weaker_than(self.ground):
             raise ToolError(SWITCHED)
 
     async def preview(self, workspace: "Workspace") -> Preview:
         """
-        Find out what it would do.
+        Return what the call would do.
 
         Raises:
-            ToolError: it cannot be done at all, so that there is nothing to ask.
+            ToolError: it is impossible, so there is nothing to ask.
         """
         if self.tool.look:
             context = Context(workspace, self.tool_use_id, lambda _: None, self.shell)

@@ -1,4 +1,4 @@
-"""The tool that runs commands."""
+"""The bash tool: runs commands."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.workspace import Workspace
 
-FIRST_LOOK_S = 1.0  # at what a command in the background begins with: many a server fails at once
+FIRST_LOOK_S = 1.0  # for a background command; servers often fail at once
 MAX_PATH_CHARS = 200
 MAX_NAMES = 8
 
@@ -30,10 +30,10 @@ _NO_NETWORK = (
 class BashInput(msgspec.Struct, forbid_unknown_fields=True):
     command: str
     timeout_s: Annotated[
-        float, msgspec.Meta(gt=0, le=600, description="Then it goes on as a job")
+        float, msgspec.Meta(gt=0, le=600, description="Then it continues as a job")
     ] = 120
     background: Annotated[
-        bool, msgspec.Meta(description="Start it as a job, as for servers; see the tool jobs")
+        bool, msgspec.Meta(description="Start as a job, e.g. a server; see the tool jobs")
     ] = False
 
 
@@ -64,14 +64,13 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     """
     Run a command line in bash, in the sandbox.
 
-    The directory and exported variables carry over to the next command; functions and processes do not: what still runs when the
-    shell ends is ended with it, so start servers with background=true. There is no terminal and no input: give every answer as
-    an option, every text as an argument (git commit -m). Errors come in with the output. Of long output you get the beginning
-    and the end; the file that is named holds all of it. Read, search and change files with the other tools.
+    The working directory and exported variables persist between commands; functions and processes do not. Start servers with
+    background=true. There is no terminal and no stdin: pass answers as options (-y, git commit -m). stdout and stderr are combined. Long
+    output is cut in the middle; the result names a file with all of it. Read, search and change files with the other tools.
     """
     jobs = context.workspace.jobs
     if args.background and jobs.is_full:
-        raise ToolError(f"{MAX_RUNNING} jobs run already: stop one of them first.")
+        raise ToolError(f"{MAX_RUNNING} jobs are running: stop one first.")
     job = await jobs.launch(args.command, context.show, context.workspace.grant, context.shell)
     if args.background:
         jobs.to_background(job)
@@ -85,44 +84,44 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await job.stop()
-        state = facts(job, status_line(job, "stopped by the person"))
+        state = facts(job, status_line(job, "stopped by the user"))
         jobs.keep_interrupted(context.tool_use_id, told(job.log.text(), state))
-        if not job.id:  # else that has been done, and its descriptor may be another one's by now
+        if not job.id:  # otherwise it was forgotten, and its descriptor may be reused
             context.workspace.shell.forget(job.started)
         raise
     if args.background:
         return _started(job, context)
     if job.is_running:
-        return _goes_on(job, args, context)
-    late = f"Stopped: {args.timeout_s:g} s are over, and {MAX_RUNNING} jobs run already."
+        return _timed_out(job, args, context)
+    late = f"Stopped after {args.timeout_s:g} s, because {MAX_RUNNING} jobs are running already."
     return _ended(job, context, [f"[{late}]"] if is_crowded else [])
 
 
 def _started(job: Job, context: Context) -> Outcome:
-    """The outcome of a job that was started as one, so far."""
+    """Return the first outcome of a command started in the background."""
     output, more = job.log.take(), facts(job)
     context.show(output)
     if job.is_running:
         state = f"[{job.id} runs in the background. {_how_to_read(job)}]"
         return _outcome(output, _lines(state, more), more, summary=f"→ {job.id}", job=job.id)
     job.is_told = True
-    state = status_line(job, "it was to run in the background")
+    state = status_line(job, "started in the background")
     is_error = job.status != 0
     return _outcome(output, _lines(state, more), more, summary=_summary(job), is_error=is_error)
 
 
-def _goes_on(job: Job, args: BashInput, context: Context) -> Outcome:
+def _timed_out(job: Job, args: BashInput, context: Context) -> Outcome:
     context.workspace.jobs.to_background(job)
     state = facts(
         job,
-        f"[{args.timeout_s:g} s are over: it goes on in the background as {job.id}. {_how_to_read(job)}"
+        f"[Still running after {args.timeout_s:g} s, now in the background as {job.id}. {_how_to_read(job)}"
         " It will not change the shell's directory or variables.]",
     )
     return _outcome(job.log.take(), state, state, summary=f"→ {job.id}", job=job.id)
 
 
 def _how_to_read(job: Job) -> str:
-    return f"Read on with jobs: read {job.id}."
+    return f"Read more with jobs: read {job.id}."
 
 
 def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
@@ -131,7 +130,9 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
     output = job.log.text()
     notes += _shell_notes(change, workspace)
     if job.has_left_processes:
-        notes.append("[What it left running was ended with it: use background=true for servers.]")
+        notes.append(
+            "[Processes it started were stopped with it. Use background=true for servers.]"
+        )
     if hint := _network_hint(job, output, workspace):
         notes.append(hint)
     denials = tuple(job.denials)
@@ -148,7 +149,7 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
 
 
 def _outcome(output: str, facts: str, detail: str, **more: Any) -> Outcome:
-    """The outcome of a command: the model is told `facts` below its `output`, the person `detail`."""
+    """Return an outcome: the model gets `facts` below the `output`, the screen shows `detail`."""
     output = output.rstrip("\n")
     return Outcome(content=told(output, facts), detail=detail, output_chars=len(output), **more)
 
@@ -161,7 +162,7 @@ def _shell_state(change: ShellChange, workspace: Workspace) -> list[str]:
     cwd = workspace.shell.cwd
     parts: list[str] = []
     if change.has_moved or cwd != workspace.project:
-        name = "the project's root" if cwd == workspace.project else workspace.shown(cwd)
+        name = "the project root" if cwd == workspace.project else workspace.shown(cwd)
         parts.append(f"cwd: {_short(name)}{' (changed)' if change.has_moved else ''}")
     for what, names in (("exported", change.exported), ("unset", change.unset)):
         if names:
@@ -179,20 +180,20 @@ def _shell_notes(change: ShellChange, workspace: Workspace) -> list[str]:
     if change.missing_cwd:
         gone = _short(workspace.shown(change.missing_cwd))
         notes.append(
-            f"[{gone} is gone or closed, so nothing was run. The shell is in the project's root now.]"
+            f"[Nothing was run: {gone} was deleted or is inaccessible. The shell is now in the project root.]"
         )
     if change.too_large:
         names = _listed(change.too_large)
-        notes.append(f"[Too large to carry over to the next command: {names}.]")
+        notes.append(f"[Too large to keep for the next command: {names}.]")
     if change.is_unknown:
         notes.append(
-            "[The shell was replaced or killed: its directory and variables are as before.]"
+            "[The shell was replaced or killed: its directory and variables are unchanged.]"
         )
     return notes
 
 
 def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
-    """A hint for what fails without having asked for a name, which the sandbox would have reported."""
+    """Return a hint for network failures without a name lookup, which the sandbox does not report."""
     network = workspace.sandbox.ground.network
     is_told = any(denial.operation in ("connect", "resolve") for denial in job.denials)
     if not job.status or network == "on" or is_told:
@@ -200,7 +201,7 @@ def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
     if not re.search(_NO_NETWORK, output):
         return ""
     state = "off" if network == "off" else "open to listed hosts only"
-    return f"[The network is {state}: do without, or ask the person to change that with {remedies().network}.]"
+    return f"[The network is {state}: do without, or ask the user to change that with {remedies().network}.]"
 
 
 def _summary(job: Job) -> str:

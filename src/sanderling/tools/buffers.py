@@ -1,4 +1,4 @@
-"""Buffers held against the files that they show: which one a tool may know of, and what is written for it."""
+"""Compares buffers with their files: which buffer a tool may use, and the bytes that it would write."""
 
 import codecs
 
@@ -19,7 +19,7 @@ BOMS = {
     "utf-32-le": codecs.BOM_UTF32_LE,
     "utf-32-be": codecs.BOM_UTF32_BE,
 }
-# Vim's names that Python has not, or that mean something else to it.
+# Vim's names for encodings that Python lacks or uses differently.
 _CODECS = {
     "": "utf-8",
     "ucs-2": "utf-16-be",
@@ -37,10 +37,10 @@ _CODECS = {
 
 async def buffer_of(workspace: Workspace, path: str, stamp: Stamp | None) -> Buffer | None:
     """
-    The loaded buffer of a file that the sandbox lets be seen; `stamp` is that of the file inside, None if there is none.
+    Return the loaded buffer of a file that the sandbox shows; `stamp` is the file's inside the sandbox, None if it does not exist.
 
-    The editor has every right of the person: what the sandbox hides or covers must not come through a buffer instead. So it is
-    asked for the very file that was opened inside, not for a name that may lead elsewhere a moment later.
+    The editor has all the user's rights, so a file that the sandbox hides or covers must not come through a buffer. So the editor is
+    asked for the file that was opened inside (device and inode), not for a name that may lead elsewhere a moment later.
 
     Raises:
         ToolError: the editor does not answer.
@@ -55,7 +55,7 @@ async def opened(
     workspace: Workspace, path: str, loaded: Loaded | None, tool_use_id: str
 ) -> Buffer | None:
     """
-    The buffer of a file for a review, likewise; None where there is no place for that.
+    Return the buffer of a file for a review, opened if needed; None if the editor offers none.
 
     Raises:
         ToolError: the editor does not answer.
@@ -67,7 +67,7 @@ async def opened(
 
 
 async def _known_to_editor(workspace: Workspace, path: str, stamp: Stamp | None) -> Identity | None:
-    """The very file that the editor may be asked for; None where it must not."""
+    """Return the file for which the editor may be asked; None if it must not be."""
     if stamp:
         return Identity(stamp.device, stamp.inode)
     identity = await identify(workspace, path)
@@ -78,7 +78,7 @@ async def _known_to_editor(workspace: Workspace, path: str, stamp: Stamp | None)
 
 
 async def identify(workspace: Workspace, path: str) -> Identity | None:
-    """The file that the sandbox has at `path`; None where it lets nothing be seen."""
+    """Return the file at `path` inside the sandbox; None if nothing is visible there."""
     try:
         return await (await workspace.files()).identify(path)
     except OSError:
@@ -86,8 +86,8 @@ async def identify(workspace: Workspace, path: str) -> Identity | None:
 
 
 def covers(disk: Disk, path: str, stamp: Stamp) -> bool:
-    """Say whether the sandbox has another file there than the person: one of its own, or an empty one over a secret."""
-    if is_within(path, "/proc"):  # the kernel's, which each sandbox mounts for itself
+    """True if the sandbox has another file at `path` than the user: its own, or an empty one over a secret."""
+    if is_within(path, "/proc"):  # each sandbox mounts its own /proc
         return False
     status = disk.status(path)
     return status is None or (status.st_dev, status.st_ino) != (stamp.device, stamp.inode)
@@ -95,10 +95,10 @@ def covers(disk: Disk, path: str, stamp: Stamp) -> bool:
 
 def bytes_of(buffer: Buffer) -> bytes:
     """
-    The bytes that the editor would write.
+    Return the bytes that the editor would write.
 
     Raises:
-        ToolError: its encoding is not known here, or cannot hold the text.
+        ToolError: the encoding is not supported, or cannot represent the text.
     """
     encoding = _encoding(buffer)
     text = buffer.text.replace("\n", LINE_ENDINGS[buffer.line_ending])
@@ -107,13 +107,13 @@ def bytes_of(buffer: Buffer) -> bytes:
     except UnicodeEncodeError as error:
         character = character_name(text[error.start])
         raise ToolError(
-            f"The editor has this file as {buffer.encoding}, which has no {character}. Write it differently."
+            f"The editor's encoding for this file, {buffer.encoding}, has no {character}. Write it differently."
         ) from error
     return (BOMS.get(encoding, b"") if buffer.has_bom else b"") + data
 
 
 def bytes_or_text(buffer: Buffer) -> bytes:
-    """The bytes that the editor would write; where it could not write them, the text as UTF-8."""
+    """Return the bytes that the editor would write, or the text as UTF-8 if it cannot be encoded."""
     try:
         return bytes_of(buffer)
     except ToolError:
@@ -122,10 +122,10 @@ def bytes_or_text(buffer: Buffer) -> bytes:
 
 def text_in(buffer: Buffer, data: bytes) -> str:
     """
-    `data` as `buffer` would hold it.
+    Return `data` as text in `buffer`.
 
     Raises:
-        ToolError: its encoding is not known here, or cannot be that of `data`.
+        ToolError: the encoding is not supported, or `data` is not valid in it.
     """
     encoding = _encoding(buffer)
     data = data.removeprefix(BOMS.get(encoding, b"") if buffer.has_bom else b"")
@@ -134,7 +134,7 @@ def text_in(buffer: Buffer, data: bytes) -> str:
         text = data.decode(encoding, errors)
     except UnicodeDecodeError as error:
         raise ToolError(
-            f"The editor has this file as {buffer.encoding}, which it is not: load it again there."
+            f"The file is not valid {buffer.encoding}, the editor's encoding for it: reload it there."
         ) from error
     return text.replace(LINE_ENDINGS[buffer.line_ending], "\n")
 
@@ -144,12 +144,12 @@ def is_utf_8(buffer: Buffer) -> bool:
 
 
 def plain(text: str) -> str:
-    """A buffer's text as a file's text is read: where line endings are mixed, it has some as parts of its lines."""
+    r"""Return a buffer's text as a file's text is read. With mixed line endings, a buffer keeps "\r" at the end of some lines."""
     return text.replace("\r\n", "\n")
 
 
 def is_in_step(buffer: Buffer, data: bytes) -> bool:
-    """True if the file holds exactly what the buffer does."""
+    """True if the file's bytes are exactly the buffer's."""
     if not data:
         return buffer.text in {"", "\n"}
     return bytes_of(buffer) == data
@@ -162,5 +162,5 @@ def _encoding(buffer: Buffer) -> str:
         return codecs.lookup(name).name
     except LookupError as error:
         raise ToolError(
-            f"The editor has this file as {buffer.encoding}, which is not known here: change it there."
+            f"The editor's encoding for this file, {buffer.encoding}, is not supported: change it there."
         ) from error

@@ -1,4 +1,4 @@
-"""The tools of a session: where they come from, and what a model is told of them."""
+"""The tools of a session: their sources, and the definitions sent to the model."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -32,20 +32,20 @@ TOOLS: dict[str, Tool] = {
 
 
 class ToolSource(Protocol):
-    """A place that tools come from. Those that are not ours have names that `is_outside_name` lets pass."""
+    """A source of tools. Names of third-party tools must satisfy `is_outside_name`."""
 
     async def tools(self) -> Sequence[Tool]: ...
 
 
 class OwnTools:
-    """The tools that ship."""
+    """The built-in tools."""
 
     async def tools(self) -> Sequence[Tool]:
         return tuple(TOOLS.values())
 
 
 class Toolset(NamedTuple):
-    """Tools by name, and what a model is told of them."""
+    """Tools by name, and the definitions for the model."""
 
     by_name: Mapping[str, Tool]
     specs: tuple[ToolSpec, ...]
@@ -53,39 +53,39 @@ class Toolset(NamedTuple):
 
 class Catalog:
     """
-    The tools of a session, for which each source is asked before each request.
+    The tools of a session; each source is queried before each request.
 
-    What a model was told of once stays as it is, and where it is: another beginning would cost the API's cache of all that follows. So
-    what comes late comes last. A name belongs to the tool that came first. What is `disabled`, by names and globs, is not offered.
+    A definition that was sent stays as and where it is, because a different prefix would invalidate the API's cache of everything after
+    it. So new tools come last. A name belongs to the first tool with it. Tools in `disabled` (names and globs) are not offered.
     """
 
     def __init__(self, *sources: ToolSource, disabled: Sequence[str] = ()) -> None:
         self._sources = sources
         self._disabled = disabled
         self._tools: dict[str, Tool] = {}
-        self._told: dict[str, ToolSpec] = {}
-        self._asking = anyio.Lock(fast_acquire=True)  # no other task goes before the request
+        self._sent: dict[str, ToolSpec] = {}
+        self._asking = anyio.Lock(fast_acquire=True)  # do not yield before the request
 
     def add(self, source: ToolSource) -> None:
         self._sources = (*self._sources, source)
 
     async def so_far(self) -> Toolset:
-        """The tools of now. `by_name` goes on to be what it says: it has those that come later, too."""
+        """Return the current tools. `by_name` stays up to date: it includes later tools, too."""
         async with self._asking:
             for source in self._sources:
                 new = [tool for tool in await source.tools() if self._is_new(tool)]
                 self._tools |= {tool.name: tool for tool in new}
-                told = [tool for tool in new if not _is_waiting(tool)]
-                self._told |= {spec.name: spec for spec in specs_of(told)}
-        return Toolset(self._tools, tuple(self._told.values()))
+                sendable = [tool for tool in new if not _is_waiting(tool)]
+                self._sent |= {spec.name: spec for spec in specs_of(sendable)}
+        return Toolset(self._tools, tuple(self._sent.values()))
 
     def _is_new(self, tool: Tool) -> bool:
-        """Say whether it is to be taken in: a tool that waited is another one when it is told."""
+        """True for tools to add, and for deferred tools that are now sent."""
         known = self._tools.get(tool.name)
         is_well_named = is_outside_name(tool.name) if isinstance(tool, OutsideTool) else True
         is_disabled = any(fnmatchcase(tool.name, each) for each in self._disabled)
-        is_told_now = known is not None and _is_waiting(known) and not _is_waiting(tool)
-        return is_well_named and not is_disabled and (known is None or is_told_now)
+        is_sent_now = known is not None and _is_waiting(known) and not _is_waiting(tool)
+        return is_well_named and not is_disabled and (known is None or is_sent_now)
 
 
 def _is_waiting(tool: Tool) -> bool:
@@ -94,7 +94,7 @@ def _is_waiting(tool: Tool) -> bool:
 
 def check_disabled(names: Sequence[str]) -> None:
     """
-    Look for names that can be no tool's.
+    Reject names that match no tool.
 
     Raises:
         ConfigError: naming the first one.

@@ -1,11 +1,11 @@
 """
-A change of one file, on the disk or in the buffer that shows it, without losing what anybody else has done to it.
+Changes to one file, on disk or in the buffer that shows it, without losing concurrent edits.
 
-What decides is who holds the newest text. Nobody has the file open: it is replaced on the disk, if it is still the one that was
-looked at. A buffer without unsaved changes shows it: the buffer is changed, and then written. A buffer with unsaved changes: they
-and the change are merged into it, and the person writes it when they like. Whoever was quicker than us makes us look again.
+Where a change goes depends on who holds the newest text. If no buffer shows the file, it is replaced on disk, provided it is still the
+version that was read. If an unmodified buffer shows it, the buffer is changed and then written. If the buffer has unsaved changes, the
+change is merged into it, and the user writes it when they like. If the file or buffer changes meanwhile, everything starts over.
 
-The kernel decides about every path, also where only a buffer is changed: the person will write that with all of their rights.
+The kernel decides about every path, even where only a buffer is changed: the user will write that buffer with their full rights.
 """
 
 import os
@@ -46,28 +46,32 @@ from sanderling.tools.unsaved import merged
 
 MAX_BYTES = 64 << 20
 MAX_TRIES = 5
-NEW_MODE = 0o666  # less what the umask takes
+NEW_MODE = 0o666  # before the umask
 
-SANDBOXS_OWN = "That is in a directory of the sandbox's own, which ends with it: the person's files are as they were."
+SANDBOXS_OWN = (
+    "This path is private to the sandbox and disappears with it: the user's files are unchanged."
+)
 UNDONE = (
-    "{name} cannot be written while the sandbox is open, whoever approves it: it could make the person's machine run something, or"
-    " instruct an agent, so that the sandbox's guard would undo it. Nothing was written. Tell the person what it is to hold: they"
-    " can write it when this session has ended."
+    "{name} cannot be written while the sandbox is open, even with approval: it could run code on the user's machine or instruct an"
+    " agent, so the sandbox's guard would revert it. Nothing was written. Tell the user the content: they can write it after this"
+    " session."
 )
 
 
 class _MovedError(Exception):
-    """Somebody else has changed the file or the buffer meanwhile: look again."""
+    """The file or buffer changed meanwhile: read it again."""
 
 
 class Change:
     """
-    A change of the file `path`.
+    A change to the file `path`.
 
-    `propose` makes the new bytes of the old ones (None: there is no file), and raises `ToolError` if it cannot. If it gives the
-    file's `is_whole` content, the file may be a new one, and what is replaced must be known to the model. If it `counts_lines`,
-    they are those of the file as the model knows it. If a state is to be `restored`, the change is the person's, who has it journaled:
-    their hooks are not run, no link is followed, and the file gets the mode of that state.
+    Args:
+        propose: returns the new bytes for the old ones (None: there is no file), or raises `ToolError`.
+        is_whole: `propose` gives the file's whole content. The file may be new; existing content must be known to the model.
+        counts_lines: `propose` uses line numbers of the file as the model knows it.
+        restored: the state to restore. The user asked for this change and its caller journals it, so the user's write hooks do not run,
+            links are not followed, and the file gets the mode of that state.
     """
 
     def __init__(
@@ -92,25 +96,23 @@ class Change:
 
     async def make(self) -> Changed:
         """
-        Make the change, after those that were asked for before it.
+        Make the change, after earlier changes to the same file.
 
         Raises:
-            ToolError: it cannot be made; nothing is changed.
+            ToolError: the change is impossible; nothing was changed.
         """
         async with self._workspace.lock(self.path):
             for _ in range(MAX_TRIES):
                 with suppress(_MovedError):
                     return await self._try()
-        raise ToolError(
-            f"{self._name} was changed by somebody else each time it was about to be. Read it again, and try once more."
-        )
+        raise ToolError(f"{self._name} keeps changing while you edit it. Read it again and retry.")
 
     async def check(self) -> None:
         """
-        Look whether the change can be made now.
+        Check that the change is possible now.
 
         Raises:
-            ToolError: it cannot.
+            ToolError: it is not.
         """
         loaded, buffer = await self._look()
         data = loaded.data if loaded else None
@@ -120,18 +122,18 @@ class Change:
 
     async def preview(self) -> Preview:
         """
-        Show the person what the change would do to the text, as it is now.
+        Return what the change would do to the current text, for the user.
 
         Raises:
-            OverlapError: it would go over unsaved changes.
-            ToolError: it cannot be made, so there is nothing to ask.
+            OverlapError: it would overwrite unsaved changes.
+            ToolError: the change is impossible, so there is nothing to ask.
         """
         try:
             return await self._previewed()
         except OverlapError:
             raise
         except ToolError as error:
-            # The reason shows what the file holds: who has not granted that yet hears it instead of the model.
+            # The reason can quote the file. Before access is granted, only the user may see it, not the model.
             if self._workspace.grant == NO_GRANT:
                 raise
             return Preview(str(error))
@@ -151,21 +153,21 @@ class Change:
         words = words_of(buffer, data)
         old = plain(words.text) if words else await text_of(data or b"")
         if self.is_whole and self._workspace.grant != NO_GRANT:
-            # The model may not know the file; the person is shown what would be lost, and decides.
+            # The model may not know the file. The user sees what would be lost, and decides.
             self._workspace.seen.note(self.path, old)
         proposal, _ = await considered(self._knowledge, words, data, old, stamp)
         new = plain(text_in(words, proposal.data)) if words else await text_of(proposal.data)
         change = await difference(old, new)
         preview = asked_of_person(change)
         place = await self._place(loaded, change)
-        with suppress(ToolError):  # the buffer's encoding is another one
+        with suppress(ToolError):  # the buffer has a different encoding
             if place and not place.is_modified and (data is None or is_in_step(place, data)):
                 new = text_in(place, proposal.data)
                 return self._in_place(preview, place, new, is_new=data is None)
         return preview
 
     async def _place(self, loaded: Loaded | None, change: Difference) -> Buffer | None:
-        """The buffer in which the person is to review it, if there is a place for that."""
+        """Return the buffer in which the user reviews the change; None if it cannot be reviewed in a buffer."""
         editor = self._workspace.editor
         if editor is None or not is_reviewable(change):
             return None
@@ -180,7 +182,7 @@ class Change:
     def _in_place(
         self, preview: Preview, place: Buffer | None, new: str, *, is_new: bool
     ) -> Preview:
-        """The preview with what is proposed in the buffer that is the `place` for it."""
+        """Return the preview with a proposal for the buffer `place`."""
         if place is None:
             return preview
         proposal = proposed(self.path, place, new, is_new=is_new)
@@ -196,7 +198,7 @@ class Change:
         return await self._in_saved(self._workspace.editor, buffer, loaded)
 
     async def _look(self) -> tuple[Loaded | None, Buffer | None]:
-        """The file and its buffer as they are now, if they may be changed at all."""
+        """Return the current file and its buffer, after checking that they may be changed."""
         loaded = await self._load()
         buffer = await buffer_of(self._workspace, self.path, loaded.stamp if loaded else None)
         if loaded or buffer or self.is_whole:
@@ -210,7 +212,7 @@ class Change:
         return buffer.is_modified or (loaded is None and not self.is_whole)
 
     async def _load(self) -> Loaded | None:
-        """The file as it is now; None if there is none."""
+        """Return the current file; None if it does not exist."""
         try:
             with self._workspace.explaining(self.path, "changed"):
                 loaded = await (await self._workspace.files()).load(self.path, MAX_BYTES)
@@ -220,11 +222,11 @@ class Change:
             raise
         if not loaded.is_whole:
             raise ToolError(
-                f"{self._name} has {loaded.stamp.size:,} bytes, and at most {MAX_BYTES:,} can be changed here. Use bash."
+                f"{self._name} has {loaded.stamp.size:,} bytes; the limit is {MAX_BYTES:,}. Use bash."
             )
         return loaded
 
-    # --- on the disk ---------------------------------------------------------------------------------------------------
+    # --- on disk -------------------------------------------------------------------------------------------------------
 
     async def _on_disk(self, loaded: Loaded | None) -> Changed:
         if loaded is None and not self.is_whole:
@@ -256,10 +258,10 @@ class Change:
 
     async def _write(self, data: bytes, loaded: Loaded | None) -> Stamp:
         """
-        Put `data` in the place of what was `loaded`.
+        Replace the `loaded` file by `data`.
 
         Raises:
-            FileChangedError: that is no longer what is there.
+            FileChangedError: the file is no longer the `loaded` one.
         """
         with self._workspace.explaining(self.path, "written"):
             files = await self._workspace.files()
@@ -277,7 +279,7 @@ class Change:
                     )
             except FileChangedError:
                 now = await self._load()
-                if now and now.data == data:  # an editor that saves by itself
+                if now and now.data == data:  # an editor with autosave
                     return now.stamp
                 raise
             else:
@@ -285,7 +287,7 @@ class Change:
                 return edit.stamp
 
     def _missing_directories(self) -> list[str]:
-        """The directories above the file that would be made, the highest first."""
+        """Return the missing directories above the file, outermost first."""
         missing: list[str] = []
         path = os.path.dirname(self._workspace.disk.real_path(self.path))
         while not self._workspace.disk.exists(path):
@@ -294,7 +296,7 @@ class Change:
         return missing
 
     async def _note_directories(self, paths: list[str]) -> None:
-        """Have in the journal that these were made: they go when the file does, if they are empty then."""
+        """Record new directories in the journal, so that undoing removes them if they are empty."""
         if not paths:
             return
         made = [(path, self._workspace.disk.status(path)) for path in paths]
@@ -314,7 +316,7 @@ class Change:
         loaded: Loaded | None,
         directories: Sequence[str] = (),
     ) -> AbstractAsyncContextManager[Edit]:
-        """The context in which `new` takes the place of `old`, in new `directories`: the journal has all of it then."""
+        """Return a context that records the change from `old` to `new`, and the new `directories`, in the journal."""
         path = self._workspace.disk.real_path(self.path)
         if self.restored:
             return self._workspace.journal.restoring(path, self.restored)
@@ -367,18 +369,17 @@ class Change:
         old: str,
         stamp: Stamp | None,
     ) -> tuple[Proposal, Known]:
-        """The accepted part as the proposal, with what the model is to know of the rest."""
+        """Return the accepted part as the proposal, and what the model will know of the file afterwards."""
         known = await self._knowledge.known(old, stamp)
-        told = accepted.told()
-        notes = told.notes
-        # The text may be another one by now; only the notes on it are wanted.
+        notes, is_complete = accepted.told()
+        # The text may have changed since, so the proposal may fail; only its notes are needed.
         with suppress(ToolError):
             notes = (*(await self._knowledge.proposal(data)).notes, *notes)
-        is_all = (known.is_all or self.is_whole) and told.is_all
+        is_all = (known.is_all or self.is_whole) and is_complete
         return Proposal(new_data, notes), known._replace(is_all=is_all)
 
     async def _reloaded(self, editor: Editor, buffer: Buffer) -> Buffer:
-        """The buffer after it has noticed that its file has changed."""
+        """Return the buffer after the editor has reloaded its changed file."""
         await editor.files_changed((self.path,))
         now = await editor.again(buffer)
         if now is None or now.is_modified:
@@ -390,10 +391,10 @@ class Change:
     ) -> "Written":
         wanted = text_in(buffer, proposal.data)
         hunks = await done(len(wanted), buffer_hunks, buffer.text, wanted)
-        # Half of what follows would leave text in the buffer that the person does not expect there.
+        # Stopping halfway would leave text in the buffer that the user does not expect there.
         with anyio.CancelScope(shield=True):
             return await self._change_then_write(editor, buffer, hunks, loaded, proposal.data)
-        raise AssertionError  # a shield lets no cancellation out
+        raise AssertionError  # a shielded scope is not cancelled
 
     async def _change_then_write(
         self,
@@ -415,34 +416,34 @@ class Change:
         except (FileChangedError, ToolError) as error:
             if not await self._take_back(editor, buffer, current):
                 why = error if isinstance(error, ToolError) else f"{self._name} has just changed."
-                left = f"{why} The change stands in the editor's buffer, unsaved."
+                left = f"{why} The change is in the editor's buffer, unsaved."
                 raise ToolError(left) from error
             if isinstance(error, FileChangedError):
                 raise _MovedError from error
             raise
         part = (await difference(changed, current)).shown()
-        notes = (f"The editor's own hooks (format on save) have then changed it:\n{part.text}",)
+        notes = (f"Then the editor's own hooks (format on save) changed it:\n{part.text}",)
         notes = notes if current != changed else ()
         try:
             await editor.after_write(ready or buffer, stamp)
         except ToolError as error:
-            notes = (*notes, f"The file is written, but the editor does not know that yet: {error}")
+            notes = (*notes, f"The file is written, but the editor was not notified: {error}")
         return Written(current, len(data), notes, part.is_whole)
 
     async def _apply(self, editor: Editor, buffer: Buffer, hunks: tuple[Hunk, ...]) -> bool:
-        """Change the buffer, and have what language servers say of that told; False if the person was quicker."""
+        """Start collecting diagnostics, then change the buffer; return False if the user changed it first."""
         await self._workspace.watches.begin(editor, buffer, self.context.tool_use_id)
         return await editor.change(buffer, hunks, self.context.tool_use_id)
 
     async def _ready(self, editor: Editor, buffer: Buffer, changed: str) -> Buffer | None:
-        """The buffer as it is to be written; None if the person has changed it since."""
+        """Return the buffer as it will be written; None if the user has changed it since."""
         if not self.restored:
             return await editor.before_write(buffer)
         now = await editor.again(buffer)
         return now if now and now.text == changed else None
 
     async def _take_back(self, editor: Editor, before: Buffer, current: str) -> bool:
-        """Undo our change of a buffer that could not be written; False if that stands there, with what others have done since."""
+        """Undo our change to a buffer that could not be written; return False if it is still there because the text has changed since."""
         with suppress(ToolError):
             buffer = await editor.again(before)
             if buffer is None:  # closed meanwhile
@@ -458,19 +459,17 @@ class Change:
     # --- in a buffer with unsaved changes --------------------------------------------------------------------------------
 
     async def _in_unsaved(self, editor: Editor, buffer: Buffer, loaded: Loaded | None) -> Changed:
-        if loaded is None:  # else it is the person who gets to hear of that, and has to confirm it
+        if loaded is None:  # otherwise the user sees the editor's warning about the changed file
             await editor.files_changed((self.path,))
         ours, is_writable = buffer.text, False
         if accepted := self.context.accepted:
             new = await accepted.onto(self._name, ours, self.context.overruled)
-            notes, is_told = accepted.told()
+            notes, is_complete = accepted.told()
         else:
             new, notes = await merged(self._knowledge, ours, self.context.overruled)
-            is_told = True
-        with suppress(ToolError):
-            bytes_of(
-                buffer
-            )  # else it holds already what its encoding has not, and the person will hear of that
+            is_complete = True
+        with suppress(ToolError):  # the buffer may already contain characters outside its encoding
+            bytes_of(buffer)
             is_writable = True
         if is_writable:
             bytes_of(replace(buffer, text=new))
@@ -481,12 +480,11 @@ class Change:
                 if not await self._apply(editor, buffer, hunks):
                     raise _MovedError
         known = await self._knowledge.known(plain(ours), None)
-        known = known._replace(is_all=known.is_all and is_told)
+        known = known._replace(is_all=known.is_all and is_complete)
         self._knowledge.remember(plain(new), known)
         why = (
-            "The person has unsaved changes in it: the change stands in the editor's buffer with them, and the file on the disk"
-            " is not written."
+            "The user has unsaved changes here: the change was merged into the editor's buffer, and the file on disk was not written."
             if loaded
-            else "The file is not on the disk: the change stands in the editor's buffer only, which the person can write."
+            else "The file is not on disk: the change is only in the editor's buffer, which the user can write."
         )
         return Changed(ours, new, (why, *notes, *known.notes), is_written=False)

@@ -1,13 +1,13 @@
-"""Changes that were made, as the tools tell of them."""
+"""Completed changes, as the tools report them."""
 
 from typing import NamedTuple
 
 
 class Changed(NamedTuple):
     """
-    The text before a change that was made (None for a new file) and after it.
+    The text before a completed change (None for a new file) and after it.
 
-    `is_written`: the file holds it; else only the buffer does. `byte_count` is that of the file.
+    `is_written`: it is in the file, not only in the buffer. `byte_count` is the file's size.
     """
 
     old: str | None
@@ -18,7 +18,7 @@ class Changed(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A buffer's text as it was written; `is_known` if the notes tell the model all that it did not want itself."""
+    """A buffer's text as written; `is_known` if the notes report everything that the model did not ask for."""
 
     text: str
     byte_count: int

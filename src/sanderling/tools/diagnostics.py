@@ -1,4 +1,4 @@
-"""Diagnostics: what language servers in the editor have newly said of edits, as the model and the person are told."""
+"""New diagnostics from the editor's language servers after edits, as shown to the model and the user."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from sanderling.tools.paths import escaped
 from sanderling.tools.workspace import Workspace
 
 MAX_IN_EDIT, MAX_ELSEWHERE, MAX_CHARS = 10, 5, 300
-HEADLINE = "New since your edits, by the language servers in the person's editor:"
+HEADLINE = "New since your edits, from the language servers in the user's editor:"
 
 
 class Report(NamedTuple):
-    """A report of diagnostics, for the model, and its `summary` for the screen. Both are empty where there is nothing to tell."""
+    """Diagnostics for the model, and a `summary` for the screen; both may be empty."""
 
     text: str
     summary: str
@@ -26,7 +26,7 @@ class Report(NamedTuple):
 async def told(
     found: Sequence[Diagnostic], workspace: Workspace, may_read: Callable[[str], bool] | None
 ) -> Report:
-    """Report what is `found` in edited files, and elsewhere as far as the model may read that file of the project."""
+    """Report diagnostics in edited files, and in other project files that the model may read."""
     readable = {
         path: await _is_readable(path, workspace, may_read)
         for path in {each.path for each in found if not each.is_in_edit}
@@ -48,7 +48,7 @@ async def told(
 async def _is_readable(
     path: str, workspace: Workspace, may_read: Callable[[str], bool] | None
 ) -> bool:
-    """Say whether the sandbox shows the very file of the project that the editor has there, and no rule keeps it from the model."""
+    """True if the sandbox shows the same project file that the editor has, and no rule denies reading it."""
     if not await anyio.to_thread.run_sync(workspace.is_inside, path):
         return False
     if may_read and not may_read(path):
@@ -68,7 +68,7 @@ async def _listed(
     workspace: Workspace,
     may_read: Callable[[str], bool] | None,
 ) -> list[str]:
-    from sanderling.tools.disclosure import disclosed  # only where there is something to show
+    from sanderling.tools.disclosure import disclosed  # slow to import, and rarely needed
 
     shown = await disclosed(diagnostics[:most], workspace, may_read)
     lines = [line_of(each, workspace) for each in shown]
@@ -77,7 +77,7 @@ async def _listed(
 
 
 def line_of(diagnostic: Diagnostic, workspace: Workspace) -> str:
-    """The diagnostic in a line."""
+    """Return the diagnostic as one line."""
     source = " ".join(filter(None, (diagnostic.source, diagnostic.code)))
     message = _one_line(diagnostic.message) + (f" [{_one_line(source)}]" if source else "")
     path = escaped(workspace.shown(diagnostic.path))

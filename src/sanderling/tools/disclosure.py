@@ -1,11 +1,11 @@
 """
-Limits on what a language server's words disclose.
+Limits on what a language server's messages disclose.
 
-A server reads files that the model may not, and quotes them. A hover of `url = settings.URL` shows the value of a constant in a file that the sandbox hides, and the documentation of whatever a
-name stands for; an error shows values as types. No server says where such words come from, and following definitions does not tell
-it either: `y = x` leads to `x` in a readable file, while the value comes from further away. So the words themselves are compared. A
-value, a comment or a line of documentation is shown if it also stands in a file that may be read; names and types are always shown.
-All that this leaves to find out is whether a value equals one that is known, and a type checker's errors say that anyway.
+A server reads files that the model may not, and quotes them. A hover of `url = settings.URL` shows a constant's value from a hidden file,
+or documentation from there; an error shows values as types. Servers do not say where such text comes from, and following definitions does
+not help: `y = x` leads to `x` in a readable file, while the value comes from further away. So the text itself is compared. A value, a
+comment or a line of documentation is shown if it also occurs in a readable file; names and types are always shown. The model can still
+find out whether a value equals a known one, but a type checker's errors reveal that anyway.
 """
 
 import re
@@ -25,9 +25,9 @@ MAX_BYTES = 4 << 20
 MAX_FILES = 20
 MAX_SEARCHED = 100
 LEFT_OUT = "…"
-WITHHELD = "(Values and documentation that stand in no readable file near by are left out.)"
+WITHHELD = "(Values and documentation not found in a readable file nearby are omitted.)"
 
-# A lifetime of Rust's (`&'a str`) is no text. A quote without its second one may begin a text that goes on in another line.
+# A Rust lifetime (`&'a str`) is not a string. An unpaired quote may begin a string that continues on another line.
 _TEXT = (
     r'"""[\s\S]*?"""|'
     r"'''[\s\S]*?'''|"
@@ -50,7 +50,7 @@ _CONSTANT = re.compile(rf"(?i)(?<=constant ){_NUMBER}")
 _FREE = re.compile(
     r"(?is)(?:deprecat\w*[^:\n]*[:\n]|in included file:|static assertion[^:\n]*:)(?P<text>.*)"
 )
-"""Messages that quote a whole sentence of the file that a name comes from: `the function "f" is deprecated`, then why."""
+"""Messages that quote a sentence from the file that defines a name: `the function "f" is deprecated`, then the reason."""
 
 
 def _words(text: str) -> str:
@@ -62,7 +62,7 @@ async def disclosed(
     workspace: Workspace,
     may_read: Callable[[str], bool] | None,
 ) -> list[Diagnostic]:
-    """The diagnostics, of files that may be read, with what may be shown of their messages."""
+    """Return the diagnostics with undisclosed text removed. Their files must be readable."""
     disclosure = Disclosure(workspace, may_read)
     for path in list(dict.fromkeys(each.path for each in diagnostics))[:MAX_FILES]:
         await disclosure.learn(path)
@@ -74,17 +74,17 @@ async def disclosed(
 
 
 class Disclosure:
-    """The texts of files that may be read, to which words are compared."""
+    """Decides which text to show, by comparing it with readable files."""
 
     def __init__(self, workspace: Workspace, may_read: Callable[[str], bool] | None) -> None:
         self._workspace = workspace
         self._may_read = may_read
         self._texts: dict[str, str] = {}
         self._plain: dict[str, str] = {}
-        self._found = set[str]()  # by a search of the project
+        self._found = set[str]()  # by searching the project
 
     async def learn(self, path: str) -> None:
-        """Compare to this file, too, which may be read: as it is on the disk, and in the editor."""
+        """Add a readable file to compare with, both on disk and in the editor."""
         if path in self._texts:
             return
         self._texts[path] = self._plain[path] = ""
@@ -97,7 +97,7 @@ class Disclosure:
         self._texts[path], self._plain[path] = text, _words(text)
 
     async def search(self, texts: Iterable[str]) -> None:
-        """Find out which values in `texts`, messages of servers, stand anywhere in the project."""
+        """Find which values in `texts` (server messages) occur anywhere in the project."""
         unknown = {value for text in texts for value in _values(text) if not self._has(value)}
         asked = [value for value in sorted(unknown) if "\n" not in value][:MAX_SEARCHED]
         if not asked:
@@ -111,7 +111,7 @@ class Disclosure:
         self._found |= {value for value in asked if any(_stands_in(value, each) for each in lines)}
 
     def hover(self, text: str) -> str:
-        """`text`, Markdown, without values, comments and documentation that are not known."""
+        """Return the Markdown `text` without unknown values, comments and documentation."""
         pieces: list[str] = []
         at = 0
         for fenced in _FENCED.finditer(text):
@@ -124,7 +124,7 @@ class Disclosure:
         return shown if shown == text.strip() else f"{shown}\n{WITHHELD}"
 
     def message(self, text: str) -> str:
-        """`text`, a message, without values that are not known."""
+        """Return the message `text` without unknown values."""
         if (free := _FREE.search(text)) and not self._is_known_prose(free["text"]):
             text = f"{text[: free.start('text')].rstrip()} {LEFT_OUT}"
         text = _CONSTANT.sub(lambda number: self._or_left_out(number[0], number[0]), text)
@@ -158,7 +158,7 @@ class Disclosure:
         return f"{quote}{LEFT_OUT}{quote}"
 
     def _has(self, value: str) -> bool:
-        value = value.removesuffix(LEFT_OUT)  # a server cuts what is long
+        value = value.removesuffix(LEFT_OUT)  # servers truncate long values
         return (
             not value
             or value in self._found
@@ -171,7 +171,7 @@ class Disclosure:
         )
 
     def _is_known_prose(self, text: str) -> bool:
-        """True if each part of it between marks of Markdown stands in a file, whatever there is between its words."""
+        """True if each fragment between Markdown marks occurs in a file, whatever is between its words."""
         fragments = map(_words, _FRAGMENT.findall(_MARKUP.sub(" ", text)))
         texts = self._plain.values()
         return all(any(each in f"{plain} " for plain in texts) for each in fragments if each)
@@ -205,9 +205,9 @@ def _values(message: str) -> Iterator[str]:
 
 def _quoted(message: str) -> Iterator[tuple[str, bool]]:
     """
-    The pieces of a message, and whether each is in quotes: those are names and types, and values are in quotes within them.
+    Yield the pieces of a message, and whether each is quoted: quotes contain names and types, with values in inner quotes.
 
-    A quote of another kind within a piece hides all up to its second one, and a backslash what follows it.
+    A quote of another kind within a piece hides everything up to its match; a backslash hides the next character.
     """
     at = 0
     for opening in re.finditer(rf"(?<![\w\\])[{_QUOTES}]", message):
@@ -221,7 +221,7 @@ def _quoted(message: str) -> Iterator[tuple[str, bool]]:
 
 
 def _end_of(message: str, start: int) -> int:
-    """The end of what is quoted from `start` on: that of the message, if it has no other."""
+    """Return the end of the quotation that begins at `start`: the message's end if it is not closed."""
     quote, inner = message[start], ""
     at = start + 1
     while at < len(message):

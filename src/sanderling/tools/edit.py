@@ -1,4 +1,4 @@
-"""`edit`: replacements in a file, all of them or none."""
+"""The edit tool: replacements in a file, all or none."""
 
 from typing import Annotated
 
@@ -54,12 +54,12 @@ async def _preview(args: EditInput, context: Context) -> Preview:
 @tool(EditInput, effect=_effect, title=_title, preview=_preview)
 async def edit(args: EditInput, context: Context) -> Outcome:
     """
-    Change parts of a file: all of `edits`, each in what those before it left, or none.
+    Change parts of a file: applies `edits` in order, all or none.
 
-    Copy `old` exactly as `read` shows it, without the line numbers, with enough around it to occur once; `replace_all` takes every
-    place. To insert, give `insert_at_line` and no `old`. Everything else stays byte by byte: encoding, line endings, mode, links.
-    The result shows the changed lines as they are now: do not read the file again. If the person has unsaved changes of it
-    in the editor, yours are merged with them there.
+    Copy `old` exactly as `read` shows it, without line numbers, with enough context to occur once; `replace_all` replaces every
+    occurrence. To insert, give `insert_at_line` and no `old`. Everything else stays byte for byte: encoding, line endings, mode, links.
+    The result shows the changed lines: do not read the file again. If the user has unsaved changes in the editor, yours are merged with
+    them there.
     """
     changed = await _change(args, context).make()
     what = await difference(changed.old or "", changed.new)
@@ -71,9 +71,9 @@ async def edit(args: EditInput, context: Context) -> Outcome:
 
 
 def described(name: str, changed: Changed, what: Difference, *words: str) -> Outcome:
-    """The outcome of a change of the file that is shown as `name`: for the model in `words`, for the screen as the difference."""
+    """Return the outcome of a change to the file `name`: `words` for the model, the difference for the screen."""
     is_changed = changed.old != changed.new
-    words = words if is_changed else ("It holds exactly that already.",)
+    words = words if is_changed else ("No change: it already has this content.",)
     is_unsaved = is_changed and not changed.is_written
     return Outcome(
         content="\n".join([*words, *changed.notes]),

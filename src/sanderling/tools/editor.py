@@ -1,4 +1,4 @@
-"""The editor as the file tools know it: buffers that hold what a person sees, unsaved text included."""
+"""The editor as the file tools know it: buffers with the text that the user sees, saved or not."""
 
 from typing import Literal, Protocol
 
@@ -13,9 +13,9 @@ class Buffer(msgspec.Struct, frozen=True):
     """
     A loaded buffer of a file.
 
-    `text` is its lines joined by newlines, with one at the end if the file ends in one. `tick` changes with every change of the
-    text. `encoding`, `line_ending` and `has_bom` say how the editor writes it ('fileencoding', 'fileformat', 'bomb').
-    If it `is_diagnosed`, a language server may have something to say of a change.
+    `text` is its lines joined by newlines, with a final one if the file ends in one. `tick` increases with every change of the text.
+    `encoding`, `line_ending` and `has_bom` are 'fileencoding', 'fileformat' and 'bomb'. `is_diagnosed`: a language server may report on a
+    change.
     """
 
     id: int
@@ -30,7 +30,7 @@ class Buffer(msgspec.Struct, frozen=True):
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """A sentence of a language server's about the line `line`, from 1. `is_in_edit`: the file is one that was edited."""
+    """A language server's message on the line `line`, from 1. `is_in_edit`: it is in an edited file."""
 
     path: str
     line: int
@@ -43,65 +43,65 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 class Editor(Protocol):
     """
-    The buffers of a face that has some, for the file tools.
+    A frontend's buffers, for the file tools.
 
-    Every method raises `ToolError` when the editor does not answer in time: it sits in a prompt, for instance.
+    Every method raises `ToolError` if the editor does not answer in time, for example because it waits in a prompt.
     """
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         """
-        The loaded buffer of the file that `identity` is, by whatever name it was opened; None if there is none.
+        Return the loaded buffer of the file `identity`, under any of its names; None if it has none.
 
-        `path` is only what it is called: it may lead elsewhere by now, and is not followed again.
+        `path` is only a label: it may lead elsewhere by now, and is not resolved again.
         """
         ...
 
     async def opened(self, path: str, identity: Identity, tool_use_id: str) -> Buffer | None:
         """
-        The buffer in which the person is to review a change of that file, loaded for it if it was not.
+        Return the buffer in which the user will review a change to the file, loading it if needed.
 
-        None: there is no place for that, or they want none.
+        None: the user does not want a review, or there is no window for one.
         """
         ...
 
     async def again(self, buffer: Buffer) -> Buffer | None:
-        """The buffer as it is now; None if it is no longer loaded."""
+        """Return the current state of a buffer; None if it is no longer loaded."""
         ...
 
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:
-        """Change the buffer in one undo block per tool use; False, and nothing done, if its tick is no longer the same."""
+        """Change the buffer, in one undo block per tool call; return False, and do nothing, if its tick has changed."""
         ...
 
     async def before_write(self, buffer: Buffer) -> Buffer | None:
         """
-        Let the person's own hooks (format on save) at the buffer, as before any write; return what it is then.
+        Run the user's hooks (format on save) on the buffer, as before any write; return the result.
 
-        None, and nothing done, if the person has changed it since our change: what they type is theirs to write.
+        None, and nothing done, if the user has changed it since our change, because they decide when to write it.
         """
         ...
 
     async def after_write(self, buffer: Buffer, stamp: Stamp) -> None:
-        """The file, as far as it has this `stamp`, holds what `buffer` does: not modified, and what follows a write follows."""
+        """Mark `buffer` as saved if the file still has this `stamp`, and run the user's after-write hooks."""
         ...
 
     async def not_written(self, buffer: Buffer) -> None:
-        """Our change was taken back, and `buffer` is what it was: not modified, whatever has become of its file."""
+        """Mark `buffer` as unmodified after our change was undone, whatever its file contains."""
         ...
 
     async def files_changed(self, paths: tuple[str, ...]) -> None:
-        """Files have changed on disk, all if none is named: load them again into buffers that are not modified."""
+        """Reload unmodified buffers of files that changed on disk; no paths means all."""
         ...
 
     async def changed_on_disk(self, path: str, hunks: tuple[Hunk, ...], tool_use_id: str) -> None:
-        """A file of which no buffer was known was changed by a tool: load it again into one that has another name for it."""
+        """Reload a buffer of a file that a tool changed on disk, if it is open under a name that was not found before."""
         ...
 
     async def watch(self, buffer: Buffer, watch: str) -> None:
-        """The buffer is about to be edited: keep in `watch`, which the first edit of a message begins, what is said of all files now."""
+        """Before the first edit of a message, store the current diagnostics of all files as `watch`."""
         ...
 
     async def new_diagnostics(
         self, watches: tuple[str, ...], *, waits: bool
     ) -> tuple[Diagnostic, ...]:
-        """The diagnostics that have come since `watches` began and were not told yet; if it `waits`, soon after the last edit of the last one."""
+        """Return diagnostics not yet reported that appeared since `watches` began; `waits` allows time after the last edit."""
         ...

@@ -1,4 +1,4 @@
-"""Effects: a tool says in data what one use of it would do; permissions judge that."""
+"""Effects: a tool describes as data what a call would do, and permissions decide about that."""
 
 import re
 from typing import Literal
@@ -6,27 +6,26 @@ from typing import Literal
 import msgspec
 
 OUTSIDE = "__"
-"""Stands between the source and the tool in the name of a tool that is not ours: `mcp__server__tool`."""
+"""Separates source and tool in the name of a third-party tool: `mcp__server__tool`."""
 _PART = "[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*"
 _OUTSIDE_NAME = OUTSIDE.join((_PART, _PART, _PART))
-MAX_NAME_CHARS = 64  # what every API takes
+MAX_NAME_CHARS = 64  # the smallest limit of all APIs
 
 
 def is_outside_name(name: str) -> bool:
-    """Say whether a tool that is not ours can be called so: else a rule for one server could hold for another one's tool."""
+    """True if a third-party tool may have this name: otherwise a rule for one server could match another server's tool."""
     return len(name) <= MAX_NAME_CHARS and re.fullmatch(_OUTSIDE_NAME, name) is not None
 
 
 class Effect(msgspec.Struct, frozen=True):
     """
-    The effect that a tool use would have. `kind` says which of the other fields are set.
+    The effect that a tool call would have. `kind` determines which other fields are set.
 
-    `path` is absolute; `command` is a line for the shell, to be run in `cwd` (empty: the project's root); `host` may end in `:port`.
-    `none` touches nothing outside of the conversation; `call` does what only the tool knows. `leaves_sandbox`: it wants more than
-    the session's sandbox gives.
-    `paths` are all files of a change of several; `path` is then a directory that has them.
-    `server` marks the declaration of the server that is called, so that what was allowed to one holds for no other of its name.
-    `exported` is what earlier commands have set that can change what runs (`NAME='value'`, `NAME (unset)`), as a person can read it.
+    `path` is absolute; `command` is a shell line to run in `cwd` (empty: the project root); `host` may end in `:port`. The kind `none`
+    has no effect outside the conversation; `call` has one that only the tool knows. `leaves_sandbox`: it needs more than the session's
+    sandbox grants. `paths` are all files of a change to several; `path` is then a directory that contains them. `server` identifies the
+    declaration of the called server, so that a permission does not hold for another server of the same name. `exported` lists variables
+    set by earlier commands that can change what runs (`NAME='value'`, `NAME (unset)`), in readable form.
     """
 
     tool: str

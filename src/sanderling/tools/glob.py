@@ -1,4 +1,4 @@
-"""glob: find files by name."""
+"""The glob tool: finds files by name."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -40,7 +40,7 @@ def _title(args: GlobInput, workspace: Workspace) -> str:
 
 
 class _Newest:
-    """The first paths, and the number of all."""
+    """The newest paths, and the number of all."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -52,7 +52,7 @@ class _Newest:
             self.paths.append(path)
 
     def add(self, links: Sequence[str], disk: Disk) -> None:
-        """Put links where they belong by the time of what they lead to."""
+        """Insert links by the modification time of their targets."""
 
         def changed(path: str) -> float:
             status = disk.status(path)
@@ -62,7 +62,7 @@ class _Newest:
         self.paths = sorted([*self.paths, *links], key=changed, reverse=True)[:MAX_FILES]
 
     def shown(self, workspace: Workspace) -> list[str]:
-        """The names of the first, as many as there is room for."""
+        """Return the names that fit, newest first."""
         names: list[str] = []
         room = MAX_BYTES
         for path in self.paths:
@@ -77,11 +77,11 @@ class _Newest:
 @tool(GlobInput, effect=_effect, title=_title)
 async def glob(args: GlobInput, context: Context) -> Outcome:
     """
-    Find files by name, the newest first, at most 200.
+    Find files by name, newest first, at most 200.
 
-    `*` and `?` stay inside a name, `**` is any number of directories, `{a,b}` is either. A pattern without a slash fits names at
-    any depth, one with a slash paths from `path` on. Hidden files and links to files are found; .git, directories, what links to
-    directories lead to, and what .gitignore names are not, unless `path` is in that.
+    `*` and `?` match within a name, `**` any number of directories, `{a,b}` either. A pattern without a slash matches names at any depth,
+    one with a slash paths below `path`. Hidden files and links to files are found. .git, directories, linked directories and files in
+    .gitignore are not, unless `path` is in them.
     """
     workspace = context.workspace
     directory, pattern = _place(args, workspace)
@@ -101,7 +101,7 @@ async def glob(args: GlobInput, context: Context) -> Outcome:
         return Outcome(content="\n\n".join(filter(None, (text, *notes))), summary="no files")
     names = newest.shown(workspace)
     count = "1 file" if newest.count == 1 else f"{newest.count:,} files"
-    head = f"{count}, the newest first:"
+    head = f"{count}, newest first:"
     if len(names) < newest.count:
         head = f"The newest {len(names)} of {count}. Narrow the pattern or use path to see others:"
     text = "\n".join([head, *names])

@@ -31,13 +31,13 @@ from sanderling.tools.ripgrep import (
 )
 from sanderling.tools.workspace import Workspace
 
-MAX_BYTES = 26_000  # of what was found; with everything else it stays below 30 KB
+MAX_BYTES = 26_000  # of the matches; the rest of the result stays below 30 KB in all
 MAX_LINE_CHARS = 500
 BEFORE_MATCH_CHARS = 200
 MAX_COUNTED = 50_000
-MAX_COUNTED_IN_FILE = 100  # where only files are asked for
+MAX_COUNTED_IN_FILE = 100  # with files_only
 MAX_BUFFERS = 20
-LEFT_OUT_BYTES = 64 * 1024 * 1024  # files above it, when memory does not suffice otherwise
+LEFT_OUT_BYTES = 64 * 1024 * 1024  # when memory runs out, skip larger files
 
 _LINE_BREAK = r"(?<!\\)(?:\\\\)*\\n"
 
@@ -56,7 +56,7 @@ class GrepInput(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Most matches to show")] = 200
 
 
-# --- what rg writes ----------------------------------------------------------------------------------------------------
+# --- rg's output -------------------------------------------------------------------------------------------------------
 
 
 class Text(msgspec.Struct):
@@ -78,7 +78,7 @@ class Text(msgspec.Struct):
 
 
 class Span(msgspec.Struct):
-    """A match in its line, in bytes from the line's beginning."""
+    """A match in its line, as a byte offset."""
 
     start: int
 
@@ -104,7 +104,7 @@ class Record(msgspec.Struct):
 _decode = msgspec.json.Decoder(Record).decode
 
 
-# --- what was found ----------------------------------------------------------------------------------------------------
+# --- matches -----------------------------------------------------------------------------------------------------------
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class File:
-    """The matches in a file: all are counted, lines kept as far as they can be shown."""
+    """The matches in a file: all are counted, but only those lines are kept that can be shown."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -135,19 +135,19 @@ class File:
 
 class Found:
     """
-    The matches of a search, in the order of paths whatever the order they come in.
+    The matches of a search, sorted by path.
 
-    Of files that come too late in that order to be shown, only the number is kept, and that of their matches.
+    Files that sort too late to be shown are only counted, with their matches.
     """
 
     def __init__(self, files: Filter, limit: int, most_in_file: int) -> None:
         self.files: list[File] = []
         self.file_count = 0
         self.matches = 0
-        self.searched = 0  # files, once rg has said so
+        self.searched = 0  # files; known at the end of the search
         self.is_all_counted = True
         self._filter = files
-        self.links: dict[str, str] = {}  # by the files that they lead to
+        self.links: dict[str, str] = {}  # link by its target
         self.matched = set[str]()
         self._limit = limit
         self.most_in_file = most_in_file
@@ -155,10 +155,10 @@ class Found:
         self._file: File | None = None
 
     def take(self, record: bytes) -> bool:
-        """Take a record of rg's; False when it is enough."""
+        """Process one record from rg; return False to stop the search."""
         try:
             event = _decode(record)
-        except msgspec.DecodeError:  # it was cut: a line of megabytes, or with that many matches
+        except msgspec.DecodeError:  # truncated: a line of megabytes, or one with that many matches
             if self._file and record.startswith(b'{"type":"match"'):
                 self._file.add(Line(0, "[a match in a line too long to show]", is_match=True))
             return True
@@ -181,7 +181,7 @@ class Found:
         return self.matches < MAX_COUNTED
 
     async def chosen(self, workspace: Workspace, links: Sequence[str], file_type: str) -> list[str]:
-        """The links that the search is about by their own names."""
+        """Return the links that the search includes by name and type."""
         chosen = [link for link in links if self._filter.lets_in(link)]
         if not (chosen and file_type):
             return chosen
@@ -189,7 +189,7 @@ class Found:
         return [link for link in chosen if any(glob.matches(link) for glob in globs)]
 
     def finish_file(self) -> None:
-        """Nothing more will come of the file that is being searched."""
+        """Complete the current file: rg reports no more matches in it."""
         file, self._file = self._file, None
         if not file or not file.matches:
             return
@@ -215,7 +215,7 @@ class Found:
 
 
 def _lines(data: Data, *, is_match: bool) -> Iterator[Line]:
-    """The lines of a record: several where a match spans them."""
+    """Yield the lines of a record: several if a match spans them."""
     text = str(data.lines).removesuffix("\n")
     at = 0
     if is_match and data.submatches and len(text) > MAX_LINE_CHARS:
@@ -227,7 +227,7 @@ def _lines(data: Data, *, is_match: bool) -> Iterator[Line]:
 
 
 def _cut(line: str, at: int) -> str:
-    """The surroundings of character `at` of a line; control characters made visible."""
+    """Return the part of a line around character `at`, with control characters escaped."""
     first = max(0, min(at - BEFORE_MATCH_CHARS, len(line) - MAX_LINE_CHARS))
     shown = line[first : first + MAX_LINE_CHARS]
     shown = CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)
@@ -238,7 +238,7 @@ def _cut(line: str, at: int) -> str:
 
 
 def _place(args: GrepInput, workspace: Workspace) -> tuple[str, str]:
-    """The directory or file to search, and the glob for what is below."""
+    """Return the directory or file to search, and the glob relative to it."""
     directory = workspace.path(args.path)
     return rooted(args.glob, directory) if args.glob else (directory, "")
 
@@ -260,21 +260,21 @@ def _title(args: GrepInput, workspace: Workspace) -> str:
 @tool(GrepInput, effect=_effect, title=_title)
 async def grep(args: GrepInput, context: Context) -> Outcome:
     r"""
-    Search the text of files with ripgrep. Use this instead of grep or rg in bash.
+    Search file contents with ripgrep. Use this instead of grep or rg in bash.
 
-    Results are grouped by file, in the order of paths: `12: text` is a match on line 12, `11- text` a line of context. Long
-    lines are cut around the match. With `files_only`, each file with its number of matching lines.
+    Results are grouped by file in path order: `12: text` is a match on line 12, `11- text` is context. Long lines are cut around the
+    match. `files_only` lists files with their number of matching lines.
 
-    Hidden files are searched; .git, binary files, links to directories, and what .gitignore names are not, unless `path` is
-    in them. A glob without a slash fits names at any depth, one with a slash paths from `path` on. With \n in the
-    pattern, matches may span lines. Files are searched as saved on disk.
+    Hidden files are searched. .git, binary files, links to directories and files in .gitignore are skipped unless `path` is in them. A
+    glob without a slash matches names at any depth, one with a slash paths below `path`. With \n in the pattern, matches may span lines.
+    Files are searched as saved on disk.
     """
     workspace = context.workspace
     directory, glob = _place(args, workspace)
     status = workspace.disk.status(directory)
     if status and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         name = escaped(workspace.shown(directory))
-        raise ToolError(f"The search has failed: {name}: Neither a file nor a directory")
+        raise ToolError(f"Search failed: {name} is neither a file nor a directory.")
     files = Filter(directory, glob, args.type, context.may_read)
     search = partial(_search, args, workspace, directory, files)
     (found, ended, left_out), links = await with_links(workspace, directory, search)
@@ -296,7 +296,7 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     else:
         text, summary, paths = _matches(found, args, workspace)
     unsaved = await _unsaved(paths, workspace)
-    by_rule = "What a rule keeps from you was left out." if context.may_read else ""
+    by_rule = "Files that a rule denies were left out." if context.may_read else ""
     notes = (text, unsaved, left_out, by_rule, passed_over, ended.notes)
     return Outcome(content="\n\n".join(filter(None, notes)), summary=summary)
 
@@ -304,15 +304,15 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
 async def _search(
     args: GrepInput, workspace: Workspace, directory: str, files: Filter
 ) -> tuple[Found, Ended, str]:
-    """Search; return what was found, how that has ended, and a note on what was left out."""
+    """Search; return the matches, how the search ended, and a note on skipped files."""
     most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
     arguments = [*_arguments(args, most), *files.arguments]
     found = Found(files, args.limit, most)
     ended = await run_ripgrep(workspace, arguments, [directory], found.take)
     left_out = ""
-    if ended.status == ABORTED:  # out of memory: a line is kept there as a whole, however long
+    if ended.status == ABORTED:  # out of memory: rg holds a whole line, however long
         arguments.append(f"--max-filesize={LEFT_OUT_BYTES}")
-        left_out = f"Files of more than {LEFT_OUT_BYTES >> 20} MB were left out, for one has a line that is too long to search."
+        left_out = f"Files of more than {LEFT_OUT_BYTES >> 20} MB were left out: one has a line too long to search."
         found = Found(files, args.limit, most)
         ended = await run_ripgrep(workspace, arguments, [directory], found.take)
     found.finish_file()
@@ -324,9 +324,9 @@ async def _search_links(
     args: GrepInput, workspace: Workspace, directory: str, links: Links, found: Found
 ) -> str:
     """
-    Search the files that links lead to, unless they were searched by their own names; return a note on the links that were not followed.
+    Search the targets of links that were not searched under their own names; return a note on links that were not followed.
 
-    The permission to search is for the directory: a link that leads out of it, and out of the project, is not followed.
+    The permission covers `directory`: a link that leads out of both it and the project is not followed.
     """
     disk, top = workspace.disk, workspace.disk.real_path(directory)
     leading_out: list[str] = []
@@ -348,7 +348,7 @@ async def _search_links(
         notes.append(ended.notes)
     if leading_out:
         notes.append(
-            f"Links that lead out of the project were not followed: {listed(leading_out, workspace)}."
+            f"Links out of the project were not followed: {listed(leading_out, workspace)}."
         )
     return "\n".join(filter(None, notes))
 
@@ -383,7 +383,7 @@ async def _count(workspace: Workspace, directory: str, files: Filter) -> int:
 
 
 async def _hint(workspace: Workspace, path: str) -> str:
-    """Return why nothing can be found in the file that was named, if it is one of that kind."""
+    """Return why a search of this one file cannot match, if it is UTF-16."""
     with suppress(OSError):
         return utf_16_hint((await (await workspace.files()).load(path, 0)).data)
     return ""
@@ -393,12 +393,12 @@ def _nothing(args: GrepInput, shown: str, count: int) -> str:
     if not count:
         only = " and ".join(filter(None, (args.glob, args.type and f"type {args.type}")))
         which = f"match {only}" if only else "are not ignored"
-        return f"No file was searched: there are none in {shown} that {which}."
+        return f"No files were searched: none in {shown} {which}."
     return f"No matches for {escaped(args.pattern)} in {_counted(count, 'file')}."
 
 
 def _matches(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
-    """The matches by file; the screen's summary of them; the paths that are in there."""
+    """Return the matches by file, a summary for the screen, and the paths shown."""
     blocks: list[str] = []
     paths: list[str] = []
     room, shown = MAX_BYTES, 0
@@ -429,7 +429,7 @@ def _matches(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, 
 
 
 def _names(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
-    """The files and how much is in them, and the rest as `_matches` gives it."""
+    """Return the files with their counts, and the same summary and paths as `_matches`."""
     names: list[str] = []
     room = MAX_BYTES
     files = found.sorted()
@@ -457,7 +457,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 async def _unsaved(paths: list[str], workspace: Workspace) -> str:
-    """A note on files whose unsaved text was not searched."""
+    """Return a note on files whose unsaved text was not searched."""
     if not workspace.editor:
         return ""
     unsaved: list[str] = []
@@ -467,7 +467,7 @@ async def _unsaved(paths: list[str], workspace: Workspace) -> str:
             buffer = identity and await workspace.editor.buffer(path, identity)
             if buffer and buffer.is_modified:
                 unsaved.append(escaped(workspace.shown(path)))
-    except ToolError:  # the editor sits in a prompt: a search must not wait for that
+    except ToolError:  # the editor waits in a prompt; do not wait for it
         return ""
     names = ", ".join(unsaved)
-    return f"With unsaved changes in the editor, which were not searched: {names}" if names else ""
+    return f"Not searched: unsaved changes in the editor, in {names}" if names else ""

@@ -1,4 +1,4 @@
-"""Changes of files whose encoding only the editor knows: made in the text of the buffer, and encoded again as the editor does."""
+"""Changes to files whose encoding only the editor knows: made in the buffer's text and encoded as the editor does."""
 
 from msgspec.structs import replace
 
@@ -10,9 +10,9 @@ from sanderling.tools.known import Knowledge, Known, Proposal
 
 def words_of(buffer: Buffer | None, data: bytes | None) -> Buffer | None:
     """
-    Return the buffer, if it shows the file with these bytes in an encoding of its own; None: the bytes say how they are read.
+    Return the buffer if it shows these bytes in an encoding other than UTF-8; None if the bytes themselves determine the text.
 
-    What the model has read is the buffer's text then. Half of a character that the bytes alone seem to have is none there.
+    The model then reads the buffer's text. Bytes that look like an incomplete character are complete in that encoding.
     """
     if buffer and data is not None and not is_utf_8(buffer) and is_in_step(buffer, data):
         return buffer
@@ -23,10 +23,10 @@ async def considered(
     knowledge: Knowledge, words: Buffer | None, data: bytes | None, old: str, stamp: Stamp | None
 ) -> tuple[Proposal, Known]:
     """
-    The proposal in the file's bytes, which is made in the buffer's text if there are `words`.
+    Return the proposal in the file's bytes, made in the buffer's text if `words` is given.
 
     Raises:
-        ToolError: it cannot be made, or has a character that the encoding has not.
+        ToolError: the change is impossible, or has a character outside the encoding.
     """
     if words is None:
         return await knowledge.considered(data, old, stamp)

@@ -1,4 +1,4 @@
-"""The tool that looks after commands in the background."""
+"""The jobs tool: manages background commands."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ from sanderling.tools.outcome import Outcome
 
 class JobsInput(msgspec.Struct, forbid_unknown_fields=True):
     action: Literal["list", "read", "stop"]
-    id: Annotated[str, msgspec.Meta(description="For read and stop: the job, as j1")] = ""
+    id: Annotated[str, msgspec.Meta(description="For read and stop, e.g. j1")] = ""
     wait_s: Annotated[
         float, msgspec.Meta(ge=0, le=60, description="For read: wait for output or the end")
     ] = 0
@@ -30,10 +30,10 @@ def _title(args: JobsInput, _workspace: object) -> str:
 @tool(JobsInput, effect=_effect, title=_title)
 async def jobs(args: JobsInput, context: Context) -> Outcome:
     """
-    Look after commands in the background.
+    List, read or stop background commands.
 
-    `list` shows them, those that have ended once more. `read` returns what a job has written since it was last read; wait_s lets
-    it wait for that. `stop` ends a job and all that it has started.
+    `list`: running jobs, and jobs that ended since you last looked. `read` returns output since the last read; with wait_s it waits for
+    some. `stop` ends a job and all its processes.
     """
     known = context.workspace.jobs
     if args.action == "list":

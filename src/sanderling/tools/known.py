@@ -1,4 +1,4 @@
-"""A change against what the model knows of the file: it must not replace what it has not seen, and hears what others have changed."""
+"""Checks a change against what the model knows of the file: it must not replace unseen text, and learns of changes by others."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,25 +10,25 @@ from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.seen import Seen, Sight
 from sanderling.tools.texts import difference, done, text_of
 
-RENUMBERED = "Its lines may have other numbers now: nothing was changed."
+RENUMBERED = "Line numbers may have shifted: nothing was changed."
 
 
 class Proposal(NamedTuple):
-    """The bytes that a file is to hold; notes tell the model how it came to that."""
+    """A file's new bytes, with notes for the model on how they came about."""
 
     data: bytes
     notes: tuple[str, ...] = ()
 
 
 class Known(NamedTuple):
-    """The notes on others' changes that the model is given; `is_all`: then it knows all of the file."""
+    """Notes for the model on changes by others; `is_all` if it knows the whole file afterwards."""
 
     notes: tuple[str, ...]
     is_all: bool
 
 
 class Knowledge(msgspec.Struct, frozen=True):
-    """The model's knowledge of the file `path`, and what it proposes: see `Change`."""
+    """The model's knowledge of the file `path`, and the change that it proposes: see `Change`."""
 
     seen: Seen
     path: str
@@ -44,7 +44,7 @@ class Knowledge(msgspec.Struct, frozen=True):
     async def considered(
         self, data: bytes | None, old: str, stamp: Stamp | None
     ) -> tuple[Proposal, Known]:
-        """The proposal for a file, after a look at whether it is still the one that the model knows."""
+        """Return the proposal for a file, after comparing the file with what the model knows."""
         known = await self.known(old, stamp)
         if known.notes and self.counts_lines:
             self.remember(old, known)
@@ -68,7 +68,7 @@ class Knowledge(msgspec.Struct, frozen=True):
         if sight is None or sight.is_of(text, stamp):
             return Known((), is_all=sight is not None)
         if sight.text is None:
-            note = f"{self.name} has changed since you read it; what exactly is no longer known: read it again."
+            note = f"{self.name} has changed since you read it; the earlier text is no longer kept: read it again."
             return Known((note,), is_all=False)
         since = await difference(sight.text, text)
         part = since.shown()
@@ -84,13 +84,15 @@ class Knowledge(msgspec.Struct, frozen=True):
         if not is_seen:
             new = await text_of(proposal.data)
             part = (await difference(old, new)).shown()
-            problem = f"{self.name} exists, and you have not read it. This is what would change:\n{part.text}"
+            problem = (
+                f"{self.name} exists, and you have not read it. The change would be:\n{part.text}"
+            )
             known = Known((), is_all=part.is_whole)
         else:
             problem = known.notes[0]
         self.remember(old, known)
         remedy = (
-            "Nothing was written. If it is to be replaced all the same, call write again."
+            "Nothing was written. To replace it anyway, call write again."
             if known.is_all
             else "Nothing was written. Read it first, or use edit."
         )

@@ -1,4 +1,4 @@
-"""Links below a directory, which ripgrep passes over: those to files count as files, those to directories are named."""
+"""Links below a directory, which ripgrep skips: links to files are searched, links to directories are reported."""
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,12 +17,12 @@ from sanderling.tools.workspace import Workspace
 
 MAX_NAMES = 5
 PATIENCE_S = 2.0
-"""The time for which links are still looked for when the search has ended: rules of `.gitignore` can be many."""
+"""How long to look for links after the search has ended: there can be many .gitignore rules."""
 T = TypeVar("T")
 
 
 class Links(msgspec.Struct):
-    """The links below a directory that are not ignored: those to files, and those to directories."""
+    """The links below a directory that are not ignored, by target kind."""
 
     files: list[str] = []
     directories: list[str] = []
@@ -39,9 +39,9 @@ class Links(msgspec.Struct):
 
     def note(self, workspace: Workspace, directory: str, *, is_found: bool) -> str:
         """
-        Say which links to directories were not followed.
+        Return a note on links to directories that were not followed.
 
-        If something `is_found`, those into `directory` itself are left out: what they lead to was searched.
+        If something `is_found`, links into `directory` itself are omitted: their targets were searched.
         """
         top = workspace.disk.real_path(directory)
         followed = [
@@ -53,25 +53,23 @@ class Links(msgspec.Struct):
         if followed:
             names = listed(followed, workspace)
             sentences.append(
-                f"Links to directories were not followed: {names}. Give one as path to look inside."
+                f"Links to directories were not followed: {names}. Pass one as path to search it."
             )
         if not self.is_all:
-            sentences.append(
-                "There are too many directories or links: not all links were looked at."
-            )
+            sentences.append("Too many directories or links: not all links were checked.")
         return "\n".join(sentences)
 
 
 async def with_links(
     workspace: Workspace, directory: str, search: Callable[[], Awaitable[T]]
 ) -> tuple[T, Links]:
-    """Run `search`, and look for the links below `directory` at the same time; none if it is no directory."""
+    """Run `search` and find the links below `directory` in parallel; none if it is not a directory."""
     links = Links(is_all=False)
     results: list[T] = []
     failed: ToolError | None = None
 
     async def look() -> None:
-        with suppress(ToolError):  # whatever keeps this from running keeps ripgrep from it, too
+        with suppress(ToolError):  # an error here also makes the search fail
             ended = await run(workspace, program_inside("links", directory), links.take, NUL)
             links.is_all = ended.status == 0 and not links.are_more
 

@@ -1,4 +1,4 @@
-"""ls: what is in a directory, as a tree."""
+"""The ls tool: lists a directory as a tree."""
 
 from typing import Annotated
 
@@ -30,11 +30,10 @@ def _title(args: LsInput, workspace: Workspace) -> str:
 @tool(LsInput, effect=_effect, title=_title)
 async def ls(args: LsInput, context: Context) -> Outcome:
     """
-    List a directory as a tree: directories first, files with their sizes, links with their targets.
+    List a directory as a tree: directories first, files with sizes, links with targets.
 
-    Hidden files are shown; .git and what .gitignore names are not, unless `path` is just that or inside. At most 100 entries of a
-    directory are shown, and 500 in all: what is near comes first, and a directory followed by … was not opened for lack of
-    room, so list it by itself.
+    Hidden files are shown; .git and files in .gitignore are not, unless `path` is in them. At most 100 entries per directory and 500 in
+    all are shown, nearest first. "…" marks a directory that was not opened: list it separately.
     """
     workspace = context.workspace
     path = workspace.path(args.path)

@@ -1,9 +1,9 @@
 """
-Inputs of tools as a model means them.
+Repairs tool inputs that have only one possible meaning.
 
-Models send a nested list as JSON text, one object where a list is expected, numbers and flags as text, and the names of fields that
-other agents have. They repeat it whatever the error says, so an input that can mean only one thing is taken as that. It is converted
-once, before it is validated: what is judged, shown and run is the converted input.
+Models send a nested list as JSON text, one object where a list is expected, numbers and flags as text, and field names of other agents.
+They repeat this whatever the error says, so an input that can mean only one thing is accepted as that. It is converted once, before
+validation: the converted input is checked, shown and run.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import inspect
 
-# The names of other agents' tools for our fields.
+# Field names of other agents' tools.
 _ALIASES = {
     "file_path": "path",
     "filepath": "path",
@@ -50,14 +50,14 @@ _ALIASES = {
 }
 _IN_MS = frozenset(("timeout", "timeout_ms"))
 _WORDS = frozenset(("description", "explanation", "reason", "thought", "thoughts", "toolSummary"))
-"""Fields in which models say why they use a tool."""
+"""Fields in which models explain their call."""
 _NUMBER = r"[+-]?\d{1,15}(\.\d{1,15})?"
 _LISTS = (inspect.ListType, inspect.VarTupleType)
 _FLAGS: Mapping[Any, bool] = {"true": True, "false": False, "1": True, "0": False}
 
 
 class Meant(NamedTuple):
-    """The input, and the names of its fields that the tool does not have."""
+    """The repaired input, and the names of unknown fields."""
 
     value: Any
     ignored: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def _fields_of(kind: type[msgspec.Struct]) -> dict[str, inspect.Field]:
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
-    """The type without what is only said of it."""
+    """Return the type without metadata."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     return kind
@@ -102,13 +102,13 @@ def _struct(
 
 
 def _own_name(name: str, fields: Mapping[str, inspect.Field]) -> str:
-    """The field that is called `name` elsewhere; empty: none."""
+    """Return the field for another agent's `name`, or ""."""
     snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_")
     return next((each for each in (snake, _ALIASES.get(snake, "")) if each in fields), "")
 
 
 def _seconds(name: str, value: Any, field: inspect.Field) -> Any:
-    """`value` of a time that others have in milliseconds, if it is one: none of our times is that long."""
+    """Convert milliseconds to seconds if `value` exceeds the field's limit in seconds."""
     number, most = _number(value), getattr(_bare(field.type), "le", None)
     is_ms = name in _IN_MS and most and isinstance(number, int | float) and number > most
     return cast("float", number) / 1000 if is_ms else value
@@ -117,7 +117,7 @@ def _seconds(name: str, value: Any, field: inspect.Field) -> Any:
 def _gather(
     taken: dict[str, Any], others: dict[str, Any], fields: Mapping[str, inspect.Field]
 ) -> None:
-    """Make an item of what stands beside a list of items instead of in it: `old` and `new` without `edits`."""
+    """Wrap fields given next to a list of items as an item: `old` and `new` without `edits`."""
     lists = [(name, _bare(field.type)) for name, field in fields.items() if field.required]
     for name, kind in lists:
         if name in taken or not isinstance(kind, _LISTS):
@@ -172,7 +172,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _parsed(value: Any) -> Any:
-    """The array or object that a text is JSON of; else the value itself."""
+    """Return the array or object in a JSON text; otherwise the value itself."""
     if not isinstance(value, str) or not value.strip().startswith(("[", "{")):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Outcomes: how the use of a tool ended, or what it would change."""
+"""Outcomes: how a tool call ended, and what it would change."""
 
 import msgspec
 
@@ -13,12 +13,12 @@ Content = str | tuple[TextBlock | ImageBlock, ...]
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """
-    The outcome of a tool use.
+    The outcome of a tool call.
 
-    `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
-    `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it; if it
-    `is_denied`, it was not let run at all. `job` goes on in the background. Of a command, `output_chars` is how much of `content`,
-    from its beginning, is what it has put out; that stands above `detail`. `changed` are the files that were changed.
+    The model gets `content`. On the screen, `summary` follows the call's title (`+3 −1`, `12 matches`), and the fold contains `detail` in
+    the syntax `filetype`. `denials` are the accesses that the sandbox refused; if it `is_denied`, it did not run. `job` continues in the
+    background. For a command, the first `output_chars` of `content` are its output, shown above `detail`. `changed` lists the changed
+    files.
     """
 
     content: Content
@@ -34,7 +34,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedError(ToolError):
-    """The sandbox refused what a tool use needs; the person can grant exactly that."""
+    """The sandbox refused an access that the call needs; the user can grant exactly that."""
 
     def __init__(self, message: str, denial: Denial) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class RefusedError(ToolError):
 
 class Preview(msgspec.Struct, frozen=True):
     """
-    The preview that the person is shown before a tool use runs: what it would do, in the syntax `filetype`, and a `note` on it.
+    The preview of a tool call for the user: what it would do, in the syntax `filetype`, and a `note` on it.
 
     A `proposal` can be reviewed hunk by hunk.
     """
@@ -56,9 +56,9 @@ class Preview(msgspec.Struct, frozen=True):
 
 class OverlapError(ToolError):
     """
-    The person has unsaved changes in the very text that a tool use would change; they can let it go over them.
+    The user has unsaved changes in the text that a tool would change; they can agree to overwrite them.
 
-    `text` is what the buffer holds, `preview` what would become of it.
+    `text` is the buffer's content, `preview` the change to it.
     """
 
     def __init__(self, message: str, text: str, preview: Preview) -> None:

@@ -1,8 +1,8 @@
 """
-Paths: which ones a glob means, and how they are shown.
+Globs and paths for display.
 
-Globs come from the model, and from files of the project. So nothing here takes longer than pattern times path: a star never gives
-back what it has passed, neither inside a name nor between names. The standard library alone, for `tree.py` runs in the sandbox.
+Globs come from the model and from project files. So matching takes at most pattern times path: a star never gives back what it has
+passed, neither inside a name nor between names. Only standard library imports, because `tree.py` runs in the sandbox.
 """
 
 import os
@@ -15,7 +15,7 @@ from itertools import product
 MAX_GLOB_CHARS = 4096
 MAX_ALTERNATIVES = 256
 MAX_COMBINED = 3
-"""The sets of characters in a name of which each may be literal by itself."""
+"""The most character sets in a name for which every combination of set and literal is tried."""
 
 _BRACES = r"(?<!\\)\{([^{}]*)\}"
 _SET = r"\[([!^]?)(\]?[^\]]*)\]"
@@ -23,17 +23,17 @@ _PIECES = r"(?s)\\.|\[[!^]?\]?[^\]]*\]|."
 _SPECIAL = r"[*?\[{\\]"
 _PLAIN_NAME = r"(?a)(?:[\w.*?+,-]|\\[{}])+"
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-_FIRST_BYTE_ESCAPE = 0xDC00  # os.fsdecode gives byte b, where it is not UTF-8, as U+DC00 + b
+_FIRST_BYTE_ESCAPE = 0xDC00  # os.fsdecode returns an undecodable byte b as U+DC00 + b
 
 NamePattern = re.Pattern[str]
 
 
 class GlobError(ValueError):
-    """No glob, with the reason as a clause: "it has a `[` without a `]`"."""
+    """An invalid glob; the text is a clause: "it has a `[` without a `]`"."""
 
 
 def escaped(path: str) -> str:
-    r"""`path` as text on one line: control characters, and bytes that are not UTF-8, as `\x..`."""
+    r"""Return `path` on one line, with control characters and undecodable bytes as `\x..`."""
     return re.sub(_UNPRINTABLE, _escape, path)
 
 
@@ -41,18 +41,18 @@ def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     if code >= _FIRST_BYTE_ESCAPE:
         code -= _FIRST_BYTE_ESCAPE
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - what two digits hold
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - two hex digits
 
 
 class Glob:
     """
-    A glob for paths below a directory, as in `.gitignore`: without a slash it means names at any depth.
+    A glob for paths below a directory, as in `.gitignore`: without a slash it matches names at any depth.
 
-    `*`, `?` and `[…]` stay inside a name, `**` is any number of directories. With `has_braces`, `{a,b}` is either; and since files
-    can be called `[id]` and `{a,b}`, brackets and braces also stand for themselves.
+    `*`, `?` and `[…]` match within a name, `**` matches any number of directories. With `has_braces`, `{a,b}` matches either; because
+    files can be named `[id]` and `{a,b}`, brackets and braces also match literally.
 
     Raises:
-        GlobError: it cannot be understood, or means too many alternatives.
+        GlobError: it is invalid, or has too many alternatives.
     """
 
     def __init__(self, glob: str, *, has_braces: bool) -> None:
@@ -69,7 +69,7 @@ class Glob:
 
     @property
     def last_names(self) -> list[str]:
-        """Globs for the names that files it matches can have; none if those can be any, or are hard to say."""
+        """Globs for the names of matching files; empty if any name can match, or a glob is too complex."""
         names = [glob.rpartition("/")[2] for glob in self._globs]
         is_plain = all(re.fullmatch(_PLAIN_NAME, name) and name.strip("*") for name in names)
         return [re.sub(r"\\(.)", r"[\1]", name) for name in names] if is_plain else []
@@ -77,11 +77,11 @@ class Glob:
 
 def rooted(glob: str, directory: str) -> tuple[str, str]:
     """
-    The directory and the glob, with what the glob begins with literally put to the directory: `../src/**` looks in src alone.
+    Move the literal beginning of `glob` to the directory: `../src/**` then searches only src.
 
-    `directory` is absolute, and so is the one that is returned.
+    `directory` must be absolute; the returned one is, too.
     """
-    with suppress(ValueError):  # no user has such a name
+    with suppress(ValueError):  # not a user name
         glob = os.path.expanduser(glob)
     if glob.endswith("/"):
         glob += "**"
@@ -96,7 +96,7 @@ def rooted(glob: str, directory: str) -> tuple[str, str]:
 
 
 def _alternatives(glob: str) -> list[str]:
-    r"""Without its braces: `{a,b}.c` is `a.c`, `b.c` and `\{a,b\}.c`; the last only if there are few enough with it."""
+    r"""Expand braces: `{a,b}.c` becomes `a.c`, `b.c` and `\{a,b\}.c`; the last only if there are not too many."""
     try:
         return _expanded(glob, is_also_literal=True)
     except GlobError:
@@ -108,7 +108,7 @@ def _expanded(glob: str, *, is_also_literal: bool) -> list[str]:
     rest = [glob]
     while rest:
         if len(found) + len(rest) > MAX_ALTERNATIVES:
-            raise GlobError(f"its braces mean more than {MAX_ALTERNATIVES} alternatives")
+            raise GlobError(f"its braces expand to more than {MAX_ALTERNATIVES} alternatives")
         one = rest.pop()
         if braces := re.search(_BRACES, one):
             before, after = one[: braces.start()], one[braces.end() :]
@@ -123,23 +123,23 @@ def _expanded(glob: str, *, is_also_literal: bool) -> list[str]:
 
 
 def _patterns(glob: str, *, is_also_literal: bool) -> list[NamePattern | None]:
-    """A pattern for each name on the way; None for `**`."""
+    """Return a pattern for each path component; None for `**`."""
     pattern_of = _lenient_pattern if is_also_literal else _name_pattern
     names = [name for name in glob.split("/") if name]
     patterns = [None if name == "**" else pattern_of(name) for name in names]
     if patterns and "/" not in glob:
         return [None, *patterns]
-    if patterns and patterns[-1] is None:  # `src/**` is all that is inside, and not src itself
+    if patterns and patterns[-1] is None:  # `src/**` does not match src itself
         patterns.append(_name_pattern("*"))
     return patterns
 
 
-@lru_cache(maxsize=MAX_GLOB_CHARS)  # the alternatives of a glob share their names
+@lru_cache(maxsize=MAX_GLOB_CHARS)  # alternatives of a glob share components
 def _lenient_pattern(glob: str) -> NamePattern:
     """
-    The pattern of a name in which each `[…]` is a set of characters, or itself.
+    Return a pattern for a name in which each `[…]` is a character set or literal.
 
-    Where few have them, all combinations fit (`[id].[jt]s`); else all are sets, or none is.
+    With few of them, all combinations match (`[id].[jt]s`); otherwise all are sets, or all literal.
     """
     choices = [_readings(piece) for piece in re.findall(_PIECES, glob)]
     count = sum(len(each) > 1 for each in choices)
@@ -150,7 +150,7 @@ def _lenient_pattern(glob: str) -> NamePattern:
     *others, literal = readings
     patterns = [_name_pattern(literal).pattern]
     for reading in others:
-        with suppress(GlobError):  # a range that runs backwards, as in `[user-id]`
+        with suppress(GlobError):  # a reversed range, as in `[user-id]`
             patterns.append(_name_pattern(reading).pattern)
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.DOTALL)
 
@@ -186,16 +186,16 @@ def _name_pattern(glob: str) -> NamePattern:
     first, *others = parts
     if others:
         *middle, last = others
-        # A part between two stars has a fixed length, so the first place where it fits is as good as any.
+        # A part between two stars has a fixed length, so the first match is as good as any other.
         first += "".join(f"(?>.*?{part})" for part in middle if part) + f".*{last}"
     try:
         return re.compile(first, re.DOTALL)
     except re.error as error:
-        raise GlobError("it has a `[…]` with a range that runs backwards") from error
+        raise GlobError("it has a `[…]` with a reversed range") from error
 
 
 def _match(patterns: Sequence[NamePattern | None], names: Sequence[str]) -> bool:
-    """True if the patterns fit the names from the first to the last: a `**` takes one name more when what follows it does not fit."""
+    """True if the patterns match all names; a `**` takes one more name whenever the rest does not match."""
     at = name_at = 0
     after_star = star_until = -1
     while name_at < len(names):

@@ -1,4 +1,4 @@
-"""`read`: a file, a page at a time, as the person sees it; a directory; an image."""
+"""The read tool: a page of a file as the user sees it, a directory, or an image."""
 
 import base64
 import errno
@@ -28,7 +28,7 @@ from sanderling.tools.workspace import SENTENCES, Workspace
 MAX_LINES = 2000
 MAX_PAGE_BYTES = 50 * 1024
 WHOLE_BYTES = 8 << 20
-"""The most that is read as a whole: of a longer file only the page is read."""
+"""Larger files are read by page only."""
 MAX_NAMES = 500
 UTF_8_CHAR_BYTES = 4
 
@@ -40,7 +40,7 @@ class ReadInput(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Excerpt(NamedTuple):
-    """Numbered lines, and in words which ones they are."""
+    """Numbered lines, and a description of their range."""
 
     lines: list[str]
     extent: str
@@ -58,11 +58,11 @@ def _title(args: ReadInput, workspace: Workspace) -> str:
 @tool(ReadInput, effect=_effect, title=_title)
 async def read(args: ReadInput, context: Context) -> Outcome:
     """
-    Read a file as the person sees it, unsaved text in the editor included.
+    Read a file as the user sees it, including unsaved text in the editor.
 
-    Text comes with line numbers and a tab before each line, which do not belong to it, up to 2000 lines or 50 KB at a time; the
-    last line in parentheses says which lines these are, how many there are, and what is unusual (encoding, line endings). Go on
-    with `offset`. Lines are cut after 2000 characters. Images (PNG, JPEG, GIF, WebP) are shown, directories listed.
+    Each line is prefixed by its number and a tab, which are not part of the text. At most 2000 lines or 50 KB per call; the last line, in
+    parentheses, gives the range, the total, and anything unusual (encoding, line endings). Continue with `offset`. Lines are cut after
+    2000 characters. Images (PNG, JPEG, GIF, WebP) are shown, directories listed.
     """
     workspace = context.workspace
     path = workspace.path(args.path)
@@ -92,17 +92,17 @@ async def _load(workspace: Workspace, path: str) -> Loaded:
 
 async def buffer_in_step(workspace: Workspace, path: str, loaded: Loaded) -> Buffer | None:
     """
-    The buffer of the file, after it has noticed what others have written.
+    Return the file's buffer, after reloading outside changes.
 
-    One without unsaved changes says nothing that the file does not. Where it holds something else, it is left out: it may have
-    been loaded from where the name led at another time.
+    An unmodified buffer adds nothing to the file. If it still differs, it is not used: it may have been loaded when the name led
+    elsewhere.
     """
     buffer = await buffer_of(workspace, path, loaded.stamp)
     if buffer is None or workspace.editor is None or buffer.is_modified:
         return buffer
     if not loaded.is_whole:
         return None
-    with suppress(ToolError):  # an encoding that only the editor knows
+    with suppress(ToolError):  # the encoding is unknown to Python
         if not is_in_step(buffer, loaded.data):
             await workspace.editor.files_changed((path,))
             buffer = await workspace.editor.again(buffer)
@@ -130,9 +130,9 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
     notes = [text.note] if text.note else []
     if covers(workspace.disk, path, loaded.stamp):
         real = workspace.disk.status(path)
-        if real and not stat.S_ISREG(real.st_mode):  # a socket has an empty file over it
+        if real and not stat.S_ISREG(real.st_mode):  # an empty file covers a socket
             raise ToolError(SENTENCES[errno.EINVAL].format(name=workspace.shown(path)))
-        notes.append("the sandbox covers this file: what it really holds is hidden")
+        notes.append("the sandbox hides this file's real content")
     if loaded.is_whole:
         return _outcome(await _page(text.text, args), notes)
     notes = [f"{loaded.stamp.size:,} bytes", *([text.note] if text.encoding != "utf-8" else [])]
@@ -140,10 +140,10 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
 
 
 async def _read_unsaved(args: ReadInput, workspace: Workspace, path: str) -> Outcome:
-    """A file that is not on the disk, but may be in the editor: deleted, or not written yet."""
+    """Return a file that is only in the editor: deleted, or not yet written."""
     if buffer := await buffer_of(workspace, path, None):
         workspace.seen.note(path, plain(buffer.text))
-        return _outcome(await _page(buffer.text, args), ["only in the editor, not on the disk"])
+        return _outcome(await _page(buffer.text, args), ["only in the editor, not on disk"])
     raise await workspace.missing(path)
 
 
@@ -205,7 +205,7 @@ def _shown_bytes(data: bytes, length: int, encoding: str) -> str:
 
 
 def _within_bytes(lines: Iterable[str]) -> list[str]:
-    """The first lines, as many as a page holds, and at least one."""
+    """Return the lines that fit in a page, at least one."""
     found: list[str] = []
     size = 0
     for line in lines:
@@ -221,7 +221,7 @@ def _extent(first: int, shown: int, count: int, *, is_counted: bool = True) -> s
     if is_counted and shown == count:
         return f"{count} line{'s' * (count > 1)}"
     total = f"{count}" if is_counted else f"more than {count:,}"
-    more = f"; go on with offset={last + 1}" if last < count or not is_counted else ""
+    more = f"; continue with offset={last + 1}" if last < count or not is_counted else ""
     return f"lines {first}-{last} of {total}{more}"
 
 
@@ -232,7 +232,7 @@ def _outcome(page: Excerpt, notes: Sequence[str]) -> Outcome:
     )
 
 
-# --- what is no text ---------------------------------------------------------------------------------------------------
+# --- images and directories --------------------------------------------------------------------------------------------
 
 
 async def _image(workspace: Workspace, path: str, loaded: Loaded) -> Outcome:
@@ -265,4 +265,4 @@ async def _listing(workspace: Workspace, path: str) -> Outcome:
     return Outcome(content="\n".join(lines), summary=count)
 
 
-_MARKS = {"directory": "/", "link": "@", "file": "", "other": " (no file)"}
+_MARKS = {"directory": "/", "link": "@", "file": "", "other": " (special file)"}

@@ -1,10 +1,10 @@
 """
-Files brought back to what they were, as the person has asked: no tool use of the model's.
+Undo on disk and in buffers: restore files to earlier states at the user's request.
 
-What stands there is looked at inside the sandbox, and where a buffer has unsaved text, that counts. What is to be done is in the
-journal before the first file is touched, so that one who comes after a crash can finish it. Each step changes exactly what was looked
-at; where somebody was quicker, it is left. A file that a buffer shows is changed as a tool would change it, without the person's hooks:
-what stood there is to come back byte by byte.
+Current files are read inside the sandbox; unsaved text in a buffer counts as the file's content. The plan is journaled before the first
+file changes, so that an interrupted undo can be finished after a crash. Each step changes only what was read: a file that has changed
+since is left alone. A file shown in a buffer is changed as a tool would change it, but without the user's write hooks, so that its bytes
+return exactly.
 """
 
 import errno
@@ -54,17 +54,17 @@ from sanderling.tools.seen import Seen
 from sanderling.tools.workspace import Workspace
 
 PREFIX = "restoring:"
-"""The beginning of a tool use's id, before that of the undoing, where a buffer is changed by it."""
-JUST_CHANGED = "it was changed by somebody else just now"
-PROTECTED = "the sandbox's guard protects it while it is open"
+"""Prefix of the tool use id, before the undo's id, for changes to buffers."""
+JUST_CHANGED = "it changed just now"
+PROTECTED = "it is protected while the sandbox is open"
 UNLINKED = ("file", "link", "fifo", "socket")
 OWNERS_FILE = 0o600
 UNSAVED = "it has unsaved changes"
-INTERRUPTED = "undoing was interrupted, and it has changed since"
+INTERRUPTED = "undo was interrupted, and it changed since then"
 MAX_HELD_BYTES = 512 << 20
 LOOKED_AT_ONCE = 50
-TOO_MUCH = "it was too much for one time: undo the turn once more"
-UNRECORDED = "Nothing was changed: what is to be taken back cannot be recorded first ({reason})."
+TOO_MUCH = "too much for one undo: undo the turn again"
+UNRECORDED = "Nothing was changed: the undo could not be recorded ({reason})."
 REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -72,12 +72,12 @@ REASONS = {
     errno.EACCES: "its mode or the sandbox forbids it",
     errno.EPERM: "its mode or the sandbox forbids it",
     errno.ENOTEMPTY: "there are other files in it",
-    errno.ENOTDIR: "something else stands in the place of its directory",
+    errno.ENOTDIR: "its directory was replaced by something else",
 }
 
 
 class _Sight(NamedTuple):
-    """A path as it was looked at, and the buffer that shows it."""
+    """A path as it was read, and the buffer that shows it."""
 
     look: Look
     buffer: Buffer | None
@@ -85,20 +85,20 @@ class _Sight(NamedTuple):
 
 
 class Restorer:
-    """Restores files of one workspace."""
+    """Restores files in one workspace."""
 
     def __init__(self, workspace: Workspace) -> None:
-        # The model has not seen what comes back: its next edit hears of that.
+        # The model has not seen the restored text, so its next edit must report it as changed.
         self._workspace = replace(workspace, seen=Seen(disk=workspace.disk))
         self._journal = workspace.journal
         self._sights: dict[str, _Sight] = {}
 
     async def plan(self, changes: Sequence[FileChange]) -> Plan:
         """
-        Return how `changes`, the oldest first, would be taken back now.
+        Return how to undo `changes`, given oldest first, from the current files.
 
         Raises:
-            ToolError: there is no sandbox to be had, or the editor does not answer.
+            ToolError: there is no sandbox, or the editor does not answer.
         """
         made = _that_fit(by_path(changes))
         await self._look(made)
@@ -124,7 +124,7 @@ class Restorer:
         return Plan(planned.steps, left)
 
     async def _hidden(self, changes: Sequence[FileChange], planned: Plan) -> list[str]:
-        """The paths whose change is on the disk alone, behind a buffer with unsaved changes that has none of it."""
+        """Return paths changed only on disk, behind a modified buffer that does not contain the change."""
         known = {each.path for each in (*planned.steps, *planned.left)}
         on_disk = {
             path: _present(sight.look)
@@ -148,23 +148,23 @@ class Restorer:
         prompt_id: str = "",
     ) -> Plan:
         """
-        Take `changes` back, the undoing `undoing_id` of `turns`; return what was done, and what was left.
+        Undo `changes`; return the completed steps and the files left alone.
 
-        `kind` and `prompt_id` are what the journal has to know to finish it.
+        The journal records `undoing_id` and the `turns`, and `kind` and `prompt_id`, which it needs to finish an interrupted undo.
 
         Raises:
-            ToolError: there is no sandbox to be had, the editor does not answer, or it cannot be recorded: nothing was done.
+            ToolError: there is no sandbox, the editor does not answer, or the undo cannot be recorded; nothing was changed.
         """
         planned = await self.plan(changes)
-        with anyio.CancelScope(shield=True):  # once begun, it comes to its end
+        with anyio.CancelScope(shield=True):  # once started, it must finish
             steps = tuple([await self._kept(undoing_id, step) for step in planned.steps])
             await self._announce(Restoring(undoing_id, turns, steps, undoes, kind, prompt_id))
             done, left = await self._take(undoing_id, planned.steps, left=planned.left)
             return Plan(done, left)
-        raise AssertionError  # a shield lets no cancellation out
+        raise AssertionError  # a shielded scope is not cancelled
 
     async def done(self, undoing: Undoing) -> Plan:
-        """Return what an undoing has done and left that has come to its end."""
+        """Return the steps and the left files of a completed undo."""
         states = [state for each in undoing.changes for state in (each.before, each.after)]
         kept = await self._journal.contents(states)
         steps = (
@@ -179,10 +179,10 @@ class Restorer:
 
     async def finish(self, undoing: Undoing) -> Plan:
         """
-        Do what an undoing that was interrupted has left; what has changed since then stays.
+        Finish an interrupted undo; leave files alone that have changed since.
 
         Raises:
-            ToolError: there is no sandbox to be had, or the editor does not answer.
+            ToolError: there is no sandbox, or the editor does not answer.
         """
         await self._look(change.path for change in undoing.changes)
         planned = await self.done(undoing)
@@ -208,7 +208,7 @@ class Restorer:
     # --- looking -----------------------------------------------------------------------------------------------------------
 
     async def _look(self, paths: Iterable[str]) -> None:
-        """Look at the paths, as far as there is room for what stands there."""
+        """Read the current state of `paths`, until `MAX_HELD_BYTES` are in memory."""
         paths, room = list(paths), MAX_HELD_BYTES
         self._sights = {}
         for first in range(0, len(paths), LOOKED_AT_ONCE):
@@ -221,7 +221,8 @@ class Restorer:
                 return
 
     async def _looks(self, paths: Sequence[str]) -> Sequence[Look]:
-        for is_last_try in (False, True):  # a view may have gone with the mode that it was for
+        # The view may have closed because the permission mode changed: try again once.
+        for is_last_try in (False, True):
             try:
                 return await (await self._workspace.files()).looks(paths, MAX_FILE_BYTES)
             except SandboxError as error:
@@ -243,10 +244,10 @@ class Restorer:
 
     async def _kept(self, undoing_id: str, step: Step) -> FileChange:
         """
-        The step as the journal has it: what was put together is kept, with what stood there.
+        Return the journal's record of a step, after storing both contents of a merged file.
 
         Raises:
-            ToolError: there is no room for that.
+            ToolError: there is no room for them.
         """
         change = FileChange(
             step.path,
@@ -296,7 +297,7 @@ class Restorer:
             else:
                 taken.append(step)
         paths = tuple(step.path for step in taken)
-        with suppress(SandboxError):  # which has ended: what it has done stands
+        with suppress(SandboxError):  # the sandbox closed; the completed steps remain
             await modes.close()
             await files.sync(paths)
         end = Restored(undoing_id, paths, tuple((each.path, each.why) for each in left))
@@ -307,10 +308,10 @@ class Restorer:
 
     async def _step_or_same(self, files: Files, modes: Modes, undoing_id: str, step: Step) -> None:
         """
-        Do a step, also where another one has had to do with the same file by another of its names.
+        Do a step, even if another step has changed the same file under another name.
 
-        Whoever writes or removes one name of a file changes the times of all. So a file whose stamp is another one is looked at again:
-        it may be what it is to be by now, or still hold what the step was made for. Its bytes decide, as they did before.
+        Writing or removing one hard link changes the times of all of them. So if the stamp differs, read the file again: it may already
+        have the wanted content, or still have the content that the step expects. Its bytes decide, as before.
         """
         try:
             await self._step(files, modes, undoing_id, step)
@@ -343,7 +344,7 @@ class Restorer:
                 await self._note(files, step, stamp)
 
     async def _note(self, files: Files, step: Step, stamp: Stamp | None = None) -> None:
-        """Have the scan know what stands there now, so that it is nobody else's change."""
+        """Record the new state in the scan, so that it does not count as a change by others."""
         scan, then = self._journal.scan, step.then.state
         if then.kind == "absent":
             scan.removed(step.path)
@@ -373,7 +374,7 @@ class Restorer:
 
 
 async def _on_disk(files: Files, modes: Modes, step: Step, look: Look) -> Stamp | None:
-    """Do a step; return the stamp of the file that was written, if one was."""
+    """Do a step on disk; return the stamp of the written file, if any."""
     path, now, then, expected = step.path, step.now.state, step.then.state, look.stamp
     if now.kind == "directory" and then.kind != "directory":
         await files.rmdir(path)
@@ -400,13 +401,12 @@ async def _on_disk(files: Files, modes: Modes, step: Step, look: Look) -> Stamp 
 
 
 async def _file_on_disk(files: Files, step: Step, expected: Expected) -> Stamp | None:
-    """Bring a file back; return its stamp if it was written, or linked to the other name that it had."""
+    """Restore a file; return its stamp if it was written or linked to its former other name."""
     path, now, then = step.path, step.now.state, step.then.state
     data = step.then.data or b""
     is_there = now.kind == "file"
-    if (
-        is_there and now.lost == UNREADABLE
-    ):  # only who may read it can know whether it has to be written
+    # An unreadable file's content is unknown: make it readable, then compare.
+    if is_there and now.lost == UNREADABLE:
         await files.chmod(path, now.mode | OWNERS_FILE, expected)
         look = await files.look(path, MAX_FILE_BYTES)
         expected = look.stamp
@@ -427,7 +427,7 @@ async def _file_on_disk(files: Files, step: Step, expected: Expected) -> Stamp |
 
 
 def _that_fit(made: Mapping[str, Sequence[FileChange]]) -> list[str]:
-    """The paths of which all that was kept can be held at once."""
+    """Return the leading paths whose stored contents fit in memory together."""
     room = MAX_HELD_BYTES
     fit: list[str] = []
     for path, changes in made.items():
@@ -439,7 +439,7 @@ def _that_fit(made: Mapping[str, Sequence[FileChange]]) -> list[str]:
 
 
 def _is_half_done(now: Present, step: Step) -> bool:
-    """Say whether who was killed has left `now` on the way of this step: a file overwritten in part, a directory opened for us."""
+    """True if a killed process left this step half done: a partly written file, or a directory with added owner permissions."""
     kinds = {now.state.kind, step.now.state.kind, step.then.state.kind}
     if kinds == {"file"}:
         return is_torn(now, step.now.data, step.then.data)

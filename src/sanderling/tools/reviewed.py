@@ -1,4 +1,4 @@
-"""Changes that a person reviews before they are made: what is proposed, what they take of it, and what the model is told of the rest."""
+"""User review of a change before it is made: the proposal, the accepted part, and the model's notes on the rest."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,19 +17,19 @@ from sanderling.tools.texts import asked_of_person, difference, done
 from sanderling.tools.unsaved import overlap
 
 MAX_HUNKS, MAX_HUNK_LINES, MAX_HUNK_CHARS = 500, 5000, 1 << 20
-"""The most of a review: nobody reviews more in a window."""
+"""Limits of a review in a window; larger changes are approved as a whole."""
 MAX_TOLD_LINES = 200
 
 
 class Told(NamedTuple):
-    """Notes for the model on a review; `is_all`: nothing had to be left out."""
+    """Notes for the model on a review; `is_all` if nothing was left out."""
 
     notes: tuple[str, ...]
     is_all: bool = True
 
 
 def is_reviewable(change: Difference) -> bool:
-    """Say whether a person can review it in a window: it is not too large, and some line of it changes."""
+    """True if a user can review the change in a window: some line changes, and it is within the limits."""
     if not 0 < len(change.hunks) <= MAX_HUNKS:
         return False
     line_count = sum(hunk.line_count + len(hunk.lines) for hunk in change.hunks)
@@ -38,7 +38,7 @@ def is_reviewable(change: Difference) -> bool:
 
 
 def proposed(path: str, buffer: Buffer, new: str, *, is_new: bool) -> Proposal:
-    """The change of a buffer's text into `new`, which `is_reviewable`."""
+    """Return the proposal that changes a buffer's text into `new`; the change must be reviewable."""
     hunks = Difference(buffer.text, new).hunks
     old = lines_of(buffer.text)
     return Proposal(
@@ -58,7 +58,7 @@ def proposed(path: str, buffer: Buffer, new: str, *, is_new: bool) -> Proposal:
 
 
 class Accepted:
-    """The part of a proposal that a person accepts, by their `review`."""
+    """The part of a proposal that the user accepted in `review`."""
 
     def __init__(self, review: Review) -> None:
         self._review = review
@@ -68,7 +68,7 @@ class Accepted:
 
     @property
     def is_possible(self) -> bool:
-        """Say whether what is kept replaces lines of the person's text, one after the other."""
+        """True if each accepted hunk matches the lines of the user's text, in order and without overlap."""
         lines, done = lines_of(self._review.text), 0
         for hunk in self._kept:
             end = hunk.first_line + len(hunk.old)
@@ -83,13 +83,13 @@ class Accepted:
 
     @property
     def reason(self) -> str:
-        """The reasons that the person gave for what they rejected."""
+        """The user's reasons for the rejected hunks."""
         reasons = dict.fromkeys(hunk.reason.strip() for hunk in self._rejected)
         return "; ".join(filter(None, reasons))
 
     async def onto(self, name: str, current: str, overruled: frozenset[str]) -> str:
         """
-        The person's text as it is now, with what they accept.
+        Return the user's current text with the accepted changes.
 
         Raises:
             OverlapError: they have changed the same lines since, and that is not `overruled`.
@@ -104,7 +104,7 @@ class Accepted:
         return merged.text
 
     async def in_bytes(self, name: str, data: bytes | None, overruled: frozenset[str]) -> bytes:
-        """The bytes of a file that no buffer holds any more, with what the person accepts."""
+        """Return a file's bytes with the accepted changes, when no buffer holds it any more."""
         if not data:
             return self.text.encode("utf-8", "surrogateescape")
         draft = Draft(decode(data))
@@ -113,9 +113,9 @@ class Accepted:
         return draft.data(data)
 
     def told(self) -> Told:
-        """Tell the model what was rejected, as exact hunks, and what the person changed in the others."""
-        rejected = (_told_rejected(hunk) for hunk in self._rejected)
-        changed = (_told_changed(hunk) for hunk in self._kept if hunk.new != hunk.proposed)
+        """Return notes for the model: the rejected hunks, and the user's edits to accepted ones."""
+        rejected = (_rejection_note(hunk) for hunk in self._rejected)
+        changed = (_edit_note(hunk) for hunk in self._kept if hunk.new != hunk.proposed)
         parts = [shown(lines, MAX_TOLD_LINES) for lines in (*rejected, *changed)]
         return Told(tuple(part.text for part in parts), all(part.is_whole for part in parts))
 
@@ -130,7 +130,7 @@ class Accepted:
 
 
 def _as_read(review: Review) -> Review:
-    """The review of a file's text as it is read, not as a buffer has it."""
+    """Return the review with a file's line endings as they are read, not as a buffer holds them."""
 
     def plain_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(line.removesuffix("\r") for line in lines)
@@ -142,14 +142,14 @@ def _as_read(review: Review) -> Review:
     return Review(plain(review.text), tuple(hunks), review.ends_in_newline)
 
 
-def _told_rejected(hunk: ReviewedHunk) -> Iterator[str]:
-    because = f", because: {reason}" if (reason := hunk.reason.strip()) else ":"
-    yield f"The person rejected this part, which is not in the file{because}"
+def _rejection_note(hunk: ReviewedHunk) -> Iterator[str]:
+    because = f". Reason: {reason}" if (reason := hunk.reason.strip()) else ":"
+    yield f"The user rejected this part, so it is not in the file{because}"
     yield from _hunk_lines(hunk.first_line, hunk.old, hunk.new)
 
 
-def _told_changed(hunk: ReviewedHunk) -> Iterator[str]:
-    yield "The person changed what you proposed here before they accepted it:"
+def _edit_note(hunk: ReviewedHunk) -> Iterator[str]:
+    yield "The user edited your proposal here before accepting it:"
     yield from _hunk_lines(hunk.first_line, hunk.proposed, hunk.new)
 
 

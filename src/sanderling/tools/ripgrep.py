@@ -1,10 +1,9 @@
 """
-ripgrep, and how it is run: in the sandbox, with bounds on time, memory and what is read of its output.
+ripgrep in the sandbox, with limits on time, memory and output.
 
-It is started through a shell, for two reasons. A line of a gigabyte must not become gigabytes of memory, so the shell sets a limit;
-and errors share a pipe with output here, where they could tear a record apart, so the shell holds them back until the end. What the
-shell itself has to say ("Killed") is no part of either. What is named to be searched rg would open whatever it is, and wait for a
-pipe's other end; so the shell looks at it first.
+rg is started through a shell, for three reasons. The shell limits memory, because rg holds a whole line, and a line may be a gigabyte.
+Errors share a pipe with the output here and could split a record, so the shell holds them back until the end; the shell's own messages
+("Killed") are dropped. And rg opens any named path and would wait for a pipe's other end, so the shell checks the paths first.
 """
 
 import os
@@ -29,15 +28,15 @@ from sanderling.tools.workspace import Workspace
 TIMEOUT_S = 30.0
 SLOW_S = 0.5
 MAX_MEMORY_KIB = 1024 * 1024
-MAX_ARGUMENT_BYTES = 100_000  # the kernel takes 128 KiB
+MAX_ARGUMENT_BYTES = 100_000  # the kernel's limit is 128 KiB
 MAX_RECORD_BYTES = 8 * 1024 * 1024
 MAX_ERRORS = 50
 MAX_ERROR_CHARS = 2000
 
-EXIT_SIGNALLED = 128  # and the signal's number, as a shell says it
+EXIT_SIGNALLED = 128  # plus the signal's number, as shells report it
 NO_MATCH, FAILED, CANNOT_RUN, NOT_FOUND, ABORTED = 1, 2, 126, 127, EXIT_SIGNALLED + 6
 HAS_RUN = (0, NO_MATCH, FAILED)
-"""The statuses with which rg ends by itself: found, nothing found, not everything could be searched. With any other status it was cut off."""
+"""The exit statuses of a complete run: matches, no matches, some files not searched. Any other status means that rg was stopped."""
 NEWLINE, NUL = b"\n", b"\0"
 
 SHELL = """
@@ -82,24 +81,24 @@ OPTIONS = (
     "--color=never",
     "--hidden",
     "--glob=!{.git,.hg,.jj,.svn}",
-    "--no-require-git",  # a .gitignore counts outside of repositories, too
+    "--no-require-git",  # .gitignore also applies outside repositories
     "--no-ignore-messages",
 )
 _ERRNO = r" \(os error \d+\)$"
 
 _ADVICE = r"(?s)\n*Consider enabling \w+( mode)? with the --.*"
-"""The advice to use options of ripgrep that the tool does not have."""
+"""Advice to use rg options that the tool does not have."""
 WITHOUT = " For look-around and backreferences use `grep -P` in bash."
 
 NAMES = "only"
-"""The file type that stands for the names that a glob allows. Unlike `--glob`, a type never brings back what is ignored."""
+"""The file type for the names that a glob matches. Unlike `--glob`, a type never includes ignored files."""
 
 
 class Ended(msgspec.Struct, frozen=True):
     """
     The end of a run.
 
-    `status` is None if it was stopped: by `take`, or if `is_late` after `TIMEOUT_S`. `errors` are its own words.
+    `status` is None if it was stopped: by `take`, or if `is_late` after `TIMEOUT_S`. `errors` is the error output.
     """
 
     status: int | None
@@ -108,12 +107,12 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def is_cut_off(self) -> bool:
-        """True if it has not come to its end: killed when memory ran out, for instance."""
+        """True if it did not complete: killed when memory ran out, for instance."""
         return self.status is not None and self.status not in HAS_RUN
 
     @property
     def how(self) -> str:
-        """The words for how it was cut off."""
+        """A phrase for how it was cut off."""
         assert self.status is not None
         number = -self.status if self.status < 0 else self.status - EXIT_SIGNALLED
         if number <= 0:
@@ -122,20 +121,20 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def notes(self) -> str:
-        """The words that the model must know before it takes what was found for everything; empty if it is."""
+        """Notes for the model if the results are incomplete; else empty."""
         if self.is_late:
-            return f"Stopped after {TIMEOUT_S:.0f} s, so this is not everything: search a smaller directory."
+            return f"Stopped after {TIMEOUT_S:.0f} s, so this is incomplete: search a smaller directory."
         if self.is_cut_off:
-            return f"ripgrep {self.how}, so this is not complete: search a smaller directory."
-        return f"Not everything could be searched:\n{self.errors}" if self.errors else ""
+            return f"ripgrep {self.how}, so this is incomplete: search a smaller directory."
+        return f"Some files could not be searched:\n{self.errors}" if self.errors else ""
 
 
 def find_ripgrep(project: str) -> str:
     """
-    The program's path: what was installed with us, else what is on PATH, except in the project, which is not to be trusted.
+    Return the path of rg: the one installed with Sanderling, else the first on PATH outside the project, which is untrusted.
 
     Raises:
-        ToolError: there is none.
+        ToolError: rg is not installed.
     """
     ours = os.path.dirname(sys.executable)
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -147,9 +146,8 @@ def find_ripgrep(project: str) -> str:
     if found := shutil.which("rg", path=os.pathsep.join([ours, *others])):
         return found
     raise ToolError(
-        "ripgrep (rg) is not installed, so grep and glob do not work: ask the person to install it"
-        f" ({remedies().install}),"
-        " and search with grep and find in bash meanwhile."
+        f"ripgrep (rg) is not installed, so grep and glob do not work. Ask the user to install it ({remedies().install}), and use grep"
+        " and find in bash meanwhile."
     )
 
 
@@ -161,17 +159,19 @@ async def run_ripgrep(
     separator: bytes = NEWLINE,
 ) -> Ended:
     """
-    Search `places`, files or directories, giving each record of the output to `take` until that says False.
+    Search `places`, files or directories; pass each output record to `take` until it returns False.
 
     Raises:
-        ToolError: it could not be run, or could not search at all.
+        ToolError: rg could not run, or could not search at all.
     """
     program = find_ripgrep(workspace.project)
-    mark = os.urandom(16).hex()  # no file's name or text can know it
+    mark = os.urandom(16).hex()  # file names and contents cannot predict it
     script = SHELL.format(memory=MAX_MEMORY_KIB, separator=separator[0], mark=mark)
     shell = ["/bin/sh", "-c", script, "rg"]
     errors: list[bytes] = []
-    last = b""  # taken when the next one has come: where rg was killed, it is torn
+    last = (
+        b""  # passed on when the next one arrives: if rg was killed, the last record is incomplete
+    )
 
     def take_record(record: bytes) -> bool:
         nonlocal last
@@ -200,18 +200,18 @@ async def run_ripgrep(
     words = _words(b"\n".join(errors), workspace)
     if ended.status in (CANNOT_RUN, NOT_FOUND):
         raise ToolError(
-            f"The sandbox cannot run ripgrep at {program}: ask the person to install it with the system's package manager."
+            f"The sandbox cannot run ripgrep at {program}: ask the user to install it with the system's package manager."
         )
     return Ended(ended.status, words, ended.is_late)
 
 
 async def _release_pipes(workspace: Workspace, directory: str) -> None:
     """
-    Let go on a search that waits for a pipe in the place of a file of ignore rules, as long as it runs.
+    While a search runs, unblock it from pipes that replace ignore files.
 
-    rg opens whatever is called `.gitignore`, and waits until somebody writes into it: for ever. No option of its own leaves that
-    out, and to look for pipes before each search would take as long as the search. So when one is slow they are looked for, and
-    opened for a moment: rg finds that there is nothing in it. Here and not in the sandbox, which may only read the project.
+    rg opens whatever is named `.gitignore` and waits until something writes to it, possibly for ever. No option prevents that, and
+    looking for pipes before each search would take as long as the search. So if a search is slow, find the pipes and open them for a
+    moment: rg then reads an empty file. The host does this, because the sandbox may only read the project.
     """
     await anyio.sleep(SLOW_S)
     while sys.platform == "linux":
@@ -229,7 +229,7 @@ async def _release_pipes(workspace: Workspace, directory: str) -> None:
 
 
 def _open_for_a_moment(pipe: bytes) -> None:
-    """Open a pipe, if it is one: what a path leads to can have changed."""
+    """Open and close `pipe` if it is a pipe: the path may have changed."""
     with suppress(OSError):
         found = os.open(pipe, os.O_PATH | os.O_CLOEXEC)
         try:
@@ -240,7 +240,6 @@ def _open_for_a_moment(pipe: bytes) -> None:
 
 
 def program_inside(name: str, *arguments: str) -> list[str]:
-    """The command that runs the program `name` of `tools/inside`."""
     return [*PYTHON, PROGRAM.format(name=name), LIBRARY, *arguments]
 
 
@@ -251,9 +250,9 @@ async def run(
     separator: bytes,
 ) -> Ended:
     """
-    Run `command` in the sandbox, giving each record of its output to `take`; kill it when that says False, or after `TIMEOUT_S`.
+    Run `command` in the sandbox, passing each output record to `take`; kill it when that returns False, or after `TIMEOUT_S`.
 
-    Of a record that is longer, `take` is given the first `MAX_RECORD_BYTES`.
+    Longer records are cut to `MAX_RECORD_BYTES`.
 
     Raises:
         ToolError: it could not be started.
@@ -277,7 +276,7 @@ async def run(
 async def _read(
     stdout: anyio.abc.ByteReceiveStream, take: Callable[[bytes], bool], separator: bytes
 ) -> bool:
-    """Give `take` the records; return whether it has taken all of them."""
+    """Pass each record to `take`; return False if it stopped the search."""
     splitter = _Splitter(separator)
     try:
         while True:
@@ -289,7 +288,7 @@ async def _read(
 
 
 class _Splitter:
-    """Chunks in, records out: of long ones the beginning."""
+    """Splits chunks into records, and cuts long ones."""
 
     def __init__(self, separator: bytes) -> None:
         self._separator = separator
@@ -318,15 +317,15 @@ def _check_argument(argument: str) -> None:
     try:
         data = os.fsencode(argument)
     except UnicodeEncodeError as error:
-        raise ToolError("A search cannot hold half of a surrogate pair: leave it out.") from error
+        raise ToolError("A search cannot contain half of a surrogate pair: remove it.") from error
     if b"\0" in data:
-        raise ToolError(r"A search cannot hold a NUL character: write \x00 in the pattern.")
+        raise ToolError(r"A search cannot contain a NUL character: write \x00 in the pattern.")
     if len(data) > MAX_ARGUMENT_BYTES:
-        raise ToolError(f"A pattern or path is longer than {MAX_ARGUMENT_BYTES:,} bytes.")
+        raise ToolError(f"A pattern or path exceeds {MAX_ARGUMENT_BYTES:,} bytes.")
 
 
 def _words(errors: bytes, workspace: Workspace) -> str:
-    """The complaints of rg, in the names that the model knows."""
+    """Return rg's error messages with the paths that the model knows."""
     text = errors[: 4 * MAX_ERROR_CHARS].decode(errors="backslashreplace")
     lines = [re.sub(_ERRNO, "", line.removeprefix("rg: ")) for line in text.strip("\n").split("\n")]
     text = "\n".join(escaped(line) for line in lines).replace(f"{workspace.project}/", "")
@@ -340,10 +339,10 @@ def _words(errors: bytes, workspace: Workspace) -> str:
 
 class Filter:
     """
-    A choice of the files below `directory`: by a glob, by a type of ripgrep's, and by what `may_read` says of their paths.
+    A selection of the files below `directory`: by a glob, a ripgrep type, and the paths that `may_read` permits.
 
     Raises:
-        ToolError: the glob cannot be understood.
+        ToolError: the glob is invalid.
     """
 
     def __init__(
@@ -359,11 +358,11 @@ class Filter:
         try:
             self._glob = Glob(glob, has_braces=True) if glob else None
         except GlobError as error:
-            raise ToolError(f"'{glob}' is no glob: {error}.") from error
+            raise ToolError(f"'{glob}' is not a valid glob: {error}.") from error
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments that keep rg from most other files. Two types would mean either, so a glob's names give way."""
+        """Options that keep rg from most other files. With two types rg would match either, so a given type replaces the glob's names."""
         if self._type:
             return [f"--type={self._type}"]
         if not self._glob or not (names := self._glob.last_names):
@@ -371,7 +370,7 @@ class Filter:
         return [*(f"--type-add={NAMES}:{name}" for name in names), f"--type={NAMES}"]
 
     def lets_in(self, path: str) -> bool:
-        """True if `path` is meant; by the glob, a file that was named itself always is."""
+        """True if `path` is selected. The glob does not apply to a file that is named itself."""
         if self._may_read and not self._may_read(path):
             return False
         if not self._glob or not path.startswith(self._prefix):
@@ -388,10 +387,10 @@ async def each_file(
     is_newest_first: bool = False,
 ) -> Ended:
     """
-    Give `take` the paths of the files below `directory` that are not ignored.
+    Pass to `take` the paths of the files below `directory` that are not ignored.
 
     Raises:
-        ToolError: rg could not be run.
+        ToolError: rg could not run.
     """
 
     def take_record(record: bytes) -> bool:
@@ -406,7 +405,7 @@ async def each_file(
 
 
 async def names_of_type(workspace: Workspace, file_type: str) -> list[Glob]:
-    """The globs of a ripgrep type; none if there is no such type."""
+    """Return the globs of a ripgrep type; empty if it does not exist."""
     globs: list[str] = []
 
     def take(record: bytes) -> bool:
@@ -419,36 +418,36 @@ async def names_of_type(workspace: Workspace, file_type: str) -> list[Glob]:
 
 
 def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:
-    """The error for a search that found nothing because it failed."""
+    """Return the error for a search without matches that failed."""
     if ended.is_late:
         return ToolError(f"Nothing was found in {TIMEOUT_S:.0f} s. {ended.notes}")
     if ended.is_cut_off:
         return _cut_off(ended, escaped(workspace.shown(directory)))
     if "No such file or directory" in ended.errors:
-        return workspace.absent(directory, " Look at what is above it with ls.")
+        return workspace.absent(directory, " List its parent directory with ls.")
     if "unrecognized file type" in ended.errors:
         return ToolError(f"{ended.errors}: use glob instead of type, as in glob='*.ext'.")
     if problem := _problem_of_pattern(ended.errors):
         return ToolError(problem)
-    return ToolError(f"The search has failed: {ended.errors or f'exit status {ended.status}'}")
+    return ToolError(f"Search failed: {ended.errors or f'exit status {ended.status}'}")
 
 
 def _problem_of_pattern(errors: str) -> str:
     errors = re.sub(_ADVICE, "", errors).rstrip()
     if "is not allowed in a regex" in errors:
-        return f"{errors}: write an end of line as \\n, then matches may span lines."
+        return f"{errors}: write a line break as \\n; matches may then span lines."
     if "regex parse error" not in errors:
         return ""
     other = WITHOUT if re.search("(is|are) not supported", errors) else ""
-    return f"The pattern is no regular expression that ripgrep understands. Set literal to search for it as it is.{other}\n{errors}"
+    return f"Invalid regular expression. Set literal to search for plain text.{other}\n{errors}"
 
 
 def _cut_off(ended: Ended, shown: str) -> ToolError:
     if ended.status == ABORTED:
         return ToolError(
-            "ripgrep ran out of memory, so the search is not complete: narrow the pattern, or leave out files with huge lines."
+            "ripgrep ran out of memory, so the search is incomplete: narrow the pattern, or exclude files with huge lines."
         )
     return ToolError(
-        f"ripgrep {ended.how} before it was done, so what is in {shown} is not known: search a smaller directory."
+        f"ripgrep {ended.how} before it searched all of {shown}: search a smaller directory."
         f"\n{ended.errors}".rstrip()
     )

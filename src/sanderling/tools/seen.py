@@ -1,4 +1,4 @@
-"""The files as the model has seen them, so that nothing is replaced that it does not know."""
+"""The files that the model has seen: it must not replace text that it does not know."""
 
 from collections import OrderedDict
 from hashlib import blake2b
@@ -12,14 +12,14 @@ MAX_FILES = 4096
 
 
 class Sight(NamedTuple):
-    """A file's text as the model knows it, or where that is too much to keep its digest, or of a very large file its stamp."""
+    """A file's text as the model knows it; only its digest if memory is short, only its stamp if it is very large."""
 
     text: str | None = None
     digest: bytes = b""
     stamp: Stamp | None = None
 
     def is_of(self, text: str, stamp: Stamp | None) -> bool:
-        """True if `text` is what was seen, line endings and encoding aside."""
+        """True if `text` is what the model saw, apart from line endings and encoding."""
         if self.stamp:
             return self.stamp == stamp
         return self.text == text if self.text is not None else self.digest == _digest(text)
@@ -27,11 +27,10 @@ class Sight(NamedTuple):
 
 class Seen:
     """
-    The files that the model has read or written, the least recently used forgotten first.
+    The files that the model has read or written; the least recently used are forgotten first.
 
-    Paths are absolute; those that lead to one file by symbolic links mean the same.
-
-    A file of which the model has read a page counts as seen: it knows that there is more.
+    Paths are absolute; symbolic links to the same file share an entry. A file of which the model read one page counts as seen: it knows
+    that there is more.
     """
 
     def __init__(
@@ -51,11 +50,11 @@ class Seen:
         return self._sights.get(path)
 
     def note(self, path: str, text: str) -> None:
-        """The model knows that `path` holds `text`."""
+        """Record that the model knows `path` to contain `text`."""
         self._keep(path, Sight(text, _digest(text)))
 
     def note_large(self, path: str, stamp: Stamp) -> None:
-        """The model knows of `path`, whose text is too large to be looked at."""
+        """Record that the model knows of `path`, whose text is too large to compare."""
         self._keep(path, Sight(stamp=stamp))
 
     def forget(self, path: str) -> None:
@@ -76,7 +75,7 @@ class Seen:
             self.forget(next(iter(self._sights)))
 
     def _keep_digests(self) -> None:
-        """Keep only digests of the least recently used texts, until the others are few enough."""
+        """Reduce the least recently used texts to digests until the rest fits."""
         for path, sight in self._sights.items():
             if self._text_chars <= self._max_text_chars:
                 break

@@ -1,4 +1,4 @@
-"""Texts of any size: worked on without holding up everything else, and their differences as they are shown."""
+"""Work on texts of any size without blocking the event loop, and differences for display."""
 
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple, Unpack
@@ -12,7 +12,7 @@ from sanderling.tools.outcome import Preview
 MAX_SHOWN_LINES = 1000
 MAX_ASKED_LINES, MAX_ASKED_LINE_CHARS = 50_000, 100_000
 THREAD_BYTES = 16 * 1024
-"""Work on more than that would hold up everything else."""
+"""Larger texts are processed in a thread."""
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -23,7 +23,7 @@ async def difference(old: str, new: str) -> Difference:
 
 
 def asked_of_person(change: Difference) -> Preview:
-    """The whole difference: nobody can approve what they cannot read. The float shows as much as has room, and `p` the rest."""
+    """Return the whole difference, so that the user can read all of what they approve."""
     return Preview(change.shown(MAX_ASKED_LINES, MAX_ASKED_LINE_CHARS).text, "diff")
 
 
@@ -34,7 +34,7 @@ def shown_to_person(change: Difference) -> Preview:
 async def done(
     size: int, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
 ) -> Result:
-    """Do `work`, in a thread if there are so many bytes of it."""
+    """Do `work`, in a thread if it processes many bytes."""
     if size < THREAD_BYTES:
         return work(*arguments)
     return await anyio.to_thread.run_sync(work, *arguments)

@@ -1,4 +1,4 @@
-"""The model's list of what is to be done: written by it as a whole, seen by the person, called to its mind again in time."""
+"""The todo tool: the model writes its list as a whole, the user sees it, and the model is reminded of it."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +10,7 @@ from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.todo_list import MAX_ITEMS
 
-if TYPE_CHECKING:  # it holds the list
+if TYPE_CHECKING:  # it has the list
     from sanderling.tools.workspace import Workspace
 
 
@@ -33,14 +33,14 @@ def _title(args: TodoInput, _: "Workspace") -> str:
 @tool(TodoInput, effect=_effect, title=_title)
 async def todo(args: TodoInput, context: Context) -> Outcome:
     """
-    Keep the list of what is to be done, which the person sees: `items` replaces all of it.
+    Keep a todo list, shown to the user: `items` replaces all of it.
 
-    Use it for work of three steps or more; not for less, and not for questions. While you work exactly one item is in_progress.
-    Mark an item completed as soon as it is done and checked, not before; add what turns up. An empty list clears it.
+    Use it for work of three or more steps, not for less, and not for questions. While you work, exactly one item is in_progress. Mark an
+    item completed once it is done and checked, not before; add work that turns up. An empty list clears it.
     """
     todo_list = context.workspace.todo
     todo_list.replace(args.items)
     detail = "\n".join(todo_list.lines())
     return Outcome(
-        content=f"The list is kept: {todo_list.summary}.", summary=todo_list.summary, detail=detail
+        content=f"List updated: {todo_list.summary}.", summary=todo_list.summary, detail=detail
     )

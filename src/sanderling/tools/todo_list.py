@@ -1,4 +1,4 @@
-"""The list of what is to be done, as the model keeps it."""
+"""The model's todo list."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,9 +16,9 @@ MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 
 class TodoList:
     """
-    The list as it is, at first what `state` has returned in an earlier session. `changed` is called when it is another one.
+    The current list, initially from an earlier `state`. `changed` is called after each change.
 
-    `reminder` is for the conversation: it knows what the model has seen of the list, and how long ago.
+    `reminder` tracks what the model has seen of the list, and how long ago.
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None, state: object = ()) -> None:
@@ -40,10 +40,10 @@ class TodoList:
 
     def replace(self, items: Sequence[TodoItem]) -> None:
         """
-        Make it the list that the model has written.
+        Set the list that the model wrote.
 
         Raises:
-            ToolError: that is none to work from; the old one stays.
+            ToolError: the list is invalid; the old one stays.
         """
         items, before = _checked(items), self.items
         self.items, self._is_known, self._messages_since = items, True, 0
@@ -51,7 +51,7 @@ class TodoList:
             self._changed()
 
     def show(self, items: Sequence[TodoItem]) -> None:
-        """Make it the plan of another agent, which has rules of its own, as far as that can be shown."""
+        """Show an external agent's plan, which follows other rules, cut to the limits of the list."""
         lines = (" ".join(printable(item.content).split()) for item in items[:MAX_ITEMS])
         shown = (
             TodoItem(line[:MAX_CONTENT_CHARS], item.status)
@@ -64,19 +64,19 @@ class TodoList:
             self._changed()
 
     def state(self) -> list[dict[str, str]]:
-        """The list as plain data, for the session's log."""
+        """Return the list as plain data, for the session's log."""
         return [{"content": item.content, "status": item.status} for item in self.items]
 
     def restore(self, state: object) -> None:
         self.items = _restored(state)
-        self._is_known = not self.items  # the model may not know it: after a resume, for instance
+        self._is_known = not self.items  # the model may not know a resumed list
 
     def reminder(self, *, is_prompt: bool = False) -> str:
         """
-        The words for the model along with the message that goes out next; mostly none.
+        Return the reminder for the next message to the model; mostly empty.
 
-        Call it once for each user message, prompts (`is_prompt`) and tool results alike, before the message enters the history.
-        What it returns belongs to that message for good: taken out again later, it would cost the API's cache all that follows.
+        Call it once for each user message, prompts (`is_prompt`) and tool results alike, before the message enters the history. The
+        reminder stays in that message: removing it later would invalidate the API's cache of everything after it.
         """
         self._messages_since += 1
         if not self.is_open:
@@ -85,14 +85,12 @@ class TodoList:
         if self._is_known and not is_stale and not is_prompt:
             return ""
         self._is_known, self._messages_since = True, 0
-        end = (
-            "Keep it up to date with `todo`." if is_stale else "Change it with `todo` as you go on."
-        )
-        return "\n".join(["Your todo list as it stands:", *self.lines(), end])
+        end = "Keep it up to date with `todo`." if is_stale else "Update it with `todo` as you go."
+        return "\n".join(["Your current todo list:", *self.lines(), end])
 
 
 def _restored(state: object) -> tuple[TodoItem, ...]:
-    """The items of a state; what holds none is an empty list, for a log can be old, or damaged."""
+    """Return the items of a saved state; an old or damaged one counts as empty."""
     try:
         return _checked(msgspec.convert(state, tuple[TodoItem, ...]))
     except (msgspec.ValidationError, ToolError):
@@ -101,29 +99,27 @@ def _restored(state: object) -> tuple[TodoItem, ...]:
 
 def _checked(items: Sequence[TodoItem]) -> tuple[TodoItem, ...]:
     if len(items) > MAX_ITEMS:
-        raise ToolError(
-            f"The list has {len(items)} items, {MAX_ITEMS} are the most: put some together."
-        )
+        raise ToolError(f"The list has {len(items)} items; the limit is {MAX_ITEMS}: merge some.")
     checked = tuple(_checked_item(item, number) for number, item in enumerate(items, 1))
     statuses = [item.status for item in checked]
     in_progress = statuses.count("in_progress")
     if in_progress > 1:
         raise ToolError(
-            f"{in_progress} items are in_progress: mark the one that you are working on, the others pending."
+            f"{in_progress} items are in_progress: mark only your current one, the others pending."
         )
     if not in_progress and "pending" in statuses and "completed" in statuses:
-        raise ToolError("No item is in_progress: mark the one that you go on with.")
+        raise ToolError("No item is in_progress: mark the next one.")
     return checked
 
 
 def _checked_item(item: TodoItem, number: int) -> TodoItem:
     content = printable(item.content).strip()
     if not content:
-        raise ToolError(f"Item {number} is empty: say what is to be done.")
+        raise ToolError(f"Item {number} is empty: describe the task.")
     if not content.isprintable():
         raise ToolError(f"Item {number} is not one line of plain text.")
     if len(content) > MAX_CONTENT_CHARS:
         raise ToolError(
-            f"Item {number} has {len(content):,} characters, {MAX_CONTENT_CHARS} are the most: shorten it, or split it."
+            f"Item {number} has {len(content):,} characters; the limit is {MAX_CONTENT_CHARS}: shorten or split it."
         )
     return TodoItem(content, item.status)

@@ -1,4 +1,4 @@
-"""A change of a buffer that has unsaved changes: both are merged, and where they meet the person decides."""
+"""Merges a change into a buffer with unsaved changes; where they overlap, the user decides."""
 
 from sanderling.editing.lines import MAX_DIFFERENCE_LINES, lines_of, numbered, shown
 from sanderling.editing.merge import Conflict, merge
@@ -13,11 +13,11 @@ async def merged(
     knowledge: Knowledge, ours: str, overruled: frozenset[str]
 ) -> tuple[str, tuple[str, ...]]:
     """
-    A buffer's text with the change in it, and notes.
+    Return the buffer's text with the change merged in, and notes.
 
     Raises:
-        OverlapError: it would go over what is unsaved, and is not `overruled`.
-        ToolError: it cannot be made.
+        OverlapError: it would overwrite unsaved changes, and that is not `overruled`.
+        ToolError: the change is impossible.
     """
     theirs, base, notes = await _theirs(knowledge, ours)
     text = await done(len(ours), merge, base, ours, theirs)
@@ -28,7 +28,7 @@ async def merged(
 
 
 async def _theirs(knowledge: Knowledge, ours: str) -> tuple[str, str, tuple[str, ...]]:
-    """The text as the model wants it to be, what it has made that of, and notes."""
+    """Return the text that the model proposes, the base that it changed, and notes."""
     sight = knowledge.sight
     is_known = sight and (sight.text is not None or sight.is_of(plain(ours), None))
     if knowledge.is_whole and not is_known:
@@ -50,7 +50,7 @@ async def _theirs(knowledge: Knowledge, ours: str) -> tuple[str, str, tuple[str,
 
 
 def overlap(name: str, ours: str, conflicts: tuple[Conflict, ...]) -> str:
-    """The words for the model where a change would go over what the person has not saved."""
+    """Return the message for the model when a change would overwrite unsaved changes."""
     lines = lines_of(ours)
     places = [conflict.ours for conflict in conflicts]
     text = shown(
@@ -63,8 +63,8 @@ def overlap(name: str, ours: str, conflicts: tuple[Conflict, ...]) -> str:
     ).text
     where = ", ".join(_lines_in_words(place) for place in places[:10])
     return (
-        f"The person has unsaved changes in {name}, {where}, where this would change the same text. Nothing was changed."
-        f" Read the file again and change what is there now, or ask the person.\n{text}"
+        f"The user has unsaved changes in {name}, {where}, in the same text. Nothing was changed."
+        f" Read the file again and edit its current text, or ask the user.\n{text}"
     ).rstrip()
 
 

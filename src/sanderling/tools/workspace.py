@@ -1,4 +1,4 @@
-"""The workspace that the tools of a session work on: its project, its sandbox, the editor if there is one, and what they keep between uses."""
+"""The workspace of a session's tools: project, sandbox, editor, and state that is kept between calls."""
 
 import errno
 import os
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 NEAR_NAMES, MAX_COMPARED_NAMES = 3, 2000
 SENTENCES = {
-    errno.EACCES: "{name} may not be {what}: its mode or the sandbox forbids it.",
-    errno.EPERM: "{name} may not be {what}: its mode or the sandbox forbids it.",
-    errno.EROFS: "{name} may not be {what}: it is read-only in the sandbox. In plan mode everything is, and what could make the"
-    " person's machine run something (.git/hooks, for instance) always.",
+    errno.EACCES: "{name} cannot be {what}: its mode or the sandbox forbids it.",
+    errno.EPERM: "{name} cannot be {what}: its mode or the sandbox forbids it.",
+    errno.EROFS: "{name} cannot be {what}: it is read-only in the sandbox. In plan mode everything is; files that could run code on"
+    " the user's machine (such as .git/hooks) always are.",
     errno.EISDIR: "{name} is a directory.",
-    errno.EINVAL: "{name} is no regular file.",
+    errno.EINVAL: "{name} is not a regular file.",
     errno.ENOSPC: "{name} cannot be {what}: the disk is full. Nothing was changed.",
     errno.EDQUOT: "{name} cannot be {what}: the disk quota is used up. Nothing was changed.",
 }
-OUTSIDE = "{name} may not be {what}: it is read-only in the sandbox. Only the project can be written, and what the person has granted."
+OUTSIDE = "{name} cannot be {what}: it is read-only in the sandbox. Only the project and paths that the user granted are writable."
 
 
 def _no_locks() -> WeakValueDictionary[Hashable, anyio.Lock]:
@@ -69,57 +69,58 @@ class Workspace(Struct):
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
 
     def granted(self, grant: Grant) -> "Workspace":
-        """A copy for one tool use with what it is granted: it stays on the ground of now, whatever the person switches meanwhile."""
+        """Return a copy for one call with its grant, which keeps the current environment even if the user switches the sandbox."""
         return replace(self, grant=grant, _ground=self.ground)
 
     @property
     def ground(self) -> Ground:
-        """The ground on which files are looked at and changed."""
+        """Where files are read and changed."""
         return self._ground or self.sandbox.ground
 
     def path(self, name: str) -> str:
         """
-        `name` as the model wrote it (absolute, below `~`, or relative to the project) as an absolute path.
+        Return `name` from the model (absolute, below `~`, or relative to the project) as an absolute path.
 
         Raises:
-            ToolError: nothing can have that name.
+            ToolError: `name` is not a valid path.
         """
         try:
             os.fsencode(name)
             if "\0" in name:
-                raise ToolError(f"{name!r} cannot be a path: there is a NUL in it.")
+                raise ToolError(f"{name!r} is not a valid path: it contains a NUL.")
             return os.path.normpath(os.path.join(self.project, os.path.expanduser(name)))
         except UnicodeEncodeError as error:
-            raise ToolError(f"{printable(name)!r} cannot be a path: it is no text.") from error
+            raise ToolError(
+                f"{printable(name)!r} is not a valid path: it is not valid text."
+            ) from error
 
     def shown(self, path: str) -> str:
-        """`path` as a person and the model read it best: relative to the project where it lies inside."""
+        """Return `path` for display: relative to the project if inside it."""
         inside = f"{self.project}/"
         return path.removeprefix(inside) if path.startswith(inside) else path
 
     @property
     def disk(self) -> Disk:
-        """The names where the tools work, as the person sees them."""
+        """The file names where the tools run, as the user sees them."""
         return self.ground.disk
 
     def is_inside(self, path: str) -> bool:
-        """True if `path` lies in the project, links followed."""
         return is_within(self.disk.real_path(path), self.disk.real_path(self.project))
 
     def lock(self, path: str) -> anyio.Lock:
-        """The lock that whoever changes the file holds, by whatever name, so that changes happen one after the other."""
+        """Return the lock for changes to the file, the same for all its names."""
         name: Hashable = self.disk.real_path(path)
         status = self.disk.status(path)
-        if status and status.st_nlink > 1:  # it is written in place, and stays the same file
+        if status and status.st_nlink > 1:  # hard links: all names share the file
             name = (status.st_dev, status.st_ino)
         return self._locks.setdefault(name, anyio.Lock())
 
     async def files(self) -> Files:
         """
-        Files as the sandbox lets them be seen now.
+        Return access to files through the current sandbox.
 
         Raises:
-            ToolError: there is no sandbox to be had.
+            ToolError: there is no sandbox.
         """
         with self.explaining("", ""):
             return await self.ground.files(self.grant)
@@ -127,9 +128,9 @@ class Workspace(Struct):
     @contextmanager
     def explaining(self, path: str, what: str) -> Generator[None]:
         """
-        Tell the model in a sentence why `what` ("read", "written") cannot be done with `path`.
+        Turn errors into a sentence for the model: why `path` cannot be `what` ("read", "written").
 
-        A file that is not the one that was expected is its caller's business.
+        `FileChangedError` passes unchanged.
         """
         try:
             yield
@@ -143,15 +144,15 @@ class Workspace(Struct):
             raise ToolError(self._sentence(error, path, what)) from error
 
     async def missing(self, path: str) -> ToolError:
-        """The error for a file that is not there, with the names that are like its own."""
-        from difflib import get_close_matches  # only for whoever has mistyped
+        """Return the error for a missing file, suggesting similar names."""
+        from difflib import get_close_matches  # slow to import, and rarely needed
 
         directory, name = os.path.split(path)
         entries: list[tuple[str, str]] = []
         with suppress(OSError, ToolError):
             entries = await (await self.files()).list(directory)
         if (name, "link") in entries:
-            return self.absent(path, " It is a link: what it leads to is not there.")
+            return self.absent(path, " It is a broken link.")
         names = {entry.casefold(): entry for entry, _ in entries[:MAX_COMPARED_NAMES]}
         near = await anyio.to_thread.run_sync(
             get_close_matches, name.casefold(), list(names), NEAR_NAMES
@@ -161,7 +162,7 @@ class Workspace(Struct):
         return self.absent(path, question)
 
     def absent(self, path: str, advice: str = "") -> ToolError:
-        """The error for a path that is not there; what only the sandbox hides, the person can let in."""
+        """Return the error for a missing path; if only the sandbox hides it, the user can grant access."""
         message = f"{escaped(self.shown(path))} does not exist, or the sandbox hides it.{advice}"
         if not self.ground.hides(path):
             return ToolError(message)

@@ -1,4 +1,4 @@
-"""`write`: a whole file, new or in the place of one that the model knows."""
+"""The write tool: creates a file, or replaces one that the model knows."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from sanderling.tools.workspace import Workspace
 
 class WriteInput(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[str, msgspec.Meta(description="Absolute, below ~, or relative to the project")]
-    content: Annotated[str, msgspec.Meta(description="All of the file")]
+    content: Annotated[str, msgspec.Meta(description="The whole file")]
 
 
 def _effect(args: WriteInput, workspace: Workspace) -> Effect:
@@ -45,11 +45,11 @@ async def _preview(args: WriteInput, context: Context) -> Preview:
 @tool(WriteInput, effect=_effect, title=_title, preview=_preview)
 async def write(args: WriteInput, context: Context) -> Outcome:
     """
-    Create a file, with the directories above it, or replace all that one holds.
+    Create a file with its parent directories, or replace all of one.
 
-    To change a part of a file, use `edit`. A file that you have not read, or that has changed since, is not replaced: you are
-    told the difference instead. An existing file keeps its encoding, mode and links, and CRLF line endings if it has only those. If
-    the person has unsaved changes of it in the editor, yours are merged with them there.
+    To change part of a file, use `edit`. A file that you have not read, or that changed since, is not replaced: you get the difference
+    instead. An existing file keeps its encoding, mode and links, and CRLF line endings if it has only those. If the user has unsaved
+    changes in the editor, yours are merged with them there.
     """
     changed = await _change(args, context).make()
     what = await difference(changed.old or "", changed.new)
@@ -59,10 +59,10 @@ async def write(args: WriteInput, context: Context) -> Outcome:
 
 def encoded(content: str, old: FileText | None) -> bytes:
     """
-    `content` as the bytes of a file, in the encoding of the `old` one, and with its line endings if they are all CRLF.
+    Encode `content` for a file, with the encoding of the `old` one, and CRLF line endings if it has only those.
 
     Raises:
-        ToolError: that encoding has no such character.
+        ToolError: the encoding lacks a character.
     """
     if old is None or old.is_binary:
         encoding, bom = "utf-8", b""

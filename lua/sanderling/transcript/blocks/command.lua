@@ -1,14 +1,14 @@
---- The person's commands in the transcript, and what the sandbox has to say: about them, the tools, and itself.
+--- The user's commands in the transcript, and reports of the sandbox.
 local blocks = require('sanderling.transcript.blocks')
 local icons = require('sanderling.ui.icons')
 local sandbox = require('sanderling.session.sandbox')
 local unseen = require('sanderling.ui.unseen')
 local words = require('sanderling.ui.words')
 
-local FOLDED_FROM_LINES = 21 -- of output
+local FOLDED_FROM_LINES = 21 -- lines of output
 local CLOSED_FROM_LINES = 201
 
----@type table<string, sanderling.transcript.blocks.Draw> by the type of event
+---@type table<string, sanderling.transcript.blocks.Draw> by event type
 local draw = {}
 
 -- commands ------------------------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@ local function command_label(command)
   return '$ ' .. line .. (rest ~= '' and ' ' .. icons.more or '')
 end
 
---- Begin a block of a command's; what it prints goes below.
+--- Start a block of a command.
 ---@param self sanderling.transcript.Transcript
 ---@param id string
 ---@param label string
@@ -31,13 +31,13 @@ local function open_command(self, id, label)
   self.open = { id = id, kind = 'command', row = row, col = 0, label = label }
 end
 
---- The block of the command `id`: a new one when another one stands below its last.
+--- Return the open block of the command `id`, or start a new one if another block follows its last.
 ---@param self sanderling.transcript.Transcript
 ---@param id string
 ---@return sanderling.transcript.OpenBlock
 local function block_of(self, id)
   if not self.open or self.open.id ~= id then
-    open_command(self, id, (self.commands[id] or '$ command') .. ' (goes on)')
+    open_command(self, id, (self.commands[id] or '$ command') .. ' (continued)')
   end
   return self.open
 end
@@ -80,7 +80,7 @@ end
 
 -- the sandbox ---------------------------------------------------------------------------------------------------------
 
---- Say something beside the model and the commands: within the block of a command when one is open, whose output goes on below.
+--- Add a remark. If the block of a command is open, it goes into that block, and the output continues below.
 ---@param event { text: string, hl: string, remedy?: string }
 function draw.remark(self, event)
   local text = unseen.visible(event.text)
@@ -107,21 +107,22 @@ local is_network_operation = { connect = true, resolve = true }
 
 ---@type table<string, string> by the network that refused
 local network_remedies = {
-  off = ':AgentNet on opens the network, :AgentNet proxy only listed hosts (option sandbox.hosts).',
-  proxy = 'The option sandbox.hosts lists the hosts, :AgentNet on opens the network.',
+  off = ':AgentNet on opens the network, :AgentNet proxy opens only the hosts in sandbox.hosts.',
+  proxy = 'Add the host to the option sandbox.hosts, or open the network with :AgentNet on.',
 }
 
-local PROGRAM_REMEDY = 'The option sandbox.read shows a directory in each session.'
+local PROGRAM_REMEDY =
+  'Add its directory to the option sandbox.read to make it visible in every session.'
 
 function draw.access_denied(self, event)
-  local text = ('The sandbox refused: %s %s (%s)'):format(event.operation, event.target, event.rule)
+  local text = ('The sandbox blocked: %s %s (%s)'):format(event.operation, event.target, event.rule)
   if self.refused[text] then
-    return -- who is refused often tries again
+    return -- repeated attempts are reported once
   end
   local remedy = is_network_operation[event.operation] and network_remedies[self.sandbox.network]
     or event.operation == 'execute' and PROGRAM_REMEDY
-  local is_told = not remedy or self.refused[remedy]
-  remark(self, text, 'AgentWarning', not is_told and remedy or nil)
+  local is_shown = not remedy or self.refused[remedy]
+  remark(self, text, 'AgentWarning', not is_shown and remedy or nil)
   self.refused[text] = true
   if remedy then
     self.refused[remedy] = true
@@ -139,15 +140,15 @@ local guard_sentences = {
 function draw.guard_acted(self, event)
   local sentence = guard_sentences[event.kind]
   if not sentence then
-    return -- 'replaced' is the host's own business
+    return -- 'replaced' is internal to the host
   end
   local text = sentence:format(event.path, event.reason)
   if (event.kept_at or '') ~= '' then
-    text = ('%s\nWhat was written is kept at %s'):format(text, event.kept_at)
+    text = ('%s\nThe written content is saved at %s'):format(text, event.kept_at)
   end
   if event.kind == 'failed' then
     local remedy =
-      'It can run code outside of the sandbox: look at it before git, a shell or an editor does.'
+      'It can run code outside the sandbox. Check it before git, a shell or an editor reads it.'
     remark(self, text, 'AgentError', remedy)
   else
     remark(self, text, 'AgentWarning')

@@ -1,27 +1,27 @@
---- The kinds of blocks in a transcript. Each registers what it draws of which events, what it remembers of them, and where in that
---- rows stand: rows above may come or go, with pages of the history and with an answer that is taken back.
+--- The kinds of blocks in a transcript. Each kind registers which events it draws, which fields it keeps, and which of
+--- these hold rows, because rows shift when a page of history is inserted or an answer is removed.
 local M = {}
 
 ---@alias sanderling.transcript.blocks.Draw fun(self: sanderling.transcript.Transcript, event: any)
 
 ---@class (exact) sanderling.transcript.blocks.Rows
----@field of string[] fields that hold rows, of the table or of each item of the list; empty: the items are rows
----@field is_list? boolean a list, or a table by id
----@field is_of_page? boolean a page that is put above brings its own along
+---@field of string[] fields with rows, of the table or of each list item; empty: the items are rows
+---@field is_list? boolean the field is a list, or a table by id
+---@field is_of_page? boolean the items of an inserted page are prepended
 
 ---@class (exact) sanderling.transcript.blocks.Kind
----@field draw? table<string, sanderling.transcript.blocks.Draw> by the type of event
----@field beside? string[] types of events that are not the model's: they can happen at any moment of its answer
----@field new? fun(): table<string, any> what a transcript remembers by it, by the names of its fields
----@field rows? table<string, sanderling.transcript.blocks.Rows> by the names of the transcript's fields
+---@field draw? table<string, sanderling.transcript.blocks.Draw> by event type
+---@field beside? string[] types of events that do not come from the model and may occur in the middle of its answer
+---@field new? fun(): table<string, any> creates the kind's fields of a transcript
+---@field rows? table<string, sanderling.transcript.blocks.Rows> by field name
 
----@type table<string, sanderling.transcript.blocks.Draw> by the type of event
+---@type table<string, sanderling.transcript.blocks.Draw> by event type
 M.draw = {}
----@type table<string, true> by the type of event
+---@type table<string, true> by event type
 M.is_beside = {}
 ---@type (fun(): table<string, any>)[]
 local makers = {}
----@type table<string, sanderling.transcript.blocks.Rows> by the names of the transcript's fields
+---@type table<string, sanderling.transcript.blocks.Rows> by field name
 local rows = {}
 
 ---@param kind sanderling.transcript.blocks.Kind
@@ -34,7 +34,8 @@ function M.register(kind)
   end
 end
 
---- Draw `event`, if one of the kinds does. What the last turn took stays with it when text comes below.
+--- Draw `event` if a kind handles it. If new text follows the last turn, move the turn's duration and cost from the
+--- footer to its header.
 ---@param transcript sanderling.transcript.Transcript
 ---@param event table
 function M.draw_event(transcript, event)
@@ -47,7 +48,7 @@ function M.draw_event(transcript, event)
   end
 end
 
---- The fields of an empty transcript.
+--- Return the fields of an empty transcript.
 ---@return table<string, any>
 function M.new_fields()
   local fields = {}
@@ -58,7 +59,7 @@ function M.new_fields()
 end
 
 ---@param item table
----@param fields any[] that hold rows
+---@param fields any[] with rows
 ---@param from integer
 ---@param delta integer
 local function shift_fields(item, fields, from, delta)
@@ -69,7 +70,7 @@ local function shift_fields(item, fields, from, delta)
   end
 end
 
---- Rows were put in before the row `from`, or as many as `-delta` taken out that stood right before it.
+--- Shift rows after rows were inserted before row `from`, or `-delta` rows directly before it were removed.
 ---@param transcript sanderling.transcript.Transcript
 ---@param from integer
 ---@param delta integer
@@ -91,7 +92,7 @@ function M.shift(transcript, from, delta)
   transcript.markdown:shift(from, delta)
 end
 
---- Put what `page` remembers above what `transcript` does; the rows of both are right already.
+--- Prepend the items of `page` to those of `transcript`. The rows of both are already correct.
 ---@param transcript sanderling.transcript.Transcript
 ---@param page sanderling.transcript.Transcript
 function M.prepend(transcript, page)

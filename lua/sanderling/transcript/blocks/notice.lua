@@ -1,4 +1,4 @@
---- Notices and errors in the transcript, of the host and of this side; and what the person has taken back.
+--- Notices and errors of the host and of this client, and the user's undo, redo and rewind.
 local M = {}
 
 local api = vim.api
@@ -22,7 +22,7 @@ function M.draw.notice(self, event)
   end
 end
 
---- The last notice on a topic, one line, holds no more.
+--- Replace the last notice on a topic, which is one line, by a note that it is outdated.
 function M.draw.local_notice_outdated(self, event)
   local mark = self.notices[event.topic]
   local row = mark and api.nvim_buf_get_extmark_by_id(self.buf, ns, mark, {})[1]
@@ -44,13 +44,13 @@ function M.draw.error_occurred(self, event)
 end
 
 local DID = {
-  undo = 'undone',
-  redo = 'done again',
-  rewind = 'files taken back',
-  finish = 'finished what was interrupted',
+  undo = 'Reverted',
+  redo = 'Redone',
+  rewind = 'Reverted',
+  finish = 'Finished an interrupted undo',
 }
 
---- List the files that were taken back: how many lines came and went, what was merged, what was left and why.
+--- List reverted files: lines added and removed, merges, and files that were kept with the reason.
 function M.draw.files_restored(self, event)
   self:end_block()
   local files = event.files or {}
@@ -58,8 +58,8 @@ function M.draw.files_restored(self, event)
     return file.how == 'left'
   end, files)
   local count = words.counted(#files - left, 'file')
-  local stays = left == 0 and '' or (', %d stay%s'):format(left, left == 1 and 's' or '')
-  local done = #files == 0 and 'no file, they are as they were before' or count .. stays
+  local kept = left == 0 and '' or (', %d kept'):format(left)
+  local done = #files == 0 and 'nothing to change' or count .. kept
   local title = ('%s %s: %s'):format(icons.rule:rep(2), DID[event.kind], done)
   self:append_block(title, 'AgentNotice')
   for i, file in ipairs(files) do
@@ -75,9 +75,7 @@ function M.draw.files_restored(self, event)
   if event.rest_of then
     local row = self.last + 1
     local verb = event.kind == 'redo' and ':AgentRedo' or ':AgentUndo'
-    self:append(
-      ('\n  %s %d does the rest, once nothing keeps it from that'):format(verb, event.rest_of)
-    )
+    self:append(('\n  %s %d does the rest once that is resolved'):format(verb, event.rest_of))
     self:paint(row, self.last, 'AgentRemedy')
   end
 end

@@ -1,7 +1,8 @@
---- Tool uses in the transcript: their blocks, the files that these name, and the float that shows one whole.
+--- Tool uses in the transcript: their blocks, the files that these name, and the float that shows a whole tool use.
 ---
---- A block is a header, `edit src/app.py  +3 −1`, what the tool puts out while it runs, and its detail. All of it becomes one
---- fold when the tool has ended. The summary is put behind the header then: a change within a row, so that no row moves.
+--- A block consists of a header, `edit src/app.py  +3 −1`, the output of the running tool, and its detail. When the
+--- tool has ended the block becomes one fold, and the summary is appended to the header: a change within a row, so that
+--- no row moves.
 local M = {}
 
 local api = vim.api
@@ -18,14 +19,14 @@ local words = require('sanderling.ui.words')
 
 local ns = require('sanderling.transcript.writer').NS
 
-local TORN = ' (goes on)'
+local TORN = ' (continued)'
 
----@class (exact) sanderling.transcript.blocks.tool.Use that runs
+---@class (exact) sanderling.transcript.blocks.tool.Use a running tool use
 ---@field id string
 ---@field tool string
 ---@field title string
 ---@field row integer of its last header
----@field mark integer says that it runs
+---@field mark integer of the sign that it is running
 
 ---@class (exact) sanderling.transcript.blocks.tool.Block
 ---@field id string of the tool use
@@ -36,7 +37,7 @@ local TORN = ' (goes on)'
 
 -- blocks --------------------------------------------------------------------------------------------------------------
 
----@type table<string, sanderling.transcript.blocks.Draw> by the type of event
+---@type table<string, sanderling.transcript.blocks.Draw> by event type
 local draw = {}
 
 ---@param self sanderling.transcript.Transcript
@@ -48,7 +49,7 @@ local function paint_header(self, row, col, end_col, hl)
   api.nvim_buf_set_extmark(self.buf, ns, row, col, { end_col = end_col, hl_group = hl })
 end
 
---- Begin a block of a tool use; those that follow each other stand without a blank line in between.
+--- Start a block of a tool use. Consecutive ones have no blank line between them.
 ---@param self sanderling.transcript.Transcript
 ---@param use sanderling.transcript.blocks.tool.Use
 ---@param suffix string
@@ -78,7 +79,7 @@ local function block_of(self, use)
   return assert(self.open)
 end
 
---- Put the summary behind the header, in the text: it can be searched and copied.
+--- Append the summary to the header, as text, so that it can be searched and copied.
 ---@param self sanderling.transcript.Transcript
 ---@param use sanderling.transcript.blocks.tool.Use
 ---@param summary string
@@ -91,7 +92,7 @@ local function write_summary(self, use, summary, hl)
   end
 end
 
---- Fold the block that is open, if there is anything below its header, and leave a blank line behind it.
+--- Fold the open block if there is anything below its header, and leave a blank line after it.
 ---@param self sanderling.transcript.Transcript
 ---@param use sanderling.transcript.blocks.tool.Use
 ---@param summary string
@@ -169,10 +170,11 @@ function draw.tool_ended(self, event)
   if event.job then
     self.jobs_shown[event.job] = api.nvim_buf_set_extmark(self.buf, ns, use.row, 0, {})
   end
-  self.tools[event.id] = nil -- last: while the buffer cannot be written, all of this is tried again
+  self.tools[event.id] = nil -- last, because all of this is repeated if the buffer is not writable
 end
 
---- Say behind the lines of jobs that have ended how they did; not in the text, for a change in its first line cuts a fold off.
+--- Show the outcome of ended jobs after their lines. It is virtual text, because a change in the first line of a fold
+--- would cut it off.
 function draw.jobs_changed(self, event)
   for _, job in ipairs(event.jobs) do
     local mark = self.jobs_shown[job.id]
@@ -195,7 +197,7 @@ function draw.jobs_changed(self, event)
   end
 end
 
---- The turn is over: what still runs, does no more.
+--- Mark the running tool uses as stopped at the end of a turn.
 ---@param self sanderling.transcript.Transcript
 function M.stop_all(self)
   local uses = vim.tbl_values(self.tools)
@@ -207,7 +209,7 @@ function M.stop_all(self)
   end
 end
 
---- The block of a tool use that `row` belongs to.
+--- Return the block of a tool use that contains `row`.
 ---@param self sanderling.transcript.Transcript
 ---@param row integer
 ---@return sanderling.transcript.blocks.tool.Block?
@@ -230,7 +232,7 @@ end
 
 -- from a line to a file -----------------------------------------------------------------------------------------------
 
---- The file that the cursor's line is about: the line of it, where that is one of a diff.
+--- Return the file that the cursor's line is about. In a diff this includes the line number.
 ---@param self sanderling.transcript.Transcript
 ---@param row integer
 ---@param col integer
@@ -252,7 +254,7 @@ function M.place_at(self, row, col, project)
     end
   end
   if block and row == block.first then
-    local path = files.find(block.title, project) -- it may hold blanks
+    local path = files.find(block.title, project) -- may contain blanks
     if path then
       return { path = path }
     end

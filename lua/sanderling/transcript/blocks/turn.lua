@@ -1,15 +1,14 @@
---- Turns in the transcript: what the person said and what the model says, an answer that begins anew, the end; and where the
---- model's view of it all was shortened.
+--- Turns in the transcript: prompts, answers, restarted answers, the end of a turn, and compactions.
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
 local icons = require('sanderling.ui.icons')
 local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
 
-local SENT = 'sent in its place'
+local SENT = 'expanded prompt'
 local ns = require('sanderling.transcript.writer').NS
 
----@class (exact) sanderling.transcript.Piece of what the model has said in this turn
+---@class (exact) sanderling.transcript.Piece a block of the model's in this turn
 ---@field block_id integer
 ---@field first integer row
 ---@field last integer row
@@ -17,9 +16,9 @@ local ns = require('sanderling.transcript.writer').NS
 ---@class (exact) sanderling.transcript.Turn
 ---@field id string of the prompt
 ---@field first integer row
----@field answer integer row at which the answer begins
+---@field answer integer row of the answer's header
 
----@type table<string, sanderling.transcript.blocks.Draw> by the type of event
+---@type table<string, sanderling.transcript.blocks.Draw> by event type
 local draw = {}
 
 -- prompts -------------------------------------------------------------------------------------------------------------
@@ -72,12 +71,12 @@ local function selection_lines(selection)
   return lines
 end
 
----@class (exact) sanderling.transcript.blocks.turn.Part lines of a prompt's block, the first one is 0
+---@class (exact) sanderling.transcript.blocks.turn.Part lines of a prompt's block, from 0
 ---@field first integer
 ---@field last integer
----@field selection? sanderling.Selection nil: what the prompt's slash command stands for
+---@field selection? sanderling.Selection nil: the expansion of a slash command
 
---- What a person said, what goes along with it, and the header of the answer below.
+--- Return the lines of a prompt, its context and the header of the answer.
 ---@param prompt sanderling.Prompt
 ---@param name string of the header
 ---@return string[]
@@ -106,7 +105,7 @@ local function lines_of(prompt, name)
   return vim.list_extend(lines, { '', '## Sanderling', '', '' }), parts
 end
 
---- Draw what a person said, and the header of the answer below.
+--- Draw a prompt and the header of the answer.
 ---@param self sanderling.transcript.Transcript
 ---@param prompt sanderling.Prompt
 ---@param name string of the header
@@ -117,7 +116,7 @@ local function draw_prompt(self, prompt, name)
   local lines, parts = lines_of(prompt, name)
   local row = self:append_block(table.concat(lines, '\n'))
   local answer = row + #lines - 3
-  local text_end = row + 2 + select(2, prompt.text:gsub('\n', '')) -- the row of its last line
+  local text_end = row + 2 + select(2, prompt.text:gsub('\n', '')) -- row of the last line
   decorate_header(self, row, name, 'AgentUser')
   api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
     end_row = text_end + 1,
@@ -147,13 +146,13 @@ local function draw_prompt(self, prompt, name)
   return row, answer
 end
 
---- Say below the text what the last turn took.
+--- Show the duration and cost of the last turn below the text.
 function draw.local_turn_took(self, event)
   self.took = event.text
   self.footer:set('took', self.footer:wrapped(event.text, 'AgentStatus'))
 end
 
---- The last turn is not the end any more: what it took goes behind the header of its answer.
+--- Other text follows the last turn: move its duration and cost to the header of its answer.
 function draw.local_turn_left(self)
   local turn = self.turns[#self.turns]
   if self.took and turn then
@@ -176,7 +175,7 @@ function draw.turn_started(self, event)
 end
 
 function draw.prompt_steered(self, event)
-  draw_prompt(self, event.prompt, 'You, meanwhile')
+  draw_prompt(self, event.prompt, 'You (steering)')
 end
 
 -- answers -------------------------------------------------------------------------------------------------------------
@@ -218,8 +217,8 @@ local function draw_thinking(self, block_id, text)
   }
 end
 
---- Draw what the model says. What is held comes behind the first `border` bytes of it, where a paragraph ends, unless that is in
---- code; what is left of the answer is a block of its own then.
+--- Draw a part of the answer. Held events are drawn after its first `border` bytes, where a paragraph ends, unless that
+--- is inside code. The rest of the answer then starts a new block.
 ---@param self sanderling.transcript.Transcript
 ---@param event { block_id: integer, text: string }
 ---@param border? integer
@@ -257,7 +256,7 @@ function draw.block_ended(self, event)
   end
 end
 
---- Take `piece` out, and the blank lines behind it.
+--- Remove `piece` and the blank lines after it.
 ---@param self sanderling.transcript.Transcript
 ---@param piece sanderling.transcript.Piece
 local function take_back(self, piece)
@@ -268,7 +267,7 @@ local function take_back(self, piece)
   local is_end = behind > self.last
   local followers = self:followers()
   self:modify(function()
-    api.nvim_buf_clear_namespace(self.buf, -1, first, behind) -- else marks that grow would take in what comes
+    api.nvim_buf_clear_namespace(self.buf, -1, first, behind) -- otherwise growing marks would include the following text
     api.nvim_buf_set_lines(self.buf, first, behind, true, is_end and { '' } or {})
   end)
   self.markdown:remove(first, behind - 1)
@@ -286,7 +285,7 @@ local function take_back(self, piece)
   end
 end
 
---- An answer was cut off: what has come of it goes, and what follows is drawn in its place.
+--- Remove an answer that was cut off. The new one is drawn in its place.
 function draw.answer_restarted(self, event)
   self:end_answer()
   for i = #self.pieces, 1, -1 do
@@ -299,11 +298,11 @@ end
 local endings = {
   cancelled = 'Stopped.',
   interrupted = 'Interrupted.',
-  max_tokens = 'The answer ends at its limit of tokens (option max_tokens).',
-  max_calls = 'Stopped at the limit of calls (option max_calls).',
-  budget = 'Stopped at the budget (option budget_usd).',
+  max_tokens = 'The answer reached its token limit (option max_tokens).',
+  max_calls = 'Stopped at the call limit (option max_calls).',
+  budget = 'Stopped at the budget limit (option budget_usd).',
   refusal = 'The model declined to answer. Rephrase the question, or start over with :clear.',
-  context_full = "The conversation fills the model's whole context window: :AgentCompact shortens it, :clear begins a new one.",
+  context_full = "The conversation fills the model's context window. :AgentCompact shortens it, :clear starts a new one.",
 }
 
 function draw.turn_ended(self, event)
@@ -331,7 +330,7 @@ local function ruled(text)
   return ('%s %s %s'):format(rule, text, rule)
 end
 
---- Say where the model was shown less, with the summary in a fold.
+--- Mark where the context was shortened, with the summary in a fold.
 function draw.compacted(self, event)
   self:end_block()
   local before, after = words.short(event.before_tokens), words.short(event.after_tokens)
@@ -356,7 +355,7 @@ end
 
 function draw.compaction_undone(self)
   self:end_block()
-  self:append_block(ruled('context as it was before'), 'AgentNotice')
+  self:append_block(ruled('compaction undone'), 'AgentNotice')
 end
 
 blocks.register({

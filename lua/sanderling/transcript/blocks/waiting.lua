@@ -1,4 +1,4 @@
---- The prompts that wait for their turn, below the transcript's text.
+--- Queued prompts, below the transcript's text.
 local M = {}
 
 local blocks = require('sanderling.transcript.blocks')
@@ -14,7 +14,7 @@ local MAX_LINES = 3
 ---@field when string
 
 ---@param waiting sanderling.session.state.Waiting|sanderling.WaitingChanged
----@return sanderling.transcript.blocks.waiting.Step[] in the order in which they go
+---@return sanderling.transcript.blocks.waiting.Step[] in the order of sending
 function M.in_order(waiting)
   local steps = {} ---@type sanderling.transcript.blocks.waiting.Step[]
   local function add(prompts, sign, when)
@@ -32,7 +32,7 @@ function M.in_order(waiting)
   return steps
 end
 
---- The first prompts, one line each, and how many there are besides.
+--- Return a line for each of the first prompts, and the number of further ones.
 ---@param event sanderling.session.state.Waiting|sanderling.WaitingChanged
 ---@param footer sanderling.transcript.footer.Footer
 ---@return sanderling.transcript.footer.Lines?
@@ -62,9 +62,9 @@ function M.draw.waiting_changed(self, event)
   self.footer:set('waiting', lines_of(event, self.footer))
 end
 
---- Say that a prompt was taken, and waits for git, a language server or the clipboard.
+--- Show that an accepted prompt waits for git, a language server or the clipboard.
 function M.draw.local_looking_up(self, event)
-  local text = 'Looking up what the prompt mentions ' .. icons.more
+  local text = 'Resolving mentions ' .. icons.more
   self.footer:set('looking', event.is_on and self.footer:wrapped(text, 'AgentBusy') or nil)
 end
 

@@ -1,1 +1,1 @@
-"""A line for the shell: read as the commands in it, and as what each program does beyond its words."""
+"""Shell lines: parsed into commands, with what each program does beyond its words."""

@@ -1,4 +1,4 @@
-"""One check for each program with a language or a mind of its own: "" if its first words say what it does, or why they do not."""
+"""Checks of programs whose first words may not say what they do. A check returns the reason, or "" if the words do say it."""
 
 import posixpath
 import re
@@ -34,7 +34,7 @@ def is_device(word: Word) -> bool:
 
 
 def program_name(word: str) -> str:
-    """The name that a program is known by: without its directory, and without its version (`python3.11`, `lua5.4`, `gcc-12`)."""
+    """Return the name that a program is known by, without directory and version (`python3.11`, `lua5.4`, `gcc-12`)."""
     name = word.rpartition("/")[2]
     plain = re.sub(r"(?<=\w|\+)-?\d[\d.]*$", "", name)
     plain = "python" if plain == "pypy" else plain
@@ -47,7 +47,7 @@ _DEVICE = re.compile(r"(?:/+|(?:\.\./)+)(?:dev|proc)/")
 
 
 def _interpreter(harmless: str) -> Callable[[Words], str]:
-    """The check of a program that runs a file: with no other option before that file than `harmless` ones, and not its input."""
+    """Return the check of an interpreter: it runs a file that is not its input, with only `harmless` options before it."""
     is_harmless = re.compile(harmless)
 
     def check(arguments: Words) -> str:
@@ -69,15 +69,15 @@ def _interpreter(harmless: str) -> Callable[[Words], str]:
 
 
 def _without(options: str, what: str) -> Callable[[Words], str]:
-    """The check of a program that is harmless without the options that begin so; `what` these do."""
-    is_telling = re.compile(options)
+    """Return the check of a program that is harmless without options like these; `what` says what they do."""
+    harmful = re.compile(options)
 
     def check(arguments: Words) -> str:
         for word in arguments:
             if isinstance(word, Opaque):
                 if word.can_be_option:
                     return UNKNOWN_OPTION
-            elif is_telling.match(word):
+            elif harmful.match(word):
                 return f"'{word[:80]}' {what}"
         return ""
 
@@ -118,7 +118,7 @@ _PLUGIN = re.compile(r"-[dfhilqsvxV]*p(.*)")
 
 
 def _pytest(arguments: Words) -> str:
-    """The tests of the project, by its own configuration. A plugin is any module, and is run; one that is left out (`no:…`) is not."""
+    """Check pytest, which runs the project's tests with its configuration. `-p` runs any module, unless it is `-p no:…`."""
     for number, word in enumerate(arguments):
         found = _PLUGIN.fullmatch(word) if isinstance(word, str) else None
         following = arguments[number + 1 : number + 2]
@@ -129,7 +129,7 @@ def _pytest(arguments: Words) -> str:
 
 
 def _tsc(arguments: Words) -> str:
-    """The problem with tsc, whose options may be written in any case, with one dash or two."""
+    """Check tsc, whose options may be in any case, with one dash or two."""
     lowered = tuple(word.lower() if isinstance(word, str) else word for word in arguments)
     return _tsc_options(lowered)
 
@@ -147,8 +147,8 @@ _SED_SCRIPT = re.compile(
 
 
 def _sed(arguments: Words) -> str:
-    """The problem with sed, whose scripts can write (w) and run (e): only those of a plain kind are known not to."""
-    # With more words, what they write to is opened before it is told.
+    """Check sed, whose scripts can write (w) and run (e): only plain scripts are known not to."""
+    # With more words, sed opens the files that it would write before it prints its version.
     if tuple(arguments) == ("--version",):
         return ""
     scripts: list[str] = []
@@ -171,7 +171,7 @@ def _sed(arguments: Words) -> str:
 
 
 def _awk(arguments: Words) -> str:
-    """A program without pipes, redirections, `system`, `getline` and indirect calls only prints."""
+    """Check awk: a program without pipes, redirections, `system`, `getline` and indirect calls only prints."""
     is_value = False
     for word in arguments:
         if isinstance(word, Opaque):
@@ -190,14 +190,14 @@ def _awk(arguments: Words) -> str:
 
 
 def _is_plain_awk(program: str) -> bool:
-    """Only `print` writes to where a `>` says; before the first one, that compares."""
+    """Return True if the program only prints. A `>` before the first `print` compares; after it, it writes to a file."""
     before, print_, after = re.sub(r"\|\||>=", " ", program).partition("print")
     text = before.replace(">", " ") + print_ + after
     return not re.search(r"[|>@`]|system|getline|ARGV|SYMTAB", text)
 
 
 def _make(arguments: Words) -> str:
-    """Judge `make`, which takes a variable from any word with a `=`, spaces or not."""
+    """Check make, which takes any word with a `=` for a variable, spaces or not."""
     for word in arguments:
         if isinstance(word, Opaque):
             return UNKNOWN_OPTION
@@ -216,7 +216,7 @@ _CONTAINER_OPTIONS = Options(
 
 
 def _container(arguments: Words) -> str:
-    """`docker`: another daemon, and programs in a container, are nobody's first words."""
+    """Check docker and the like: options can select another daemon, subcommands run other programs."""
     if arguments and (isinstance(arguments[0], Opaque) or arguments[0].startswith("-")):
         return "the options before its subcommand can make it act elsewhere"
     if any(isinstance(word, Opaque) or word in _CONTAINER_SUBCOMMANDS for word in arguments):
@@ -244,7 +244,7 @@ _TESTS = name_set("-e -f -d -r -w -x -s -L -h -n -z -t -b -c -p -S -O -G")
 
 
 def _test(arguments: Words) -> str:
-    """`-v` computes subscripts, which can run commands: a word that may become one must stand where only a value can."""
+    """Check test: `-v` evaluates subscripts, which can run commands. So opaque words may only be where a value must be."""
     match [word for word in arguments if word not in ("!", "]")]:
         case [only]:
             values = [only]
@@ -272,7 +272,7 @@ _PACKAGE_SUBCOMMANDS = name_set("config set pkg explore edit init create node")
 
 def _package_manager(name: str) -> Callable[[Words], str]:
     def check(arguments: Words) -> str:
-        """Judge the words before `--`: what comes after is the script's. To `npm`, an option is one with any number of dashes."""
+        """Check the words before `--`; the others go to the script. npm accepts options with any number of dashes."""
         own = arguments[: arguments.index("--")] if "--" in arguments else arguments
         if own and own[0] in _PACKAGE_SUBCOMMANDS and "get" not in own[1:2]:
             return f"'{name} {own[0]}' can set anything, or runs other programs"
@@ -291,7 +291,7 @@ def _package_manager(name: str) -> Callable[[Words], str]:
 
 def _with_option_files(name: str) -> Callable[[Words], str]:
     def check(arguments: Words) -> str:
-        """`@FILE` stands for the options that are written there."""
+        """Check options that can also come from a file (`@FILE`)."""
         if any(isinstance(word, str) and word.startswith("@") for word in arguments):
             return "it takes its options from a file"
         return BY_OPTION[name].problem(arguments)
@@ -300,7 +300,7 @@ def _with_option_files(name: str) -> Callable[[Words], str]:
 
 
 def _tar(arguments: Words) -> str:
-    """The problem with tar, whose first word holds letters even without a dash."""
+    """Check tar, whose first word contains option letters even without a dash."""
     letters = arguments[0] if arguments else ""
     if isinstance(letters, Opaque) or re.search(r"[IF]", letters.partition("=")[0]):
         return "its letters can make 'tar' run something"
@@ -318,7 +318,7 @@ def _uniq(arguments: Words) -> str:
 
 
 def _xxd(arguments: Words) -> str:
-    """Judge `xxd`: what follows its first file is the second, even with a dash."""
+    """Check xxd, whose second operand is written to, even if it begins with a dash."""
     rest = list(arguments)
     while rest and isinstance(rest[0], str) and re.fullmatch(r"-[a-zA-Z]+\d*", rest[0]):
         del rest[: 2 if rest[0] in ("-c", "-g", "-l", "-n", "-o", "-s") else 1]
@@ -336,7 +336,7 @@ _SQLITE_OPTIONS = re.compile(
 
 
 def _sqlite(arguments: Words) -> str:
-    """A database and statements: without them it runs what it reads, and a line with a dot or some functions do anything."""
+    """Check sqlite3: without statements it runs its input; dot commands and some functions can do anything."""
     rest = list(arguments)
     while rest and isinstance(rest[0], str) and _SQLITE_OPTIONS.fullmatch(rest[0]):
         del rest[0]
@@ -400,7 +400,7 @@ _CMAKE_VALUE = re.compile(
 
 
 def _cmake(arguments: Words) -> str:
-    """A definition can name a program; one that is a plain word does not."""
+    """Check cmake: a definition can name a program, unless its value is a plain word."""
     rest = [
         word for word in arguments if not (isinstance(word, str) and _CMAKE_VALUE.fullmatch(word))
     ]

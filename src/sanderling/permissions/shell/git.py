@@ -1,4 +1,4 @@
-"""git: which of its subcommands and options do more than look at, or record, the files of the project."""
+"""git: subcommands and options that do more than read or record the project's files."""
 
 import re
 
@@ -9,7 +9,7 @@ from sanderling.text import name_set
 _OPTIONS = Options(
     "--output --ext-diff --textconv --filters --open-files-in-pager --upload-pack --receive-pack --exec --extcmd --template --config"
     " --config-env --output-directory --export-marks --index-output --in-place --separate-git-dir --help"
-    " --submodule --ignore-submodules"  # with them, git runs in submodules, by what is configured there
+    " --submodule --ignore-submodules"  # with these, git runs in submodules, with their configuration
 )
 
 _SUBCOMMANDS = name_set(
@@ -65,7 +65,7 @@ def git_check(arguments: Words) -> str:
 
 
 def _without_message_from_input(arguments: Words) -> Words:
-    """The arguments of `git commit` without the options that say to read the message from standard input, and not from a file."""
+    """Remove the options that make `git commit` read its message from standard input rather than from a file."""
     rest: list[Word] = []
     for word in arguments:
         if word == "-" and rest and re.fullmatch(r"-[aqsv]*F|--file", str(rest[-1])):
@@ -76,17 +76,17 @@ def _without_message_from_input(arguments: Words) -> Words:
 
 
 def is_config_key(word: Word) -> bool:
-    """True if `git config` with this word alone tells its value."""
+    """Return True if `git config` with only this word prints a value."""
     return isinstance(word, str) and re.fullmatch(r"[a-zA-Z][\w-]*\.\S+", word) is not None
 
 
 def is_harmless_config_key(word: Word) -> bool:
-    """True if what `git config` says of this key, and makes of it, is no secret and runs nothing."""
+    """Return True if the key's value is no secret, and makes git run nothing."""
     return isinstance(word, str) and re.fullmatch(_HARMLESS_KEYS, word.lower()) is not None
 
 
 def _config(arguments: Words) -> str:
-    """Judge `git config`: to read is harmless; of what it sets, a few keys are known to be."""
+    """Check `git config`: reading is harmless, setting is so only for a few known keys."""
     if _OPTIONS.problem(arguments) or _SUBCOMMAND_OPTIONS["config"].problem(arguments):
         return "its options can make 'git config' write or run something else"
     words = [word for word in arguments if word not in ("--global", "--local")]

@@ -1,9 +1,9 @@
 """
-The grammar of a line for the shell: its commands as words, or why that cannot be told before it runs.
+The grammar of a shell line: its commands as words, or why they cannot be known before it runs.
 
-Two readers must agree. tree-sitter's grammar of bash gives the structure; a lexer of a page (`lexer.py`), which knows only the plain part of
-the language, says where each word begins and ends. Grammars for editors guess where a shell is strict, and whoever writes the
-line may want exactly that; so what one of them reads differently, or does not know, counts as not understood.
+Two parsers must agree. tree-sitter's bash grammar gives the structure; a small lexer (`lexer.py`), which knows only the plain part of the
+language, gives the word boundaries. A grammar for editors guesses where a shell is strict, and the author of the line may exploit that.
+So whatever the two read differently, or one does not know, counts as not understood.
 """
 
 import re
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 10_000
 MAX_PARTS, MAX_WORDS = 500, 2_000
-"""The grammar's time grows with the square of some of a line's operators: 1.1 s for 5,000 pipes, 10 ms for 500."""
+"""The grammar's time grows with the square of some operators: 1.1 s for 5,000 pipes, 10 ms for 500."""
 MAX_GUESSED = 20_000
-"""The characters that are searched of a line that is too long to be read: enough to see what a person's rule forbids."""
+"""How many characters of a line that is too long to parse are searched for what the user's rules forbid."""
 MAX_TRIES = 3
-"""The times that a line is read again, with a semicolon for each end of a line that the grammar took for a blank."""
+"""How often a line is parsed, each time with semicolons for line ends that the grammar took for blanks."""
 MAX_DEPTH = 100
-"""The depth from which on a nested line is not read."""
+"""The depth beyond which a nested line is not read."""
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """A word that the shell makes only when the line runs, of a variable or a glob; it may become several."""
+    """A word whose value the shell computes at run time, from a variable or a glob; it may become several words."""
 
     can_be_option: bool
     can_be_many: bool = True
@@ -50,7 +50,7 @@ Words = Sequence[Word]
 
 
 class Redirection(msgspec.Struct, frozen=True):
-    """`descriptor` is "" if none is written; `target` is a descriptor, "-", or a file."""
+    """A redirection. `descriptor` is "" if the line has no number; `target` is a descriptor, "-", or a file."""
 
     descriptor: str
     operator: str
@@ -61,8 +61,8 @@ class SimpleCommand(msgspec.Struct, frozen=True):
     """
     A simple command of a line, after quote removal.
 
-    Without words it only sets variables, or holds the redirections of a group. `is_guess`: the line has no structure that could be
-    read, and a program may be anywhere among these words.
+    Without words it only sets variables, or has the redirections of a group. `is_guess`: the line could not be parsed, and any of these
+    words may be a program.
     """
 
     text: str
@@ -74,9 +74,9 @@ class SimpleCommand(msgspec.Struct, frozen=True):
 
 class Parsed(msgspec.Struct, frozen=True):
     """
-    Every command of a line, wherever it stands. `problem` says why they may not be all, or not the right ones; "" if they are.
+    Every command of a line, at any depth. `problem` says why some may be missing or wrong; "" if they are all right.
 
-    With a problem, `commands` are what could be seen. `inputs` are the texts of here-documents that some of them read.
+    With a problem, `commands` contains what could be recognized. `inputs` are the here-documents that commands read.
     """
 
     commands: tuple[SimpleCommand, ...]
@@ -85,7 +85,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def parse(line: str) -> Parsed:
-    """The commands of `line`, as bash reads it. Never raises; costs at most some milliseconds."""
+    """Parse `line` as bash does. Never raises; takes some milliseconds at most."""
     if problem := _unreadable(line):
         return Parsed(_guess(line), problem)
     source = line.encode()
@@ -94,16 +94,16 @@ def parse(line: str) -> Parsed:
         lexed = None
     if not lexed and b"\\\n" in source:
         return Parsed(_guess(line), "it continues a line with a backslash")
-    told = lexed.plain if lexed else bytearray(source)
-    reading = _Reading(source, bytes(told))
+    plain = lexed.plain if lexed else bytearray(source)
+    reading = _Reading(source, bytes(plain))
     for _ in range(MAX_TRIES):
-        root = _parser().parse(bytes(told)).root_node
+        root = _parser().parse(bytes(plain)).root_node
         if root.has_error:
-            return Parsed(_guess(line), "it is not a line that the shell's grammar knows")
-        reading = _Reading(source, bytes(told))
+            return Parsed(_guess(line), "the shell's grammar does not accept it")
+        reading = _Reading(source, bytes(plain))
         reading.walk(root)
         for line_end in reading.overlooked:
-            told[line_end] = ord(";")
+            plain[line_end] = ord(";")
         if not reading.overlooked:
             break
     problem = reading.problem
@@ -117,7 +117,7 @@ def parse(line: str) -> Parsed:
 
 
 def _has_documents_of(lexed: Lexed, source: bytes) -> bool:
-    """True if the grammar sees the same here-documents, and no more, as the lexer has taken out of the line."""
+    """Return True if the grammar sees exactly the here-documents that the lexer has taken out of the line."""
     if not lexed.delimiters and not lexed.substitutions:
         return True
     root = _parser().parse(source).root_node
@@ -146,9 +146,9 @@ def _unreadable(line: str) -> str:
     if len(line) > MAX_CHARACTERS:
         return f"it is longer than {MAX_CHARACTERS:,} characters"
     if CONTROL.search(line):
-        return "it holds control characters"
+        return "it contains control characters"
     if visible(line) != line:
-        return "it holds characters that are invisible or change the direction of text"
+        return "it contains characters that are invisible or change the direction of text"
     words = len(line.split()) + len(_QUOTES.findall(line))
     if len(_PARTS.findall(line)) > MAX_PARTS or words > MAX_WORDS:
         return "it has too many parts"
@@ -156,7 +156,7 @@ def _unreadable(line: str) -> str:
 
 
 def _guess(line: str) -> tuple[SimpleCommand, ...]:
-    """The words that may be commands in a line without a structure that can be read."""
+    """Return the words that may be commands in a line that cannot be parsed."""
     pieces = _BETWEEN_COMMANDS.split(_QUOTES.sub("", line[:MAX_GUESSED]))
     return tuple(
         SimpleCommand(piece.strip()[:200], tuple(words), is_guess=True)
@@ -173,14 +173,14 @@ _PART = re.compile(
 )
 _GLOB = re.compile(rb"[*?\[]")
 _HARMLESS_BRACES = re.compile(rb"[^{}]*(?:\{\w*\}[^{}]*)*")
-"""Braces that bash leaves alone: `{}` and `HEAD@{1}`, without a comma or a range in them."""
+"""Braces that bash leaves alone, without a comma or a range: `{}` and `HEAD@{1}`."""
 _PLAIN_START = re.compile(rb"\"?[\w./:@%+,]")
 _FROM_THE_STACK = re.compile(rb"(?:^|[=:])~[-+\d]")
-"""A word that bash replaces by a directory that it has been in (`~+`, `~-`, `~2`), also where it takes a word for an assignment."""
+"""A word that bash replaces by a directory of its stack (`~+`, `~-`, `~2`), also where it takes a word for an assignment."""
 
 
 def _unquote(raw: bytes) -> Word:
-    """The word that `raw` stands for; opaque as soon as anything in it is made by the shell."""
+    """Return the value of the word `raw`; opaque if the shell computes any part of it."""
     if not WORD.fullmatch(raw):
         return Opaque(can_be_option=True)
     text, is_known, is_split, has_glob = b"", True, False, False
@@ -207,7 +207,7 @@ def _unquote(raw: bytes) -> Word:
 
 
 def _oddity(raw: bytes) -> str:
-    """The sentence on what the shell may do to this word beyond removing quotes; "" if nothing."""
+    """Return what the shell may do to this word other than remove quotes; "" if nothing."""
     if not WORD.fullmatch(raw):
         return BEYOND
     if raw.startswith(b"="):
@@ -234,17 +234,17 @@ _ATOMS = name_set(
 )
 _INSIDE_WORDS = _ATOMS | {"string_content", "special_variable_name"}
 _PROBLEMS = {
-    "command_substitution": "it runs a command inside of a word",
-    "process_substitution": "it runs a command in the place of a file",
+    "command_substitution": "it uses command substitution",
+    "process_substitution": "it uses process substitution",
     "arithmetic_expansion": "it computes, which can run commands",
     "function_definition": "it defines a function",
-    "heredoc_redirect": "it holds a here-document",
-    "herestring_redirect": "it holds a here-string",
+    "heredoc_redirect": "it contains a here-document",
+    "herestring_redirect": "it contains a here-string",
     "c_style_for_statement": "it computes, which can run commands",
     "subscript": "it uses arrays, whose subscripts can run commands",
     "array": "it uses arrays, whose subscripts can run commands",
-    "ansi_c_string": "it holds a $'…' string",
-    "translated_string": 'it holds a $"…" string',
+    "ansi_c_string": "it contains a $'…' string",
+    "translated_string": 'it contains a $"…" string',
     "brace_expression": "it uses brace expansion",
 }
 _LEAF_PROBLEMS = {
@@ -258,17 +258,17 @@ _ASSIGNMENT = re.compile(rb"(?s)([A-Za-z_]\w*)=(.*)")
 
 
 class _Reading:
-    """A walk over the tree: what it says, with the spans of all that was understood."""
+    """A walk over the syntax tree, which collects the commands and the spans of all that is understood."""
 
-    def __init__(self, source: bytes, told: bytes) -> None:
+    def __init__(self, source: bytes, plain: bytes) -> None:
         self.commands: list[SimpleCommand] = []
         self.spans: list[Span] = []
-        self.overlooked: list[int] = []  # ends of lines
+        self.overlooked: list[int] = []  # line ends taken for blanks
         self.problem = ""
-        self._source, self._told = source, told
+        self._source, self._plain = source, plain
 
     def walk(self, root: "Node") -> None:
-        """Without recursion: a line may be nested deeper than Python's stack."""
+        """Walk the tree, without recursion: a line may be nested deeper than Python's stack."""
         waiting = [(root, 0, False)]
         while waiting:
             node, depth, is_in_word = waiting.pop()
@@ -277,7 +277,7 @@ class _Reading:
                 continue
             is_atom = node.type in _ATOMS or not node.is_named
             self._look_at(node, is_atom=is_atom, is_in_word=is_in_word)
-            # The last first: what is popped, and so reported, comes in the line's order.
+            # Reversed, so that problems are reported in the order of the line.
             waiting += [
                 (child, depth + 1, is_in_word or is_atom) for child in reversed(node.children)
             ]
@@ -314,18 +314,18 @@ class _Reading:
             self._doubt(_oddity(raw))
 
     def _look_for_line_ends(self, node: "Node") -> None:
-        """Find an end of a line, which ends a command, taken for a blank: as the grammar does in `a | b | c`, `d && e`."""
+        """Find line ends that the grammar took for blanks, though they end a command, as in `a | b | c`, `d && e`."""
         before = node.start_byte
         for child in node.named_children:
             self._look_between(before, child.start_byte)
             before = child.end_byte
             if child.type == "comment":
-                self._doubt(BEYOND)  # a semicolon would be part of it
+                self._doubt(BEYOND)  # a semicolon would become part of it
                 before += 1
         self._look_between(before, node.end_byte)
 
     def _look_between(self, start: int, end: int) -> None:
-        if (found := self._told.find(b"\n", start, end)) >= 0:
+        if (found := self._plain.find(b"\n", start, end)) >= 0:
             self.overlooked.append(found)
             self._doubt(BEYOND)
 
@@ -352,7 +352,7 @@ class _Reading:
             self._doubt("the name of its program is not plain")
 
     def _set_variable(self, node: "Node") -> None:
-        """A variable set by itself, or by a loop; what stands before a command is that command's."""
+        """Record a variable that is set on its own, or by a loop. An assignment before a command belongs to that command."""
         if node.type == "for_statement":
             names = [child for child in node.children if child.type == "variable_name"]
             assigned = [(self._text(name), Opaque(can_be_option=True)) for name in names]
@@ -383,18 +383,18 @@ class _Reading:
                 operator = self._text(child)
             else:
                 targets.append(self._raw(child))
-        # The grammar takes words behind a redirection, and numbers before it, for a part of it; bash takes them for arguments.
+        # The grammar counts words after a redirection, and numbers before it, as part of it; for bash they are arguments.
         if len(targets) != (not operator.endswith("-")):
             self._doubt("words follow a redirection")
         if not (descriptor == "" or descriptor.isdecimal()):
             self._doubt(BEYOND)
-        # Behind these, bash takes a "-" for a word of its own, and expands even what stands in single quotes.
+        # After these operators, bash takes a "-" for a separate word, and expands even what is in single quotes.
         if operator in (">&", "<&") and any(re.search(rb"^-|[$`\\]", raw) for raw in targets):
             self._doubt(BEYOND)
         return Redirection(descriptor, operator, _unquote(targets[0]) if targets else "")
 
     def _doubt(self, problem: str) -> None:
-        """Note a problem; the first that says what it is stays."""
+        """Record a problem; the first specific one is kept."""
         if problem and self.problem in ("", BEYOND):
             self.problem = problem
 
@@ -406,7 +406,7 @@ class _Reading:
 
 
 def _atoms(node: "Node") -> "Iterator[Node]":
-    """The words below `node`, in their order."""
+    """Yield the words below `node`, in order."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -418,7 +418,7 @@ def _atoms(node: "Node") -> "Iterator[Node]":
 
 @cache
 def _parser() -> "Parser":
-    # Up to 55 ms and 2 MB, paid by the first command and not by the start.
+    # Up to 55 ms and 2 MB, paid by the first command and not at startup.
     import tree_sitter
     import tree_sitter_bash
 

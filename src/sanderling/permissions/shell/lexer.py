@@ -1,7 +1,7 @@
 """
-A lexer for the plain part of the shell's language: words, operators, comments, and here-documents whose text is constant.
+A lexer for the plain part of the shell language: words, operators, comments, and here-documents whose text is constant.
 
-It is one of the two readers of a line, and knows nothing of the structure.
+It is one of the two parsers of a line, and knows nothing about its structure.
 """
 
 import re
@@ -10,9 +10,9 @@ import msgspec
 
 VARIABLE = rb"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|\?)"
 
-# Within `$(…)`, bash also ends a here-document at a line that only begins with the delimiter, if there is a `)` further on
-# (`read_secondary_line` in its parse.y). So no line of the text may begin with the delimiter, not even after blanks. After a delimiter
-# without quotes, the text is constant only if there is nothing in it that the shell expands.
+# Within `$(…)`, bash also ends a here-document at a line that only begins with the delimiter, if a `)` follows later
+# (`read_secondary_line` in its parse.y). So no line of the text may begin with the delimiter, not even after blanks. If the delimiter is
+# unquoted, the text is constant only if it contains nothing that the shell expands.
 _START = (
     rb"<<(?P<strip>-)?[ \t]*"
     rb"(?P<delimiter>(?P<quote>['\"])?(?P<end>[A-Za-z_]\w*)(?(quote)(?P=quote)))"
@@ -25,12 +25,12 @@ CONSTANT = (
     + _TEXT
     + rb"(?(strip)\t*)(?P<close>(?P=end))\n[ \t\n]*\)"
 )
-"""The form in which models pass a text with quotes in it: `"$(cat <<'EOF' … EOF)"`."""
+"""The form in which models pass a text that contains quotes: `"$(cat <<'EOF' … EOF)"`."""
 
 IN_QUOTES = rb"[^\"\\$`]++|\\[^\n]|" + VARIABLE + rb"|" + CONSTANT + rb"|\$(?![\w({\[@*#?$!-])"
 QUOTED = rb"'[^']*'|\"(?:" + IN_QUOTES + rb")*\""
 _PIECE = rb"(?:[^\s;&|()<>'\"\\`$]|\\[^\n]|" + QUOTED + rb"|" + VARIABLE + rb")"
-# No group is repeated possessively: before Python 3.11.5 that matches too much. There is one way only to match each of them.
+# No group is repeated possessively: before Python 3.11.5 that matches too much. Each of them can match in only one way.
 WORD = re.compile(_PIECE + rb"+")
 _TOKEN = re.compile(
     rb"(?P<blank>[ \t]++)|(?P<line_end>\n)|(?P<comment>\#[^\n]*+)|(?P<descriptor>\d++(?=[<>]))"
@@ -46,11 +46,10 @@ Span = tuple[int, int]
 
 class Lexed(msgspec.Struct):
     """
-    The places in a line: of words, operators and comments, and of here-documents' delimiters.
+    The positions of words, operators, comments and here-document delimiters in a line.
 
-    `substitutions` are those that only hold a here-document. `plain` is the line with placeholders of the same length: spaces for
-    here-documents and for the end of a line that goes on, `_` for substitutions. `inputs` are the texts of here-documents that
-    commands read.
+    `substitutions` are the command substitutions that contain only a here-document. `plain` is the line with placeholders of the same length: spaces for
+    here-documents and escaped line ends, `_` for substitutions. `inputs` are the here-documents that commands read.
     """
 
     plain: bytearray
@@ -61,7 +60,7 @@ class Lexed(msgspec.Struct):
 
 
 def lex(source: bytes) -> Lexed | None:
-    """Read a line; None if something in it is not plain."""
+    """Return the positions in a line; None if anything in it is not plain."""
     lexed = Lexed(bytearray(source))
     awaited: re.Match[bytes] | None = None
     at, is_after_blank = 0, False
@@ -96,7 +95,7 @@ def lex(source: bytes) -> Lexed | None:
 
 
 def in_double_quotes(raw: bytes) -> bytes | None:
-    """The text that the inside of double quotes stands for; None if a variable is part of it."""
+    """Return the value of the inside of double quotes; None if a variable is part of it."""
     text = b""
     for part in _PARTS_IN_QUOTES.finditer(raw):
         if part["end"]:
@@ -125,7 +124,7 @@ def _replace_substitutions(word: re.Match[bytes], lexed: Lexed) -> None:
 
 
 def _text_after(document: re.Match[bytes]) -> re.Pattern[bytes]:
-    """The pattern of the text that belongs to `document`, up to its end."""
+    """Return the pattern of the text of `document`, up to its end."""
     end, tabs = document["end"], rb"\t*" if document["strip"] else b""
     line = rb"[^\n]*\n" if document["quote"] else rb"[^\n$`\\]*\n"
     return re.compile(

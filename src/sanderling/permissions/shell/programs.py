@@ -1,8 +1,8 @@
 """
-Programs that do more than their first words tell: run another program, write where an option says, change the shell.
+Programs whose first words do not say all they do: they run other programs, write where an option says, or change the shell.
 
-A table of programs, their options and the languages of their arguments; it is never complete. So a program that it does not know is
-judged by its words alone: what is said of it here only ever takes away from what a rule for its name would allow.
+The tables of programs, options and argument languages are never complete. So an unknown program is judged by its words alone, and an
+entry can only take away from what a rule for that program would allow.
 """
 
 import re
@@ -26,14 +26,14 @@ from sanderling.permissions.shell.tables import (
 )
 
 MAX_NESTED_LINES, MAX_NESTED_DEPTH = 32, 3
-"""The number of lines inside of a line (`bash -c '…'`) that are looked into, and their depth."""
+"""How many lines inside a line (`bash -c '…'`) are checked, and how deep."""
 
 
 # --- The first words of a command ---------------------------------------------------------------------------------------------
 
 
 class _Beginning(msgspec.Struct, frozen=True):
-    """The options before a subcommand that matter to nobody, and those that name the directory to run in."""
+    """The options before a subcommand: harmless ones, and those naming the directory to run in."""
 
     harmless: str
     directory: tuple[str, ...]
@@ -52,7 +52,7 @@ _PLAIN_DIRECTORY = re.compile(r"(?!-)[^=\s]+")
 
 
 def core_words(words: Words) -> tuple[Words, tuple[str, ...]]:
-    """A command without the harmless options before its subcommand, and the directories that some of them name (`git -C sub …`)."""
+    """Return a command without the harmless options before its subcommand, and the directories that some of these name (`git -C sub …`)."""
     name = words[0] if words else ""
     beginning = _BEGINNINGS.get(name) if isinstance(name, str) else None
     if beginning is None:
@@ -71,7 +71,7 @@ def core_words(words: Words) -> tuple[Words, tuple[str, ...]]:
 
 
 def runner_length(words: Words) -> int:
-    """The number of first words that only say in which environment a program runs: 2 for `uv run pytest`."""
+    """Return how many first words only choose the environment of a program: 2 for `uv run pytest`."""
     return max(
         (len(runner) for runner in RUNNERS if tuple(words[: len(runner)]) == runner), default=0
     )
@@ -79,9 +79,9 @@ def runner_length(words: Words) -> int:
 
 def runs_more(words: Words) -> str:
     """
-    The reason why the first words of a command do not say what it does; "" if they do.
+    Return why the first words of a command do not say what it does; "" if they do.
 
-    It may run another program, write where an option says, or change the shell for what follows.
+    It may run another program, write where an option says, or change the shell for later commands.
     """
     if not words or isinstance(words[0], Opaque):
         return "which program it runs is only known when it runs"
@@ -95,7 +95,7 @@ def runs_more(words: Words) -> str:
 
 
 def runs_unseen(words: Words) -> bool:
-    """True if a command runs what comes in with its input, so that nothing can be said of it (`… | sudo sh`, `xargs bash`)."""
+    """Return True if a command runs what it reads from its input, so that its effect is unknown (`… | sudo sh`, `xargs bash`)."""
     is_value = False
     words = words[runner_length(words) :]
     for number, word in enumerate(words):
@@ -117,12 +117,12 @@ def runs_unseen(words: Words) -> bool:
 def _reads_its_program(name: str, arguments: Words) -> bool:
     problem = CHECKS[name](arguments)
     has_operand = any(isinstance(word, Opaque) or word[:1] != "-" for word in arguments)
-    is_told_to = name in SHELLS and any(re.fullmatch(r"-\w*s\w*", str(word)) for word in arguments)
-    return problem == RUNS_INPUT or (problem != "" and (is_told_to or not has_operand))
+    is_asked_to = name in SHELLS and any(re.fullmatch(r"-\w*s\w*", str(word)) for word in arguments)
+    return problem == RUNS_INPUT or (problem != "" and (is_asked_to or not has_operand))
 
 
 def project_words(words: Words) -> Words:
-    """The arguments that must not lead out of the project, of a program that works on its files; else none."""
+    """Return the arguments that must stay inside the project, of a program that works on its files; else none."""
     rest = words[runner_length(words) :]
     name = program_name(rest[0]) if rest and isinstance(rest[0], str) else ""
     if name == "python":
@@ -133,7 +133,7 @@ def project_words(words: Words) -> Words:
 
 
 def code_files(words: Words) -> tuple[str, ...]:
-    """The files and directories whose code a command runs, as far as they are named as such: of `pytest`, an interpreter, `cmake`."""
+    """Return the files and directories whose code pytest, an interpreter or cmake is asked to run."""
     arguments = [word for word in words[runner_length(words) :] if isinstance(word, str)]
     name = program_name(arguments.pop(0)) if arguments else ""
     if name == "python" and arguments[:2] == ["-m", "pytest"]:
@@ -151,16 +151,16 @@ def code_files(words: Words) -> tuple[str, ...]:
 # --- Lines inside of lines ---------------------------------------------------------------------------------------------------------
 
 _LINE = re.compile(r"[\w\])}'\"][\s;&|<>]|[;&|<>$`(]\s*+[\w$'\"]")
-"""The characters that make a word look like a line of its own."""
+"""A match makes a word look like a command line of its own."""
 _ATTACHED = re.compile(r"^-(?:\w|-[\w-]+=)")
-"""An option that a line is written right behind: `-c'…'`, `--to-command='…'`."""
+"""An option with its value attached: `-c'…'`, `--to-command='…'`."""
 
 
 def all_commands(parsed: Parsed) -> Parsed:
     """
-    A line together with the lines that it hands to other programs: all their commands, and what is not understood in any of them.
+    Return the commands of a line and of the lines that it passes to other programs, with the first problem in any of them.
 
-    Such lines are `bash -c '…'` and `eval "…"`. For rules that forbid: they look wherever something can be seen.
+    Such lines are `bash -c '…'` and `eval "…"`. Deny and ask rules use this: they apply wherever something is visible.
     """
     found, problem, inputs = list(parsed.commands), parsed.problem, list(parsed.inputs)
     waiting = [(command, 0) for command in parsed.commands]

@@ -1,4 +1,4 @@
-"""Tables: which programs run others, and with which options a program runs or writes something."""
+"""Tables: which programs run others, and which options make a program run or write something."""
 
 import re
 
@@ -16,10 +16,10 @@ WRAPPERS = name_set(
     " choom cgexec faketime dtach daemonize direnv sshpass mosh rsh telnet nc ncat netcat dc ld.so m4 ssh-agent dbus-launch"
     " watchexec nodemon concurrently cross-env foreman honcho overmind tini dumb-init gosu su-exec setuidgid chpst runcon eatmydata"
     " cpulimit run0 machinectl xdg-open open"
-    # Programs that a person talks to: they run what they are told.
+    # Interactive programs, which run what is typed into them.
     " vim vi view nvim ex rvim gvim vimdiff emacs emacsclient ed nano pico less more most man info ftp sftp lftp top htop"
     " psql mysql mariadb mongo mongosh redis-cli irb pry ghci jshell iex erl ipython bpython ptpython R octave gnuplot"
-    # Parts of the shell that run words, or change what words mean from here on.
+    # Builtins that run words, or change what later words mean.
     " command builtin exec eval source . coproc trap alias unalias set shopt enable hash declare typeset export readonly local unset"
     " let getopts bind complete compgen compopt fc history mapfile readarray pushd popd dirs logout suspend emulate zmodload"
     " autoload print noglob nocorrect"
@@ -36,13 +36,13 @@ RUNNERS = [
         "nix run, nix shell, nix develop, nix-shell, opam exec, stack exec, cabal exec, dotenv run, doppler run, op run, tox exec",
     )
 ]
-"""Programs that run another in an environment of its own: that one is judged like any other, by a rule that names it."""
+"""Programs that run another in an environment of its own. The inner one is judged like any other, by rules that name both."""
 
 UNKNOWN_OPTION = "one of its arguments is only known when it runs, and may be an option"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options with which a program runs or writes something: long ones (also cut short), letters, whole words."""
+    """The options with which a program runs or writes something: long ones (also abbreviated), letters, whole words."""
 
     long: str = ""
     letters: str = ""
@@ -160,7 +160,7 @@ BY_OPTION["basedpyright"] = BY_OPTION["pyright"]
 OF_THE_PROJECT = name_set(
     "pytest py.test mypy pyright basedpyright ruff black eslint prettier tsc cargo go npm pnpm yarn bun"
 )
-"""Programs that a rule lets loose on the project's files: with a word that leads out of it, no rule for less than all its words covers them."""
+"""Programs that work on the project's files. If one of their words leads outside, only a rule for the exact command covers them."""
 
 INTERPRETERS = SHELLS | name_set(
     "python perl ruby node nodejs tsx ts-node php lua luajit julia Rscript"

@@ -1,1 +1,1 @@
-"""Trust: which bytes of the project's own files the person has seen. Untrusted files tell nobody anything."""
+"""Trust: which bytes of the project's own files the user has seen. Untrusted files are ignored."""

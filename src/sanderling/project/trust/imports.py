@@ -1,4 +1,4 @@
-"""`@path` in instructions: the file it names belongs to them."""
+"""Imports in instructions: `@path` includes the file that it names."""
 
 import posixpath
 import re
@@ -9,22 +9,22 @@ import msgspec
 MAX_IMPORT_DEPTH = 5
 
 _FENCE = r" {0,3}(`{3,}|~{3,})"
-# Takes no longer for a long line of backticks than for another.
+# Not slower on a long line of backticks than on others.
 _SPAN = r"(?<!`)(`+)[^`]+\1"
 _MENTION = r"(?<![^\s(])@([^\s`<>\"'()]+)"
 _BULLET = r"\s*(?:[-*+]\s+)?"
-_INDENTED = r"(?: {4}|\t)\s*(?![-*+\s])"  # code, unless it is a list in a list
+_INDENTED = r"(?: {4}|\t)\s*(?![-*+\s])"  # code, unless it is a nested list
 
 
 class Import(msgspec.Struct, frozen=True):
-    """`is_alone`: nothing else stands on its line, so it is meant as an import and nothing else."""
+    """An import. `is_alone`: nothing else is on its line, so it can only be meant as an import."""
 
     mention: str
     is_alone: bool
 
 
 def lines_with_imports(text: str) -> Iterator[tuple[str, tuple[Import, ...]]]:
-    """Each line of `text`, with the imports in it; there are none in code."""
+    """Yield each line of `text` with its imports; code has no imports."""
     fence = ""
     for line in text.split("\n"):
         found = re.match(_FENCE, line)
@@ -48,7 +48,7 @@ def _imports(line: str) -> tuple[Import, ...]:
 
 
 def imported_path(importing: str, mention: str) -> str | None:
-    """The path that `mention` means in the file `importing`, both relative to the same root; None if it leads out of that."""
+    """Return the path that `mention` means in the file `importing`, both relative to the same root; None if it leads out of that."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(importing), mention))
     is_outside = path.startswith(("/", "~", "../")) or path in (".", "..")
     return None if is_outside else path

@@ -1,4 +1,4 @@
-"""Files that may tell the model what to do: found and read within bounds, as text that hides nothing from the person."""
+"""Files that may instruct the model: found and read within bounds, as text that hides nothing from the user."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from sanderling.text import visible_prose
 MAX_FILE_BYTES = 256 * 1024
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 8
-# A file that was changed a moment ago may change again without a new time: some file systems count whole seconds.
+# A file that was changed a moment ago may change again with the same time stamp: some file systems count whole seconds.
 UNSETTLED_NS = 2_000_000_000
 NOT_ENTERED = frozenset(
     ("node_modules", "vendor", "target", "dist", "build", "venv", "__pycache__")
@@ -25,7 +25,7 @@ NOT_ENTERED = frozenset(
 
 
 class Content(msgspec.Struct, frozen=True):
-    """A file's text, and the SHA-256 of its bytes. A file that cannot be taken has neither; `problem` says why."""
+    """A file's text, and the SHA-256 of its bytes. If the file cannot be used, both are empty, and `problem` says why."""
 
     text: str = ""
     sha256: str = ""
@@ -33,20 +33,20 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Reads files whole, again only when they have changed. Links must not lead out of `root`, unless that is empty."""
+    """Reads files whole, and again only when they have changed. Links must not lead out of `root`, unless that is empty."""
 
     def __init__(self, root: str = "") -> None:
         self._root = root
         self._read: dict[str, tuple[tuple[int, ...], Content]] = {}
 
     def read(self, path: str) -> Content | None:
-        """The file as it is now; None: there is none. It costs one `stat` when nothing has changed."""
+        """Return the current file; None if it does not exist. Costs one `stat` if nothing has changed."""
         try:
             found = os.stat(path)  # noqa: PTH116 - asked for many names before each request to the model
         except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
             return None
         except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:  # there can be none
+            if error.errno == errno.ENAMETOOLONG:  # no file can have such a name
                 return None
             return Content(problem=_unreadable(error))
         if stat.S_ISDIR(found.st_mode):
@@ -61,16 +61,16 @@ class Reader:
 
 
 def read_file(path: str, root: str = "") -> Content:
-    """The file as it is now; it must not be a link that leads out of `root`, unless that is empty."""
+    """Read the file. It must not be a link that leads out of `root`, unless that is empty."""
     try:
-        # Before it is opened: devices may act on that.
+        # Checked before opening, which may have effects on devices.
         if not stat.S_ISREG(Path(path).stat().st_mode):
-            return Content(problem="is no regular file")
+            return Content(problem="is not a regular file")
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
-                return Content(problem="is no regular file")
+                return Content(problem="is not a regular file")
             if root and not _lies_within(root, path, found):
                 return Content(problem="is a link that leads out of the project")
             data = file.read(MAX_FILE_BYTES + 1)
@@ -82,7 +82,7 @@ def read_file(path: str, root: str = "") -> Content:
 
 
 def _lies_within(root: str, path: str, found: os.stat_result) -> bool:
-    """Say whether the file that is open, not what `path` may lead to by now, is one in `root`."""
+    """Return True if the open file, not what `path` may lead to by now, is in `root`."""
     real = Path(os.path.realpath(path))
     return real.is_relative_to(root) and os.path.samestat(real.stat(), found)
 
@@ -92,23 +92,23 @@ def _unreadable(error: OSError) -> str:
 
 
 def as_text(data: bytes) -> str:
-    """`data` as text; what would not be seen in it stands there as its number, `<U+202E>`."""
+    """Return `data` as text, with invisible characters as their numbers: `<U+202E>`."""
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     return visible_prose(text)
 
 
 def visible_name(name: str) -> str:
-    """The name of a file on one line, in which what would not be seen stands as its number."""
+    """Return the name of a file on one line, with invisible characters as their numbers."""
     text = as_text(name.encode(errors="replace"))
     return text.replace("\t", "<U+0009>").replace("\n", "<U+000A>")
 
 
 def find_files(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
     """
-    The files below `root` whose names are wanted, relative to it, the nearest first.
+    Return the files below `root` with wanted names, relative to it, the nearest first.
 
-    Hidden directories and those of dependencies and builds are not entered, nor links to directories, nor what has a name that
-    cannot be seen; after `MAX_ENTRIES` entries it ends.
+    Skips hidden directories, directories of dependencies and builds, links to directories, and names with invisible characters. Stops
+    after `MAX_ENTRIES` entries.
     """
     found = list[str]()
     waiting = deque([("", 0)])
@@ -133,7 +133,7 @@ def _entries(directory: str, limit: int) -> list[os.DirEntry[str]]:
         with os.scandir(directory) as entries:
             return sorted(islice(entries, limit), key=lambda entry: entry.name)
     except OSError:
-        # Gone meanwhile, or not ours to read: what lies there is asked for when it is used.
+        # Removed meanwhile, or not readable. Files in there are found when they are used.
         return []
 
 

@@ -1,4 +1,4 @@
-"""The settings that a project makes for those who work in it, once they trust its `.sanderling.toml`."""
+"""The settings that a project adds once the user trusts its `.sanderling.toml`."""
 
 from msgspec.structs import replace
 
@@ -9,19 +9,19 @@ from sanderling.project.trust.trust import Trust
 
 
 def own_file_in_project(trust: Trust) -> str | None:
-    """The path in the project of the person's own file of settings, if it leads there, as in a repository of dotfiles."""
+    """Return the path in the project of the user's own settings file, if it leads there, as in a repository of dotfiles."""
     return trust.relative(str(user_file()))
 
 
 def with_project(layers: Layers, trust: Trust) -> Layers:
     """
-    `layers` with what the project has set, if its file is trusted as it is now.
+    Return `layers` with the project's settings, if its file is trusted as it is now.
 
-    Where the person's own file lies in the project, whoever works there can change it. So it counts when it is trusted, too; until
-    then it only binds the agent.
+    If the user's own file is in the project, anything that works there can change it. So it must be trusted as well; until then it can
+    only restrict the agent.
 
     Raises:
-        ConfigError: the file is no TOML, or has what a project may not set.
+        ConfigError: the file is not valid TOML, or sets what a project may not.
     """
     if (own := own_file_in_project(trust)) is not None:
         text = trust.read(own)

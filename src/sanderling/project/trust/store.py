@@ -19,7 +19,7 @@ class TrustStore:
     """
     The SHA-256 of each trusted file, by its path.
 
-    Any number of processes may hold one for the same project: each looks at the file again, and changes it under a lock.
+    Several processes may share the store: each checks the file again, and changes it under a lock.
     """
 
     def __init__(self, state_dir: str, project: str) -> None:
@@ -31,12 +31,12 @@ class TrustStore:
 
     @property
     def problem(self) -> str:
-        """A sentence for the person when the file cannot be used; nothing is trusted then."""
+        """A sentence for the user if the file cannot be used; then nothing is trusted."""
         self.hashes()
         return self._problem
 
     def hashes(self) -> Mapping[str, str]:
-        """The hashes as they are now; the file is read again only when it has changed."""
+        """Return the current hashes. The file is read again only if it has changed."""
         stamp = stamp_of(self.path)
         if stamp is None or stamp != self._stamp:
             self._hashes, self._problem = self._read()
@@ -45,19 +45,19 @@ class TrustStore:
 
     def replace(self, hashes: Mapping[str, str]) -> None:
         """
-        Store these and no others.
+        Store these hashes and no others.
 
         Raises:
-            ConfigError: the file cannot be written, or would be too large to be read again.
+            ConfigError: the file cannot be written, or would be too large.
         """
         self._change(lambda: hashes)
 
     def add(self, path: str, digest: str) -> None:
         """
-        Store one more, next to what is stored by now.
+        Add a hash to the stored ones.
 
         Raises:
-            ConfigError: as `replace` does.
+            ConfigError: as in `replace`.
         """
         self._change(lambda: {**self._read()[0], path: digest})
 
@@ -65,12 +65,10 @@ class TrustStore:
         try:
             self._file.change(lambda: _Stored(VERSION, dict(hashes())))
         except TooLargeError as error:
-            raise ConfigError(
-                "more files are to be trusted than can be remembered; trust fewer"
-            ) from error
+            raise ConfigError("too many files are trusted; trust fewer") from error
         except OSError as error:
             raise ConfigError(
-                f"what is trusted cannot be stored in {self.path}: {error.strerror}"
+                f"cannot store the trusted files in {self.path}: {error.strerror}"
             ) from error
         self._stamp = None
 
@@ -82,4 +80,4 @@ class TrustStore:
         return (stored.files if stored else {}), ""
 
     def _broken(self, why: str) -> str:
-        return f"The file of trusted files {self.path} {why}: nothing is trusted until you have looked at the files again."
+        return f"The trust file {self.path} {why}. Nothing is trusted until you have reviewed the files again."

@@ -1,11 +1,11 @@
 """
-Trust: a project's own files that would steer the agent are ignored until the person has seen exactly these bytes.
+Trust: a project's files that would steer the agent are ignored until the user has seen exactly these bytes.
 
-They are its instructions and what those import, `.sanderling.toml`, `.sanderling/commands` and `.mcp.json`. What the
-person has seen is kept as a SHA-256 per file below the state directory, which must lie outside of the project. A file is hashed
-and decoded from one read, so what is used is what was trusted; one that changes is ignored again. Files that cannot be shown
-whole (larger than `MAX_FILE_BYTES`, no regular files, links that lead out of the project) are never trusted, and in a project
-that holds the person's HOME nothing is: there any download could be one of its files.
+These files are its instructions with their imports, `.sanderling.toml`, `.sanderling/commands` and `.mcp.json`. What the user has trusted
+is stored as a SHA-256 per file below the state directory, which must be outside the project. A file is hashed and decoded from one read,
+so exactly the trusted bytes are used; a file that changes is ignored again. Files that cannot be shown whole (larger than
+`MAX_FILE_BYTES`, not regular, or links out of the project) are never trusted. In a project that contains the user's HOME nothing is
+trusted, because any download there could be one of these files.
 """
 
 import os
@@ -31,22 +31,22 @@ MAX_SHOWN_FILES = 500
 MAX_SHOWN_CHARS = 4 << 20
 
 
-class TellingFiles(Protocol):
-    """A place whose files may tell the model what to do."""
+class InstructionFiles(Protocol):
+    """A directory whose files may instruct the model."""
 
     commands_directory: str
 
     def look(self, path: str) -> TrustFile | None:
-        """The file as it is now, by its path relative to the place; None: there is none."""
+        """Return the current file at a path relative to the directory; None if it does not exist."""
         ...
 
     def commands(self) -> list[str]:
-        """The Markdown files that make slash commands, relative to the place's directory of commands."""
+        """Return the Markdown files that define slash commands, relative to the directory of commands."""
         ...
 
 
 class Trust:
-    """The person's trust in a project's files. `project` is the absolute path of its root."""
+    """The user's trust in a project's files. `project` is the absolute path of its root."""
 
     commands_directory = COMMANDS_DIRECTORY
 
@@ -60,14 +60,14 @@ class Trust:
 
     @property
     def problem(self) -> str:
-        """A sentence for the person when it cannot be read what was trusted; nothing is, then."""
+        """A sentence for the user if the store cannot be read; then nothing is trusted."""
         return self._store.problem
 
     def look(self, path: str) -> TrustFile | None:
         """
-        The file as it is now, by its path relative to the project; None: there is none, or its name cannot be seen.
+        Return the current file at a path relative to the project; None if it does not exist, or if its name has invisible characters.
 
-        One that can never be trusted has no `sha256`; its text says why.
+        A file that can never be trusted has no `sha256`, and its text says why.
         """
         is_visible = path == visible_name(path)
         content = self._reader.read(f"{self._root}/{path}") if is_visible else None
@@ -79,12 +79,12 @@ class Trust:
         return TrustFile(path, self._state(path, content), content.sha256, content.text)
 
     def read(self, path: str) -> str | None:
-        """The text of the file if it is trusted as it is now."""
+        """Return the text of the file if it is trusted as it is now."""
         file = self.look(path)
         return file.text if file and file.state == "trusted" else None
 
     def untrusted(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The files among these that exist, but are not trusted as they are now."""
+        """Return the files among these that exist, but are not trusted as they are now."""
         files = map(self.look, paths)
         return tuple(file.path for file in files if file and file.state != "trusted")
 
@@ -92,15 +92,15 @@ class Trust:
         return find_commands(f"{self._root}/{COMMANDS_DIRECTORY}")
 
     def relative(self, path: str) -> str | None:
-        """The name in this project of the file that `path` leads to; None outside of it."""
+        """Return the name in this project of the file that `path` leads to; None if it leads outside."""
         real = Path(os.path.realpath(path))
         return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else None
 
     def shown(self) -> TrustPage:
         """
-        The files that could be trusted, at most `MAX_SHOWN_FILES`. It searches the project: not for the editor's thread.
+        Return the files that could be trusted, at most `MAX_SHOWN_FILES`. Searches the project: not for the editor's thread.
 
-        Instructions that lie where the search does not look are among them from when they were first asked for.
+        Instructions that the search does not reach are included once `look` was called for them.
         """
         if self.refusal:
             return TrustPage(self.project, refusal=self.refusal)
@@ -111,10 +111,10 @@ class Trust:
 
     def trust(self, hashes: Mapping[str, str]) -> None:
         """
-        From now on trust the files with these SHA-256 and no others.
+        Trust the files with these SHA-256 from now on, and no others.
 
         Raises:
-            ConfigError: this project cannot be trusted, or it cannot be stored.
+            ConfigError: this project cannot be trusted, or the hashes cannot be stored.
         """
         if self.refusal:
             raise ConfigError(self.refusal)
@@ -127,7 +127,7 @@ class Trust:
         return "changed" if known else "new"
 
     def _candidates(self) -> Iterator[str]:
-        """Instructions before what they import, for imports are followed from there."""
+        """Yield instructions before their imports, which are followed from there."""
         yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE)
         yield from sorted(f"{COMMANDS_DIRECTORY}/{name}" for name in self.commands())
         known = sorted({*self._store.hashes(), *self._asked_for})
@@ -136,7 +136,7 @@ class Trust:
         yield from known
 
     def _gather(self, path: str, files: dict[str, TrustFile], depth: int) -> None:
-        """Add the file to `files`, and after it what it imports."""
+        """Add the file to `files`, and its imports after it."""
         if path in files or len(files) >= MAX_SHOWN_FILES or not (file := self.look(path)):
             return
         is_settings = path == PROJECT_FILE and bool(file.sha256)
@@ -148,9 +148,9 @@ class Trust:
 
 class OwnFiles:
     """
-    The person's own configuration, which is trusted as it is, wherever its links lead.
+    The user's own configuration, which is trusted as it is, wherever its links lead, except into the project.
 
-    Except into the project: what lies there, a repository of dotfiles say, can be changed by whoever works in it.
+    A file there, as in a repository of dotfiles, could be changed by anything that works in the project.
     """
 
     commands_directory = "commands"
@@ -161,7 +161,7 @@ class OwnFiles:
         self._reader = Reader()
 
     def look(self, path: str) -> TrustFile | None:
-        """Look as `Trust.look` does; one that cannot be read has no `sha256`, and its text says why."""
+        """Return the file as `Trust.look` does. One that cannot be read has no `sha256`, and its text says why."""
         content = self._reader.read(f"{self._root}/{path}")
         if content is None:
             return None
@@ -180,15 +180,15 @@ def find_commands(directory: str) -> list[str]:
 
 
 def _refusal(project: Path, store: Path) -> str:
-    """The reason why nothing of this project can be trusted; "" if it can."""
+    """Return why nothing of this project can be trusted; "" if it can."""
     if any(home.is_relative_to(project) for home in _homes()):
         return (
-            f"The files of {project} cannot be trusted, for it holds your home directory, where anything may have been put. "
+            f"The files of {project} cannot be trusted, because it contains your home directory, where any download could be one of them. "
             "Open the directory of a project."
         )
     if Path(os.path.realpath(store)).is_relative_to(project):
         return (
-            f"The files of {project} cannot be trusted, for {store.parent}, where that would be kept, lies inside of it. "
+            f"The files of {project} cannot be trusted, because {store.parent}, where trust is stored, is inside it. "
             "Move the state directory out of the project."
         )
     return ""
@@ -213,14 +213,12 @@ def _targets(file: TrustFile) -> Iterator[str]:
 
 
 def _within_bounds(files: Iterable[TrustFile]) -> Iterator[TrustFile]:
-    """The files as they are, until there are too many characters; from there on they cannot be trusted this time."""
+    """Yield the files as they are, until they have too many characters; the rest cannot be trusted this time."""
     room = MAX_SHOWN_CHARS
     for file in files:
         room -= len(file.text)
         if room >= 0:
             yield file
         else:
-            text = (
-                f"[{file.path} is not shown, for there is too much before it: it cannot be trusted]"
-            )
+            text = f"[{file.path} is not shown, because the files before it are too long: it cannot be trusted]"
             yield TrustFile(file.path, file.state, "", text)

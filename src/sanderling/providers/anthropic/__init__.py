@@ -1,1 +1,1 @@
-"""Claude: bytes out, events in, errors in words; the one room that knows Anthropic's SDK."""
+"""Claude: requests, responses and errors. The only package that knows Anthropic's SDK."""

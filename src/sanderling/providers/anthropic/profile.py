@@ -1,7 +1,7 @@
 """
-Profiles, and identities of a machine: what may stand in the place of a key.
+Anthropic's profiles and machine identities, which can replace an API key.
 
-The `anthropic` SDK finds them, and gets their tokens. To load it is done in a thread.
+The `anthropic` SDK finds them, and fetches their tokens. It must be loaded in a thread.
 """
 
 from collections.abc import AsyncGenerator
@@ -18,11 +18,11 @@ from sanderling.providers.http.transport import causes_of
 if TYPE_CHECKING:
     import httpx2
 
-LOG_IN = "Log in again with what has made the profile, or set ANTHROPIC_API_KEY."
+LOG_IN = "Log in again with the tool that made the profile, or set ANTHROPIC_API_KEY."
 
 
 class Profile:
-    """The profile that a client asks with. Once its token `is_refused`, the file that it comes from is worth another look."""
+    """The profile that a client uses. Once its token `is_refused`, its file should be read again."""
 
     def __init__(self) -> None:
         self.is_refused = False
@@ -33,12 +33,12 @@ class Profile:
 
 def use_profile(client: "httpx2.AsyncClient", base_url: str, secrets: set[str]) -> Profile | None:
     """
-    Have `client` ask with the profile that the SDK finds; None if there is none. `base_url` is the person's, and goes before a profile's.
+    Make `client` use the profile that the SDK finds; return None if it finds no profile.
 
-    Its tokens become some of `secrets`.
+    `base_url` is the user's, and overrides the profile's. Tokens are added to `secrets`.
 
     Raises:
-        ProviderError: it cannot be read.
+        ProviderError: the profile cannot be read.
     """
     load_sdk()
     import anthropic
@@ -51,23 +51,25 @@ def use_profile(client: "httpx2.AsyncClient", base_url: str, secrets: set[str]) 
         for name, value in sdk.default_headers.items():
             if isinstance(value, str):
                 client.headers.setdefault(name, value)
-    except Exception as error:  # of the SDK, and of whatever a file can hold
+    except Exception as error:  # from the SDK, or because of a file's content
         raise _explained(error) from error
     profile = Profile()
     client.auth = _auth(sdk.custom_auth, secrets)
-    client.event_hooks["response"].insert(0, profile.take_response)  # the next one raises a refusal
+    client.event_hooks["response"].insert(
+        0, profile.take_response
+    )  # before `receive_head`, which raises on a refusal
     return profile
 
 
-def _auth(theirs: "httpx2.Auth", secrets: set[str]) -> "httpx2.Auth":
-    """The SDK's `theirs`, whose failures are told in words, and for which nobody waits who has stopped."""
+def _auth(sdk_auth: "httpx2.Auth", secrets: set[str]) -> "httpx2.Auth":
+    """Wrap the SDK's auth: failures become `ProviderError`, and cancellation does not wait for it."""
     import httpx2
 
     class Auth(httpx2.Auth):
         async def async_auth_flow(
             self, request: httpx2.Request
         ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-            flow = theirs.sync_auth_flow(request)
+            flow = sdk_auth.sync_auth_flow(request)
             try:
                 asking = await to_thread.run_sync(next, flow, abandon_on_cancel=True)
             except Exception as error:
@@ -79,7 +81,7 @@ def _auth(theirs: "httpx2.Auth", secrets: set[str]) -> "httpx2.Auth":
 
 
 def _explained(error: Exception) -> ProviderError:
-    """`error` in the SDK's words, which say what to do."""
+    """Explain `error` in the SDK's words, which say what to do."""
     import httpx2
 
     words = str(error).rstrip(".") or type(error).__name__
@@ -90,6 +92,6 @@ def _explained(error: Exception) -> ProviderError:
         or status == HTTPStatus.TOO_MANY_REQUESTS
         or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     ):
-        message = f"The token of the profile cannot be had just now: {words}."
+        message = f"The profile's token is not available just now: {words}."
         return ProviderError("network", message, remedies().go_on)
-    return ProviderError("auth", f"The profile gives no token: {words}.", LOG_IN)
+    return ProviderError("auth", f"The profile has no usable token: {words}.", LOG_IN)

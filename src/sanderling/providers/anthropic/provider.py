@@ -1,4 +1,4 @@
-"""Claude, and whoever speaks the same wire."""
+"""The provider for Claude, and for other APIs of the same wire."""
 
 import os
 from typing import TYPE_CHECKING
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import httpx2
 
 BASE_URL = "https://api.anthropic.com"
-API_VERSION = "2026-10-21"  # the one whose answers `reply` reads
-BEARER = "ANTHROPIC_AUTH_TOKEN"  # no key, for no header of keys
+API_VERSION = "2026-10-21"  # the version that `reply` decodes
+BEARER = "ANTHROPIC_AUTH_TOKEN"  # a token, not a key: never sent as x-api-key
 AUTHORIZED_BY = ("authorization", "x-api-key")
-MODELS_PER_PAGE = 1000  # the most that the API gives
+MODELS_PER_PAGE = 1000  # the API's limit
 MAX_PAGES = 100
 
 
@@ -39,22 +39,22 @@ class AnthropicProvider(HttpProvider):
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
         self._profile: Profile | None = None
 
-    # --- the way to the API --------------------------------------------------------------------------------------------
+    # --- connection ----------------------------------------------------------------------------------------------------
 
     @property
     def _is_claude(self) -> bool:
-        """Say whether this is for Claude: what the environment has for that goes to no other API of this wire."""
+        """Claude's environment variables must not reach other APIs of this wire."""
         return self.endpoint.name == ANTHROPIC.name
 
     @property
-    def _told_url(self) -> str:
-        """The address that the person names; empty: none."""
+    def _user_url(self) -> str:
+        """The address that the user has set, or ""."""
         named = self.endpoint.base_url or (self._settings.base_url if self._is_claude else "")
         return named or os.environ.get("ANTHROPIC_BASE_URL", "")
 
     @property
     def _base_url(self) -> str:
-        return self._told_url or BASE_URL
+        return self._user_url or BASE_URL
 
     def _make_client(self) -> "httpx2.AsyncClient":
         if self._is_claude:
@@ -63,7 +63,7 @@ class AnthropicProvider(HttpProvider):
             check_address(name, self._base_url, example=BASE_URL)
         client, self._profile = super()._make_client(), None
         if self._is_claude and not any(map(client.headers.get, AUTHORIZED_BY)):
-            self._profile = use_profile(client, self._told_url, self._secrets)
+            self._profile = use_profile(client, self._user_url, self._secrets)
             if not self._profile:
                 raise no_key(self.endpoint.account)
         return client
@@ -73,15 +73,15 @@ class AnthropicProvider(HttpProvider):
         return super().is_ready and not (self._profile and self._profile.is_refused)
 
     def _read_key(self) -> str:
-        """For Claude there may be something else in the place of a key: a profile."""
+        """Return the key. For Claude it may be missing, because a profile can replace it."""
         return self._key.read() if self._is_claude else super()._read_key()
 
     def _headers(self, key: str) -> dict[str, str]:
         headers = super()._headers(key)
         headers |= {"accept": "application/json", "anthropic-version": API_VERSION}
         is_bearer = self._is_claude and self._key.variable == BEARER
-        if key and self._told_url and not is_bearer:
-            headers["x-api-key"] = key  # proxies made for earlier versions of the API read that
+        if key and self._user_url and not is_bearer:
+            headers["x-api-key"] = key  # for proxies that were made for earlier versions of the API
         if self._is_claude:
             custom = custom_headers()
             self._secrets.update(" ".join(custom.values()).split())
@@ -127,7 +127,7 @@ class AnthropicProvider(HttpProvider):
 
 
 def custom_headers() -> dict[str, str]:
-    """The headers of `ANTHROPIC_CUSTOM_HEADERS`, one in each line, by name in lower case."""
+    """Return the headers in `ANTHROPIC_CUSTOM_HEADERS`, one per line, by name in lower case."""
     lines = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").split("\n")
-    told = (line.partition(":") for line in lines if ":" in line)
-    return {name.strip().lower(): value.strip() for name, _, value in told}
+    parts = (line.partition(":") for line in lines if ":" in line)
+    return {name.strip().lower(): value.strip() for name, _, value in parts}

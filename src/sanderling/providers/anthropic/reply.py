@@ -1,9 +1,8 @@
 """
-The API's answers: events of a stream, models.
+The API's responses: events of a stream, and models.
 
-What the answer is made of is decoded strictly. A stop reason is its end, for some gateways leave out `message_stop`. Counts and
-reasons that cannot be read are unknown: the answer is paid for.
-Wire format: https://docs.anthropic.com/en/api/messages-streaming
+The answer itself is decoded strictly. A stop reason ends it, because some gateways leave out `message_stop`. Counts and reasons that
+cannot be read count as unknown: the answer has been paid for. Wire format: https://docs.anthropic.com/en/api/messages-streaming
 """
 
 import json
@@ -33,7 +32,7 @@ from sanderling.providers import (
 from sanderling.providers.http.bodies import count, decode, field, tool_input
 from sanderling.providers.http.errors import explain_status, malformed
 
-# The `type` of an object is read first, and only then the rest, so that one of a later API is passed over whatever it holds.
+# The `type` of an object is decoded first, and only then the rest, so that an object of a later API is skipped whatever it contains.
 
 
 class _Kind(msgspec.Struct):
@@ -114,7 +113,7 @@ class _WireModelName(msgspec.Struct):
 
 
 class ModelPage(msgspec.Struct):
-    """Some of the models, newest first; what follows `last_id` is on the next page."""
+    """A page of models, newest first; the next one begins after `last_id`."""
 
     data: tuple[_WireModelName, ...]
     has_more: bool = False
@@ -155,7 +154,7 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_context_window_exceeded": "context_full",
 }
 
-NAMELESS = ("", "message")  # as events are that have no name
+NAMELESS = ("", "message")  # the names of unnamed events
 
 
 def _decode_if_known(
@@ -166,7 +165,7 @@ def _decode_if_known(
 
 
 def _decode_event(data: str, name: str) -> Any:
-    """The event that `data` holds, None for one of a later API. One without a name is such if it is JSON of another form."""
+    """Decode an event; None if it is of a later API. An unnamed one is skipped as well if it is JSON of another form."""
     if name not in NAMELESS:
         return _decode_if_known(_event_decoders, data)
     try:
@@ -186,7 +185,7 @@ def decode_page(data: bytes) -> ModelPage:
 
 
 class ReplyDecoder:
-    """Turns the events of one reply into stream items. What a later API adds is passed over, what breaks its format is an error."""
+    """Turns the events of one reply into stream items. Additions of later APIs are skipped; what breaks the format is an error."""
 
     def __init__(
         self,
@@ -195,7 +194,7 @@ class ReplyDecoder:
         *,
         keeps_unsigned: bool = False,
     ) -> None:
-        """`keeps_unsigned`: this API takes thoughts back that nobody has signed."""
+        """`keeps_unsigned`: this API accepts reasoning without a signature."""
         self._keeps_unsigned = keeps_unsigned
         self._without_key = without_key
         self._key_remedy = key_remedy
@@ -208,7 +207,7 @@ class ReplyDecoder:
         self._usage = Usage()
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
-        """`event` is its name."""
+        """Decode an event; `event` is its name."""
         if not data or (event not in _event_decoders and event not in NAMELESS):
             return
         match _decode_event(data, event):
@@ -219,17 +218,17 @@ class ReplyDecoder:
                     yield self._report(usage)
                 if not self.is_done:
                     yield from self._stop(field(delta, "stop_reason"))
-            case told if not self.is_done:
-                yield from self._take(told)
+            case decoded if not self.is_done:
+                yield from self._take(decoded)
             case _:
-                pass  # a part of another answer
+                pass  # part of another answer
 
     def end(self) -> Iterator[StreamItem]:
-        """A block that is open was cut."""
+        """Yield nothing: an open block was cut off."""
         return iter(())
 
-    def _take(self, told: Any) -> Iterator[StreamItem]:
-        match told:
+    def _take(self, decoded: Any) -> Iterator[StreamItem]:
+        match decoded:
             case _MessageStart(message):
                 self.has_started = True
                 yield self._report(field(message, "usage"))
@@ -248,7 +247,7 @@ class ReplyDecoder:
                 pass  # a ping, or an event of a later API
 
     def _stop(self, reason: object) -> Iterator[StreamItem]:
-        """Take the stop reason, which is null until there is one."""
+        """Handle the stop reason, which is null at first."""
         if reason:
             yield from self._finish_block()
             self.stop_reason = _STOP_REASONS.get(str(reason), "end_turn")
@@ -301,12 +300,12 @@ class ReplyDecoder:
                 return BlockDone(ToolUse(use_id, name, use_input), problem)
 
     def _report(self, usage: object) -> UsageReport:
-        """Counts are cumulative, and a field that is left out, or is no count, keeps its value."""
+        """Return the counts so far. They are cumulative; one that is missing or invalid keeps its value."""
         self._usage = Usage(
             *(
-                getattr(self._usage, name) if told is None else told
+                getattr(self._usage, name) if value is None else value
                 for name in Usage.__struct_fields__
-                for told in [count(field(usage, name))]
+                for value in [count(field(usage, name))]
             )
         )
         return UsageReport(self._usage)

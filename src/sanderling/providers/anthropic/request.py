@@ -1,13 +1,13 @@
 """
 A request as bytes.
 
-What a request begins with must be what the one before it was, byte for byte, or the API's cache is of no use: tools, system,
-every earlier message. A message is encoded once, and found again by identity, so that a long history costs a copy of its bytes.
+A request must begin with the bytes of the one before it, or the API's cache is useless: tools, system prompt, every earlier message. A
+message is encoded once and recognized by identity, so a long history costs a copy of its bytes.
 
-Where the cache may be read or written is marked (https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching), at most
-four times. One mark is the system prompt's end, which covers the tools before it, for whatever happens to the conversation. One
-is the request's own, which the API moves to the last block. But from a mark the API looks back over no more than 20 blocks: where
-the previous request ended further back, as it does after many uses of tools in one message, that place is marked as well.
+Marks say where the cache may be read or written (https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching), at most four. One
+is at the end of the system prompt: it covers the tools too, and is valid whatever happens to the conversation. One is the request's own,
+which the API moves to the last block. But from a mark the API looks back over at most 20 blocks. If the previous request ended further
+back, as it does after many tool uses in one message, its end is marked as well.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
 from sanderling.providers.endpoint import ANTHROPIC, Quirks
 from sanderling.text import printable
 
-LOOK_BACK_BLOCKS = 18  # of 20: whether the marked block itself counts is not said
+LOOK_BACK_BLOCKS = 18  # of 20: the documentation does not say whether the marked block counts
 
 
 _MARK = {"type": "ephemeral"}  # kept for 5 minutes after its last use
@@ -39,7 +39,7 @@ NOT_SHOWN = TextBlock("(An image, which this model cannot be shown.)")
 
 
 class RequestEncoder:
-    """Remembers the history that it has encoded last. Servers that others run have `quirks`."""
+    """Remembers the history that it encoded last. Other APIs of this wire have their own `quirks`."""
 
     def __init__(self, quirks: Quirks = ANTHROPIC.quirks) -> None:
         self.quirks = quirks
@@ -76,7 +76,7 @@ class RequestEncoder:
         return (encoded(Message(message.role, blocks)),)
 
     def _fit(self, block: ContentBlock) -> ContentBlock:
-        """`block` without what is only ours, and without what this server cannot be shown."""
+        """Remove Sanderling's own fields from `block`, and images that the model cannot see."""
         match block:
             case ThinkingBlock(extra=extra) if extra:
                 return replace(block, extra={})
@@ -94,7 +94,7 @@ def _is_thought(block: ContentBlock) -> bool:
 
 
 def _count_blocks(messages: Sequence[Message]) -> int:
-    """The number of blocks as the API may count them: those inside of tool results as well."""
+    """Return the number of blocks as the API may count them, including those in tool results."""
     return sum(
         1
         + (
@@ -108,6 +108,6 @@ def _count_blocks(messages: Sequence[Message]) -> int:
 
 
 def _marked(message: msgspec.Raw) -> msgspec.Raw:
-    """`message` with a mark in its last block: a message ends with its content, and that with a block."""
+    """Insert a mark into the last block of `message`, which ends with its content, and that with a block."""
     block = bytes(message).removesuffix(b"}]}")
     return msgspec.Raw(block + b',"cache_control":' + msgspec.json.encode(_MARK) + b"}]}")

@@ -1,10 +1,9 @@
 """
-Loading the `anthropic` SDK, without what nobody here uses of it.
+Loading of the `anthropic` SDK, without its unused parts.
 
-Whole, it is 3,300 modules and 0.8 s, nearly all of it classes for bodies and answers, which are written and read by
-`request` and `reply`. So the packages in `UNUSED` are stood in for by modules without code: whatever is
-imported from them is a class that takes the place of the real one in annotations, unions and tables. The first use of such a class
-loads the real ones. A version of the SDK that cannot be loaded that way is loaded whole.
+The whole SDK takes 3,300 modules and 0.8 s, nearly all of it classes for requests and responses, which `request` and `reply` handle
+instead. So stand-ins replace the packages in `UNUSED`. An import from one yields a class that serves in annotations, unions and tables;
+any other use of it loads the real packages. A version of the SDK that cannot be loaded this way is loaded whole.
 """
 
 import gc
@@ -36,12 +35,12 @@ log = logging.getLogger(__name__)
 
 
 def load_sdk() -> None:
-    """Import the SDK: in a thread, never on the loop."""
+    """Import the SDK: in a thread, never on the event loop."""
     with _loading:
         if "anthropic" in sys.modules:
             return
-        # Collecting garbage meanwhile would hold up the loop, and so would later collections, for objects that live as long as
-        # the process.
+        # Garbage collections during the import would block the event loop, and so would later ones, for objects that live as long as the
+        # process.
         gc.disable()
         try:
             _stand_ins.load("anthropic", partial(importlib.import_module, "anthropic"))
@@ -51,7 +50,7 @@ def load_sdk() -> None:
 
 
 class _Unloaded(type):
-    """The type of classes that are loaded when they are used."""
+    """The type of classes that load the real ones when used."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> "_Unloaded":
         if bases:
@@ -61,7 +60,7 @@ class _Unloaded(type):
     def _real(cls) -> Any:
         with _loading:
             if _stand_ins.are_there:
-                log.warning("%s of the SDK is used: its types are loaded", cls.__name__)
+                log.warning("%s of the SDK is used; loading its types", cls.__name__)
                 _stand_ins.end()
             return getattr(importlib.import_module(cls.__module__), cls.__name__)
 

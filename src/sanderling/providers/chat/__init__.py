@@ -1,1 +1,1 @@
-"""Chat Completions, OpenAI's format of 2023, which nearly every server speaks after its own fashion: `Quirks` say which."""
+"""Chat Completions, OpenAI's format of 2023. Nearly every server speaks a variant of it, which `Quirks` describe."""

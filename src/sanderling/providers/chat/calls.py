@@ -1,10 +1,10 @@
 """
-The calls of tools in a stream, put together from what servers send of them.
+Assembly of tool calls from a stream.
 
-By the format a delta has the index of its call, and the first one of a call its id and name. In fact any of these may be missing,
-empty or there again, all calls may have the index 0, and the arguments may come in one piece, as an object, or not at all. So
-what belongs together is found out by what is there; where two calls cannot be told apart, what was merged is no JSON, and the model
-is told.
+By the format, each delta has the index of its call, and a call's first delta has its id and name. In practice any of these may be
+missing, empty or repeated, all calls may have the index 0, and the arguments may come in one piece, as an object, or not at all. So
+deltas are matched by what is present. If two calls cannot be distinguished, the merged arguments are not JSON, and the model gets an
+error.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from sanderling.providers import BlockDone
 from sanderling.providers.http.bodies import field, tool_input
 
 
-class _Call(msgspec.Struct):
+class _PendingCall(msgspec.Struct):
     index: int | None
     id: str = ""
     name: str = ""
@@ -29,9 +29,9 @@ class _Call(msgspec.Struct):
 
     @property
     def is_whole(self) -> bool:
-        """The arguments are an object to which nothing can be added."""
+        """True if the arguments are an object, to which nothing can be added."""
         last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
-        # Most of the time it is not; to decode all of it each time takes time by its square.
+        # Usually they are not. Decoding all of them for each piece would take quadratic time.
         if not last.rstrip().endswith("}"):
             return False
         try:
@@ -41,36 +41,36 @@ class _Call(msgspec.Struct):
 
 
 class Calls:
-    """The calls of one reply. `echo` names the fields that go back with them."""
+    """The calls of one reply. `echo` names the fields that are sent back with them."""
 
     def __init__(self, echo: tuple[str, ...] = ()) -> None:
         self._echo = echo
-        self._calls: list[_Call] = []
+        self._calls: list[_PendingCall] = []
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def add(self, delta: object) -> None:
-        """Take what the server says of a call."""
+        """Add a delta of a call."""
         function = field(delta, "function")
-        told_index = field(delta, "index")
-        index = told_index if type(told_index) is int else None
+        given_index = field(delta, "index")
+        index = given_index if type(given_index) is int else None
         use_id, name = _text(field(delta, "id")), _text(field(function, "name"))
         call = self._find(index, use_id, name)
         if call is None:
-            call = _Call(index)
+            call = _PendingCall(index)
             self._calls.append(call)
         call.id, call.name = call.id or use_id, call.name or name
         arguments = field(function, "arguments")
         if isinstance(arguments, str):
             call.pieces.append(arguments)
-        elif arguments is not None:  # not as text, but as what that would say
+        elif arguments is not None:  # an object instead of text
             call.pieces.append(msgspec.json.encode(arguments).decode())
-        told = {key: value for key in self._echo if (value := field(delta, key)) is not None}
-        call.extra |= told
+        echoed = {key: value for key in self._echo if (value := field(delta, key)) is not None}
+        call.extra |= echoed
 
-    def _find(self, index: int | None, use_id: str, name: str) -> _Call | None:
-        """The call that a delta goes on with; None: it begins one."""
+    def _find(self, index: int | None, use_id: str, name: str) -> _PendingCall | None:
+        """Return the call that a delta continues; None if it starts a new one."""
         last = self._calls[-1] if self._calls else None
         at_index = next((call for call in reversed(self._calls) if call.index == index), None)
         if use_id:
@@ -79,7 +79,7 @@ class Calls:
             if same:
                 return same[-1]
             nameless = at_index or (last if index is None else None)
-            # One whose id comes late.
+            # A call whose id comes late.
             return nameless if nameless and not nameless.id and not nameless.is_whole else None
         call = last if index is None else at_index
         if call and name and (call.is_whole or (call.name not in ("", name))):
@@ -87,11 +87,11 @@ class Calls:
         return call
 
     def done(self) -> list[BlockDone]:
-        """The calls as they are at the end, in the order in which they began."""
+        """Return the finished calls in the order in which they began."""
         return [_block(call) for call in self._calls]
 
 
-def _block(call: _Call) -> BlockDone:
+def _block(call: _PendingCall) -> BlockDone:
     arguments = call.arguments.strip()
     use_input, problem = tool_input("" if arguments == "null" else arguments)
     extra = {"call": call.extra} if call.extra else {}

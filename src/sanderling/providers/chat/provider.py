@@ -1,4 +1,4 @@
-"""A model behind Chat Completions: OpenAI's servers, and everybody else's."""
+"""The provider for Chat Completions, of OpenAI and everyone else."""
 
 from sanderling.config import Settings
 from sanderling.providers import ModelRequest
@@ -10,7 +10,7 @@ from sanderling.providers.http.provider import Decoder, HttpProvider
 
 class ChatProvider(HttpProvider):
     path = "/chat/completions"
-    last_words_s = 2.0  # usage comes after the reason to stop, from most
+    last_words_s = 2.0  # most servers send usage after the stop reason
 
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
         super().__init__(settings, endpoint, model)
@@ -20,7 +20,7 @@ class ChatProvider(HttpProvider):
         quirks = self.endpoint.quirks_of(model)
         if quirks is not self._encoder.quirks:
             self._encoder = ChatEncoder(quirks)
-        # Unless the person wants it otherwise, the server decides: what is too much for a small model is refused.
+        # Unless the user sets a limit, the server decides: it would reject one that is too large for a small model.
         wanted = self._max_tokens() if self._settings.max_tokens else 0
         return self._encoder.encode(
             request, model=model, max_tokens=wanted, thinking=self._settings.thinking

@@ -1,9 +1,9 @@
 """
-The answer to a request for a chat completion, chunk by chunk.
+The response to a request for a chat completion, chunk by chunk.
 
-Every server sends its own kind of chunk, so what is not there, or is something else, is passed over; an error is one wherever it
-stands. The answer is whole when a reason to stop was told, or the mark of the end; with neither it was cut.
-Format: https://platform.openai.com/docs/api-reference/chat-streaming
+Every server sends its own kind of chunks, so missing and unexpected fields are ignored, and errors are recognized wherever they are. The
+answer is complete with a stop reason or the end mark; without either it was cut off. Format:
+https://platform.openai.com/docs/api-reference/chat-streaming
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ _STOP_REASONS: dict[str, StopReason] = {
     "safety": "refusal",
     "sensitive": "refusal",
 }
-# Reasons to stop that are none, by the type of error that each stands for.
+# Stop reasons that are errors, with the error's type and message.
 _FAILURES = {
     "error": ("api_error", "it ended the answer"),
     "insufficient_system_resource": (
@@ -78,7 +78,7 @@ class ChatDecoder:
         self._usage = Usage()
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
-        """`event` is its name, which is "error" where somebody gives it one."""
+        """Decode a chunk. `event` is its name: "error" on servers that name their events."""
         if data.strip() == END:
             self.is_done = self.is_over = True
             return
@@ -92,15 +92,15 @@ class ChatDecoder:
         if not self.is_done:
             self._check(chunk, choice, event)
             yield from self._take(field(choice, "delta") or field(choice, "message"))
-        if told := read_usage(chunk, choice, self._usage):
-            self._usage = told
-            yield UsageReport(told)
+        if usage := read_usage(chunk, choice, self._usage):
+            self._usage = usage
+            yield UsageReport(usage)
             self.is_over = self.is_over or self.is_done
         if not self.is_done and (reason := field(choice, "finish_reason")):
             self._stop(str(reason).lower())
 
     def end(self) -> Iterator[StreamItem]:
-        """Finish what is open, if the reply is whole."""
+        """Finish open blocks, if the reply is complete."""
         if not self.is_done:
             return
         yield from self._say_held()
@@ -112,12 +112,7 @@ class ChatDecoder:
     # --- parts of a chunk ----------------------------------------------------------------------------------------------
 
     def _check(self, chunk: object, choice: object, event: str) -> None:
-        """
-        Look for an error.
-
-        Raises:
-            ProviderError: there is one.
-        """
+        """Raise the error in a chunk, if there is one."""
         is_bare = field(chunk, "object") == "error" or event == "error"
         error = field(chunk, "error") or field(choice, "error") or (chunk if is_bare else None)
         if not error:
@@ -133,8 +128,8 @@ class ChatDecoder:
     def _take(self, delta: object) -> Iterator[StreamItem]:
         is_thought = _is_thought(delta)
         for key in () if is_thought else self._quirks.echo:
-            if key not in _OWN_FIELDS and (told := field(delta, key)) is not None:
-                self._extra[key] = merged(self._extra.get(key), told)
+            if key not in _OWN_FIELDS and (piece := field(delta, key)) is not None:
+                self._extra[key] = merged(self._extra.get(key), piece)
         for name in self._quirks.reasoning_fields:
             if isinstance(thought := field(delta, name), str) and thought:
                 yield from self._say_held()
@@ -169,7 +164,7 @@ class ChatDecoder:
             yield from self._say(kind, words)
 
     def _parted(self, content: str, *, is_thought: bool) -> tuple[str, str]:
-        """The part of `content` that is a thought, and the one that is said. Gemini marks thoughts, and puts tags around them all the same."""
+        """Split `content` into reasoning and answer. Gemini marks its reasoning, and also puts tags around it."""
         begin, end = _THOUGHT_TAGS
         if is_thought:
             thought, _, words = content.removeprefix(begin).partition(end)
@@ -190,7 +185,7 @@ class ChatDecoder:
         yield TextPiece(words) if kind == "text" else ThinkingPiece(words)
 
     def _open_block(self) -> list[BlockDone]:
-        """The block of the words that came last, if there are any."""
+        """Return the last run of text as a block, if there is one."""
         words = "".join(self._run.pieces)
         match self._run.kind:
             case "":
@@ -215,33 +210,33 @@ class ChatDecoder:
 
 
 def _is_thought(delta: object) -> bool:
-    """Say whether Gemini marks the content as what it thinks."""
+    """Read Gemini's mark for reasoning."""
     return field(field(field(delta, "extra_content"), "google"), "thought") is True
 
 
 class _Run(msgspec.Struct):
-    """Words of one kind that follow each other, and the field in which they come."""
+    """Consecutive text of one kind, and the field that it comes in."""
 
     kind: Literal["", "text", "thinking"] = ""
     field: str = ""
     pieces: list[str] = []
 
 
-def merged(told: Any, more: Any) -> Any:
+def merged(whole: Any, more: Any) -> Any:
     """
-    Put together a field that comes in pieces.
+    Merge the pieces of an echoed field.
 
-    Details of thoughts are lists, in which what goes on with the one before has its type and index.
+    Reasoning details are lists. A detail continues the one before if it has the same type and index.
     """
-    if not (is_list(told) and is_list(more)):
+    if not (is_list(whole) and is_list(more)):
         return more
-    whole: list[Any] = items(told).copy()
+    details: list[Any] = items(whole).copy()
     for each in items(more):
-        if whole and (place := _place(each)) and place == _place(whole[-1]):
-            whole[-1] = _joined(whole[-1], cast("dict[str, Any]", each))
+        if details and (place := _place(each)) and place == _place(details[-1]):
+            details[-1] = _joined(details[-1], cast("dict[str, Any]", each))
         else:
-            whole.append(each)
-    return whole
+            details.append(each)
+    return details
 
 
 def _place(detail: object) -> tuple[str, int] | None:
@@ -261,7 +256,7 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_message(done: BlockDone, extra: dict[str, Any]) -> BlockDone:
-    """`done`, whose block has what is said of the whole message as well."""
+    """Add the message's echoed fields to the block of `done`."""
     block = done.block
     if not isinstance(block, TextBlock | ToolUse):
         return done

@@ -1,9 +1,8 @@
 """
 A request for a chat completion as bytes.
 
-What it begins with is what the one before it was, byte for byte: a message is encoded once, from nothing but itself and the message
-before it. Where a server's cache wants marks, they are put into the bytes: at the system prompt's end, where the previous request
-ended, and at the end.
+A request begins with the bytes of the one before it: a message is encoded once, from nothing but itself and the message before it. If the
+server's cache needs marks, they are inserted into the bytes: at the end of the system prompt, of the previous request, and of this one.
 Format: https://platform.openai.com/docs/api-reference/chat/create
 """
 
@@ -42,9 +41,9 @@ _MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "anthropic": ("cache_control", {"type": "ephemeral"}),
     "openai_explicit": ("prompt_cache_breakpoint", {"mode": "explicit"}),
 }
-# Messages that fill the gap where a server wants the person and the model to take turns.
-_MODELS_TURN = {"role": "assistant", "content": "Understood."}
-_PERSONS_TURN = {"role": "user", "content": "Go on."}
+# Fillers, where a server requires user and assistant to alternate.
+_ASSISTANT_TURN = {"role": "assistant", "content": "Understood."}
+_USER_TURN = {"role": "user", "content": "Go on."}
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 SHOWN_BELOW = "(An image, shown below.)"
 NOT_SHOWN = "(An image, which this model cannot be shown.)"
@@ -62,7 +61,7 @@ class ChatEncoder:
     def encode(
         self, request: ModelRequest, *, model: str, max_tokens: int = 0, thinking: bool = True
     ) -> bytes:
-        """`max_tokens` 0: as many as the server gives."""
+        """Encode a request. With `max_tokens` 0 the server decides."""
         quirks = self.quirks
         body: dict[str, Any] = {"model": model, "stream": True}
         if max_tokens and quirks.max_tokens_name:
@@ -93,14 +92,14 @@ class ChatEncoder:
     # --- one message ---------------------------------------------------------------------------------------------------
 
     def _messages(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
-        """`message` in as many messages as the format has for it."""
-        is_person = message.role == "user"
-        told = (
-            self._of_person(message, previous) if is_person else self._of_model(message, previous)
+        """Return the one or more messages that the format needs for `message`."""
+        is_user = message.role == "user"
+        encoded_messages = (
+            self._user(message, previous) if is_user else self._assistant(message, previous)
         )
-        return map(encoded, told)
+        return map(encoded, encoded_messages)
 
-    def _of_person(self, message: Message, previous: Message | None) -> Iterator[dict[str, Any]]:
+    def _user(self, message: Message, previous: Message | None) -> Iterator[dict[str, Any]]:
         results = [block for block in message.content if isinstance(block, ToolResult)]
         for result in results:
             content = list(self._result_parts(result))
@@ -111,7 +110,7 @@ class ChatEncoder:
         parts += self._said(message)
         if parts:
             if self.quirks.takes_turns and (results or self._ends_with_result(previous)):
-                yield _MODELS_TURN
+                yield _ASSISTANT_TURN
             yield self._spoken("user", parts)
 
     def _said(self, message: Message) -> Iterator[dict[str, Any]]:
@@ -125,7 +124,7 @@ class ChatEncoder:
                     pass
 
     def _ends_with_result(self, message: Message | None) -> bool:
-        """Say whether a result is the last that the server is told of `message`."""
+        """Return True if `message` becomes messages that end with a tool's."""
         if message is None or not _has_result(message):
             return False
         is_shown = self.quirks.images == "user" and any(map(_images, message.content))
@@ -144,21 +143,21 @@ class ChatEncoder:
                 case ImageBlock():
                     yield _text(SHOWN_BELOW if self.quirks.images == "user" else NOT_SHOWN)
 
-    def _of_model(self, message: Message, previous: Message | None) -> Iterator[dict[str, Any]]:
+    def _assistant(self, message: Message, previous: Message | None) -> Iterator[dict[str, Any]]:
         if self.quirks.takes_turns and previous and previous.role == "assistant":
-            yield _PERSONS_TURN
+            yield _USER_TURN
         text = "\n\n".join(block.text for block in message.content if isinstance(block, TextBlock))
-        told: dict[str, Any] = {"role": "assistant", "content": text or None}
+        fields: dict[str, Any] = {"role": "assistant", "content": text or None}
         for block in message.content:
             if isinstance(block, TextBlock | ToolUse):
-                told |= block.extra.get("message", {})
+                fields |= block.extra.get("message", {})
         uses = [block for block in message.content if isinstance(block, ToolUse)]
-        told |= self._thoughts(
+        fields |= self._thoughts(
             message, text, is_replayed=replays_thoughts(self.quirks, message, previous)
         )
         if uses:
-            told["tool_calls"] = self._calls(uses)
-        yield told
+            fields["tool_calls"] = self._calls(uses)
+        yield fields
 
     def _thoughts(self, message: Message, text: str, *, is_replayed: bool) -> dict[str, Any]:
         if not is_replayed:
@@ -184,14 +183,14 @@ class ChatEncoder:
         return calls
 
     def _id(self, use_id: str) -> str:
-        """`use_id` in the form that the server wants; the same for a tool use and its result."""
+        """Return `use_id` in the format that the server requires; the same for a tool use and its result."""
         if self.quirks.tool_ids == "any" or _NINE.fullmatch(use_id):
             return use_id
         digest = blake2b(use_id.encode("utf-8", "surrogatepass"), digest_size=6).digest()
         return base64.b32encode(digest).decode()[:9]
 
     def _spoken(self, role: str, parts: list[dict[str, Any]], **fields: str) -> dict[str, Any]:
-        """A message with `parts`: as one text where that is all it is, for not every server takes parts."""
+        """Return a message with `parts`; as plain text if possible, because not every server accepts parts."""
         texts = [part["text"] for part in parts if part["type"] == "text"]
         is_plain = len(texts) == len(parts) and not self._mark
         return {"role": role, **fields, "content": "\n\n".join(texts) if is_plain else parts}
@@ -221,7 +220,7 @@ def _has_result(message: Message | None) -> bool:
 
 
 def _marked(message: msgspec.Raw, mark: tuple[str, dict[str, str]]) -> msgspec.Raw:
-    """`message` with a mark in its last part: it ends with its content, and that with a part."""
+    """Insert a mark into the last part of `message`, which ends with its content, and that with a part."""
     name, value = mark
     part = bytes(message).removesuffix(b"}]}")
     return msgspec.Raw(part + b',"%b":%b}]}' % (name.encode(), msgspec.json.encode(value)))

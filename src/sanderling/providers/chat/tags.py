@@ -1,7 +1,7 @@
 """
-Thoughts that stand in the text, between `<think>` and `</think>`: what a server sends that leaves them to whoever asks.
+Reasoning within the text, between `<think>` and `</think>`, from servers that leave its parsing to the client.
 
-They are looked for where an answer begins, and nowhere else: later on such a tag is a word, or code, of what is said.
+Tags count only at the start of an answer. Later they are words or code of the answer.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _BEGINNINGS: dict[Habit, Literal["start", "thought", "answer"]] = {
 
 
 class TaggedThoughts:
-    """Parts the words of one answer as they come."""
+    """Splits the text of one answer as it streams."""
 
     def __init__(self, habit: Habit) -> None:
         self._place = _BEGINNINGS[habit]
@@ -28,7 +28,7 @@ class TaggedThoughts:
         self._held = ""
 
     def feed(self, words: str) -> Iterator[Part]:
-        """The words by what they are, but for an end that may be the beginning of a tag."""
+        """Yield text by its kind, holding back an end that may begin a tag."""
         text, self._held = self._held + words, ""
         if self._place == "start":
             bare = text.lstrip()
@@ -48,18 +48,18 @@ class TaggedThoughts:
         yield "text", self._trimmed(text)
 
     def end(self) -> Iterator[Part]:
-        """The words that were held back, once nothing else comes, or the server tells of thoughts by itself."""
+        """Yield the text held back, once the answer is over or the server reports reasoning in a field."""
         held, self._held = self._held, ""
         yield ("thinking" if self._place == "thought" else "text"), held
         self._place = "answer"
 
     def _trimmed(self, words: str) -> str:
-        """The words without the blanks that follow a tag."""
+        """Strip whitespace after a tag."""
         words = words.lstrip() if self._is_after_tag else words
         self._is_after_tag = self._is_after_tag and not words
         return words
 
 
 def _begun_tag(text: str) -> int:
-    """The number of characters at the end of `text` with which a closing tag may begin."""
+    """Return how many characters at the end of `text` may begin a closing tag."""
     return next((size for size in range(len(END) - 1, 0, -1) if text.endswith(END[:size])), 0)

@@ -1,9 +1,9 @@
-"""Tokens as servers of chat completions count them, each by its own names."""
+"""Token counts of Chat Completions, which each server names in its own way."""
 
 from sanderling.protocol.messages import Usage
 from sanderling.providers.http.bodies import count, field, first_count
 
-# The fields of `usage` with what the cache has read: OpenAI and most, DeepSeek, Moonshot.
+# Fields of `usage` for cached input: OpenAI and most others, DeepSeek, Moonshot.
 _READ = (
     ("prompt_tokens_details", "cached_tokens"),
     ("prompt_cache_hit_tokens",),
@@ -16,7 +16,7 @@ _WRITTEN = (
 
 
 def read_usage(chunk: object, choice: object, before: Usage) -> Usage | None:
-    """The tokens that the chunk tells of; None if it tells of none. What it leaves out keeps its value."""
+    """Return the counts in a chunk; None if it has none. Missing counts keep their values."""
     usage = (
         field(chunk, "usage") or field(field(chunk, "x_groq"), "usage") or field(choice, "usage")
     )
@@ -28,6 +28,8 @@ def read_usage(chunk: object, choice: object, before: Usage) -> Usage | None:
     read, written = first_count(usage, _READ), first_count(usage, _WRITTEN)
     output = before.output_tokens if completion is None else completion
     if prompt is not None and total is not None:
-        output = max(output, total - prompt)  # some leave out there what the thoughts have taken
+        output = max(
+            output, total - prompt
+        )  # some servers leave reasoning out of completion_tokens
     prompt = before.input_tokens if prompt is None else max(0, prompt - read - written)
     return Usage(prompt, output, written, read)

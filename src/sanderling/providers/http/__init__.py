@@ -1,1 +1,1 @@
-"""HTTP as all wires speak it: connections, keys, streams that are bounded and watched, failures in words."""
+"""HTTP for all wires: connections, keys, limited and watched streams, errors as messages."""

@@ -1,8 +1,7 @@
 """
-Bodies of answers, and events in them: decoded strictly where they are the answer, leniently where they only tell of it.
+Decoding of response bodies and events: strict for the answer itself, lenient for everything else.
 
-What the answer is made of must have its form; what is told beside it, counts and reasons, is unknown where it cannot be read, for the
-answer is paid for.
+Counts and reasons that cannot be read count as unknown: the answer has been paid for.
 """
 
 import json
@@ -25,10 +24,10 @@ _input_decoder = msgspec.json.Decoder(dict[str, Any])
 
 def decode(decoder: msgspec.json.Decoder[T], data: bytes | str | msgspec.Raw) -> T:
     """
-    Decode `data`, which must have the form that `decoder` knows.
+    Decode `data`.
 
     Raises:
-        ProviderError: it has not.
+        ProviderError: it does not have the decoder's type.
     """
     try:
         return decoder.decode(data)
@@ -36,7 +35,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes | str | msgspec.Raw) ->
         raise malformed(str(error)) from error
     except msgspec.DecodeError:
         pass
-    # Half of a surrogate pair is no text in any encoding, yet a proxy that cuts strings can send one: show U+FFFD instead.
+    # A proxy that cuts strings can send half of a surrogate pair, which no encoding can represent: show U+FFFD instead.
     try:
         value = json.loads(bytes(data) if isinstance(data, msgspec.Raw) else data)
         return decoder.decode(printable(json.dumps(value, ensure_ascii=False)))
@@ -45,7 +44,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes | str | msgspec.Raw) ->
 
 
 def tool_input(text: str) -> tuple[dict[str, Any], str]:
-    """The input of a tool use that the model has written; if that is no object, an empty one and what the model is told."""
+    """Return the input of a tool use; if it is not an object, an empty one and a message for the model."""
     try:
         return decode(_input_decoder, text.strip() or "{}"), ""
     except ProviderError:
@@ -53,18 +52,18 @@ def tool_input(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _broken_input(text: str) -> str:
-    """Cut off at the limit of tokens, most of the time."""
+    """Describe an invalid input. Most of the time it was cut off at the token limit."""
     try:
         json.loads(text)
-        reason = "it is no object, or too deep"
+        reason = "not an object, or nested too deeply"
     except (ValueError, RecursionError) as error:
         reason = str(error)
     shown = text if len(text) <= MAX_SHOWN_INPUT_CHARS else f"{text[:MAX_SHOWN_INPUT_CHARS]}…"
-    return f"The input is not the JSON object that it must be ({reason}). What arrived: {printable(shown)}"
+    return f"The input must be a JSON object ({reason}). Received: {printable(shown)}"
 
 
 def field(value: object, name: str) -> Any:
-    """The field `name` of what may be an object; None if it is none, or has no such field."""
+    """Return the field `name` of an object; None if `value` is not an object or has no such field."""
     return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
 
 
@@ -73,28 +72,28 @@ def is_list(value: object) -> bool:
 
 
 def items(value: object) -> list[object]:
-    """The items of what may be a list; none if it is none."""
+    """Return the items of a list; none if `value` is not a list."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def count(value: object) -> int | None:
-    """`value` if it is a number of tokens."""
+    """Return `value` if it is a number of tokens."""
     return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 
 def first_count(value: object, paths: tuple[tuple[str, ...], ...]) -> int:
-    """The number of tokens at the first of `paths` that leads to one; 0 if none does."""
+    """Return the first number of tokens at `paths`, else 0."""
     for path in paths:
-        told = value
+        found = value
         for name in path:
-            told = field(told, name)
-        if number := count(told):
+            found = field(found, name)
+        if number := count(found):
             return number
     return 0
 
 
 def decode_refusal(data: bytes) -> tuple[str, str]:
-    """The type or code of an error and what is said of it, for `explain_status`; empty where it is no API's own."""
+    """Return an error's type or code and its message, for `explain_status`; both empty if the body is not an API's."""
     with suppress(ValueError, RecursionError):
         return read_refusal(json.loads(data.decode(json.detect_encoding(data), "replace")))
     return "", ""
@@ -102,15 +101,15 @@ def decode_refusal(data: bytes) -> tuple[str, str]:
 
 def read_refusal(body: object) -> tuple[str, str]:
     """
-    The type or code of the error in `body` and what is said of it, however that is told: a proxy's may hold anything.
+    Return the type or code of the error in `body` and its message, in whatever form: a proxy's body may be anything.
 
-    Beside `error: {type, code, message}` there are lists of those (Gemini), the fields without `error` (Mistral, vLLM), `error` as
-    a sentence (Ollama, xAI), `detail` (FastAPI), and the words of whoever stands behind a router.
+    Apart from `error: {type, code, message}` there are lists of it (Gemini), the fields without `error` (Mistral, vLLM), `error` as a
+    string (Ollama, xAI), `detail` (FastAPI), and the message of the server behind a router.
     """
     body = next(iter(items(body)), body)
-    told = field(body, "error")
-    sentence = told if isinstance(told, str) else ""
-    error = cast("object", told) if isinstance(told, dict) else body
+    reported = field(body, "error")
+    sentence = reported if isinstance(reported, str) else ""
+    error = cast("object", reported) if isinstance(reported, dict) else body
     names = [field(error, name) for name in ("code", "type", "status")]
     kinds = [name for name in names if isinstance(name, str)]
     kind = next(filter(is_known, kinds), kinds[-1] if kinds else "")

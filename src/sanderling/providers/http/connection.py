@@ -1,7 +1,7 @@
 """
-The connection to an endpoint: a client that is made in a thread when it is needed, with the key of the moment.
+The connection to an endpoint: an HTTP client, made in a thread when needed, with the current key.
 
-What fails becomes one sentence with a remedy, without the key.
+Failures become one sentence and a remedy, without the key.
 """
 
 import ssl
@@ -50,25 +50,23 @@ FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class Connection:
-    """The connection to `endpoint`."""
-
     content_type: ClassVar[str] = "text/event-stream"
-    """The type of an answer's body."""
+    """The media type of a response."""
     is_strict: ClassVar[bool] = False
-    """Certificates that the environment names must be some also where none are needed."""
-    start_it: ClassVar[str] = "Start the server that answers there, or check base_url."
-    """Sentence, of a server on this machine that cannot be reached."""
+    """Read the certificates that the environment names even where TLS is not used."""
+    start_it: ClassVar[str] = "Start the server, or check base_url."
+    """The remedy if a server on this machine cannot be reached."""
 
     def __init__(self, settings: Settings, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._settings = settings
         self._key = Key(endpoint.account, settings.state_dir)
         self.way: Way | None = None
-        """The way through somebody else who has the key, if there is one: then none is needed here."""
+        """The model proxy, which holds the key; with it no key is needed here."""
         self._is_loaded = False
         self._client: httpx2.AsyncClient | None = None
-        self._in_use: list[httpx2.AsyncClient] = []  # once for each request
-        self._secrets: set[str] = set()  # that were sent, by whichever client
+        self._in_use: list[httpx2.AsyncClient] = []  # once per request
+        self._secrets: set[str] = set()  # sent by any client so far
         self._loading = anyio.Lock(fast_acquire=True)
         self._key_version: int | None = None
 
@@ -81,7 +79,7 @@ class Connection:
         return self._client is not None and self._key_version == self._key.version
 
     async def prepare(self) -> None:
-        """A key in the keychain is read with the first request, not before: that may ask the person to unlock it."""
+        """Prepare, except for a key in the keychain: the first request reads it, because that may ask the user to unlock the keychain."""
         async with self._loading:
             if self.way or not self._key.costs_nothing:
                 await self._load()
@@ -89,13 +87,12 @@ class Connection:
                 await self._connect()
 
     async def _load(self) -> None:
-        """Import what a request needs."""
         if not self._is_loaded:
             await in_thread(partial(import_module, "httpx2"))
             self._is_loaded = True
 
     async def _connect(self) -> None:
-        """Make a client with the key of the moment; the one before is left to those who still use it."""
+        """Make a client with the current key. Requests in progress keep the client before it."""
         if not self.is_ready:
             before, self._client = self._client, None
             if before and before not in self._in_use:
@@ -118,10 +115,9 @@ class Connection:
     @asynccontextmanager
     async def _using_client(self) -> AsyncGenerator["httpx2.AsyncClient | None"]:
         """
-        Use the client of the moment in this context: it is not closed before, whoever logs in meanwhile.
+        Yield the current client, or None if there is a `way`.
 
-        Errors that leave the context have no keys in them, wherever in the answer their words stood. Where there is a `way`, there is
-        none.
+        The client stays open in this context, even if the key changes meanwhile. Errors that leave the context contain no key.
         """
         await self._get_ready()
         if self.way:
@@ -143,12 +139,7 @@ class Connection:
                     await client.aclose()
 
     def _make_client(self) -> "httpx2.AsyncClient":
-        """
-        Make the client, with the key of the moment. In a thread.
-
-        Raises:
-            ProviderError: there is no key, or the settings or the environment make it impossible.
-        """
+        """Make the client, with the current key. Runs in a thread."""
         key = self._read_key()
         self._secrets.update((key, *header_secrets(self.endpoint)))
         headers = self._headers(key) | header_values(self.endpoint)
@@ -159,17 +150,12 @@ class Connection:
         return self.endpoint.base_url
 
     def _headers(self, key: str) -> dict[str, str]:
-        """The headers of each request, by name in lower case; those of the endpoint's table go before them."""
+        """Return the headers of every request, by name in lower case. The endpoint's table overrides them."""
         headers = {"content-type": "application/json", "accept": self.content_type}
         return headers | {"authorization": f"Bearer {key}"} if key else headers
 
     def _read_key(self) -> str:
-        """
-        Read the key; empty if there is none and none is needed. In a thread.
-
-        Raises:
-            ProviderError: there is none, or it cannot be read.
-        """
+        """Return the key, or "" if it is missing and not needed. Runs in a thread."""
         key = self._key.read()
         if not key and self.endpoint.is_keyed:
             raise no_key(self.endpoint.account)
@@ -178,7 +164,7 @@ class Connection:
     # --- failures ------------------------------------------------------------------------------------------------------
 
     def _errors(self) -> tuple[type[Exception], ...]:
-        """The errors of a request, all of which `_explain` takes."""
+        """Return the exceptions of a request, all of which `_explain` handles."""
         return (RefusalError, ssl.SSLError, *transport_errors())
 
     def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
@@ -188,18 +174,18 @@ class Connection:
 
         host = self._client.base_url.netloc.decode() if self._client else "the API"
         words = self._without_key(words_of(error))
-        told = explain_transport(error, words, host, is_streaming=is_streaming)
-        is_absent = told.is_temporary and isinstance(error, httpx2.ConnectError)
+        explained = explain_transport(error, words, host, is_streaming=is_streaming)
+        is_absent = explained.is_temporary and isinstance(error, httpx2.ConnectError)
         if is_absent and is_local(self.endpoint.base_url):
-            # Nobody listens there, and waiting starts no server.
-            told.remedy, told.is_temporary = self.start_it, False
-        return told
+            # The server is not running, and waiting does not start it.
+            explained.remedy, explained.is_temporary = self.start_it, False
+        return explained
 
     def _without_key(self, words: str) -> str:
         return without_keys(words, sorted(self._secrets, key=len, reverse=True))
 
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
-        """The error that `response` tells of: whatever a proxy has made of it, as text, and without the key."""
+        """Return the error for an error response, readable even if a proxy has changed the body, and without the key."""
         error_type, words = decode_refusal(response.content)
         if response.status_code in FORBIDS and not error_type and is_page(response):
             return login_page(response.status_code, "a web page")

@@ -1,4 +1,4 @@
-"""The refusals of an API in a person's words, and whether the same request may succeed a little later."""
+"""An API's errors as messages for the user, and whether the same request may succeed later."""
 
 import math
 import re
@@ -15,8 +15,7 @@ from sanderling.text import duration
 
 MAX_DETAIL_CHARS = 1000
 
-# The words by which APIs say what is wrong, as the type of an error or as its code. Those in the first table decide alone: what they
-# say does not pass, whatever the status.
+# Error types and codes of APIs. Those in the first table are final, whatever the status.
 _FINAL_KINDS: dict[str, ErrorKind] = {
     "billing_error": "auth",
     "insufficient_quota": "auth",
@@ -25,7 +24,7 @@ _FINAL_KINDS: dict[str, ErrorKind] = {
     "exceed_context_size_error": "context_full",  # llama.cpp
     "request_too_large": "context_full",
     "string_above_max_length": "context_full",
-    "tool_use_failed": "malformed",  # Groq, of a call that the model has written
+    "tool_use_failed": "malformed",  # Groq: the model wrote an invalid tool use
 }
 _KINDS_BY_TYPE: dict[str, ErrorKind] = {
     "authentication_error": "auth",
@@ -34,7 +33,7 @@ _KINDS_BY_TYPE: dict[str, ErrorKind] = {
     "permission_denied": "auth",
     "rate_limit_error": "rate_limited",
     "rate_limit_exceeded": "rate_limited",
-    "requests": "rate_limited",  # per minute, as OpenAI says it
+    "requests": "rate_limited",  # OpenAI's limit of requests per minute
     "tokens": "rate_limited",
     "overloaded_error": "overloaded",
     "server_is_overloaded": "overloaded",
@@ -46,7 +45,7 @@ _KINDS_BY_TYPE: dict[str, ErrorKind] = {
     "invalid_request_error": "invalid_request",
     "not_found_error": "invalid_request",
     "model_not_found": "invalid_request",
-    # In the middle of an answer of OpenAI's, whose status says that the request was good.
+    # OpenAI sends these in the middle of an answer, after a success status.
     "invalid_prompt": "invalid_request",
     "bio_policy": "invalid_request",
     "misalignment_policy_violation": "invalid_request",
@@ -60,7 +59,7 @@ _KINDS_BY_TYPE: dict[str, ErrorKind] = {
 _NOT_FOUND = frozenset(("not_found_error", "model_not_found"))
 _UNPAID = frozenset(("billing_error", "insufficient_quota", "billing_hard_limit_reached"))
 _KINDS_BY_STATUS: dict[int, ErrorKind] = {
-    200: "server",  # in the middle of an answer: the request itself was good
+    200: "server",  # in the middle of an answer: the request was accepted
     401: "auth",
     402: "auth",
     403: "auth",
@@ -79,7 +78,6 @@ _TOO_LONG = re.compile(
 
 
 def is_known(kind: str) -> bool:
-    """Say whether an error of this type, or code, is told apart from others."""
     return kind in _FINAL_KINDS or kind in _KINDS_BY_TYPE
 
 
@@ -92,15 +90,15 @@ def explain_status(
     key_remedy: str,
 ) -> ProviderError:
     """
-    An error that an API reports: by its type or code where it has one, unless the status alone says that it will pass.
+    Return the error that an API reports, by its type or code, unless the status says that it is temporary.
 
-    `key_remedy` is what to do about a key that is refused.
+    `key_remedy` says what to do about a rejected key.
     """
     if status == HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED:
         return login_page(status, "a refusal")
     kind = _kind(error_type, status)
     if kind == "invalid_request" and _TOO_LONG.search(detail):
-        kind = "context_full"  # has no type of its own
+        kind = "context_full"  # no API has a type for this
     detail = detail.rstrip(". ")
     detail = detail if len(detail) <= MAX_DETAIL_CHARS else f"{detail[:MAX_DETAIL_CHARS]}…"
     what = detail if status == HTTPStatus.OK else f"{detail} ({status})"
@@ -113,17 +111,17 @@ def explain_status(
 
 
 def _in_words(kind: ErrorKind, error_type: str, status: int) -> tuple[str, str]:
-    """The beginning of the message, and a remedy of this kind of error alone, which may be empty."""
+    """Return the beginning of the message and this kind's own remedy, which may be empty."""
     match kind:
         case "auth" if error_type in _UNPAID or status == HTTPStatus.PAYMENT_REQUIRED:
-            return "The account cannot pay for it", "Look at the account's credit and limits."
+            return "The account cannot pay for this", "Check the account's credit and limits."
         case "auth" | "server":
             return "The API refused the key" if kind == "auth" else "The API failed", ""
         case "rate_limited":
-            remedy = f"Another model has a limit of its own: {remedies().model}."
+            remedy = f"Other models have their own limits: {remedies().model}."
             return "The account's rate limit is reached", remedy
         case "overloaded":
-            remedy = f"Another model may have room: {remedies().model}."
+            remedy = f"Another model may be available: {remedies().model}."
             return "The API is overloaded just now", remedy
         case "context_full":
             return "The conversation is too long for the model", remedies().shorten
@@ -134,19 +132,19 @@ def _in_words(kind: ErrorKind, error_type: str, status: int) -> tuple[str, str]:
 def _request_in_words(error_type: str, status: int) -> tuple[str, str]:
     if _is_elsewhere(status):
         remedy = (
-            "If the network wants a login, log in with a browser. If the API has moved, set base_url to its address:"
-            " key and conversation are sent nowhere else."
+            "If the network requires a login, log in with a browser. If the API has moved, set base_url to its address:"
+            " the key and the conversation are not sent to other addresses."
         )
-        return "The API sends on to another address", remedy
+        return "The API redirects to another address", remedy
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        remedy = f"Put name and password into the environment's proxy variables, then {remedies().restart}."
-        return "The proxy asks who you are", remedy
+        remedy = f"Set user name and password in the environment's proxy variables, then {remedies().restart}."
+        return "The proxy requires a login", remedy
     if error_type == "tool_use_failed":
         return "The model wrote a tool call that its API cannot read", remedies().go_on
     if error_type in _NOT_FOUND or status == HTTPStatus.NOT_FOUND:
-        remedy = "Check the options model and base_url."
-        return "The API does not know what was asked for", remedy
-    remedy = f"Change the prompt or the settings that it names; {remedies().begin_anew}."
+        remedy = "Check `model` and `base_url`."
+        return "The API does not know this model or address", remedy
+    remedy = f"Change the prompt or the settings it names; {remedies().begin_anew}."
     return "The API refused the request", remedy
 
 
@@ -161,9 +159,11 @@ def _kind(error_type: str, status: int) -> ErrorKind:
         return _FINAL_KINDS[error_type]
     by_status = _KINDS_BY_STATUS.get(status, "server" if status >= 500 else "invalid_request")  # noqa: PLR2004
     by_type = _KINDS_BY_TYPE.get(error_type, by_status)
-    # "Invalid request" is said of all sorts of things, and what the status says will pass passes.
-    is_told = status != HTTPStatus.OK and (by_status in TEMPORARY or by_type == "invalid_request")
-    return by_status if is_told and by_type not in TEMPORARY else by_type
+    # APIs call many errors an "invalid request", so a temporary status overrides that type.
+    is_by_status = status != HTTPStatus.OK and (
+        by_status in TEMPORARY or by_type == "invalid_request"
+    )
+    return by_status if is_by_status and by_type not in TEMPORARY else by_type
 
 
 def _in_a_while(retry_after_s: float | None) -> str:
@@ -174,13 +174,13 @@ def _in_a_while(retry_after_s: float | None) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The time that the API asks to wait: told in ms, in seconds or until a date, which is read against the API's own clock."""
+    """Return the delay that the API asks for: in ms, in seconds, or until a date by the API's own clock."""
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
-    told = headers.get("retry-after")
-    if (seconds := _number(told)) is not None:
+    value = headers.get("retry-after")
+    if (seconds := _number(value)) is not None:
         return seconds
-    if until := _date(told):
+    if until := _date(value):
         return max(0.0, (until - (_date(headers.get("date")) or datetime.now(UTC))).total_seconds())
     return None
 
@@ -201,10 +201,10 @@ def _date(text: str | None) -> datetime | None:
 
 
 def refused_key(account: Account, *, is_kept: bool) -> str:
-    """The remedy for a key that is refused, which came from the keychain if it `is_kept`."""
+    """Return the remedy for a rejected key; `is_kept`: it came from the keychain."""
     if is_kept:
-        return f"Check the account behind it, or store another key with {account.log_in()}."
-    return f"Check {account.variables[0]} and the account behind it, then {remedies().restart} with a key that works."
+        return f"Check its account, or store another key with {account.log_in()}."
+    return f"Check {account.variables[0]} and its account, then {remedies().restart} with a key that works."
 
 
 def no_key(account: Account) -> ProviderError:
@@ -217,10 +217,10 @@ def no_key(account: Account) -> ProviderError:
 
 
 def login_page(status: int, what: str) -> ProviderError:
-    """Nothing gets better by waiting, and nobody has read the request."""
+    """Return the error for a response that came from a network's login page. Waiting does not help."""
     return ProviderError(
         "malformed",
-        f"The network sent {what} in the place of the API's answer ({status}): it may want you to log in.",
+        f"The network sent {what} instead of the API's answer ({status}): you may have to log in.",
         f"Open any page in a browser to see; if base_url names a proxy, it may be at fault. {remedies().go_on}",
         is_temporary=False,
     )
@@ -229,6 +229,6 @@ def login_page(status: int, what: str) -> ProviderError:
 def malformed(detail: str) -> ProviderError:
     return ProviderError(
         "malformed",
-        f"The API sent something that is not its own format ({detail}).",
+        f"The API sent an invalid response ({detail}).",
         f"If base_url names a proxy, it may be at fault. {remedies().go_on}",
     )

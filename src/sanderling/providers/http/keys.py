@@ -1,4 +1,4 @@
-"""The key for an API: the environment's, else the keychain's; read when a client is made, and shown to nobody."""
+"""The key for an API, from the environment or the keychain; read when a client is made, and never shown."""
 
 import os
 import re
@@ -9,12 +9,12 @@ from sanderling.errors import ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.credentials import Account, Credentials, CredentialsError, is_mangled
 
-MIN_KEY_CHARS = 8  # what is shorter is no key, and may be a part of any word
+MIN_KEY_CHARS = 8  # shorter values are not keys, and may be part of any word
 _KEY = re.compile(r"\b(?:sk-(?:ant-|proj-|or-v1-)?|gsk_|xai-|AIza)[A-Za-z0-9_-]{8,}")
 
 
 class Key:
-    """The key of `account`. The one that was read last came from `variable`, or from the keychain if it `is_kept`."""
+    """The key of `account`. The last one read came from `variable`, or from the keychain if it `is_kept`."""
 
     def __init__(self, account: Account, state_dir: str | Path) -> None:
         self.account = account
@@ -24,31 +24,31 @@ class Key:
 
     @property
     def version(self) -> int | None:
-        """Changes with each key that is stored."""
+        """Changes whenever a key is stored."""
         return self._credentials.version()
 
     @property
     def costs_nothing(self) -> bool:
-        """To read it asks no keychain, which might ask the person."""
+        """True if reading it does not use the keychain, which might ask the user."""
         return self.account.is_set() or not self._credentials.is_known()
 
     def read(self) -> str:
         """
-        Read the key; empty if there is none. Blocks.
+        Return the key, or "" if there is no key. Blocks.
 
         Raises:
-            ProviderError: it cannot be one, or the keychain does not give it.
+            ProviderError: the key is invalid, or the keychain failed.
         """
         self.variable, self.is_kept = "", False
-        told = [(name, os.environ.get(name, "")) for name in self.account.variables]
-        for name, key in told:
+        set_keys = [(name, os.environ.get(name, "")) for name in self.account.variables]
+        for name, key in set_keys:
             if is_mangled(key):
                 raise ProviderError(
                     "auth",
-                    "The API key holds a blank, a line break or another character that no key has.",
-                    f"Set {name} anew and {remedies().restart}.",
+                    "The API key contains a space, a line break or another invalid character.",
+                    f"Set {name} again and {remedies().restart}.",
                 )
-        if found := next((each for each in told if each[1]), None):
+        if found := next((each for each in set_keys if each[1]), None):
             self.variable, key = found
             return key
         try:
@@ -60,7 +60,7 @@ class Key:
 
 
 def without_keys(words: str, keys: Iterable[str]) -> str:
-    """`words` without `keys`, which a server may repeat that was sent them."""
+    """Remove `keys`, and anything else that looks like one, from `words`: a server may quote the key that it was sent."""
     for key in keys:
         if len(key) >= MIN_KEY_CHARS:
             words = words.replace(key, "[the key]")

@@ -1,7 +1,7 @@
 """
-The list of models that a server has, and what it says of their limits.
+The list of a server's models, with their limits.
 
-By the format a model has no more than an id; many say more, each by names of its own.
+The format requires only an id. Many servers add limits, each under its own names.
 """
 
 from contextlib import suppress
@@ -31,7 +31,7 @@ _OUTPUT = (
     ("max_output_tokens",),
 )
 
-# OpenRouter tells dollars per token, as text; what varies from request to request is negative there.
+# OpenRouter's prices are dollars per token, as text. They are negative if they vary from request to request.
 _PRICE = {
     "input": "prompt",
     "output": "completion",
@@ -46,16 +46,16 @@ _decoder = msgspec.json.Decoder(Any)
 
 
 def is_name(name: object) -> bool:
-    """Say whether a model can be called so: what nobody can see or write in a line is no name."""
+    """Reject names that are invisible or do not fit on a line."""
     return isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
 
 
 def decode_models(data: bytes) -> dict[str, ModelLimits]:
     """
-    The models with their limits, the newest first where the list tells; else in its order.
+    Return the models with their limits, newest first if the list has dates, else in its order.
 
     Raises:
-        ProviderError: it is no list of models.
+        ProviderError: it is not a list of models.
     """
     body = decode(_decoder, data)
     listed = body if is_list(body) else field(body, "data")
@@ -66,19 +66,19 @@ def decode_models(data: bytes) -> dict[str, ModelLimits]:
     for model in sorted(first, key=lambda model: -(count(field(model, "created")) or 0)):
         name = field(model, "id")
         if is_name(name):
-            found[name.removeprefix("models/")] = ModelLimits(  # as Gemini has them
+            found[name.removeprefix("models/")] = ModelLimits(  # Gemini's prefix
                 first_count(model, _WINDOW), first_count(model, _OUTPUT), _price(model)
             )
     return found
 
 
 def _price(model: object) -> Price | None:
-    """The price that the list tells; None if it does not tell all of it."""
-    told = {key: field(field(model, "pricing"), name) for key, name in _PRICE.items()}
+    """Return the price; None if the list does not have all of it."""
+    prices = {key: field(field(model, "pricing"), name) for key, name in _PRICE.items()}
     with suppress(ValueError, msgspec.ValidationError):
         dollars = {
             key: round(float(each) * PER_TOKENS, 9)
-            for key, each in told.items()
+            for key, each in prices.items()
             if isinstance(each, str)
         }
         return msgspec.convert(dollars, Price)

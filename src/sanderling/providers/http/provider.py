@@ -1,8 +1,8 @@
 """
-A provider on HTTP: what is the same for all wires.
+The base of the providers that use HTTP.
 
-A wire is a package with an encoder, which makes the bytes of a request, and a decoder, which turns the events of the answer into stream
-items. This is the rest: an answer that is bounded, watched and read to its end.
+A wire is a package with an encoder, which makes the bytes of a request, and a decoder, which turns the events of the response into stream
+items. This module does the rest: it sends requests, and limits and watches the response.
 """
 
 import logging
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from sanderling.providers.http.way import Asked
 
 DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
-UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
-BEHIND_S = 0.01  # a prompt that goes at the same time goes first
-DRAIN_S = 0.5  # for the end of an answer that is over, whose connection can be used again
-MAX_TOLD_BYTES = 16 << 20  # beside an answer
+UNSEEN_S = 0.008  # how long received text may wait to be drawn while more can be read
+BEHIND_S = 0.01  # a prompt sent at the same time goes first
+DRAIN_S = 0.5  # for the end of a finished response, so that its connection can be reused
+MAX_LIST_BYTES = 16 << 20  # of a response about models
 
 log = logging.getLogger(__name__)
 
 
 class Event(Protocol):
-    """One event of a stream; `event` is its name."""
+    """One server-sent event; `event` is its name."""
 
     @property
     def data(self) -> str: ...
@@ -69,22 +69,24 @@ class Event(Protocol):
 
 
 def events_of(response: "httpx2.Response") -> AsyncIterator[Event]:
-    """The server-sent events of an answer; a line `error: …`, as some servers send, is one of that name."""
+    """Return the server-sent events of a response. A line `error: …`, which some servers send, becomes an event of that name."""
     import httpx2
 
-    response.encoding = "utf-8"  # as all events are, whatever the head says
-    response.headers["content-type"] = "text/event-stream"  # which may be told twice, for instance
+    response.encoding = "utf-8"  # as the standard for events requires, whatever the header says
+    response.headers["content-type"] = (
+        "text/event-stream"  # some servers send it twice, for example
+    )
     response.stream = with_last_event(with_error_events(response.stream))
-    return aiter(httpx2.EventSource(response, max_event_size=None))  # lines are bounded
+    return aiter(httpx2.EventSource(response, max_event_size=None))  # `watched` limits lines
 
 
 class Decoder(Protocol):
     """
-    The decoder of one reply.
+    The decoder of one response.
 
-    What breaks off after it `has_started` is the middle of an answer. It `is_done` as soon as a stop reason is stated: some gateways
-    leave out what comes after that. It `is_over` when nothing else can come. Between the two only usage is taken, and not waited for
-    for long; after that, nothing: what a gateway glues to an answer, a tool use for instance, is not part of it.
+    `has_started`: if the stream breaks now, it breaks in the middle of the answer. `is_done`: a stop reason has arrived; some gateways
+    leave out everything after it. `is_over`: nothing else can follow. Between `is_done` and `is_over` only usage is read, and only for a
+    short time. Everything after that is ignored: some gateways append things, such as a tool use, that are not part of the answer.
     """
 
     has_started: bool
@@ -95,29 +97,29 @@ class Decoder(Protocol):
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
         """
-        Take the next event.
+        Decode the next event.
 
         Raises:
-            ProviderError: it is an error that the API reports, or breaks the format.
+            ProviderError: it reports an error, or breaks the format.
         """
         ...
 
     def end(self) -> Iterator[StreamItem]:
-        """Take that nothing else comes: the answer is over, or the connection."""
+        """Finish: the answer is over, or the connection is closed."""
         ...
 
 
 class HttpProvider(Connection, ABC):
     """
-    A provider that asks `endpoint` for `model`. Its wire says `path`, `_encode` and `_decoder`.
+    A provider that calls `model` at `endpoint`. A wire defines `path`, `_encode` and `_decoder`.
 
-    The answer is a stream of server-sent events, unless `_events` and `content_type` say otherwise; limits are those of the list of models.
+    Responses are server-sent events, unless `_events` and `content_type` say otherwise. Limits come from the list of models.
     """
 
     path: ClassVar[str]
-    """The path at which an answer is asked for, below the endpoint's address."""
+    """The path that generates answers, relative to the endpoint's address."""
     last_words_s: ClassVar[float] = DRAIN_S
-    """The time to wait, once the model has said all, for what the server tells besides."""
+    """The time to wait for usage after the stop reason."""
 
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
         super().__init__(settings, endpoint)
@@ -126,15 +128,10 @@ class HttpProvider(Connection, ABC):
         self._watch = IdleWatch(settings.idle_timeout_s)
         self._images = Images()
 
-    # --- what a wire says ----------------------------------------------------------------------------------------------
+    # --- defined by a wire ---------------------------------------------------------------------------------------------
 
     async def _look_at(self, model: str) -> None:
-        """
-        Learn what a request to `model` must know; for most that is nothing.
-
-        Raises:
-            ProviderError: it cannot be learnt.
-        """
+        """Load what a request to `model` depends on; nothing for most wires."""
 
     @abstractmethod
     def _encode(self, request: ModelRequest, model: str) -> bytes: ...
@@ -168,11 +165,11 @@ class HttpProvider(Connection, ABC):
     async def learn_limits(self) -> None:
         model = self.model
         try:
-            await self._get_ready()  # which a prompt may wait for, too
+            await self._get_ready()  # a prompt may wait for this as well
             await anyio.sleep(BEHIND_S)
             limits = await self.fetch_limits()
         except ProviderError as error:
-            log.info("the API does not tell the limits of %s: %s", model, error)
+            log.info("the API does not report the limits of %s: %s", model, error)
             limits = ModelLimits()
         if model == self.model:
             known = self._known(model)
@@ -183,7 +180,7 @@ class HttpProvider(Connection, ABC):
             )
 
     def _known(self, model: str) -> Model:
-        """`model`, as far as it is known without asking."""
+        """Return what is known about `model` without calling the API."""
         return self._known_models.of(f"{self.endpoint.name}:{model}")
 
     @cached_property
@@ -198,12 +195,6 @@ class HttpProvider(Connection, ABC):
     # --- requests ------------------------------------------------------------------------------------------------------
 
     async def _get(self, path: str, **query: object) -> bytes:
-        """
-        The body at `path`.
-
-        Raises:
-            ProviderError: it cannot be had.
-        """
         async with self._using_client() as client:
             try:
                 with self._watch.wait():
@@ -211,12 +202,12 @@ class HttpProvider(Connection, ABC):
             except self._errors() as error:
                 raise self._explain(error, is_streaming=False) from error
             check_place(answer)
-            if len(answer.content) > MAX_TOLD_BYTES:
-                raise malformed(f"more than {MAX_TOLD_BYTES >> 20} MB about models")
+            if len(answer.content) > MAX_LIST_BYTES:
+                raise malformed(f"more than {MAX_LIST_BYTES >> 20} MB about models")
             return answer.content
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        """An image that the API refuses would be in each request from then on: it is asked again without it."""
+        """Call the model. Every later request would repeat an image that the API rejects, so the request is made again without it."""
         quirks = self.endpoint.quirks_of(self.model)
         has_begun, refusals, refused = False, 0, self._images.refused
         while True:
@@ -237,8 +228,10 @@ class HttpProvider(Connection, ABC):
                 return
 
     async def _stream(self, request: ModelRequest, sent: list[bytes]) -> AsyncGenerator[StreamItem]:
-        """Ask once; `sent` is given the bytes of a request that is refused."""
-        model = self.model  # the one whose thoughts the request holds, whoever is chosen meanwhile
+        """Make one request. `sent` receives its bytes, and keeps them if it is rejected."""
+        model = (
+            self.model
+        )  # the request holds its reasoning, even if another model is chosen meanwhile
         async with self._using_client() as client:
             await self._look_at(model)
             reply = self._decoder(model)
@@ -274,20 +267,20 @@ class HttpProvider(Connection, ABC):
     async def _read(
         self, events: AsyncIterator[Event], reply: Decoder
     ) -> AsyncGenerator[StreamItem]:
-        """Read the events until the model has said all."""
+        """Yield items until the stop reason."""
         unseen_until = -math.inf
         async for event in events:
             for item in reply.feed(event.data, event.event or ""):
                 yield item
             if reply.is_done:
                 return
-            # Reading does not give way to whoever draws by itself, as long as there is more to read.
+            # While more data is buffered, reading does not yield to the event loop, and the frontend could not draw.
             if reply.has_words and anyio.current_time() > unseen_until:
                 await checkpoint()
                 unseen_until = anyio.current_time() + UNSEEN_S
 
     async def _last_words(self, events: AsyncIterator[Event], reply: Decoder) -> list[StreamItem]:
-        """Read on after the stop reason: for usage, and for the end of the body, or the connection cannot be used again."""
+        """Read on after the stop reason, for usage and to the end of the body: only then can the connection be reused."""
         items: list[StreamItem] = []
         if not reply.is_done:
             return items
@@ -300,7 +293,7 @@ class HttpProvider(Connection, ABC):
                     scope.deadline = min(scope.deadline, anyio.current_time() + DRAIN_S)
         return items
 
-    # --- a way through somebody else -----------------------------------------------------------------------------------
+    # --- the model proxy -----------------------------------------------------------------------------------------------
 
     async def _posted(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
         if client is None:
@@ -327,10 +320,10 @@ class HttpProvider(Connection, ABC):
     @asynccontextmanager
     async def relayed(self, asked: "Asked") -> AsyncGenerator["httpx2.Response"]:
         """
-        Ask for somebody else, to whom the answer is given; one that refuses is read.
+        Make a request for a client of the model proxy, and yield the response. An error response is yielded too, its body already read.
 
         Raises:
-            ProviderError: it cannot be asked.
+            ProviderError: the request failed.
         """
         async with self._using_client() as client:
             response = None
@@ -354,7 +347,7 @@ class HttpProvider(Connection, ABC):
     # --- an answer -----------------------------------------------------------------------------------------------------
 
     async def _send(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
-        """The answer, once its head is there. Its body may be waited for no longer than any other."""
+        """Return the response once its headers are there. The idle timeout applies to its body."""
         with self._watch.wait():
             response = await self._posted(client, body)
         content_type = response.headers.get("content-type", "")
@@ -364,15 +357,15 @@ class HttpProvider(Connection, ABC):
         return response
 
     async def _no_stream(self, response: "httpx2.Response", content_type: str) -> ProviderError:
-        """The error of an answer that is no stream of events; some servers refuse with a status that says nothing is wrong."""
-        told = f"{self._without_key(content_type)[:80] or 'nothing'} instead of a stream of events"
+        """Return the error for a response that is not a stream of events; some servers report errors with a success status."""
+        words = f"{self._without_key(content_type)[:80] or 'nothing'} instead of a stream of events"
         if "json" in content_type.lower():
             with self._watch.wait():
-                kind, words = decode_refusal(await response.aread())
-            words = self._without_key(words)
+                kind, refusal = decode_refusal(await response.aread())
+            refusal = self._without_key(refusal)
             if is_known(kind):
-                return explain_status(kind, HTTPStatus.OK, words, key_remedy=self._key_remedy)
-            told = words[:MAX_DETAIL_CHARS] or told
+                return explain_status(kind, HTTPStatus.OK, refusal, key_remedy=self._key_remedy)
+            words = refusal[:MAX_DETAIL_CHARS] or words
         await response.aclose()
         check_place(response)
-        return malformed(told)
+        return malformed(words)

@@ -1,4 +1,4 @@
-"""The connection to the API: its answers bounded, unpacked and watched, its failures in words."""
+"""Response bodies, limited, decompressed and watched; and transport errors as messages."""
 
 import codecs
 import re
@@ -19,11 +19,11 @@ from sanderling.providers.idle import IdleWatch, keeps_what_came
 if TYPE_CHECKING:
     import httpx2
 
-# 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that.
+# 128,000 tokens, each in an event of 100 bytes, are a tenth of this.
 MAX_REPLY_BYTES = 128 << 20
 MAX_LINE_BYTES = 32 << 20
 MAX_REFUSAL_BYTES = 1 << 20
-# The words of h11 for what has been read, and is no HTTP.
+# h11's messages for received data that is not HTTP.
 _NO_HTTP = re.compile(r"illegal (status|request) line")
 _BROKEN_HTTP = re.compile(r"illegal |Receive buffer too long")
 
@@ -32,7 +32,7 @@ _ERROR_LINES = re.compile(b"^" + _ERROR_LINE, re.MULTILINE)
 
 
 class RefusalError(Exception):
-    """An answer whose status says that there is none; its body is read."""
+    """A response with an error status. Its body has been read."""
 
     def __init__(self, response: "httpx2.Response") -> None:
         super().__init__(response.status_code)
@@ -40,24 +40,24 @@ class RefusalError(Exception):
 
 
 async def receive_head(response: "httpx2.Response") -> None:
-    """Have the body of an answer, whose head is there, unpacked and bounded; that of a refusal is read at once."""
+    """Decompress and limit the body of a response whose headers have arrived. An error's body is read at once."""
     is_refusal = not response.is_success
     encoding = response.headers.pop("content-encoding", "")
     limit = MAX_REFUSAL_BYTES if is_refusal else MAX_REPLY_BYTES
     pieces = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
     response.stream = _stream_of(pieces, response.stream)
     if is_refusal:
-        with suppress(ProviderError):  # not packed as it says: the status says enough
+        with suppress(ProviderError):  # wrongly compressed: the status is enough
             await response.aread()
         raise RefusalError(response)
 
 
 def check_place(response: "httpx2.Response") -> None:
     """
-    Refuse what the API has not sent: without content, or with a page for people, it comes from a network that wants a login.
+    Reject a response that a network's login page sent instead of the API: a web page, or one without content.
 
     Raises:
-        ProviderError: in words about the login.
+        ProviderError: with words about the login.
     """
     is_empty = response.status_code in (HTTPStatus.NO_CONTENT, HTTPStatus.RESET_CONTENT)
     if is_page(response) or is_empty:
@@ -70,7 +70,7 @@ def is_page(response: "httpx2.Response") -> bool:
 
 
 def _stream_of(pieces: AsyncIterator[bytes], stream: Any) -> "httpx2.AsyncByteStream":
-    """The body that `pieces` make of `stream`."""
+    """Return a body that yields `pieces` and closes `stream`."""
     import httpx2
 
     class Body(httpx2.AsyncByteStream):
@@ -86,7 +86,7 @@ def _stream_of(pieces: AsyncIterator[bytes], stream: Any) -> "httpx2.AsyncByteSt
 async def _bounded(
     stream: Any, encoding: str, limit: int, *, is_cut: bool
 ) -> AsyncGenerator[bytes]:
-    """`stream` unpacked, of which no more than `limit` bytes are read: what is longer is an error, unless it `is_cut`."""
+    """Yield `stream` decompressed. More than `limit` bytes are an error, or left out if it `is_cut`."""
     left, unpacker = limit, Unpacker(encoding)
     async with aclosing(aiter(stream)) as packed:
         async for data in packed:
@@ -102,9 +102,9 @@ async def _bounded(
 
 def watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
     """
-    `stream`, each of whose pieces may be waited for only so long: pings count, and whatever else arrives.
+    Return `stream` with an idle timeout for each piece. Any data resets the timeout, pings too.
 
-    What is no UTF-8 becomes U+FFFD: one broken character is not worth an answer.
+    Invalid UTF-8 becomes U+FFFD: a broken character must not cost an answer.
     """
     return _stream_of(_watched(stream, watch), stream)
 
@@ -126,7 +126,7 @@ async def _watched(stream: Any, watch: IdleWatch) -> AsyncGenerator[bytes]:
 
 
 def with_error_events(stream: Any) -> "httpx2.AsyncByteStream":
-    """`stream` with an event `error` for each line `error: …`, which no field of events is (llama.cpp, and gateways)."""
+    """Return `stream` with an `error` event for each line `error: …`, which is not a field of events (llama.cpp, and gateways)."""
     return _stream_of(_with_error_events(stream), stream)
 
 
@@ -146,7 +146,7 @@ async def _with_error_events(stream: Any) -> AsyncGenerator[bytes]:
 
 
 def with_last_event(stream: Any) -> "httpx2.AsyncByteStream":
-    """`stream` with the blank line that ends its last event, which some servers leave out. An event that is cut stays open."""
+    """Return `stream` with the blank line that ends its last event, which some servers leave out. An event that was cut stays incomplete."""
     return _stream_of(_with_last_event(stream), stream)
 
 
@@ -160,7 +160,7 @@ async def _with_last_event(stream: Any) -> AsyncGenerator[bytes]:
             line += piece[end:]
             yield piece
     if not line or _is_whole(line.removeprefix(b"data:").strip()):
-        yield b"\n\n"  # two: the first may belong to a CR
+        yield b"\n\n"  # two: a CR before may take the first
 
 
 def _is_whole(data: bytes | bytearray) -> bool:
@@ -205,15 +205,15 @@ def explain_transport(
         return ProviderError(
             "network",
             f"No safe connection to {host} ({words}).",
-            "If a proxy stands in between, name its certificates in SSL_CERT_FILE; else check base_url and this machine's clock.",
+            "Behind a proxy, set SSL_CERT_FILE to its certificates; otherwise check base_url and this machine's clock.",
             is_temporary=False,
         )
     if isinstance(error, httpx2.ProxyError):
         return ProviderError(
             "network",
-            f"The proxy does not let through to {host} ({words}).",
+            f"The proxy refused the connection to {host} ({words}).",
             f"Check the environment's proxy variables and NO_PROXY, then {remedies().restart}.",
-            is_temporary=words.startswith("5"),  # its own trouble, by the HTTP status
+            is_temporary=words.startswith("5"),  # a 5xx status: the proxy itself failed
         )
     return ProviderError(
         "network",
@@ -226,22 +226,22 @@ def explain_transport(
 
 
 def _speaks_otherwise(error: BaseException, words: str, host: str) -> ProviderError | None:
-    """The error that says that one end speaks TLS and the other does not; None if that is not what happened."""
+    """Return the error if one side uses TLS and the other does not, else None."""
     if any(map(_is_without_tls, causes_of(error))):
-        what, scheme = "does not speak TLS", "If it is meant to be so, base_url begins with http://"
+        what, scheme = "does not speak TLS", "If that is intended, use http:// in base_url"
     elif _NO_HTTP.match(words):
-        what, scheme = "does not answer in HTTP", "If it speaks TLS, base_url begins with https://"
+        what, scheme = "does not answer in HTTP", "If it uses TLS, use https:// in base_url"
     else:
         return None
-    remedy = f"{scheme}; else check its port, and the proxy if one stands in between."
+    remedy = f"{scheme}; otherwise check its port, and the proxy if there is one."
     return ProviderError("network", f"{host} {what} ({words}).", remedy, is_temporary=False)
 
 
 def words_of(error: BaseException) -> str:
-    """The error's own words, else those of what it comes from."""
+    """Return the error's message, or that of the first cause that has one."""
     causes = (cause for cause in causes_of(error) if isinstance(cause, Exception))
-    told = [words for cause in causes if (words := str(cause))]
-    return told[0] if told else type(error).__name__
+    messages = [words for cause in causes if (words := str(cause))]
+    return messages[0] if messages else type(error).__name__
 
 
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:
@@ -251,7 +251,7 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_without_tls(error: BaseException) -> bool:
-    """Say whether an answer came without TLS, an HTTP server's "400 Bad Request" for instance, by OpenSSL's words for that."""
+    """Recognize an answer without TLS, such as an HTTP server's "400 Bad Request", by OpenSSL's reason."""
     return isinstance(error, ssl.SSLError) and error.reason in {
         "WRONG_VERSION_NUMBER",
         "HTTP_REQUEST",
@@ -262,7 +262,7 @@ def _is_without_tls(error: BaseException) -> bool:
 
 
 def _is_refusal_of_tls(error: BaseException) -> bool:
-    """Say whether TLS refused, a certificate for instance; a connection that broke, or came to no end in time, is none."""
+    """Recognize a failed handshake, for example because of a certificate, but not a broken or slow connection."""
     is_break = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
     is_late = isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError))
     return isinstance(error, ssl.SSLError) and not (is_break or is_late)

@@ -1,7 +1,7 @@
 """
-The certificates that are trusted: read once, for all clients of the process.
+The trusted certificates, read once for all clients of the process.
 
-That takes a tenth of a start, and no interpreter: who begins early has it beside all the rest.
+Reading them takes a tenth of the start, but without the interpreter's lock: begun early, it runs alongside everything else.
 """
 
 import os
@@ -16,56 +16,56 @@ READ_S = 30.0
 _read: dict[object, Future[ssl.SSLContext]] = {}
 
 
-def told_variables() -> dict[str, str]:
-    """The variables of the environment that have a say in it."""
-    return {name: told for name in VARIABLES if (told := os.environ.get(name))}
+def tls_variables() -> dict[str, str]:
+    """Return the variables of the environment that affect TLS."""
+    return {name: value for name in VARIABLES if (value := os.environ.get(name))}
 
 
 def begin_reading() -> None:
     """
-    Have the certificates be read in a thread, unless they are, or have been.
+    Start reading the certificates in a thread, unless they are being read or have been.
 
     Raises:
-        ImportError, RuntimeError: what reads them cannot be loaded, or there is no thread to be had.
+        ImportError, RuntimeError: a module cannot be imported, or a thread cannot start.
     """
     import httpcore2  # noqa: F401  # pyright: ignore[reportUnusedImport]
     import httpx2  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-    # Both are loaded here: threads that import at the same time hold each other up.
-    place, mine = _place(), Future[ssl.SSLContext]()
-    if _reading(place, mine) is mine:
+    # Import both here: threads that import at the same time block each other.
+    files, mine = _files(), Future[ssl.SSLContext]()
+    if _reading(files, mine) is mine:
         try:
             # A `Thread` would wait for its own start, for ever if there is no memory for it.
-            start_new_thread(_fill, (place, mine))
+            start_new_thread(_fill, (files, mine))
         except RuntimeError:
-            _read.pop(place, None)
+            _read.pop(files, None)
             raise
 
 
 def read_certificates() -> ssl.SSLContext:
     """
-    Return what is trusted, read by now. Blocks.
+    Return the trusted certificates, waiting until they are read. Blocks.
 
     Raises:
         ImportError, MemoryError, OSError, ValueError: they cannot be read.
     """
-    place, mine = _place(), Future[ssl.SSLContext]()
-    reading = _reading(place, mine)
+    files, mine = _files(), Future[ssl.SSLContext]()
+    reading = _reading(files, mine)
     if reading is mine:
-        _fill(place, mine)
+        _fill(files, mine)
     return reading.result(READ_S)
 
 
-def _reading(place: object, mine: Future[ssl.SSLContext]) -> Future[ssl.SSLContext]:
-    """The reading of `place` that there is, else `mine`. Of another place none is kept: a log of TLS keys changes all the time."""
-    if place not in _read:
+def _reading(files: object, mine: Future[ssl.SSLContext]) -> Future[ssl.SSLContext]:
+    """Return the reading of `files` in progress or done, else `mine`. Only one is kept, because a log of TLS keys changes all the time."""
+    if files not in _read:
         _read.clear()
-    return _read.setdefault(place, mine)
+    return _read.setdefault(files, mine)
 
 
-def _place() -> object:
-    """The files that are named, as they are now."""
-    return tuple((*named, _changed_at(named[1])) for named in told_variables().items())
+def _files() -> object:
+    """Return the files that the environment names, with the times of their last changes."""
+    return tuple((*named, _changed_at(named[1])) for named in tls_variables().items())
 
 
 def _changed_at(path: str) -> int:
@@ -75,11 +75,11 @@ def _changed_at(path: str) -> int:
         return 0
 
 
-def _fill(place: object, reading: Future[ssl.SSLContext]) -> None:
+def _fill(files: object, reading: Future[ssl.SSLContext]) -> None:
     try:
         import httpx2
 
         reading.set_result(httpx2.create_ssl_context())
-    except BaseException as error:  # noqa: BLE001  whoever waits gets it
-        _read.pop(place, None)  # it may be mended until the next time
+    except BaseException as error:  # noqa: BLE001  re-raised in the waiting thread
+        _read.pop(files, None)  # the next attempt may succeed
         reading.set_exception(error)

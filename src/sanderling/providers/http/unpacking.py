@@ -1,7 +1,7 @@
 """
-Bodies of answers without their content encoding, a little at a time.
+Decompression of response bodies, a little at a time.
 
-A library that unpacks what has arrived in one go makes 300 MB of 300 kB before anybody can count them.
+A library that decompresses everything that has arrived at once turns 300 kB into 300 MB before a limit can apply.
 """
 
 import zlib
@@ -15,22 +15,22 @@ _EITHER_HEADER = zlib.MAX_WBITS | 32
 
 
 class Unpacker:
-    """Takes a body packed with `encoding`, the value of its header."""
+    """Decompresses a body with `encoding`, the value of its header."""
 
     def __init__(self, encoding: str) -> None:
         names = [name for each in encoding.lower().split(",") if (name := each.strip())]
         names = [name for name in names if name != "identity"]
         if names not in ([], ["gzip"], ["x-gzip"], ["deflate"]):
-            raise malformed(f"it is packed with {encoding[:80]}, which was not asked for")
+            raise malformed(f"it uses the encoding {encoding[:80]}, which was not requested")
         self._inflater = zlib.decompressobj(_EITHER_HEADER) if names else None
         self._is_begun = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """
-        Unpack the next bytes of the body.
+        Decompress the next bytes of the body.
 
         Raises:
-            ProviderError: they are not packed as the header says.
+            ProviderError: they do not match the header.
         """
         if self._inflater is None:
             yield data
@@ -52,7 +52,7 @@ class Unpacker:
             if is_begun:
                 raise malformed(str(error)) from error
         try:
-            self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # some leave the header out
+            self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers omit the header
             return self._inflater.decompress(data, PIECE_BYTES)
         except zlib.error as error:
             raise malformed(str(error)) from error

@@ -1,8 +1,8 @@
 """
-Ways to an API that lead through somebody else, who has its key and its address.
+The model proxy: access to an API through a peer that holds its key and its address.
 
-Who asks says which provider it means, and either the body of a request for an answer or the path at which it tells of its models: no
-address, no header and no key is on the way.
+A request names the provider, and has either the body of a request for an answer or a path about its models: no address, no header and no
+key travels.
 """
 
 import re
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 MAX_QUERY_VALUES = 20
 OWN_NAMES = frozenset(("self", "client", "path"))
 _PATH = re.compile(r"(/v1)?/models(/(?!\.{1,2}$)[A-Za-z0-9._~%:@+-]+)?|/api/(tags|show)")
-"""Paths by which APIs tell of their models. Below the same address lie files, answers to others, and what makes and removes them."""
+"""Paths about models. The same address also has files, answers to others, and paths that create and delete them."""
 HEADERS = ("content-type", "content-length", "retry-after", "retry-after-ms", "x-should-retry")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request to the API of `provider`: with a `body` for an answer, else for what is at `path`."""
+    """A request to the API of `provider`: for an answer if it has a `body`, else for the models at `path`."""
 
     provider: str
     path: str = ""
@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def is_allowed(self) -> bool:
-        """Say whether it asks a model, or about models, at the provider's own address, whoever has asked it."""
+        """Limit what a peer can request to answers and facts about models, at the provider's own address."""
         is_path = _PATH.fullmatch(self.path) is not None and "%2" not in self.path.lower()
         are_values = len(self.query) <= MAX_QUERY_VALUES and not self.query.keys() & OWN_NAMES
         return are_values and is_path != bool(self.body)
@@ -40,10 +40,10 @@ class Asked(msgspec.Struct, frozen=True):
 class Way(Protocol):
     async def ask(self, asked: Asked) -> "Response":
         """
-        Ask, and return the answer once its head is there; what refuses is an answer, too.
+        Send the request; return the response once its headers are there, even if it is an error.
 
         Raises:
-            ProviderError: it cannot be asked.
+            ProviderError: it could not be sent.
         """
         ...
 
@@ -51,7 +51,7 @@ class Way(Protocol):
 def response_of(
     status: int, headers: Mapping[str, str], pieces: AsyncGenerator[bytes]
 ) -> "Response":
-    """The answer that has come on such a way. Whoever closes it ends the `pieces`."""
+    """Return a response that came through a peer. Closing it ends the `pieces`."""
     import httpx2
 
     class Body(httpx2.AsyncByteStream):
@@ -66,5 +66,5 @@ def response_of(
 
 
 def told_headers(response: Any) -> dict[str, str]:
-    """The headers of an answer that say something to who has asked. It was unpacked on the way."""
+    """Return the headers that the requester needs. The body has been decompressed on the way."""
     return {name: response.headers[name] for name in HEADERS if name in response.headers}

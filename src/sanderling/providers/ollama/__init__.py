@@ -1,1 +1,1 @@
-"""Models on one's own machine, through Ollama's own API: https://docs.ollama.com/api."""
+"""Local models, through Ollama's own API: https://docs.ollama.com/api."""

@@ -1,4 +1,4 @@
-"""Ollama's refusals, which have no types: its own words say what is wrong."""
+"""Ollama's errors. They have no types, and are recognized by their messages."""
 
 import re
 from http import HTTPStatus
@@ -10,7 +10,7 @@ from sanderling.providers.http.errors import explain_status
 
 
 class MissingModelError(ProviderError):
-    """Ollama does not have the model."""
+    """The model is not installed in Ollama."""
 
 
 class _Refusal(NamedTuple):
@@ -50,24 +50,24 @@ _REFUSALS = (
     _Refusal(
         "malformed",
         re.compile(r"error parsing tool call"),
-        "The model has written a tool use that Ollama cannot read: {words}.",
+        "The model wrote a tool use that Ollama cannot read: {words}.",
         "{go_on}",
     ),
 )
-SIGN_IN = "Run `ollama signin`, or set OLLAMA_API_KEY for a server that wants a key."
+SIGN_IN = "Run `ollama signin`, or set OLLAMA_API_KEY for a server that requires a key."
 
 
 def explain(
     status: int, words: str, model: str, retry_after_s: float | None = None
 ) -> ProviderError:
-    """The error that Ollama tells of in `words`; a status of 200 is that of an answer which has begun."""
+    """Return the error that Ollama reported in `words`; a status of 200 means in the middle of an answer."""
     for refusal in _REFUSALS:
         if found := refusal.pattern.search(words):
-            told = {"model": model, "words": words, **found.groupdict()}
+            values = {"model": model, "words": words, **found.groupdict()}
             known = remedies()
             remedy = refusal.remedy.format(
                 model=model, choose=known.model, shorten=known.shorten, go_on=known.go_on
             )
-            return refusal.error(refusal.kind, refusal.message.format(**told), remedy)
+            return refusal.error(refusal.kind, refusal.message.format(**values), remedy)
     remedy = SIGN_IN if status == HTTPStatus.UNAUTHORIZED else ""
     return explain_status("", status, words, retry_after_s, key_remedy=remedy)

@@ -1,8 +1,8 @@
 """
-A model that Ollama runs, asked through its own API.
+The provider for Ollama, through its own API.
 
-Its compatible API takes no window, and gives all models one of a few thousand tokens. Here the window is told with each request: the
-model's own, but no larger than memory is likely to hold, unless the person says so.
+Ollama's compatible API has no parameter for the context window, and gives every model one of a few thousand tokens. Here each request
+sets it: to the model's own, but no larger than memory is likely to hold, unless the user sets it.
 """
 
 from collections.abc import AsyncIterator
@@ -24,9 +24,9 @@ from sanderling.providers.ollama.request import Ask, OllamaEncoder
 if TYPE_CHECKING:
     import httpx2
 
-LEAST_WINDOW = 16_384  # of tokens: the tools and a file or two fill half of it
+LEAST_WINDOW = 16_384  # in tokens: the tools and a file or two fill half of it
 UNKNOWN_WINDOW = 32_768
-USUAL_WINDOW = 65_536  # what Ollama advises for agents; each token of it costs memory
+USUAL_WINDOW = 65_536  # Ollama's advice for agents; each token costs memory
 
 
 class _Line:
@@ -56,7 +56,7 @@ class OllamaProvider(HttpProvider):
         return ModelLimits(self._window(model, await self._show(model)))
 
     async def _show(self, model: str) -> Shown:
-        """The model as Ollama shows it; one that it does not show, but may have, is not known."""
+        """Return the model as Ollama shows it; an unknown one if Ollama does not show it, but may have it."""
         if model not in self._shown:
             try:
                 self._shown[model] = decode_show(await self._get("/api/show", model=model))
@@ -69,12 +69,7 @@ class OllamaProvider(HttpProvider):
         return self._shown[model]
 
     def _window(self, model: str, shown: Shown) -> int:
-        """
-        The window to ask for.
-
-        Raises:
-            ProviderError: it is too small to work in.
-        """
+        """Return the context window to request. One that is too small to work in is an error."""
         own = self._own_window(model)
         wanted = own or max(shown.num_ctx, LEAST_WINDOW if shown.num_ctx else 0)
         if not wanted:
@@ -83,15 +78,15 @@ class OllamaProvider(HttpProvider):
         if window < LEAST_WINDOW:
             raise ProviderError(
                 "invalid_request",
-                f"The window of '{model}' has {window:,} tokens, and work with tools takes {LEAST_WINDOW:,} at least.",
+                f"The window of '{model}' has {window:,} tokens, and work with tools needs at least {LEAST_WINDOW:,}.",
                 f"Choose another model: {remedies().model}."
                 if own != window
-                else f"Let num_ctx, or window_tokens in {FILE}, be larger.",
+                else f"Increase num_ctx, or window_tokens in {FILE}.",
             )
         return window
 
     def _own_window(self, model: str) -> int:
-        """The window that the person wants, in the endpoint's table or the file of models; 0: they have not said."""
+        """Return the window that the user has set, in the endpoint's table or the file of models; 0 if unset."""
         options = self.endpoint.quirks_of(model).body.get("options", {})
         return options.get("num_ctx") or self._known(model).window_tokens
 
@@ -125,7 +120,7 @@ class OllamaProvider(HttpProvider):
     async def _fetch(
         self, client: "httpx2.AsyncClient", path: str, **query: object
     ) -> "httpx2.Response":
-        """Fetch `path`: with a `query`, which goes in the body, it is a POST."""
+        """Fetch `path`; a `query` is sent as the body of a POST."""
         return await (client.post(path, json=query) if query else client.get(path))
 
     async def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:

@@ -1,9 +1,8 @@
 """
-Ollama's answers: the lines of a stream, a model, the list of models.
+Ollama's responses: the lines of a stream, a model, the list of models.
 
-A line is a piece of the message, whole tool uses among them; the last one is `done`. A line `{"error": …}` ends the stream, too. What
-it counts as prompt is all of it, wherever it was kept.
-Wire format: https://docs.ollama.com/api/chat
+A line is a piece of the message, with whole tool uses; the last one is `done`. A line `{"error": …}` ends the stream, too. The count of
+prompt tokens includes cached ones. Wire format: https://docs.ollama.com/api/chat
 """
 
 import re
@@ -28,7 +27,7 @@ from sanderling.providers.http.models import MAX_MODELS, is_name
 from sanderling.providers.ollama.errors import explain
 
 THOUGHT = {"field": "thinking"}
-"""The mark of a thought that goes back; without it none is kept, for Ollama signs nothing."""
+"""Marks reasoning that is sent back. Ollama signs nothing, and reasoning without a mark is not kept."""
 
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
@@ -80,9 +79,9 @@ _tags_decoder = msgspec.json.Decoder(_Tags)
 
 class Shown(msgspec.Struct, frozen=True):
     """
-    A model as Ollama shows it: the largest window it can have, the one that its Modelfile wants, and what it can.
+    A model as Ollama shows it: its largest window, the window that its Modelfile sets, and its abilities.
 
-    A window of 0 is not known, and neither is what it can if that is None. One that `is_remote` costs no memory here.
+    A window of 0 and abilities of None are unknown. A model that `is_remote` uses no local memory.
     """
 
     window_tokens: int = 0
@@ -108,34 +107,34 @@ def decode_show(data: bytes) -> Shown:
 
 
 def decode_tags(data: bytes) -> tuple[str, ...]:
-    """The names of the models that are there, in Ollama's order: the newest first."""
+    """Return the names of the installed models in Ollama's order, newest first."""
     return tuple(tag.name for tag in decode(_tags_decoder, data).models if is_name(tag.name))[
         :MAX_MODELS
     ]
 
 
 def _input(arguments: msgspec.Raw) -> tuple[dict[str, Any], str]:
-    """An object, which some put into a text; null and an empty text stand for one without fields."""
-    told: object = msgspec.json.decode(arguments)
-    is_text = told is None or isinstance(told, str)
-    return tool_input(str(told or "") if is_text else bytes(arguments).decode())
+    """Decode the arguments. Some models write the object as a string; null and an empty string have no fields."""
+    given: object = msgspec.json.decode(arguments)
+    is_text = given is None or isinstance(given, str)
+    return tool_input(str(given or "") if is_text else bytes(arguments).decode())
 
 
 class Lines:
-    """The lines of a stream, whatever pieces it comes in."""
+    """Splits a stream into lines."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[str]:
-        piece = piece.replace(b"\r", b"\n")  # JSON has neither within a text
+        piece = piece.replace(b"\r", b"\n")  # JSON strings contain neither
         self._rest += piece
         if b"\n" in piece:
             *lines, self._rest = self._rest.split(b"\n")
             yield from (line.decode() for line in lines)
 
     def end(self) -> Iterator[str]:
-        """The last line, if it is whole: one that broke off was cut."""
+        """Yield the last line if it is complete JSON; otherwise it was cut off."""
         with suppress(msgspec.DecodeError):
             msgspec.json.decode(self._rest)
             yield self._rest.decode()
@@ -145,7 +144,7 @@ class OllamaDecoder:
     """
     Turns the lines of one reply of `model` into stream items.
 
-    An answer that ends for its length before it has `max_tokens` has filled the window.
+    An answer that stopped for its length, but has fewer than `max_tokens`, has filled the window.
     """
 
     def __init__(self, model: str, max_tokens: int = 0) -> None:
@@ -159,17 +158,17 @@ class OllamaDecoder:
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
         """
-        Take the next line.
+        Decode the next line.
 
         Raises:
-            ProviderError: it tells of an error, or breaks the format.
+            ProviderError: it reports an error, or breaks the format.
         """
         del event  # lines have no name
         if not data.strip() or self.is_done:
             return
         line = decode(_line_decoder, data)
         if line.error is not None:
-            raise self._told(line.error)
+            raise self._failure(line.error)
         self.has_started = True
         if message := line.message:
             yield from self._grow(ThinkingPiece, message.thinking)
@@ -189,7 +188,7 @@ class OllamaDecoder:
             yield UsageReport(usage)
 
     def end(self) -> Iterator[StreamItem]:
-        """Nothing is held back until the end."""
+        """Yield nothing: no text is held back."""
         return iter(())
 
     def _grow(
@@ -210,6 +209,6 @@ class OllamaDecoder:
         elif text:
             yield BlockDone(ThinkingBlock(text, "", THOUGHT))
 
-    def _told(self, error: object) -> ProviderError:
+    def _failure(self, error: object) -> ProviderError:
         _, words = read_refusal({"error": error})
         return explain(200, words, self._model)

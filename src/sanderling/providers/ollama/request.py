@@ -1,8 +1,8 @@
 """
 A request as bytes.
 
-Ollama keeps what it has computed as long as the next request begins with the same bytes, so a message is encoded once. What does not
-fit into the window it would drop without a word, the oldest first: `truncate` and `shift` make that an error.
+Ollama reuses what it has computed as long as the next request begins with the same bytes, so each message is encoded once. If a
+conversation does not fit into the window, Ollama silently drops its beginning; `truncate` and `shift` turn that into an error.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,9 +30,9 @@ NO_IMAGE = "[an image, which this model cannot see]"
 
 class Ask(msgspec.Struct, frozen=True):
     """
-    The wishes of a request, beside the conversation.
+    A request's parameters, apart from the conversation.
 
-    `max_tokens` of 0 leaves the answer's length to the window; without `think`, None, the model cannot think.
+    With `max_tokens` 0 only the window limits the answer. `think` is None for a model that cannot reason.
     """
 
     model: str
@@ -135,7 +135,7 @@ class OllamaEncoder:
         )
 
     def _tool_message(self, result: ToolResult, name: str) -> _Tool:
-        """Ollama has no word for a result that is an error."""
+        """Return the result of a tool. Ollama has no field for errors, so the text says so."""
         content = result.content
         blocks = (TextBlock(content),) if isinstance(content, str) else content
         images = tuple(block.source.data for block in blocks if isinstance(block, ImageBlock))

@@ -1,1 +1,1 @@
-"""OpenAI's Responses API, and the servers that speak it: a request's bytes, the meaning of an answer's events."""
+"""OpenAI's Responses API, and the servers that speak it: the bytes of requests, the meaning of events."""

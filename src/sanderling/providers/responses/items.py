@@ -1,8 +1,7 @@
 """
-An item of an answer: as the server tells of it, and as it grows.
+An item of an answer, as the server sends it and while it grows.
 
-What is said at once, where the item or a part of it is done, holds against the pieces of it: some servers repeat pieces, or leave
-them out.
+The complete text in a `done` event overrides the deltas, because some servers repeat deltas or leave some out.
 """
 
 from typing import Any, Literal, get_args
@@ -16,20 +15,20 @@ from sanderling.providers.http.bodies import tool_input
 Kind = Literal["message", "reasoning", "function_call"]
 ITEM_KINDS: tuple[Kind, ...] = get_args(Kind)
 
-OPEN_THOUGHT = "response.reasoning_text"  # as opposed to a summary of one
+OPEN_THOUGHT = "response.reasoning_text"  # in the open, as opposed to a summary
 UNFINISHED = "The input was cut off before its end."
-MAX_ID_CHARS = 64  # OpenAI takes no more; some routers give ids of hundreds
+MAX_ID_CHARS = 64  # OpenAI's limit; some routers give ids of hundreds of characters
 
 
 class WirePart(msgspec.Struct):
-    """A part of a message, or of a thought."""
+    """A part of a message or of reasoning."""
 
     text: str | None = None
     refusal: str | None = None
 
 
 class WireItem(msgspec.Struct):
-    """An item of the output, as far as it is there."""
+    """An item of the output, perhaps incomplete."""
 
     type: str
     id: str | None = None
@@ -44,7 +43,7 @@ class WireItem(msgspec.Struct):
 
     @property
     def names(self) -> set[str]:
-        """The ids that it goes by."""
+        """Its ids."""
         return {name for name in (self.id, self.call_id) if name}
 
     @property
@@ -53,26 +52,26 @@ class WireItem(msgspec.Struct):
 
     @property
     def parts(self) -> list[str]:
-        """The words, part by part."""
+        """The text, part by part."""
         parts = self.content or self.summary or ()
-        told = [part.text or part.refusal or "" for part in parts] or [self.arguments or ""]
-        return [words for words in told if words]
+        texts = [part.text or part.refusal or "" for part in parts] or [self.arguments or ""]
+        return [words for words in texts if words]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The place in the answer that an event belongs to, as far as it is told."""
+    """The item that an event belongs to, if the event says so."""
 
     item_id: str | None = None
     output_index: int | None = None
 
 
 class Item:
-    """A message, a thought or the use of a tool while it grows. `untold` is what nobody has been shown yet."""
+    """A message, reasoning or tool use while it grows. `unsent` is the text that has not been streamed yet."""
 
     def __init__(self, kind: Kind, place: Place) -> None:
         self.kind: Kind = kind
         self.is_begun = self.is_done = False
-        self.untold: list[str] = []
+        self.unsent: list[str] = []
         self._index = place.output_index
         self._wire = WireItem(kind, place.item_id)
         self._first: list[str] = []
@@ -84,7 +83,7 @@ class Item:
         return self._wire.names
 
     def likeness(self, place: Place) -> int:
-        """The likelihood that `place` is that of this item, in no unit; 0: it is another's."""
+        """Return how likely `place` is this item's, without a unit; 0 if it is another's."""
         is_here = self._index is not None and self._index == place.output_index
         is_named = bool(self._wire.id) and self._wire.id == place.item_id
         is_unknown = place == Place() or (self._index is None and not self._wire.id)
@@ -93,34 +92,34 @@ class Item:
     def is_at(self, place: Place) -> bool:
         return (self._wire.id, self._index) == (place.item_id, place.output_index)
 
-    # --- what comes ----------------------------------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------------------------------
 
     def begin(self, wire: WireItem) -> None:
-        """Take how the item begins: its seal is not whole then, and words that it has count only if no others come."""
+        """Begin. Encrypted reasoning is not complete yet, and text in `wire` counts only if no other follows."""
         self._learn(msgspec.structs.replace(wire, encrypted_content=None))
         self._first = wire.parts
 
     def grow(self, part: str, piece: str) -> None:
         if part not in self._parts and any(self._parts.values()):
-            self.untold.append(self._between)
+            self.unsent.append(self._between)
         self._parts.setdefault(part, []).append(piece)
-        self.untold.append(piece)
+        self.unsent.append(piece)
 
     def settle(self, part: str, whole: str) -> None:
-        """Take all that the part comes to."""
+        """Set the complete text of a part."""
         if whole and part not in self._parts:
             self.grow(part, whole)
         elif whole:
             self._parts[part] = [whole]
 
     def close(self, wire: WireItem) -> None:
-        """Take that the item is done, and all that it comes to, as far as that is told."""
+        """Finish, with the complete item if the event has it."""
         self._learn(wire)
         self._settle_all(wire.parts)
         self.is_done = True
 
     def end(self, *, is_cut: bool) -> None:
-        """Take that the answer is over, and this item with it, whether it is whole or `is_cut`."""
+        """Finish because the answer is over: complete, or cut off if it `is_cut`."""
         if not self.is_done and is_cut:
             self._wire.status = "incomplete"
         if not any(self._parts.values()):
@@ -128,29 +127,29 @@ class Item:
         self.is_done = True
 
     def _learn(self, wire: WireItem) -> None:
-        """Take what is told of the item beside its words."""
+        """Copy the fields other than text."""
         for name in ("id", "status", "phase", "content", "encrypted_content", "call_id", "name"):
-            if told := getattr(wire, name):
-                setattr(self._wire, name, told)
+            if value := getattr(wire, name):
+                setattr(self._wire, name, value)
 
     def _settle_all(self, whole: list[str]) -> None:
         if not whole:
             return
         parts = {f"{number}": [words] for number, words in enumerate(whole)}
         if not any(self._parts.values()):
-            self.untold.append(self._between.join(whole))
+            self.unsent.append(self._between.join(whole))
         self._parts = parts
 
-    # --- what it comes to ----------------------------------------------------------------------------------------------
+    # --- result --------------------------------------------------------------------------------------------------------
 
     @property
     def goes_back(self) -> bool:
-        """The API takes the thought back: sealed, or in the open. A summary of one is nothing to it."""
+        """True if the API accepts this reasoning back: encrypted or in the open, but not a summary."""
         in_the_open = self._wire.content or any(map(_is_open, self._parts))
         return bool(self._wire.encrypted_content or in_the_open)
 
     def block(self, *, has_id: bool) -> BlockDone | None:
-        """The block that the item is; None if there is nothing in it."""
+        """Return the finished block; None if it is empty."""
         wire, texts = self._wire, ["".join(pieces) for pieces in self._parts.values()]
         text = self._between.join(texts)
         extra: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A model behind the Responses API: OpenAI's own, or that of a server that speaks it."""
+"""The provider for the Responses API, OpenAI's own or another server's."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ from sanderling.providers.http.provider import HttpProvider
 from sanderling.providers.responses.reply import ResponsesDecoder
 from sanderling.providers.responses.request import ResponsesEncoder
 
-# The words for a thought that is not taken back: sealed for another account, or by a server that has forgotten how.
+# Words about reasoning that the API rejects: encrypted for another account, or by a server that can no longer decrypt it.
 _UNSEALED = re.compile(r"encrypted (content|reasoning)|'rs_\w+'", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class ResponsesProvider(HttpProvider):
         self._encoder = ResponsesEncoder(model, endpoint.quirks_of(model))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        """Thoughts that the API does not take back would be in each request from then on: it is asked again without them."""
+        """Call the model. Every later request would repeat reasoning that the API rejects, so the request is made again without it."""
         has_begun = False
         try:
             async with aclosing(super().stream(request)) as items:
@@ -39,7 +39,7 @@ class ResponsesProvider(HttpProvider):
             is_about_thoughts = _UNSEALED.search(error.message) and not has_begun
             if not (is_about_thoughts and self._encoder.drop_thoughts(request.history)):
                 raise
-            log.warning("asked again without earlier thoughts: %s", error)
+            log.warning("retried without earlier reasoning: %s", error)
         async with aclosing(super().stream(request)) as items:
             async for item in items:
                 yield item
@@ -47,10 +47,10 @@ class ResponsesProvider(HttpProvider):
     def _encode(self, request: ModelRequest, model: str) -> bytes:
         if model != self._encoder.model:
             self._encoder = ResponsesEncoder(model, self.endpoint.quirks_of(model))
-        # Unless the person wants it otherwise the server decides: what a model thinks counts as well.
+        # Unless the user sets a limit, the server decides, because reasoning counts as well.
         wanted = self._max_tokens() if self._settings.max_tokens else 0
         return self._encoder.encode(request, max_tokens=wanted, thinking=self._settings.thinking)
 
     def _decoder(self, model: str) -> ResponsesDecoder:
-        del model  # they all answer alike
+        del model  # all models answer alike
         return ResponsesDecoder(self._without_key, self._key_remedy)

@@ -1,14 +1,13 @@
 """
-The Responses API's answers: the events of a stream.
+The responses of the Responses API: the events of a stream.
 
-An answer is a list of items: messages, thoughts, uses of tools. Each grows by deltas between its `added` and its `done`. OpenAI sends
-all of that, others a part: deltas alone, or everything at the end, under ids that change from event to event, items side by side. So
-an item takes whatever comes. The first that is not done is told as it grows, those behind it wait for their turn, and the end of the
-answer is the end of all. What is said at once, where an item or a part of it is done, holds against the pieces of it.
+An answer is a list of items: messages, reasoning, tool uses. Each grows by deltas between its `added` and its `done` event. OpenAI sends
+all of that. Others send only deltas, or everything at the end, or ids that change from event to event, or several items in parallel. So
+an item accepts whatever comes. The first unfinished item streams as it grows, later ones wait for it, and the end of the answer finishes
+all. The complete text in a `done` event overrides the deltas.
 
-What the answer is made of is decoded strictly; what a later API adds is passed over. Without its last event, or `[DONE]`, which some
-gateways send instead, a stream was cut.
-Wire format: https://developers.openai.com/api/reference/resources/responses/streaming-events
+The answer itself is decoded strictly; additions of later APIs are skipped. Without its last event, or the `[DONE]` that some gateways
+send instead, a stream was cut off. Wire format: https://developers.openai.com/api/reference/resources/responses/streaming-events
 """
 
 import re
@@ -25,9 +24,9 @@ from sanderling.providers.http.bodies import count, decode, field, read_refusal
 from sanderling.providers.http.errors import explain_status
 from sanderling.providers.responses.items import ITEM_KINDS, Item, Kind, Place, WireItem
 
-END_MARK = "[DONE]"  # of those who know it from Chat Completions
+END_MARK = "[DONE]"  # from gateways, as in Chat Completions
 
-# The `type` of an event is read first, and only then the rest, so that one of a later API is passed over whatever it holds.
+# The `type` of an event is decoded first, and only then the rest, so that an event of a later API is skipped whatever it contains.
 
 
 class _Head(msgspec.Struct):
@@ -37,7 +36,7 @@ class _Head(msgspec.Struct):
 
 
 class _At(msgspec.Struct, kw_only=True):
-    """The item that an event is of, and the part of it."""
+    """The item of an event, and the part of it."""
 
     item_id: str | None = None
     output_index: int | None = None
@@ -58,7 +57,7 @@ class _Delta(_At):
 
 
 class _Whole(_At):
-    """All that the deltas of a part come to."""
+    """The complete text of a part."""
 
     text: str | None = None
     refusal: str | None = None
@@ -75,7 +74,7 @@ class _OfItem(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
-    """The answer, at its end."""
+    """The response in the last event."""
 
     status: Any = None
     usage: Any = None
@@ -87,7 +86,7 @@ class _End(msgspec.Struct):
     response: _Response | None = None
 
 
-# The kinds of items that grow, by the names of the events that tell of it.
+# The kinds of items that grow, by the names of their events.
 _KINDS: dict[str, Kind] = {
     "response.output_text": "message",
     "response.refusal": "message",
@@ -111,7 +110,7 @@ _any_decoder = msgspec.json.Decoder(Any)
 
 
 class ResponsesDecoder:
-    """Turns the events of one reply into stream items. `key_remedy` is what to do about a key that is refused."""
+    """Turns the events of one reply into stream items. `key_remedy` says what to do about a rejected key."""
 
     def __init__(self, without_key: Callable[[str], str] = str, key_remedy: str = "") -> None:
         self._without_key = without_key
@@ -119,14 +118,14 @@ class ResponsesDecoder:
         self.has_started = self.has_words = False
         self.is_done = self.is_over = False
         self.stop_reason: StopReason = "end_turn"
-        self._items: list[Item] = []  # those that are not told to their end
-        self._told: set[str] = set()  # the names of the others
+        self._items: list[Item] = []  # not streamed to their end
+        self._finished: set[str] = set()  # the names of finished items
         self._has_items = self._is_refusal = self._has_lost_thought = False
         self._last = ""
 
     def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
-        """`event` is its name."""
-        if not data or not _is_ours(event):
+        """Decode an event; `event` is its name."""
+        if not data or not _is_response_event(event):
             return
         if data.strip() == END_MARK:
             if self._has_items:
@@ -135,7 +134,7 @@ class ResponsesDecoder:
         head = decode(_head_decoder, data)
         kind = head.type or ("error" if head.error else event)
         if data == self._last and (count(head.sequence_number) or 0) > 0:
-            return  # a relay that says it twice; without numbers it may be said twice
+            return  # repeated by a relay; without numbers two events may be equal
         self._last = data
         self.has_started = True
         growing, _, what = kind.rpartition(".")
@@ -154,10 +153,10 @@ class ResponsesDecoder:
             if item := self._item_at(_KINDS[growing], whole):
                 item.settle(f"{growing} {whole.part}", whole.words)
         self._is_refusal |= growing == "response.refusal"
-        yield from self._tell()
+        yield from self._flush()
 
     def end(self) -> Iterator[StreamItem]:
-        """Nothing: what was cut off is no block."""
+        """Yield nothing: an item that was cut off is not a block."""
         yield from ()
 
     # --- items ---------------------------------------------------------------------------------------------------------
@@ -166,7 +165,7 @@ class ResponsesDecoder:
         self._has_items = True
         kind = decode(_head_decoder, event.item).type
         if kind not in ITEM_KINDS:
-            return  # a tool of the API's own, or an item of a later one
+            return  # a built-in tool of the API, or an item of a later one
         wire = decode(_item_decoder, event.item)
         place = Place(wire.id, event.output_index)
         self._is_refusal |= wire.is_refusal
@@ -175,13 +174,13 @@ class ResponsesDecoder:
             if item is None or not item.is_at(place):
                 item = self._begin(kind, place)
             item.begin(wire)
-        elif item or not wire.names & self._told:
+        elif item or not wire.names & self._finished:
             (item or self._begin(kind, place)).close(wire)
 
     def _item_at(self, kind: Kind, at: _At) -> Item | None:
-        """The item that grows there, perhaps a new one; None: it is over, and this comes late."""
+        """Return the item that an event belongs to, perhaps a new one; None if the item is finished and the event late."""
         item = self._open_item(kind, at.place)
-        if item is None and at.item_id in self._told:
+        if item is None and at.item_id in self._finished:
             return None
         return item or self._begin(kind, at.place)
 
@@ -195,24 +194,24 @@ class ResponsesDecoder:
         self._items.append(Item(kind, place))
         return self._items[-1]
 
-    # --- what is told --------------------------------------------------------------------------------------------------
+    # --- streaming -----------------------------------------------------------------------------------------------------
 
-    def _tell(self) -> Iterator[StreamItem]:
-        """Tell of the first item what is new, and of the next ones if it is done."""
+    def _flush(self) -> Iterator[StreamItem]:
+        """Yield the new text of the first item, and of the next ones once it is finished."""
         while self._items:
             item = self._items[0]
             if item.kind == "function_call" and not item.is_begun:
                 yield ToolUseBegun()
             item.is_begun = True
-            piece = "".join(item.untold)
-            item.untold.clear()
+            piece = "".join(item.unsent)
+            item.unsent.clear()
             if piece and item.kind != "function_call":
                 self.has_words = True
                 yield TextPiece(piece) if item.kind == "message" else ThinkingPiece(piece)
             if not item.is_done:
                 return
             del self._items[0]
-            self._told |= item.names
+            self._finished |= item.names
             block = item.block(has_id=not self._has_lost_thought)
             self._has_lost_thought |= item.kind == "reasoning" and not item.goes_back
             if block:
@@ -227,7 +226,7 @@ class ResponsesDecoder:
                 self._take(_OfItem(raw, number), is_done=True)
         for item in self._items:
             item.end(is_cut=is_cut)
-        yield from self._tell()
+        yield from self._flush()
         if usage := _usage(response.usage):
             yield UsageReport(usage)
         self.is_done = self.is_over = True
@@ -246,7 +245,7 @@ class ResponsesDecoder:
 
 
 def _asked_wait_s(words: str) -> float | None:
-    """The time that `words` ask to wait: in the middle of a stream there is no header for it."""
+    """Return the delay that `words` ask for: within a stream there is no header for it."""
     asked = _WAIT.search(words)
     if not asked:
         return None
@@ -254,17 +253,17 @@ def _asked_wait_s(words: str) -> float | None:
     return 60 * int(minutes or 0) + float(number) / (1000 if unit == "ms" else 1)
 
 
-def _is_ours(event: str) -> bool:
-    """Say whether an event of this name can be of the answer; some have none."""
+def _is_response_event(event: str) -> bool:
+    """Recognize events of the response; some servers leave out the names."""
     return event in ("", "message", "error") or event.startswith("response.")
 
 
-def _usage(told: object) -> Usage | None:
-    """The usage in our terms, in which input is neither read from nor written to the cache; None where it is not told."""
-    taken, given = count(field(told, "input_tokens")), count(field(told, "output_tokens"))
+def _usage(wire: object) -> Usage | None:
+    """Return the usage, with input that was neither read from nor written to the cache; None if it is missing."""
+    taken, given = count(field(wire, "input_tokens")), count(field(wire, "output_tokens"))
     if taken is None and given is None:
         return None
-    details = field(told, "input_tokens_details")
+    details = field(wire, "input_tokens_details")
     read = count(field(details, "cached_tokens")) or 0
     written = count(field(details, "cache_write_tokens")) or 0
     return Usage(max(0, (taken or 0) - read - written), given or 0, written, read)

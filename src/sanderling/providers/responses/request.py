@@ -1,14 +1,14 @@
 """
-A request in the words of the Responses API, which keeps nothing: all that was said goes along, the model's sealed reasoning too.
+A request to the Responses API. The server stores nothing: each request has the whole conversation, with the model's encrypted reasoning.
 
-What a request begins with is what the one before it was, byte for byte: tools, system prompt, every earlier message. A message is
-encoded once, as the items that it is made of, and found again by identity.
+A request begins with the bytes of the one before it: tools, system prompt, every earlier message. A message is encoded once, as the items
+that it consists of, and recognized by identity.
 
-Models from GPT-5.6 on read and write their cache where a breakpoint stands, and writing costs 1.25 times the tokens
-(https://developers.openai.com/api/docs/guides/prompt-caching). One they place themselves, at the end of what is new. Two more are
-marked here: the system prompt's end, which covers the tools before it, for whatever happens to the conversation; and the end of the
-request before, which those that look back for no ending of their own accord find nowhere else. A mark can stand in a block only, so
-the text of every result is one then: what carries the mark may change, its form may not.
+Models from GPT-5.6 on read and write their cache at breakpoints, and writing costs 1.25 times the tokens
+(https://developers.openai.com/api/docs/guides/prompt-caching). They set one themselves, at the end of the new input. Two more are set
+here. One is at the end of the system prompt: it covers the tools too, and is valid whatever happens to the conversation. The other is at
+the end of the previous request, because not all models look for that on their own. Only a block can have a breakpoint, so the text of
+every result is a block then: the breakpoint moves on, but the form of a message must not change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,16 +68,14 @@ class _ReasoningText(msgspec.Struct, tag="reasoning_text"):
     text: str
 
 
-class _Told(msgspec.Struct, tag="message"):
-    """A message of the person's, or of ours."""
+class _InputMessage(msgspec.Struct, tag="message"):
+    """A user or system message."""
 
     role: str
     content: list[_InputText | _InputImage]
 
 
-class _Said(msgspec.Struct, tag="message", kw_only=True, omit_defaults=True):
-    """A message of the model's."""
-
+class _AssistantMessage(msgspec.Struct, tag="message", kw_only=True, omit_defaults=True):
     id: str
     role: str
     status: str
@@ -86,7 +84,7 @@ class _Said(msgspec.Struct, tag="message", kw_only=True, omit_defaults=True):
 
 
 class _Quoted(msgspec.Struct, omit_defaults=True):
-    """The words of another model, or of an answer that was cut off. Those with a type need an id, and this has none."""
+    """Text of another model, or of an answer that was cut off. Items with a type need an id, and this has none."""
 
     role: str
     content: str
@@ -94,7 +92,7 @@ class _Quoted(msgspec.Struct, omit_defaults=True):
 
 
 class _Reasoning(msgspec.Struct, tag="reasoning", kw_only=True, omit_defaults=True):
-    """A thought: sealed, with a summary of it, or in the open. Who seals thoughts refuses those in the open."""
+    """Reasoning: encrypted, with a summary, or in the open. Servers that encrypt reasoning reject it in the open."""
 
     id: str = ""
     summary: list[_SummaryText]
@@ -118,14 +116,14 @@ class _Function(msgspec.Struct, tag="function"):
     name: str
     description: str
     parameters: dict[str, Any]
-    strict: bool  # left out, it is true
+    strict: bool  # the default is true
 
 
-_Item = _Told | _Said | _Quoted | _Reasoning | _Call | _Output
+_Item = _InputMessage | _AssistantMessage | _Quoted | _Reasoning | _Call | _Output
 
 
 class ResponsesEncoder:
-    """Asks `model`. Remembers the history that it has encoded last."""
+    """Encodes requests to `model`. Remembers the history that it encoded last."""
 
     def __init__(self, model: str, quirks: Quirks) -> None:
         self.model = model
@@ -135,7 +133,7 @@ class ResponsesEncoder:
         self._dropped: set[str] = set()
 
     def encode(self, request: ModelRequest, *, max_tokens: int = 0, thinking: bool = True) -> bytes:
-        """`max_tokens` 0: as many as the server gives."""
+        """Encode a request. With `max_tokens` 0 the server decides."""
         quirks = self._quirks
         body: dict[str, Any] = {"model": self.model, "stream": True, "store": False}
         if max_tokens and quirks.max_tokens_name:
@@ -150,7 +148,7 @@ class ResponsesEncoder:
         return msgspec.json.encode(body | {"input": self._items(request)})
 
     def drop_thoughts(self, history: Sequence[Message]) -> bool:
-        """Send the thoughts of `history` no more: the API cannot unseal them. Say whether there were any."""
+        """Stop sending the reasoning of `history`, which the API cannot decrypt. Return True if there was any."""
         thoughts = [
             block
             for message in history
@@ -166,7 +164,7 @@ class ResponsesEncoder:
     def _items(self, request: ModelRequest) -> list[msgspec.Raw]:
         messages = self._history.of(request.history)
         for number in _with_ids_again(request.history):
-            items = _said(request.history[number], is_whole=False)
+            items = _assistant_items(request.history[number], is_whole=False)
             messages[number] = tuple(map(encoded, items))
         is_marked = self._quirks.cache == "openai_explicit"
         end = previous_end(request.history)
@@ -174,22 +172,22 @@ class ResponsesEncoder:
             messages[end] = (*messages[end][:-1], _marked(messages[end][-1]))
         if request.system:
             text = printable(request.system)
-            system = encoded(_Told(self._quirks.system_role, [_InputText(text)]))
+            system = encoded(_InputMessage(self._quirks.system_role, [_InputText(text)]))
             messages.insert(0, (_marked(system) if is_marked else system,))
         return list(chain.from_iterable(messages))
 
     def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
         if message.role == "user":
-            return map(encoded, _told(message, self._quirks))
+            return map(encoded, _user_items(message, self._quirks))
         ids = {*map(_id, message.content)}
         is_whole = "" not in ids and self._dropped.isdisjoint(ids)
         if any(isinstance(block, ThinkingBlock) for block in message.content):
             is_whole &= replays_thoughts(self._quirks, message, previous)
-        return map(encoded, _said(message, is_whole=is_whole))
+        return map(encoded, _assistant_items(message, is_whole=is_whole))
 
 
 def _with_ids_again(history: Sequence[Message]) -> Iterator[int]:
-    """Messages with an id that was there before, which OpenAI refuses and other servers have made."""
+    """Yield the indices of messages with an earlier message's id, which other servers have produced and OpenAI rejects."""
     seen: set[str] = set()
     for number, message in enumerate(history):
         ids = [item_id for block in message.content if (item_id := _id(block))]
@@ -199,15 +197,15 @@ def _with_ids_again(history: Sequence[Message]) -> Iterator[int]:
 
 
 def _marked(item: msgspec.Raw) -> msgspec.Raw:
-    """`item` with a mark in its last block: it ends with its content, or output, and that with a block."""
+    """Insert a breakpoint into the last block of `item`, which ends with its content or output, and that with a block."""
     return msgspec.Raw(bytes(item).removesuffix(b"}]}") + _MARK + b"}]}")
 
 
-# --- what the person and tools say -------------------------------------------------------------------------------------
+# --- user messages and tool results ------------------------------------------------------------------------------------
 
 
-def _told(message: Message, quirks: Quirks) -> Iterator[_Item]:
-    """Results, then what the person says; before that, images that a result cannot have."""
+def _user_items(message: Message, quirks: Quirks) -> Iterator[_Item]:
+    """Yield tool results, then the user's text, preceded by images that a result cannot have."""
     words: list[_InputText | _InputImage] = []
     for block in message.content:
         match block:
@@ -225,7 +223,7 @@ def _told(message: Message, quirks: Quirks) -> Iterator[_Item]:
             case _:
                 pass
     if words:
-        yield _Told("user", words)
+        yield _InputMessage("user", words)
 
 
 def _parts(content: str | Sequence[TextBlock | ImageBlock]) -> list[_InputText | _InputImage]:
@@ -253,14 +251,14 @@ def _is_image(part: _InputText | _InputImage) -> bool:
     return isinstance(part, _InputImage)
 
 
-# --- what the model said -----------------------------------------------------------------------------------------------
+# --- assistant messages ------------------------------------------------------------------------------------------------
 
 
-def _said(message: Message, *, is_whole: bool) -> Iterator[_Item]:
+def _assistant_items(message: Message, *, is_whole: bool) -> Iterator[_Item]:
     """
-    The model's own words as the API gave them or, where something is missing, as quotations.
+    Yield the model's own items as the API sent them or, if something is missing, as quotations.
 
-    For what has an id is refused without the thought that came before it, and a thought without what came after it.
+    The API rejects an item with an id without the reasoning before it, and reasoning without the item after it.
     """
     for block in message.content:
         item_id = _id(block) if is_whole else ""
@@ -270,7 +268,7 @@ def _said(message: Message, *, is_whole: bool) -> Iterator[_Item]:
             case TextBlock(text, extra):
                 phase = extra.get("phase", "")
                 yield (
-                    _Said(
+                    _AssistantMessage(
                         id=item_id,
                         role="assistant",
                         status="completed",

@@ -1,1 +1,1 @@
-"""The guard, in the supervisor: it holds names that no mount can protect, and undoes what would run when the person opens the project."""
+"""The guard, part of the supervisor: watches over files that no mount can protect, before the user's programs run them."""

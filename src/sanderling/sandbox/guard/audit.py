@@ -1,4 +1,4 @@
-"""The audit: what git would run, and what else the project holds, compared with how it was at the start."""
+"""The audit: compares what git would run, and the project's listed names, with their state when the sandbox opened."""
 
 import os
 import stat
@@ -27,15 +27,13 @@ from sanderling.sandbox.guard.running_code import RunningCode
 from sanderling.sandbox.guard.settings import executable_settings, relative_settings
 from sanderling.sandbox.guard.tree import identity, open_directory, open_up
 
-MAX_TOLD = 30
-HAS_ANOTHER_NAME = (
-    "is protected, and has another name that is not: what is written there changes it, too"
-)
-MAY_RUN = ", and may run something or instruct an agent when you open, enter or commit the project"
+MAX_REPORTED = 30
+HAS_ANOTHER_NAME = "is protected, but has a hard link that is not: writing there changes it, too"
+MAY_RUN = ", and may run code or instruct an agent when you open, enter or commit the project"
 
 
 class Audit:
-    """A look at what git would run in `project` and what the table of names has there, against what was `found` at the start."""
+    """Checks what git would run in `project`, and its listed names, against the state `found` when the sandbox opened."""
 
     def __init__(
         self,
@@ -55,28 +53,28 @@ class Audit:
         }
         self._stamps = self._stamped(found.named)
         self._users = relative_settings(found.git)
-        if self._users:  # now, for where the project is our own checkout, a command can change it
+        if self._users:  # imported now, because a command can change it if the project is Sanderling's own checkout
             import_module("sanderling.sandbox.guard.command_lines")
         self._absent = protection.absent
         self._linked = {path: listed.stamp(path) for path in protection.linked}
         self._runs = RunningCode(project, protection)
 
     def warn(self) -> None:
-        """Tell of what cannot be held, before anything runs."""
+        """Report what cannot be protected, before anything runs."""
         self._runs.warn()
         for path in self._linked:
             self._project.tell("warned", path, HAS_ANOTHER_NAME)
 
     def look(self, between: Callable[[], object], *, is_routine: bool) -> None:
-        """Walk the project and judge what is there. `between` is called now and then, for what cannot wait."""
+        """Walk the project and check everything. `between` is called regularly, for urgent work."""
         try:
             found = survey(self._project.path, self._git, between)
             if sum(self._make_listable(path) for path in found.unlistable):
                 found = survey(self._project.path, self._git, between)
         except OSError as error:
-            self._project.tell("failed", self._project.path, f"cannot be walked: {error.strerror}")
+            self._project.tell("failed", self._project.path, f"cannot be scanned: {error.strerror}")
             return
-        # The repositories that others lead to come first: what is wrong with them is not the fault of who leads there.
+        # Shared repositories first: their faults must not be blamed on the worktrees that point to them.
         entries = self._entries(found)
         entries.sort(key=lambda path: (is_within(path, self._project.path), len(path)))
         for entry in entries:
@@ -84,14 +82,14 @@ class Audit:
                 between()
                 self._judge(entry)
             except OSError as error:
-                self._project.tell("failed", entry, f"cannot be judged: {error.strerror}")
+                self._project.tell("failed", entry, f"cannot be checked: {error.strerror}")
         for path, setting in self._absent:
             if os.path.lexists(path):
-                self._quarantine.take(path, f"must not appear, for {setting} has git run it")
+                self._quarantine.take(path, f"must not appear, because {setting} makes git run it")
         if not is_routine:
-            self._tell_of_names(found.named)
-            self._runs.tell_of_changes()
-            self._tell_of_linked()
+            self._report_names(found.named)
+            self._runs.report_changes()
+            self._report_linked()
 
     def _entries(self, found: Survey) -> list[str]:
         directories = git_directories(found, self._project.roots[1:])
@@ -119,24 +117,24 @@ class Audit:
             self._quarantine.take(entry, "; ".join(sorted({reason for _, reason in faults})))
 
     def _faults(self, now: Repository, was: Repository | None) -> Iterator[tuple[str, str]]:
-        """Find what git would run or trust by way of this repository that it did not at the start: the path and the reason."""
+        """Yield the path and the reason of everything that git would run or trust in this repository and did not before."""
         is_outside = not (
             self._project.is_inside(now.git_dir) or self._project.is_inside(now.common_dir)
         )
         if was is not None and is_outside and now.git_dir == was.git_dir:
-            return  # the host's business: a worktree that is repaired, a repository that is back
+            return  # changed by the host: a repaired worktree, or a repository that is back
         if was is None or (now.git_dir, now.common_dir) != (was.git_dir, was.common_dir):
             if was is not None:
                 is_moved = now.git_dir == was.git_dir
                 path = f"{now.git_dir}/commondir" if is_moved else now.entry
-                yield path, "leads elsewhere than it did"
+                yield path, "now points elsewhere"
             if not (
                 self._project.is_inside(now.git_dir) and self._project.is_inside(now.common_dir)
             ):
-                yield now.entry, "leads out of the project"
+                yield now.entry, "points outside the project"
                 return
         elif not self._project.is_inside(now.common_dir):
-            return  # where it always led, and where the sandbox cannot write
+            return  # unchanged, and the sandbox cannot write there
         configs = (f"{now.common_dir}/config", f"{now.common_dir}/config.worktree")
         for path in dict.fromkeys((*configs, f"{now.git_dir}/config.worktree")):
             if reason := self._fault_of_config(path):
@@ -150,33 +148,35 @@ class Audit:
         ):
             yield path, "borrows objects from outside the project"
 
-    def _tell_of_names(self, named: list[str]) -> None:
-        """Tell of names that the table has and nothing held; they stay."""
+    def _report_names(self, named: list[str]) -> None:
+        """Report new and changed names of the table that were not protected. They stay."""
         before, self._stamps = self._stamps, self._stamped(named)
         news = [
             path
             for path, stamp in self._stamps.items()
             if stamp and stamp != before.get(path) and not self._is_copy(path)
         ]
-        for path in news[:MAX_TOLD]:
+        for path in news[:MAX_REPORTED]:
             self._project.tell(
                 "noticed", path, ("was changed" if path in before else "is new") + MAY_RUN
             )
-        if (more := len(news) - MAX_TOLD) > 0:
+        if (more := len(news) - MAX_REPORTED) > 0:
             self._project.tell(
-                "noticed", news[MAX_TOLD], f"is new or changed, as are {more - 1} others{MAY_RUN}"
+                "noticed",
+                news[MAX_REPORTED],
+                f"is new or changed, as are {more - 1} others{MAY_RUN}",
             )
 
-    def _tell_of_linked(self) -> None:
-        """Tell of files that have changed by another name, perhaps; where nothing is mounted they were put back."""
+    def _report_linked(self) -> None:
+        """Report protected files that may have changed through a hard link. Without mounts they were restored."""
         for path, before in () if self._project.restores else tuple(self._linked.items()):
             self._linked[path] = now = listed.stamp(path)
             if now and now != before:
-                reason = f"was changed, perhaps by another name that is not protected{MAY_RUN}"
+                reason = f"was changed, perhaps through an unprotected hard link{MAY_RUN}"
                 self._project.tell("noticed", path, reason)
 
     def _is_copy(self, path: str) -> bool:
-        """Say whether the project holds the same nearer its root: `path` is of a worktree, or a clone, that was made inside."""
+        """Return whether the project has the same file nearer to its root, because `path` is in a worktree or clone inside the project."""
         parts = os.path.relpath(path, self._project.path).split("/")
         nearer = ("/".join((self._project.path, *parts[n:])) for n in range(1, len(parts)))
         return any(
@@ -185,7 +185,7 @@ class Audit:
         )
 
     def _stamped(self, named: list[str]) -> dict[str, tuple[object, ...]]:
-        """Return a stamp of each path; what is held needs no looking at."""
+        """Return a stamp of each path, empty for paths that are protected."""
         return {
             path: () if self._project.is_as_it_was(path) else listed.stamp(path) for path in named
         }
@@ -198,7 +198,7 @@ class Audit:
         except (FileNotFoundError, NotADirectoryError):
             return ""
         except OSError:
-            return "has a config that is no plain file"
+            return "has a config that is not a regular file"
         was = self._project.kept.get(path)
         added = self._settings(content) - self._settings(was.content if was else b"")
         settings = [setting.partition("\n") for setting in added]
@@ -207,7 +207,7 @@ class Audit:
             {
                 key
                 for key, _, value in settings
-                # A submodule's leads back to where it is checked out; elsewhere a `git checkout` would write as the user.
+                # A submodule's worktree is where it is checked out. Any other path would let `git checkout` write there as the user.
                 if key != "core.worktree" or not self._project.is_inside(leads_to(directory, value))
             }
         )
@@ -218,7 +218,7 @@ class Audit:
             return
         try:
             if stat.S_ISLNK(os.lstat(directory).st_mode):
-                yield directory, "has a link for its hooks"
+                yield directory, "has a link as its hooks directory"
                 return
             names = os.listdir(directory)
         except (FileNotFoundError, NotADirectoryError):
@@ -232,7 +232,7 @@ class Audit:
                 yield path, f"has a hook {name}"
 
     def _faults_of_users_settings(self, entry: str) -> Iterator[tuple[str, str]]:
-        """Find what the user's own settings run in every repository, by a path from its top."""
+        """Yield files that the user's own settings make git run in every repository, by a path relative to its top."""
         worktree = os.path.dirname(entry) if os.path.basename(entry) == ".git" else entry
         if not self._users:
             return
@@ -244,7 +244,7 @@ class Audit:
                 continue
             for path in sorted(found_in_line(value, worktree).files):
                 if is_within(path, worktree) and not self._project.is_as_it_was(path):
-                    yield path, f"has what your own {key} has git run"
+                    yield path, f"is what your own {key} makes git run"
 
     def _settings(self, content: bytes) -> frozenset[str]:
         if not content.strip():
@@ -255,9 +255,9 @@ class Audit:
 
     def _make_listable(self, path: str) -> bool:
         """
-        Let the owner list a directory that can be entered.
+        Make a directory listable that can be entered but not read.
 
-        Git finds a repository in it by a path from the index, and a walk does not.
+        Git finds a repository in it by a path from the index, but a walk does not.
         """
         try:
             mode = os.lstat(path).st_mode
@@ -269,7 +269,7 @@ class Audit:
         try:
             open_up(parent, os.path.basename(path))
         except OSError:
-            return False  # another user's: the sandbox cannot write there either
+            return False  # another user's directory, where the sandbox cannot write either
         finally:
             os.close(parent)
         self._project.tell(

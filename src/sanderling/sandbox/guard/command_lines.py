@@ -1,14 +1,14 @@
 """
-Command lines of git's settings and hooks: which files of a project they run.
+Finds the project files that command lines in git's settings and hooks run.
 
-Git gives such a line to a shell, at the top of the worktree, so it can name a file in more ways than anyone can list:
-`$(git rev-parse --show-toplevel)/tools/x`, `cd tools && ./x`, `sh <x`, `PATH=bin:$PATH x`. So nothing is parsed here: a reader that
-misunderstands one of them would let a file through. Instead the line is broken at everything that can stand around a name, and a
-piece counts as soon as it names a file, in any directory that another piece names. That finds too much rather than too
-little, and a file that is held without need can still be read.
+Git passes such a line to a shell at the top of the worktree, so it can name a file in countless ways: `$(git rev-parse
+--show-toplevel)/tools/x`, `cd tools && ./x`, `sh <x`, `PATH=bin:$PATH x`. An earlier version took whole words that were file names, and
+missed 13 of 19 common spellings. Parsing would fail the same way: a parser that misreads one spelling lets a file through. So the line is
+broken at every character that can surround a name, and a piece counts as soon as it names a file, relative to any directory that another
+piece names. This finds too much rather than too little, and a file that is protected needlessly can still be read.
 
-Some lines run what no list of files says: `make` runs its Makefile, and a Python imports whatever lies beside its script. That is
-never held, for developers change it. The user is warned instead, when the sandbox opens or when a command has changed it.
+Some programs run files that cannot be listed: `make` runs its Makefile, and Python imports modules next to its script. These are not
+protected, because developers edit them. Instead the user is warned when the sandbox opens, and when a command has changed them.
 """
 
 import os
@@ -25,13 +25,13 @@ from sanderling.sandbox.guard.repositories import MAX_HOOK_BYTES, read_file
 
 MAX_PIECES, MAX_PIECE_CHARS = 400, 4096
 MAX_MATCHES = 100
-"""The most files that a pattern like `tools/*.sh` may stand for."""
+"""How many files a pattern like `tools/*.sh` may match."""
 MAX_SCRIPTS = 200
 PROGRAM_DIRECTORIES = (".venv/bin", "venv/bin", "env/bin", "node_modules/.bin", "vendor/bin")
-"""The places where a bare name may lead: they are on PATH in an active environment, and `npx` and the like look there."""
+"""Where a bare program name may be found: on PATH in an active environment, or by `npx` and similar programs."""
 
 ENTRY_POINTS = ("__main__.py", "index.js", "index.mjs", "index.cjs")
-"""The files that `python DIRECTORY` or `node DIRECTORY` run."""
+"""The files that `python DIRECTORY` or `node DIRECTORY` runs."""
 
 RUNNERS = {
     "make gmake": "GNUmakefile makefile Makefile",
@@ -55,7 +55,7 @@ RUNNERS = {
     "cmake": "CMakeLists.txt",
     "nix": "flake.nix",
 }
-"""Programs that run what certain files of the directory say."""
+"""Programs that execute certain files of the directory."""
 
 _FILES_OF_RUNNERS = {
     name: files.split() for names, files in RUNNERS.items() for name in names.split()
@@ -75,14 +75,14 @@ _INTERPRETER = (
     r"(?:sh|bash|dash|zsh|ksh|source|\.|node|deno|bun|ruby|perl|php|lua|python[\d.]*|pypy[\d.]*|py)"
 )
 _STEP = re.compile(r"(?:\bcd\s+|\bPATH=)[\"']?(?:\./)?([\w.@+-]+(?:/[\w.@+-]+)*)|/([\w.@+-]+):")
-"""A directory that the line goes to, or puts on PATH."""
+"""A directory that the line changes to, or puts on PATH."""
 _INTERPRETED = re.compile(
     rf"(?:^|[\s;&|(/\"']){_INTERPRETER}(?:\s+-[\w-]+)*(?:\s*<\s*|\s+)[\"']?([\w.@+-]+)(?![\w/.@+-])"
 )
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*|py")
 _MODULE = re.compile(r"(?<!\S)-[A-Za-z]*m\s*([A-Za-z_][\w.]*)")
-# In a script, which is long, a word counts if it is a path or comes after an interpreter: any word that is the name of a file
-# would hold `package.json`, for instance.
+# Scripts are long, so a word in a script counts only if it is a path or follows an interpreter. Otherwise every word that is a file name
+# would be protected, `package.json` for instance.
 _PATH = re.compile(r"[\w.@+-]*(?:/[\w.@+-]+)+")
 _DIRECTORY = re.compile(r"(?:\bcd\s+|=)[\"']?([\w.@+-]+(?:/[\w.@+-]+)*)")
 _REQUIRED = re.compile(r"""(?:require_relative[\s(]*["']|["'](?=\.{1,2}/))([^"'\n]+)["']""")
@@ -96,9 +96,13 @@ class Found(NamedTuple):
     """
     The parts of a project that a line runs.
 
-    `files` are single ones, `trees` directories whose content is loaded as a whole, such as the packages of an environment.
-    `absent`: paths at which nothing is yet. `ruling`: files that say what a program does (a Makefile). `nearby`: directories, or
-    `DIRECTORY/*.py`, from which it may load more. `is_unclear`: it asks another program for what it runs.
+    Attributes:
+        files: single files.
+        trees: directories that are loaded as a whole, such as the packages of an environment.
+        absent: paths that would be run but do not exist yet.
+        ruling: files that decide what a program does, such as a Makefile.
+        nearby: directories, or `DIRECTORY/*.py`, from which it may load more.
+        is_unclear: another program decides what it runs.
     """
 
     files: set[str]
@@ -110,7 +114,7 @@ class Found(NamedTuple):
 
 
 def found_in_line(line: str, worktree: str) -> Found:
-    """Find what a shell at the top of `worktree` would run of it."""
+    """Return what a shell at the top of `worktree` would run for this line."""
     asked = (a or b for a, b in _SUBSTITUTION.findall(line))
     is_unclear = not all(map(_CLEAR_SUBSTITUTION.fullmatch, asked))
     found = Found(set(), set(), set(), set(), set(), is_unclear)
@@ -128,7 +132,7 @@ def found_in_line(line: str, worktree: str) -> Found:
             (found.ruling if os.path.lexists(path) else found.nearby).add(path)
     entries = (f"{directory}/{name}" for directory in directories for name in ENTRY_POINTS)
     found.files.update(filter(os.path.isfile, entries))
-    # A file in a directory on PATH, or in one that is handed to a program that looks for it there, runs by its name alone.
+    # A file in a directory on PATH, or in one passed to a program that searches it, runs by its bare name.
     if not _FILES_OF_RUNNERS.keys().isdisjoint(pieces) or re.search(
         rf"\bPATH=|(?:^|[\s;&|(/\"']){_INTERPRETER}\s", line
     ):
@@ -145,9 +149,9 @@ def found_in_line(line: str, worktree: str) -> Found:
 
 def scripts_named_by(scripts: Iterable[str], places: Sequence[str]) -> set[str]:
     """
-    Find the files that scripts name, and those that these name: by their whole path, from where a script lies, or from `places`.
+    Return the files that scripts name, recursively: by absolute path, relative to the script, or relative to `places`.
 
-    No links: a virtual environment's Python is made again when that is. Only below `places`.
+    Only files below `places` count, and no links: a virtual environment's Python link is recreated along with the environment.
     """
     found: set[str] = set()
     waiting = [path for path in scripts if any(is_within(path, place) for place in places)]
@@ -166,7 +170,7 @@ def _named_in_script(path: str, places: Iterable[str]) -> set[str]:
     except OSError:
         return set()
     if "\0" in text:
-        return set()  # a program in the language of the machine
+        return set()  # a binary
     here = os.path.dirname(path)
     found: set[str] = set()
     text = _VARIABLE.sub("", text)  # "$here/lib.sh"
@@ -185,23 +189,23 @@ def _named_in_script(path: str, places: Iterable[str]) -> set[str]:
 
 
 def _pieces(line: str, worktree: str) -> Iterator[str]:
-    """Every piece of the line that could be a name: with its quotes resolved, without them, and whatever stands between."""
+    """Yield every piece of the line that could be a name: shell words, words without quotes, and everything in between."""
     here = {"PWD": worktree, "GIT_WORK_TREE": worktree, "OLDPWD": worktree}
 
     def expanded(match: re.Match[str]) -> str:
         name = match[1] or match[3]
         value = here.get(name) or os.environ.get(name, "")
-        is_path = value and not _AROUND_NAMES.search(value)  # not PATH
+        is_path = value and not _AROUND_NAMES.search(value)  # unlike PATH
         return value if is_path else f" {match[2] or ''} "
 
     line = line.replace("\\\n", "")
     filled = _VARIABLE.sub(expanded, line)
-    # Whatever is asked for a directory may answer with this one: $(git rev-parse --show-toplevel)/bin is not /bin.
+    # A substitution may produce this directory: $(git rev-parse --show-toplevel)/bin is not /bin.
     rooted = _SUBSTITUTION.sub(lambda _: worktree, _VARIABLE.sub(lambda _: worktree, line))
     for text in dict.fromkeys((line, filled, rooted, _VARIABLE.sub(" ", line))):
         waiting = [text]
-        for part in waiting:  # and a line within the line: sh -c '…'
-            with suppress(ValueError):  # a quote that is not closed
+        for part in waiting:  # including lines within the line: sh -c '…'
+            with suppress(ValueError):  # an unclosed quote
                 words = shlex.split(part)
                 yield from words
                 waiting += [word for word in words if word != part and re.search(r"\s", word)]
@@ -211,7 +215,7 @@ def _pieces(line: str, worktree: str) -> Iterator[str]:
 
 
 def _candidates(piece: str, places: Sequence[str]) -> Iterator[str]:
-    """Find the paths that a piece can stand for: all of it, or what follows any of its slashes, before which anything may have been."""
+    """Yield the paths that a piece may mean: the whole piece, or the part after any of its slashes, whatever precedes it."""
     if not 0 < len(piece) <= MAX_PIECE_CHARS or "\0" in piece:
         return
     if piece.startswith("~"):
@@ -230,7 +234,7 @@ def _candidates(piece: str, places: Sequence[str]) -> Iterator[str]:
 
 
 def _not_yet_there(piece: str, line: str, places: Sequence[str], worktree: str) -> Iterator[str]:
-    """Find the paths at which a piece would be run if it were there: in `places`, and in directories that come to be."""
+    """Yield the paths where a piece would be run if it existed: in `places`, and in directories that may be created."""
     names = [name for either in _STEP.findall(line) for name in either if name]
     is_absolute = piece.startswith("/") and os.path.lexists(piece)
     if is_absolute or piece.strip("/") in names or not _RELATIVE.fullmatch(piece):
@@ -244,7 +248,7 @@ def _not_yet_there(piece: str, line: str, places: Sequence[str], worktree: str) 
 
 
 def _programs(name: str, worktree: str) -> list[str]:
-    """Find where a bare name may lead."""
+    """Return the files that a bare program name may mean."""
     if not _RELATIVE.fullmatch(name) or "/" in name:
         return []
     on_path = (path for path in os.get_exec_path() if is_within(path, worktree))
@@ -253,7 +257,7 @@ def _programs(name: str, worktree: str) -> list[str]:
 
 
 def _add_module(name: str, places: Sequence[str], found: Found) -> None:
-    """Add a module that Python runs from where git stands; whatever it imports may come from there as well."""
+    """Add a module that Python runs from the current directory. Its imports may come from there, too."""
     for place in places:
         found.files.update(filter(os.path.isfile, _module_files(place, name)))
         package = f"{place}/{name.partition('.')[0]}"
@@ -269,7 +273,7 @@ def _module_files(directory: str, name: str) -> list[str]:
 
 
 def _add_surroundings(path: str, worktree: str, found: Found) -> None:
-    """Add what a program loads from around it."""
+    """Add what a program loads from its surroundings."""
     if environment := _environment_of(path):
         found.trees.update(environment)
         return
@@ -283,7 +287,7 @@ def _add_surroundings(path: str, worktree: str, found: Found) -> None:
 
 
 def _environment_of(path: str) -> list[str]:
-    """Return what a virtual environment loads whenever a program of it runs, if `path` is one of those."""
+    """Return what a virtual environment loads when one of its programs runs, or [] if `path` is not one of its programs."""
     root = os.path.dirname(os.path.dirname(path))
     if not os.path.isfile(f"{root}/pyvenv.cfg"):
         return []

@@ -1,23 +1,23 @@
-"""The git of the system, run where nothing of the project can tell it what to run."""
+"""Runs the system's git so that the project cannot decide which program runs."""
 
 import os
 
 from sanderling.paths import is_within
 
 GIT_TIMEOUT_S = 2
-"""For one call, and for all calls about `.env` files together: a repository may include a FIFO, which git waits for."""
+"""The limit for one call, and for all calls about `.env` files together. A repository may include a FIFO, for which git waits."""
 
 
 class UnclearError(ValueError):
-    """A pointer that two readers may read differently. `str(error)` continues "it …"."""
+    """A pointer that programs may read differently. `str(error)` is a predicate, after "it"."""
 
 
 def follow_links(path: str) -> str:
     """
-    `path` without links; what does not exist stays as it is written.
+    Return `path` with all links resolved. Missing parts are kept as written.
 
     Raises:
-        UnclearError: there are more links than the kernel would follow, or a loop of them.
+        UnclearError: there are too many links, or a loop.
     """
     try:
         real = os.path.realpath(path)
@@ -29,7 +29,7 @@ def follow_links(path: str) -> str:
 
 
 def leads_to(directory: str, path: str) -> str:
-    """Return where `path`, as it is written in `directory`, leads; empty if that is unclear."""
+    """Return the resolved target of `path` relative to `directory`, or "" if it is unclear."""
     try:
         return follow_links(os.path.join(directory, path))
     except UnclearError:
@@ -38,21 +38,20 @@ def leads_to(directory: str, path: str) -> str:
 
 class TrustedGit:
     """
-    The first `git` on PATH that is in none of the roots, where a command could put one.
+    The first `git` on PATH that is outside all roots, because commands could place a program there.
 
-    One is shared by all that ask about a session's directories, so that a root is distrusted by each of them at once.
+    All users of a session share one instance, so that a new root applies to all of them at once.
     """
 
     def __init__(self, *roots: str) -> None:
         self._roots = set(roots)
 
     def distrust(self, *roots: str) -> None:
-        """Run no git from below `roots` from now on."""
         self._roots.update(roots)
 
     @property
     def program(self) -> str:
-        """The path of that git; empty if there is none."""
+        """The path of that git, or ""."""
         for directory in self._search_path():
             if os.access(f"{directory}/git", os.X_OK):
                 return f"{directory}/git"
@@ -77,9 +76,9 @@ class TrustedGit:
         self, *arguments: str, cwd: str, stdin: bytes = b"", is_bare: bool = False
     ) -> bytes | None:
         """
-        Return what git prints; None if it fails or is not there. `is_bare`: without the user's own configuration.
+        Return git's output, or None if it fails or is missing. With `is_bare`, git does not read the user's configuration.
 
-        It may stand in a repository that a command has made, so it fetches nothing: the config says by which program to fetch.
+        It fetches nothing, because the repository may be a command's, and its config chooses the program that fetches.
         """
         import subprocess
 

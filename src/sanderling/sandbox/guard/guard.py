@@ -1,14 +1,14 @@
 """
-The guard: what no mount can prevent is noticed and undone, from outside.
+The guard notices and undoes, from outside, what mounts cannot prevent.
 
-A mount protects what exists. Three things are left: a name that does not exist, yet or any more (`.envrc`), a new
-repository whose own config or hooks run something, and, where there are no namespaces, every file of the project. For the first
-there is a **tripwire**: inotify tells of the name, and within a millisecond it is renamed into the quarantine. For the second an
-**audit** after commands: what git would run is compared with what it ran at the start. For the third the audit **restores**.
+Mounts protect existing files. Three cases remain: names that do not exist, or no longer exist (`.envrc`); new repositories whose config
+or hooks run something, even when the user calls `git status` in the repository around them; and, without namespaces, every file of the
+project. For the first, a **tripwire** uses inotify and moves a forbidden name to the quarantine within a millisecond. For the second, an
+**audit** after commands compares what git would run with the state at the start. For the third, the audit **restores** protected files.
 
-The guard works as the user, with all of the user's rights, in a tree that an attacker may change at the same moment. So it
-*reads* by path, for a wrong answer then is repeated at the next audit, but *writes* only by descriptor: a rename or a file is
-relative to a directory that was reached without following one link. Nothing in the tree makes these methods raise.
+The guard runs with all rights of the user, in a tree that an attacker may change at the same moment. So it *reads* by path, because the
+next audit corrects a wrong answer, but *writes* only through descriptors of directories that were reached without following a link.
+Nothing in the tree can make these methods raise.
 """
 
 import os
@@ -25,12 +25,12 @@ from sanderling.sandbox.report import GuardEvent
 
 class Guard:
     """
-    Watch over one project from now on. `found` and `protection` describe it as it is and as the mounts hold it.
+    Guards one project, which `found` and `protection` describe as it is when the sandbox opens.
 
-    `restores`: nothing is mounted; the guard puts back what changed.
+    With `restores`, nothing is mounted, and the guard restores changed files.
 
     Raises:
-        SandboxError: the kernel has no inotify watch to give.
+        SandboxError: no inotify watch is left.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Guard:
         self._tripwire = Tripwire(self._project, self._quarantine, self._restorer, protection)
 
     def fileno(self) -> int:
-        """The inotify descriptor: readable when `handle_events` has something to do."""
+        """The inotify descriptor. It is readable when `handle_events` has work."""
         return self._tripwire.fileno()
 
     def handle_events(self) -> list[GuardEvent]:
@@ -51,15 +51,15 @@ class Guard:
         return self._project.take_events()
 
     def warnings(self) -> list[GuardEvent]:
-        """Return what the user should know before a first command runs: what cannot be held, and git would run."""
+        """Return what the user should know before the first command: code that git would run and that cannot be protected."""
         self._audit.warn()
         return self._project.take_events()
 
     def undoes(self, path: str) -> bool:
         """
-        Say whether a change of `path`, which is real, would not last: of what is forbidden or held, of git's own, or of anything below.
+        Return whether the guard would undo a change of the real path `path`: of a forbidden or protected name, `.git`, or anything below.
 
-        Whoever can be told beforehand need not see it taken away.
+        Callers use it to refuse a change in advance.
         """
         if self._project.is_inside(path) and os.path.basename(path) == ".git":
             return True
@@ -71,10 +71,10 @@ class Guard:
 
     def audit(self, *, is_routine: bool = False) -> list[GuardEvent]:
         """
-        Look at everything, after a command and before anything of the host is run again.
+        Check everything, after a command and before the host runs programs in the project.
 
-        Takes some 30 ms per 20 000 files, in which the tripwire still works. What could not be held is told, unless it `is_routine`:
-        while a command runs, it may remove what it has made.
+        Takes about 30 ms per 20,000 files, during which the tripwire works. A routine audit, during a command, does not report changes of
+        unprotected files, because the command may still remove them.
         """
         self._tripwire.read_events()
         if not self._project.is_lost():
@@ -85,7 +85,7 @@ class Guard:
         return self._project.take_events()
 
     def close(self) -> list[GuardEvent]:
-        """The last audit, when every process of the session is gone."""
+        """Run the last audit, after all processes of the session have ended."""
         events = self.audit()
         for part in (self._tripwire, self._restorer, self._quarantine):
             part.close()

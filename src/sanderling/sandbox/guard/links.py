@@ -1,4 +1,4 @@
-"""Other names of the files that are held: a mount holds a name, and whoever writes by another one changes the same file."""
+"""Hard links to protected files. A mount protects one name; writing through another name changes the same file."""
 
 import os
 import stat
@@ -10,18 +10,18 @@ from sanderling.paths import is_in_any
 
 MAX_LOOKED_AT = 50_000
 MAX_OTHER_NAMES = 64
-"""Each is a mount in every view. uv and pnpm link whole environments to their caches, and so to each other."""
+"""Each is a mount in every view. uv and pnpm hard-link whole environments to their caches, and so to each other."""
 
 
 class OtherNames(NamedTuple):
-    """`found` are names in the places that were looked at; `missing` are held files of which not every name was found there."""
+    """`found`: the hard links in the searched directories. `missing`: protected files of which not every link was found."""
 
     found: tuple[str, ...]
     missing: tuple[str, ...]
 
 
 def other_names(held: Iterable[str], places: Iterable[str]) -> OtherNames:
-    """Find the names that files at or below `held` have elsewhere in `places`, which are walked only if there are any."""
+    """Find hard links in `places` to the files at or below `held`. `places` are walked only if such files exist."""
     held = tuple(held)
     known: dict[tuple[int, int], tuple[str, int]] = {}
     names: dict[tuple[int, int], set[str]] = {}
@@ -60,7 +60,7 @@ def _linked_files(paths: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _entries(places: Iterable[str]) -> "Iterator[os.DirEntry[str]]":
-    """Everything below `places` but directories; no link is followed."""
+    """Yield everything below `places` except directories, without following links."""
     waiting = list(places)
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:

@@ -1,4 +1,4 @@
-"""The project as the guard found it: what has to stay as it was, and the events there are to tell."""
+"""The guarded project: what must stay unchanged, and the guard's pending events."""
 
 import os
 from typing import Literal
@@ -13,9 +13,9 @@ from sanderling.sandbox.report import GuardEvent
 
 class GuardedProject:
     """
-    A project and the `roots` that are guarded with it: `kept` is what must stay as it was, `bound` what mounts hold of that.
+    A project and the `roots` that are guarded with it. `kept` has the state to preserve, `bound` the paths that mounts protect.
 
-    `restores`: nothing is mounted; the guard puts back what changed.
+    With `restores`, nothing is mounted, and the guard restores changed files.
     """
 
     def __init__(self, found: Survey, protection: GitProtection, *, restores: bool) -> None:
@@ -27,12 +27,12 @@ class GuardedProject:
         self._events: list[GuardEvent] = []
         self.trees = protection.trees
         self.kept = snapshot(path for path in held if path not in self.trees)
-        # Whoever opened one of these before it was mounted again can write it for ever: they are judged by content.
+        # A command that opened one of these before it was mounted again can still write to it, so they are compared by content.
         self.replaced: set[str] = set()
         self.bound: dict[str, Identity | None] = (
             {} if restores else {path: identity(path) for path in held}
         )
-        # Below the root a directory may go with what is held in it, and come back: that is told, not undone.
+        # Below the root, a directory may disappear and return along with protected files. That is reported, not undone.
         self.below_root = {
             path
             for path in listed.held(found.named)
@@ -41,9 +41,9 @@ class GuardedProject:
 
     def is_lost(self) -> bool:
         """
-        Say whether something else is in the project's place: then that is none of ours, and what was moved away is left as it is.
+        Return whether the project's directory was replaced. Then the guard touches neither the new directory nor the moved one.
 
-        No command can do that, for the directory above is not theirs to write.
+        Commands cannot do that, because the parent directory is not writable for them.
         """
         return identity(self.path) != self._identity
 
@@ -51,7 +51,7 @@ class GuardedProject:
         return is_in_any(path, self.roots)
 
     def is_as_it_was(self, path: str) -> bool:
-        """Say whether a mount still holds `path`, or it is what it was at the start."""
+        """Return whether a mount still protects `path`, or its state is unchanged."""
         around = path
         while around not in self.bound and self.is_inside(around):
             around = os.path.dirname(around)

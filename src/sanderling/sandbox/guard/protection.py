@@ -1,4 +1,4 @@
-"""The protection of a project's repositories: what is read-only, what is guarded, what is hidden."""
+"""The protection of a project's repositories: which paths are mounted read-only, watched by the guard, or hidden."""
 
 import os
 from collections.abc import Iterable
@@ -35,10 +35,14 @@ MAX_SHOWN_CHARS = 100
 
 class Run(NamedTuple):
     """
-    A setting that runs more of the project than can be held, as it is shown.
+    A git setting that runs project code which cannot be protected.
 
-    `ruling` is what decides about it, which the user is warned of, and so are `trees` where nothing is mounted; there and
-    `nearby`, where more may be loaded from, changes count. `is_unclear`: the line does not say what it runs.
+    Attributes:
+        setting, origin: the setting as shown to the user, and the file that it comes from.
+        trees: directories that it loads from. Protected by mounts; without mounts, the guard warns of them and reports changes.
+        ruling: files that decide what it runs, such as a Makefile. The guard warns of them and reports changes.
+        nearby: directories from which it may load more code. The guard reports changes.
+        is_unclear: the setting does not show what it runs.
     """
 
     setting: str
@@ -51,13 +55,18 @@ class Run(NamedTuple):
 
 class GitProtection(NamedTuple):
     """
-    The mounts' part for git; all paths absolute.
+    What mounts and guard must do for git. All paths are absolute.
 
-    `write`, `read`: directories outside the project that git needs, writable or not. `pin`: directories to be bound onto
-    themselves, so that they cannot be renamed away. `read_only`: files and directories to be bound read-only. `watch`: the names
-    that must not appear in a directory. `trees` are those of `read_only` that are too much to be looked at. `absent`: paths that
-    must not come to be, in directories that are not there yet, with the setting that would run them. `runs`: what cannot be held.
-    `linked`: held files with another name that was not found. `shared`: the project's core.sharedRepository.
+    Attributes:
+        write, read: directories outside the project that git needs, writable or read-only.
+        pin: directories to bind onto themselves, so that renaming them fails with EBUSY. Otherwise `mv .git` would make room for a new one.
+        read_only: files and directories to bind read-only.
+        watch: per directory, the names that must not appear.
+        trees: the paths of `read_only` that are too large to scan.
+        absent: paths in directories that do not exist yet, and the setting that would run a file there.
+        runs: settings whose code cannot be protected.
+        linked: protected files with a hard link that was not found.
+        shared: the project's core.sharedRepository.
     """
 
     write: tuple[str, ...]
@@ -74,12 +83,13 @@ class GitProtection(NamedTuple):
 
 def protection(survey: Survey, granted: tuple[str, ...] = ()) -> GitProtection:
     """
-    Find what must be protected in the project and its repositories, as they are now: after `place_sentinels`, which this sees.
+    Compute the protection of the project and its repositories in their current state, which includes the sentinels.
 
-    The names of the table that are not in the project's root yet are left to the guard, those in directories of its own excepted.
+    Names from the table that do not exist in the project's root are left to the guard, unless they belong into a subdirectory that
+    exists.
 
-    A repository outside the project is made writable only for the project's own `.git`, and only if it answers to the project. In
-    directories that are `granted` as well, other names of what is held are looked for.
+    A repository outside the project becomes writable only if it is the project's own and points back to the project. Hard links to
+    protected files are also searched in the `granted` directories.
     """
     plan = _Plan(survey)
     for directory, names in OTHER_SURFACE.items():
@@ -115,7 +125,9 @@ class _Plan:
         self.read_only: set[str] = set()
         self.trees: set[str] = set()
         self.absent: dict[str, str] = {}
-        self.runs: dict[tuple[str, str], Run] = {}  # by worktree and setting
+        self.runs: dict[
+            tuple[str, str], Run
+        ] = {}  # configs, by the worktree that they were read for
         self.linked: list[str] = []
         self.shared = ""
         self.watch: dict[str, set[str]] = {}
@@ -156,7 +168,7 @@ class _Plan:
         self._hold_what_hooks_name(f"{git_dir}/hooks")
 
     def hold_listed(self, named: Iterable[str]) -> None:
-        """Hold what the table says: links cannot be, so that the guard watches them, and what they lead to is."""
+        """Protect the names of the table. Links cannot be mounted over, so the guard watches them, and their targets are protected."""
         for path in listed.held(named):
             if os.path.islink(path):
                 self._hold_target(path)
@@ -176,7 +188,7 @@ class _Plan:
         self.linked = [*found[MAX_OTHER_NAMES:], *missing]
 
     def _hold_what_hooks_name(self, hooks: str) -> None:
-        """Hold what links among `hooks` lead to, the files that hooks name, and those that these name."""
+        """Protect the targets of links in `hooks`, the files that hooks name, and the files that these name in turn."""
         try:
             names = os.listdir(hooks)
         except OSError:
@@ -193,7 +205,7 @@ class _Plan:
         from sanderling.sandbox.guard.command_lines import scripts_named_by  # few need it: 7 ms
 
         self._has_hooks = True
-        # From where the hook lies (`$(dirname "$0")/lint`), or from the root, where git runs it.
+        # Relative to the hook (`$(dirname "$0")/lint`), or to the root, where git runs it.
         around = os.path.dirname(hooks)
         for path in scripts_named_by(
             scripts, (self.project, hooks, around, os.path.dirname(around))
@@ -201,7 +213,7 @@ class _Plan:
             self._hold_path(path)
 
     def hold_names(self, directory: str, names: Iterable[str], top: str) -> None:
-        """Hold `names` in `directory`, and every directory from there up to `top`, which is held too unless it is the project."""
+        """Protect `names` in `directory`, and pin every directory from there to `top`, inclusive unless it is the project."""
         if not os.path.isdir(directory):
             self._hold_path(directory)
             return
@@ -223,7 +235,7 @@ class _Plan:
             self._hold_path(follow_links(link))
 
     def _hold_path(self, path: str) -> None:
-        """Hold what the project has at `path`, whose parents may be missing or links; nothing outside."""
+        """Protect `path` if it is in the project. Its parents may be missing, or links."""
         path = os.path.normpath(path)
         if not self._is_inside(path) or path in (self.project, *self.write):
             return
@@ -270,12 +282,12 @@ class _Plan:
             self._has_hooks = True
             self._hold_path(hooks)
             self._hold_what_hooks_name(hooks)
-            # Husky's: what is there runs its namesake one above.
+            # Husky's: each file in this directory runs the file of the same name one level up.
             if name == "_" and around != self.project:
                 self._hold_path(around)
                 self._hold_what_hooks_name(around)
         elif key.startswith("alias.") and not value.startswith("!"):
-            return  # of a command of git's own
+            return  # an alias of a built-in git command
         elif value and not is_inert(key):
             self._hold_command_line(worktree, origin, key, value.lstrip("!"))
 
@@ -290,10 +302,10 @@ class _Plan:
                 self._hold_path(path)
         for path in filter(self._is_inside, found.absent):
             if is_typed and f"./{os.path.basename(path)}" not in line:
-                continue  # rather a file that it is about
+                continue  # probably a file argument, not a program
             if os.path.isdir(os.path.dirname(path)):
                 self._hold_path(path)
-            else:  # to forbid `tools` because of `tools/x` would forbid too much
+            else:  # forbidding `tools` because of `tools/x` would forbid too much
                 self.absent[path] = key
         ruling, nearby = (
             tuple(sorted(filter(self._is_inside, paths))) for paths in (found.ruling, found.nearby)
@@ -304,7 +316,7 @@ class _Plan:
             self.runs.setdefault((worktree, run.setting), run)
 
     def _hold_tree(self, path: str) -> str:
-        """Hold a directory of packages, so many files that nobody can keep their content; return where it is, if it is held."""
+        """Protect a directory of packages, with too many files to keep their content. Return its real path if it is protected."""
         with suppress(UnclearError):
             real = follow_links(path)
             if self._is_inside(real) and real not in (self.project, *self.write):
@@ -315,7 +327,7 @@ class _Plan:
         return ""
 
     def _hold_alternates(self, common_dir: str) -> None:
-        """An alternate of the own repository becomes readable, so the list must not grow from inside."""
+        """Make the repository's alternates readable, and protect the list, so that commands cannot extend it."""
         info = f"{common_dir}/objects/info"
         if os.path.isdir(info):
             self.hold_names(info, ("alternates",), common_dir)
@@ -332,7 +344,7 @@ class _Plan:
             directory = os.path.dirname(directory)
 
     def _top(self, path: str) -> str:
-        """The highest directory whose name matters: that of the git directory around `path`, else the project."""
+        """Return the topmost directory around `path` whose name matters: that of its git directory, else the project."""
         for directory in self.write:
             if is_within(path, directory):
                 return directory
@@ -358,7 +370,7 @@ def own_repository(project: str) -> Repository | None:
 
 
 def outside(own: Repository | None, survey: Survey) -> list[str]:
-    """The directories of the project's `own` repository that lie outside of it, if that answers to the project."""
+    """Return the directories of the project's `own` repository outside the project, if that repository points back to it."""
     if own is None or is_within(own.common_dir, survey.project) or not _answers(own, survey):
         return []
     is_one = is_within(own.git_dir, own.common_dir)
@@ -367,17 +379,18 @@ def outside(own: Repository | None, survey: Survey) -> list[str]:
 
 
 def leads_nowhere(project: str) -> str:
-    """Return where the project's `.git` leads, if that is not there: a worktree that was pruned, a repository that was moved."""
+    """Return the missing target of the project's `.git`, if it points to a pruned worktree or a moved repository."""
     own = own_repository(project)
     return own.git_dir if own and not os.path.isdir(own.git_dir) else ""
 
 
 def _answers(own: Repository, survey: Survey) -> bool:
     """
-    Say whether the repository outside knows of this project: the sandbox can write a pointer to any repository of the user, but no answer.
+    Return whether the repository outside points back to this project.
 
-    A linked worktree is answered by `gitdir`, a submodule by `core.worktree`. One that `git init --separate-git-dir` made says
-    nothing; it is told by its place, for others' are called `.git` or lie below one.
+    A command can write a `.git` file that points to any repository of the user, but it cannot make that repository point back. A linked
+    worktree does so in `gitdir`, a submodule in `core.worktree`. A repository made by `git init --separate-git-dir` does not; it is
+    accepted unless it is named `.git` or below such a directory, as other projects' repositories are.
     """
     try:
         answer = pointer(f"{own.git_dir}/gitdir")

@@ -1,4 +1,4 @@
-"""The quarantine: where what a command left behind is moved, with bounds."""
+"""The quarantine, to which the guard moves forbidden files. Its size is limited."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from sanderling.sandbox.guard.tree import change_mode, identity_at, open_directo
 MAX_MOVED_BYTES = 64 << 20
 
 MAX_MOVED_NAMES = 10_000
-"""The names that are copied to a quarantine on another file system, while the tripwire waits; more stay where they are, under another name."""
+"""How many names are copied to a quarantine on another file system while the tripwire waits. Larger trees stay in place, renamed."""
 
 
 class TooMuchError(Exception):
@@ -20,14 +20,14 @@ class TooMuchError(Exception):
 
 
 class _Copier:
-    """Copies plain files that may still change, and links, as long as they are not too much; nothing else."""
+    """Copies links and regular files that may change meanwhile, up to a limit. Other kinds of files are skipped."""
 
     def __init__(self) -> None:
         self._bytes = MAX_MOVED_BYTES
         self._names = MAX_MOVED_NAMES
 
     def count(self, _directory: str, names: list[str]) -> list[str]:
-        """Count `names`, and ignore none, for `shutil.copytree`."""
+        """Count `names` for `shutil.copytree`, ignoring none."""
         self._names -= len(names)
         if self._names < 0:
             raise TooMuchError
@@ -55,16 +55,16 @@ class _Copier:
 
 def move(source: str, destination: str) -> None:
     """
-    Move to another file system what may still change, and may hold anything: what is no plain file is not kept.
+    Move files to another file system. They may change meanwhile; only regular files, directories and links are kept.
 
     Raises:
-        OSError, RecursionError, TooMuchError: it stays, or a part of it does.
+        OSError, RecursionError, TooMuchError: all or part of it stays.
     """
     import shutil
 
     copier = _Copier()
     if os.path.isdir(source) and not os.path.islink(source):
-        with suppress(shutil.Error):  # which tells of what could not be copied, at the end
+        with suppress(shutil.Error):  # raised at the end, for what could not be copied
             shutil.copytree(
                 source, destination, symlinks=True, ignore=copier.count, copy_function=copier.copy
             )
@@ -78,7 +78,7 @@ def move(source: str, destination: str) -> None:
 
 
 class Quarantine:
-    """The place for what must not stay in `project`: each move is told."""
+    """The quarantine of a project. Every move is reported."""
 
     def __init__(self, project: GuardedProject, directory: str) -> None:
         self._project = project
@@ -92,26 +92,26 @@ class Quarantine:
         try:
             parent = open_directory(os.path.dirname(path))
         except OSError:
-            return False  # its directory is gone, or a link by now, and it with it
+            return False  # its directory was removed or replaced by a link
         try:
             return self.take_at(parent, os.path.basename(path), path, reason)
         finally:
             os.close(parent)
 
     def take_at(self, parent: int, name: str, path: str, reason: str) -> bool:
-        """Move `name` in the directory `parent` away, and tell. Whether it is gone from there."""
+        """Move `name` out of the directory `parent` and report it. Return whether it is gone."""
         try:
             try:
                 kept_at = self._move_away(parent, name, path)
             except PermissionError:
-                # A directory moves only if it is writable, and out of a writable one.
+                # Moving a directory requires write permission on it and on its parent.
                 open_up(parent, name)
                 kept_at = self._move_away(parent, name, path)
         except OSError as error:
             if identity_at(parent, name) is None:
                 return True
             self._project.tell(
-                "failed", path, f"{reason}, but cannot be moved away: {error.strerror}"
+                "failed", path, f"{reason}, but could not be moved away: {error.strerror}"
             )
             return False
         self._project.tell("quarantined", path, reason, kept_at)
@@ -128,7 +128,7 @@ class Quarantine:
                 raise
         else:
             return kept_at
-        # Another file system: the name must go at once, the copy may take its time.
+        # Another file system. The name must disappear at once; the copy may take longer.
         harmless = f".quarantined-{kept_name}"
         os.rename(name, harmless, src_dir_fd=parent, dst_dir_fd=parent)
         try:

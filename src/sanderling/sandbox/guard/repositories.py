@@ -1,14 +1,16 @@
 """
-Repositories: what git would run, and where it reads that from.
+Repositories: what git would run in them, and where it reads that from.
 
-Plain `git status` runs `core.fsmonitor` and hooks, so whoever writes a repository's config runs code as the user. Git finds
-that config in steps: a `.git` entry, which is a directory, a link or a file `gitdir: PATH`; in the git directory a file
-`commondir`, which names another one; in that `config`, `hooks` and `objects`; `config.worktree` in the first; and whatever files
-the config names (gitrepository-layout(5), git-config(1)). Mounts hold what exists of these; `guard.py` watches the rest.
+Plain `git status` runs `core.fsmonitor` and hooks, so writing a repository's config means running code as the user. Git finds the config
+in steps. A `.git` entry is a directory, a link, or a file with `gitdir: PATH`. In the git directory, a file `commondir` may point to
+another directory, which has `config`, `hooks` and `objects`. `config.worktree` is in the first directory, and the config may include
+other files (gitrepository-layout(5), git-config(1)). Mounts protect the existing ones of these files; `guard.py` watches for the
+others.
 
-One name is special: an absent `commondir` cannot be mounted over, and one small file there moves config and hooks elsewhere. So
-a **sentinel** is placed, a `commondir` that leads back to its own directory, which changes nothing for git, libgit2 and gitoxide;
-it is removed when the last session that needs it ends, or by the next one to start should all have been killed.
+`commondir` needs special care. While it does not exist, no mount can protect it, and one small file there redirects config and hooks: a
+plain `git status`, or an editor's git plugin, then runs `core.fsmonitor` from the planted directory. So the sandbox creates a
+**sentinel**: a `commondir` that points to its own directory. This changes nothing for git, libgit2 and gitoxide. It is removed when the
+last session that needs it ends or, if all were killed, when the next one starts.
 """
 
 import errno
@@ -30,15 +32,15 @@ from sanderling.sandbox.guard.git_program import (
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_POINTER_BYTES = 1 << 20
-"""The bytes that git reads of a `.git` file; however much of it is line ends, they are cut off."""
+"""How much git reads of a `.git` file, including line ends that it cuts off."""
 MAX_CONFIG_BYTES = 1 << 20
 MAX_HOOK_BYTES = 64 << 10
 MAX_NAMED = 2_000
 MAX_CHAIN = 10
-"""Steps to follow from one include, or one store of objects, to the next; git itself takes 10 and 5."""
+"""The limit for following includes, and alternates of alternates. Git's own limits are 10 and 5."""
 
 TELLING = frozenset(("HEAD", "objects", "refs", "commondir"))
-"""The names that make a directory look like a repository to git."""
+"""Names by which git recognizes a repository."""
 
 SURFACE = ("config", "config.worktree", "hooks", "commondir")
 WORKTREE_SURFACE = ("config.worktree", "commondir", "gitdir")
@@ -47,12 +49,12 @@ OTHER_SURFACE = {
     ".jj": ("workspace-config.toml",),
     ".jj/repo": ("config.toml",),
 }
-"""The surface of other version control, which a shell's prompt or an editor's gutter asks as eagerly."""
+"""The files of other version control systems that run code when a shell prompt or an editor asks for the status."""
 _WORK_TREE = re.compile(rb"(^|\])\s*worktree\s*=", re.IGNORECASE | re.MULTILINE)
 
 
 class Repository(NamedTuple):
-    """The directories to which git goes from `entry`: its own directory, and the one that it shares with other worktrees. All resolved."""
+    """The directories that git uses for `entry`, resolved: its own git directory, and the one shared between worktrees."""
 
     entry: str
     git_dir: str
@@ -61,11 +63,14 @@ class Repository(NamedTuple):
 
 class Survey(NamedTuple):
     """
-    The finds of one walk of the project, absolute; nothing inside `.git` directories, nothing through links.
+    The result of one walk of the project, without following links or entering `.git` directories. All paths are absolute.
 
-    `repositories`: entries named `.git` and bare repositories. `env_files`: regular files that may hold secrets, by their name.
-    `unlistable`: directories which may be entered but not read. `named`: what the table of names has, links included. `git` may be
-    asked about it.
+    Attributes:
+        git: the program to ask about the project.
+        repositories: entries named `.git`, and bare repositories.
+        env_files: regular files that may contain secrets, by their name.
+        unlistable: directories that can be entered but not read.
+        named: paths whose name is in the table, including links.
     """
 
     project: str
@@ -79,12 +84,12 @@ class Survey(NamedTuple):
 
 def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda: None) -> Survey:
     """
-    Walk the project, which is absolute and resolved; `git` distrusts it from now on.
+    Walk the project, given by its absolute, resolved path. From now on `git` runs no program from there.
 
-    `between` is called now and then, so that a large tree does not hold up what cannot wait.
+    `between` is called regularly, so that a large tree does not delay urgent work.
 
     Raises:
-        OSError: there is no such directory.
+        OSError: the directory does not exist.
     """
     git.distrust(project)
     found = Survey(project, git, [], [], [], [], [])
@@ -103,14 +108,14 @@ def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda
             except PermissionError:
                 found.unlistable.append(f"{project}/{directory}".rstrip("/"))
             except OSError:
-                pass  # gone, or replaced, since its name was read
+                pass  # removed or replaced since its name was read
     finally:
         os.close(root)
     return found
 
 
 def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> list[str]:
-    """Add what one directory holds to `found`; return the directories in it. Runs for every file there is."""
+    """Add a directory's entries to `found` and return its subdirectories. Called for every directory, so it must be fast."""
     directories: list[str] = []
     telling: set[str] = set()
     above = prefix.split("/")
@@ -120,7 +125,7 @@ def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> 
         name = entry.name
         if name in TELLING:
             telling.add(name)
-        if not is_foreign and listed.is_told(name, directory) and len(found.named) < MAX_NAMED:
+        if not is_foreign and listed.is_listed(name, directory) and len(found.named) < MAX_NAMED:
             found.named.append(f"{found.project}/{prefix}{name}")
         if name == ".git":
             found.repositories.append(f"{found.project}/{prefix}.git")
@@ -131,7 +136,7 @@ def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> 
                 found.env_files.append(f"{found.project}/{prefix}{name}")
         elif entry.is_symlink():
             if len(found.named) < MAX_NAMED:
-                found.named.extend(listed.told_of_link(f"{found.project}/{prefix}{name}"))
+                found.named.extend(listed.listed_by_link(f"{found.project}/{prefix}{name}"))
         elif _is_socket(entry):
             found.sockets.append(f"{found.project}/{prefix}{name}")
     if "HEAD" in telling and ("commondir" in telling or telling >= {"objects", "refs"}):
@@ -148,7 +153,7 @@ def _is_socket(entry: "os.DirEntry[str]") -> bool:
 
 @contextmanager
 def _listing(directory: str, dir_fd: int | None = None) -> "Generator[Iterator[os.DirEntry[str]]]":
-    """The entries of a directory which is not a link."""
+    """Open and list a directory that is not a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(directory, flags, dir_fd=dir_fd)
     try:
@@ -160,15 +165,15 @@ def _listing(directory: str, dir_fd: int | None = None) -> "Generator[Iterator[o
 
 def find_repository(entry: str) -> Repository | None:
     """
-    Return where git goes from `entry`, a `.git` or a git directory; None where it goes nowhere.
+    Return the repository that git finds at `entry`, a `.git` or a git directory, or None.
 
     Raises:
-        UnclearError: a pointer is not written the way git writes it, so that readers may disagree.
+        UnclearError: a pointer is not written as git writes it, so programs may read it differently.
     """
     try:
         git_dir = follow_links(_git_directory(entry))
     except OSError:
-        return None  # nothing there, or in this very moment no more
+        return None  # missing, or removed just now
     try:
         common_dir = follow_links(os.path.join(git_dir, pointer(f"{git_dir}/commondir")))
     except OSError:
@@ -177,7 +182,7 @@ def find_repository(entry: str) -> Repository | None:
 
 
 def clear_repository(entry: str) -> Repository | None:
-    """The repository that `entry` leads to; None also where a pointer is unclear."""
+    """Return the repository that `entry` leads to, or None if it is missing or a pointer is unclear."""
     try:
         return find_repository(entry)
     except UnclearError:
@@ -187,7 +192,7 @@ def clear_repository(entry: str) -> Repository | None:
 def _git_directory(entry: str) -> str:
     if os.path.islink(entry):
         if os.path.isfile(entry):
-            raise UnclearError("is a link to a pointer, which leads elsewhere for each reader")
+            raise UnclearError("is a link to a .git file, which programs resolve differently")
         return entry
     if os.path.isdir(entry):
         return entry
@@ -200,20 +205,20 @@ def pointer(path: str, prefix: bytes = b"") -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
-        raise UnclearError("is no plain file that can be read") from error
+        raise UnclearError("is not a readable regular file") from error
     line = content.removeprefix(prefix).rstrip(b"\r\n")
     is_plain = bool(line) and line == line.strip() and not any(byte < ord(" ") for byte in line)
     if not (is_plain and content.startswith(prefix)):
-        raise UnclearError("is not written the way git writes it")
+        raise UnclearError("is not written as git writes it")
     return os.fsdecode(line)
 
 
 def read_file(path: str, limit: int, *, follows: bool = True, dir_fd: int | None = None) -> bytes:
     """
-    The content of a regular file of at most `limit` bytes.
+    Return the content of a regular file of at most `limit` bytes.
 
     Raises:
-        OSError: there is none, or it is no regular file, or longer. A FIFO does not block, a device is not opened for good.
+        OSError: it is missing, too large, or not a regular file. FIFOs do not block, and devices are not kept open.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     fd = os.open(path, flags if follows else flags | os.O_NOFOLLOW, dir_fd=dir_fd)
@@ -231,7 +236,7 @@ def read_file(path: str, limit: int, *, follows: bool = True, dir_fd: int | None
 
 
 def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
-    """The git directories of the project and of `outside`: those that entries lead to, and those below `modules` and `worktrees`."""
+    """Return the git directories in the project and `outside`: targets of entries, and directories below `modules` and `worktrees`."""
     roots = (survey.project, *outside)
     found: set[str] = set(outside)
     for entry in survey.repositories:
@@ -260,10 +265,10 @@ def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
 
 def has_its_files_around(project: str) -> bool:
     """
-    Say whether the files of the project's repository are the project's, for no setting says that they are elsewhere.
+    Return whether no setting moves the worktree of the project's repository elsewhere.
 
-    Known without git: it would believe the setting, and show any file that the index names. Where it can make nothing of `.git`, the
-    project itself is a repository if it looks like one.
+    Git is not asked: it would obey the setting and show any file that the index names. If `.git` is unusable, the project itself may be a
+    bare repository.
     """
     try:
         found = list(filter(None, map(find_repository, (f"{project}/.git", project))))
@@ -282,7 +287,7 @@ def has_its_files_around(project: str) -> bool:
 
 
 def alternates(store: str) -> list[str]:
-    """The other object stores that `store` names, resolved; what follows too many links, nobody reads."""
+    """Return the object stores that `store` borrows from, resolved. Entries with too many links, which nothing can follow, are skipped."""
     try:
         lines = read_file(f"{store}/info/alternates", MAX_CONFIG_BYTES).splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Putting back: where nothing is mounted, what was changed gets what it held."""
+"""Restores protected files where nothing can be mounted."""
 
 import os
 import stat
@@ -20,7 +20,7 @@ from sanderling.sandbox.guard.tree import (
 
 
 class Restorer:
-    """Puts back what is kept of `project`, and the directories in `pins`, wherever they were moved."""
+    """Restores the recorded files of `project`, and the directories in `pins` from wherever they were moved."""
 
     def __init__(
         self, project: GuardedProject, quarantine: Quarantine, pins: Iterable[str]
@@ -35,19 +35,17 @@ class Restorer:
             try:
                 self._restore_pin(path)
             except OSError as error:
-                self._project.tell("failed", path, f"cannot be put back: {error.strerror}")
+                self._project.tell("failed", path, f"cannot be restored: {error.strerror}")
         for path in sorted(self._project.kept):
             self.put_back(path)
 
     def _restore_pin(self, path: str) -> None:
-        """Put the directory itself back, with all that is in it, from wherever it is now."""
+        """Move the original directory back, with its content, from wherever it is now."""
         fd, mode = self._pins[path], self._pin_modes[path]
         parent, name = open_directory(os.path.dirname(path)), os.path.basename(path)
         try:
             if identity_at(parent, name) != identity_of(fd):
-                self._quarantine.take_at(
-                    parent, name, path, "took the place of a protected directory"
-                )
+                self._quarantine.take_at(parent, name, path, "replaced a protected directory")
                 if os.fstat(fd).st_nlink:
                     rename_back(fd, parent, name)
                     self._project.tell("restored", path, "was moved away")
@@ -56,11 +54,11 @@ class Restorer:
                     self._pins[path] = os.open(name, DIRECTORY, dir_fd=parent)
                     os.close(fd)
                     self._project.tell(
-                        "failed", path, "was deleted; only its protected files can be put back"
+                        "failed", path, "was deleted; only its protected files can be restored"
                     )
             if os.fstat(self._pins[path]).st_mode != mode:
                 os.chmod(f"/proc/self/fd/{self._pins[path]}", stat.S_IMODE(mode))
-                self._project.tell("restored", path, "had another mode")
+                self._project.tell("restored", path, "had a different mode")
         finally:
             os.close(parent)
 
@@ -69,11 +67,11 @@ class Restorer:
         try:
             parent = open_directory(os.path.dirname(path))
         except OSError:
-            # With its directory it is out of git's sight; what comes back is new.
+            # Without its directory, git does not find it. If it comes back, it is new.
             del self._project.kept[path]
             if not is_in_any(path, self._project.below_root):
                 self._project.tell(
-                    "failed", path, "is gone with its directory, so it cannot be put back"
+                    "failed", path, "was removed with its directory and cannot be restored"
                 )
             return
         name = os.path.basename(path)
@@ -83,7 +81,7 @@ class Restorer:
                 return
             if now and now.kind == kept.kind and now.mode != kept.mode:
                 change_mode(parent, name, kept.mode)
-                self._project.tell("restored", path, "had another mode")
+                self._project.tell("restored", path, "had a different mode")
                 now = look(name, parent)
             if now and now.kind == kept.kind == stat.S_IFDIR:
                 for new in now.names - kept.names:
@@ -94,9 +92,9 @@ class Restorer:
                 parent, name, path, "is protected and was changed"
             ):
                 put(parent, name, kept)
-                self._project.tell("restored", path, "is as it was")
+                self._project.tell("restored", path, "was restored")
         except OSError as error:
-            self._project.tell("failed", path, f"cannot be put back: {error.strerror}")
+            self._project.tell("failed", path, f"cannot be restored: {error.strerror}")
         finally:
             os.close(parent)
 

@@ -1,4 +1,4 @@
-"""The code of the project that git runs and that cannot be held: the user is warned of it, and told when it has changed."""
+"""Project code that git runs and that cannot be protected. The user is warned of it, and of its changes."""
 
 import os
 from glob import escape, iglob
@@ -8,14 +8,14 @@ from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.protection import GitProtection, Run
 
 MAX_STAMPS = 20_000
-MAX_TOLD = 5
-LOOK_FIRST = "look before you use git"
+MAX_REPORTED = 5
+LOOK_FIRST = "check it before you use git"
 
 Stamp = tuple[object, ...]
 
 
 class RunningCode:
-    """The `runs` of a protection, and how the files looked that they depend on."""
+    """The `runs` of a protection, and the last state of the files that they depend on."""
 
     def __init__(self, project: GuardedProject, protection: GitProtection) -> None:
         self._project = project
@@ -25,20 +25,22 @@ class RunningCode:
     def warn(self) -> None:
         for run in self._runs:
             for path in (*run.ruling, *self._trees(run)):
-                reason = f"decides what “{run.setting}” runs, and a command may change it"
+                reason = f"decides what “{run.setting}” runs, and commands can change it"
                 self._project.tell("warned", path, f"{reason}: {LOOK_FIRST}")
             if run.is_unclear and not run.ruling:
-                reason = f"has git run “{run.setting}”, which may be of this project"
+                reason = f"makes git run “{run.setting}”, which may be code of this project"
                 self._project.tell("warned", run.origin or ".git/config", f"{reason}: {LOOK_FIRST}")
 
-    def tell_of_changes(self) -> None:
+    def report_changes(self) -> None:
         for number, run in enumerate(self._runs):
             before, now = self._stamps[number], self._stamped(run)
             self._stamps[number] = now
             changed = sorted(path for path in now if now[path] != before.get(path))
-            for path in changed[:MAX_TOLD]:
+            for path in changed[:MAX_REPORTED]:
                 others = (
-                    f", as are {len(changed) - MAX_TOLD} others" if len(changed) > MAX_TOLD else ""
+                    f", as are {len(changed) - MAX_REPORTED} others"
+                    if len(changed) > MAX_REPORTED
+                    else ""
                 )
                 news = "was changed" if path in before else "is new"
                 reason = f"{news}{others}, and “{run.setting}” may run it: {LOOK_FIRST}"
@@ -58,7 +60,7 @@ class RunningCode:
         return stamps
 
     def _trees(self, run: Run) -> tuple[str, ...]:
-        """The packages that it loads, where nothing is mounted: they are too many to be put back."""
+        """Return the packages that it loads if nothing is mounted. They are too many to be restored."""
         return run.trees if self._project.restores else ()
 
     def _is_held(self, path: str) -> bool:

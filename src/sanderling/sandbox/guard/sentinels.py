@@ -1,4 +1,10 @@
-"""Sentinels: directories that keep a name in the project taken, so that no command can make it."""
+"""
+Sentinels: `commondir` files that the sandbox creates so that no command can create one.
+
+A bind mount needs an existing file, so the name must be taken before it can be protected. The content `./` changes nothing for git:
+clone, fetch, stash, submodule, worktree, gc and pack-refs were tested with it. The file is visible to the user, and so to all sessions,
+hence the locks and records below.
+"""
 
 import errno
 import fcntl
@@ -17,17 +23,17 @@ from sanderling.sandbox.guard.repositories import (
 )
 
 SENTINEL = b"./\n"
-"""The slash matters: libgit2 looks for packed refs in the wrong place after a plain `.`"""
+"""with a slash: after a plain `.`, libgit2 looks for packed refs in the wrong place"""
 
 CLAIM_TRIES, CLAIM_S = 20, 0.2
 
 
 class Claim(NamedTuple):
     """
-    A session's on its sentinels, in descriptors with shared locks: the session lives as long as a process keeps them open.
+    A session's claim on its sentinels. The descriptors have shared locks, so the claim lasts until the last process closes them.
 
-    `record` is of the file in its state directory that names them, `directories` are the git directories that need them: a session
-    of a linked worktree, of a repository around this one, or with another state directory has a record of its own.
+    `record` is the file in the state directory that lists the sentinels, `directories` are the git directories that need them. Sessions
+    of a linked worktree, of a repository around this one, or with another state directory have their own records.
     """
 
     record: int
@@ -36,13 +42,13 @@ class Claim(NamedTuple):
 
 def place_sentinels(state_dir: str, survey: Survey) -> Claim:
     """
-    Put a sentinel into every git directory that has no `commondir`, as far as they can be written to.
+    Create a sentinel in every writable git directory without `commondir`. Return the claim for `remove_sentinels`.
 
-    Return what `remove_sentinels` takes. The record is written first: whatever kills this leaves nothing unrecorded. A sentinel of
-    which the record is lost, for somebody has deleted that directory, is taken over.
+    The record is written first, so that a kill leaves nothing unrecorded. A sentinel without a record, because the user deleted the state
+    directory, is adopted.
 
     Raises:
-        OSError: the record cannot be written, so that nothing was placed.
+        OSError: the record cannot be written, and no sentinel was created.
     """
     own = own_repository(survey.project)
     with _only_one(state_dir):
@@ -68,7 +74,7 @@ def place_sentinels(state_dir: str, survey: Survey) -> Claim:
 
 
 def _claimed(directory: str) -> int | None:
-    """Return a descriptor that claims `directory`; None if it cannot be opened, or there are no locks."""
+    """Return a descriptor that claims `directory`, or None if it cannot be opened or locked."""
     try:
         fd = os.open(directory, DIRECTORY)
     except OSError:
@@ -76,7 +82,7 @@ def _claimed(directory: str) -> int | None:
     for _ in range(CLAIM_TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # another session's sentinel is removed in this moment
+        except BlockingIOError:  # another session is removing its sentinel
             time.sleep(CLAIM_S / CLAIM_TRIES)
         except OSError:
             break
@@ -93,7 +99,7 @@ def _close(*descriptors: int) -> None:
 
 @contextmanager
 def _unclaimed(directory: str) -> Generator[bool]:
-    """Find out whether no session needs the sentinel there; none that begins comes in between."""
+    """Yield whether no session needs the sentinel there. No session can start to need it meanwhile."""
     try:
         fd = os.open(directory, DIRECTORY)
     except OSError:
@@ -111,7 +117,7 @@ def _unclaimed(directory: str) -> Generator[bool]:
 
 
 def _is_free(path: str) -> bool:
-    """Say whether nothing is there, or a sentinel: git itself never writes one."""
+    """Return whether `path` is missing or a sentinel. Git itself never writes a sentinel's content."""
     try:
         return read_file(path, len(SENTINEL), follows=False) == SENTINEL
     except OSError:
@@ -119,7 +125,6 @@ def _is_free(path: str) -> bool:
 
 
 def _append(record: int, data: bytes) -> None:
-    """Append all of it or nothing."""
     end = os.lseek(record, 0, os.SEEK_END)
     if os.write(record, data) < len(data):
         os.ftruncate(record, end)
@@ -128,12 +133,13 @@ def _append(record: int, data: bytes) -> None:
 
 def remove_sentinels(state_dir: str, claim: Claim) -> None:
     """
-    End this session's `claim`; the last session of the project removes what all of them placed.
+    Release this session's `claim`. The last session of the project removes the sentinels of all.
 
-    The record is read through its descriptor: its directory may be gone. If there is another one by now, that has taken over.
+    The record is read through its descriptor, because its directory may have been removed. If there is a new record, that one is
+    responsible.
     """
     with ExitStack() as alone:
-        with suppress(OSError):  # the directory is gone, or its disk full
+        with suppress(OSError):  # the directory was removed, or the disk is full
             alone.enter_context(_only_one(state_dir))
         fcntl.flock(claim.record, fcntl.LOCK_UN)
         _close(*claim.directories)
@@ -150,7 +156,7 @@ def _is_succeeded(state_dir: str, record: int) -> bool:
 
 
 def clean_up_after_the_dead(sandbox_state_root: str) -> None:
-    """Remove what killed sessions left in any project; `sandbox_state_root` holds the projects' state directories."""
+    """Remove the sentinels that killed sessions left in any project, according to the state directories below `sandbox_state_root`."""
     try:
         state_dirs = [entry.path for entry in os.scandir(sandbox_state_root) if entry.is_dir()]
     except OSError:
@@ -165,8 +171,8 @@ def clean_up_after_the_dead(sandbox_state_root: str) -> None:
 
 @contextmanager
 def _only_one(state_dir: str) -> Generator[None]:
-    """One process at a time: a shared lock and an exclusive one are not exchanged in one step."""
-    os.makedirs(state_dir, mode=0o700, exist_ok=True)  # the person may have removed it meanwhile
+    """Lock out other processes: a shared lock cannot be exchanged for an exclusive one atomically."""
+    os.makedirs(state_dir, mode=0o700, exist_ok=True)  # the user may have removed it meanwhile
     fd = os.open(f"{state_dir}/placed.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -188,14 +194,14 @@ def _remove_if_last(record: int) -> None:
     for path in filter(None, os.fsdecode(content).split("\0")):
         with _unclaimed(os.path.dirname(path)) as is_unclaimed:
             for name in (path, f"{path}.new") if is_unclaimed else ():
-                with suppress(OSError):  # gone, or something else by now: not ours
+                with suppress(OSError):  # gone, or replaced by another file
                     if read_file(name, len(SENTINEL), follows=False) in (SENTINEL, b""):
                         os.unlink(name)
     os.ftruncate(record, 0)
 
 
 def _place(path: str) -> None:
-    """Never for a moment empty: git refuses a repository with an empty `commondir`."""
+    """Create the sentinel atomically: git refuses a repository with an empty `commondir`."""
     try:
         fd = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
@@ -204,4 +210,4 @@ def _place(path: str) -> None:
             os.close(fd)
         os.rename(f"{path}.new", path)
     except OSError:
-        pass  # another user's; the guard watches the name
+        pass  # another user's repository; the guard watches for the name

@@ -1,4 +1,4 @@
-"""Settings of git: which of them could run something, and which files of secrets are not in the repository."""
+"""Git's settings: which of them can run code, and which files with secrets are not in the repository."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from sanderling.sandbox.guard.repositories import MAX_CONFIG_BYTES, Survey, read
 PUBLIC_ENV_ENDINGS = (".example", ".sample", ".template", ".dist")
 
 IN_NO_WORKTREE = ("alias.", "include.", "includeif.", "safe.", "url.", "http.")
-"""The sections of the user's own settings that run nothing where git stands, unless the user types them."""
+"""Sections of the user's own settings that run nothing from the current repository, unless the user types it."""
 _MAY_BE_RELATIVE = re.compile(
     r"(?:^|[\s\"'=;&|<(])[\w.@+-]+/|\$|`|\b(?:sh|bash|dash|zsh|source|python[\d.]*|node|ruby|perl)[\"']?[\s<]"
 )
@@ -48,10 +48,11 @@ INERT = {
     "user": "*",
 }
 """
-The settings that run nothing, by section; `*`: all of it. A list of what is harmless, for git grows new ways to run something.
+Settings that run nothing, by section (`*`: all of them). An allow-list, because git keeps gaining new ways to run something.
 
-A `remote.*.url` may be `ext::COMMAND`, which git refuses unless `protocol.ext.allow` is set. A promisor (`remote.*.promisor`,
-`extensions.partialClone`) is asked for missing objects by a mere `git status`. Where `core.worktree` leads, the guard looks.
+`remote.*.url` may be `ext::COMMAND`, but git refuses that unless `protocol.ext.allow` is set. A promisor remote (`remote.*.promisor`,
+`extensions.partialClone`) is missing here, because a mere `git status` asks it for missing objects. The guard checks where
+`core.worktree` points.
 """
 
 
@@ -62,12 +63,12 @@ def is_inert(key: str) -> bool:
 
 
 def may_run_something(content: bytes) -> bool:
-    """A quick look, for a config that nobody but the user could write: too strict rather than too lax."""
+    """Check quickly whether a config may run something, with false positives. Used for configs that only the user could write."""
     section = ""
     for line in os.fsdecode(content).lower().splitlines():
         text = line.strip()
         if text.endswith("\\"):
-            return True  # the next line goes on with the value, or so it seems here
+            return True  # the value may continue on the next line
         if text.startswith("["):
             section = text.strip("[]").partition(" ")[0]
             if text.find("]") != len(text) - 1:
@@ -81,9 +82,9 @@ def may_run_something(content: bytes) -> bool:
 
 def executable_settings(content: bytes, git: TrustedGit) -> frozenset[str]:
     """
-    The settings in a config of this content that may run something: includes, and what is not known as harmless.
+    Return the settings of a config that may run something: includes, and everything not known as harmless.
 
-    Git itself parses it, so that nothing is read differently from how git will read it; `?` stands for what it cannot read.
+    Git itself parses it, so that both read it the same way. `?` means that git cannot parse it.
     """
     arguments = ("config", "--no-includes", "--file", "-", "--list", "-z")
     listed = git.run(*arguments, cwd="/", stdin=content, is_bare=True)
@@ -96,7 +97,7 @@ def executable_settings(content: bytes, git: TrustedGit) -> frozenset[str]:
 
 
 def settings_of(git: TrustedGit, *arguments: str, cwd: str = "/") -> Iterator[tuple[str, str, str]]:
-    """The origin, key and value of what `git config` lists."""
+    """Yield the origin, key and value of each setting that `git config` lists."""
     arguments = ("config", *arguments, "--show-origin", "--list", "-z")
     fields = os.fsdecode(git.run(*arguments, cwd=cwd) or b"").split("\0")
     for origin, setting in zip(fields[::2], fields[1::2], strict=False):
@@ -106,9 +107,9 @@ def settings_of(git: TrustedGit, *arguments: str, cwd: str = "/") -> Iterator[tu
 
 def relative_settings(git: TrustedGit) -> tuple[tuple[str, str], ...]:
     """
-    Return the key and value of the user's own settings that may run something of whatever repository git is in.
+    Return the key and value of the user's own settings that may run code from the current repository.
 
-    Theirs is a path from the top of a worktree, so that it means another file in each.
+    They contain a path relative to the top of the worktree, which is a different file in each repository.
     """
     return tuple(
         (key, value)
@@ -125,11 +126,10 @@ def _is_relative(key: str, value: str) -> bool:
 
 def shared_umask(shared: str, umask: int) -> int:
     """
-    Return the umask with which git need not change the mode of what it makes in a repository where core.sharedRepository is `shared`.
+    Return the umask for a repository with core.sharedRepository set to `shared`, so that git need not change modes.
 
-    Its new directories get S_ISGID from the one above, but to let the group write them it sets all of the mode, that bit with it,
-    which the sandbox refuses (`kernel/seccomp.py`). With this umask they are made as they must be (`adjust_shared_perm`
-    in git's path.c).
+    New directories inherit S_ISGID. To make them group-writable, git sets the whole mode including that bit, which the sandbox refuses
+    (`kernel/seccomp.py`). With this umask they already have the right mode (`adjust_shared_perm` in git's path.c).
     """
     shared = shared.lower()
     if shared in ("group", "true", "yes", "on", "1"):
@@ -144,10 +144,10 @@ def shared_umask(shared: str, umask: int) -> int:
 
 def env_files_to_hide(survey: Survey) -> tuple[str, ...]:
     """
-    The `.env` files to hide: all but examples, and those whose very content git has, which is in the history anyway.
+    Return the `.env` files to hide: all except examples, and files whose current content is in git anyway.
 
-    Neither `.gitignore` nor the mere name in an index counts, for a command can change both. A tracked file that holds something
-    else by now is hidden: what a person fills in there may be secret. Where git does not say, all are hidden.
+    `.gitignore`, or a name in the index, does not count, because commands can change both. A tracked file with other content is hidden,
+    because the user may have filled in secrets. If git does not answer, all are hidden.
     """
     worktrees = {os.path.dirname(entry) for entry in survey.repositories}
     by_worktree: dict[str, list[str]] = {}
@@ -167,7 +167,7 @@ def env_files_to_hide(survey: Survey) -> tuple[str, ...]:
 
 
 def _blobs(git: TrustedGit, worktree: str) -> dict[str, str]:
-    """The object ids of the `.env` files in the index."""
+    """Return the object ids of the `.env` files in the index."""
     arguments = ("-c", "core.fsmonitor=false", "ls-files", "--stage", "-z", "--")
     patterns = (":(glob)**/.env*", ":(glob)**/*.env")
     listed = os.fsdecode(git.run(*arguments, *patterns, cwd=worktree) or b"")
@@ -183,4 +183,4 @@ def _has_content(path: str, blob: str) -> bool:
     except OSError:
         return False
     data = b"blob %d\0%b" % (len(content), content)
-    return blob in (hashlib.sha1(data).hexdigest(), hashlib.sha256(data).hexdigest())  # noqa: S324 - git's
+    return blob in (hashlib.sha1(data).hexdigest(), hashlib.sha256(data).hexdigest())  # noqa: S324 - git's own digest

@@ -1,4 +1,4 @@
-"""Files and directories of the project as the guard keeps them: read by path, written by descriptor."""
+"""Files and directories as the guard keeps them. They are read by path, but written relative to descriptors."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sanderling.sandbox.guard.repositories import read_file
 
 MAX_KEPT_BYTES = 1 << 20
-"""A larger file is told by its stamp, and cannot be put back."""
+"""Larger files are identified by their stamp and cannot be restored."""
 
 READS_AT_A_TIME = 64
 
@@ -18,7 +18,7 @@ DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Kept(NamedTuple):
-    """The content that a path held. `stamp` stands in for the content of a file too large to keep."""
+    """The recorded state of a path. `stamp` replaces the content of files too large to keep."""
 
     kind: int
     mode: int
@@ -32,10 +32,10 @@ Identity = tuple[int, int]
 
 def open_directory(path: str) -> int:
     """
-    An `O_PATH` descriptor of the directory at the absolute `path`, of which no part is a link.
+    Open the directory at the absolute `path` with O_PATH, without following links.
 
     Raises:
-        OSError: there is none, or a link is in the way.
+        OSError: it is missing, or a component is a link.
     """
     fd = os.open("/", DIRECTORY)
     for part in path.split("/"):
@@ -81,7 +81,7 @@ def snapshot(paths: Iterable[str]) -> dict[str, Kept]:
 
 
 def look(name: str, parent: int | None = None) -> Kept | None:
-    """Return what is at `name`, a path or a name in `parent`; None for nothing."""
+    """Return the state of `name`, a path or a name in `parent`, or None if it is missing."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)
@@ -108,13 +108,13 @@ def look(name: str, parent: int | None = None) -> Kept | None:
 def change_mode(parent: int, name: str, mode: int) -> None:
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        os.chmod(f"/proc/self/fd/{fd}", mode)  # refused for a link
+        os.chmod(f"/proc/self/fd/{fd}", mode)  # fails on a link
     finally:
         os.close(fd)
 
 
 def open_up(parent: int, name: str) -> None:
-    """Let the owner do anything in the directory `parent`, and in `name` if that is a directory."""
+    """Give the owner all rights on the directory `parent`, and on `name` if that is a directory."""
     os.chmod(f"/proc/self/fd/{parent}", stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode):
@@ -123,10 +123,10 @@ def open_up(parent: int, name: str) -> None:
 
 def rename_back(fd: int, parent: int, name: str) -> None:
     """
-    Rename the directory behind `fd`, wherever it is, to `name` in `parent`.
+    Rename the directory behind `fd`, wherever it is now, to `name` in `parent`.
 
     Raises:
-        OSError: it is out of reach, or was exchanged for something else in this moment.
+        OSError: it cannot be reached, or was replaced in this moment.
     """
     now_at = os.readlink(f"/proc/self/fd/{fd}")
     source = open_directory(os.path.dirname(now_at))
@@ -139,9 +139,9 @@ def rename_back(fd: int, parent: int, name: str) -> None:
 
 
 def put(parent: int, name: str, kept: Kept) -> None:
-    """Create `name` as it was kept. Files appear whole."""
+    """Create `name` with the recorded state. Files appear atomically."""
     if kept.stamp:
-        raise OSError(errno.EFBIG, "it is too large to be kept")
+        raise OSError(errno.EFBIG, "its content is too large to keep")
     if kept.kind == stat.S_IFDIR:
         os.mkdir(name, dir_fd=parent)
         change_mode(parent, name, kept.mode)

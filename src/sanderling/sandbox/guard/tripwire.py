@@ -1,4 +1,4 @@
-"""The tripwire: inotify tells of a name that must not appear, or of what was removed or replaced, within a millisecond."""
+"""The tripwire: with inotify, reacts within a millisecond to forbidden names, and to protected files that were removed or replaced."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ from sanderling.sandbox.kernel.inotify import (
 from sanderling.sandbox.shortage import NoRoomError
 
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
-"""Names that the audit judges by what they hold: the host may remove and make them again, as with a worktree or a submodule."""
+"""Names that the audit judges by their content. The host may remove and recreate them, as with worktrees or submodules."""
 
 
 def _no_room(what: Literal["instances", "watches"]) -> NoRoomError:
@@ -51,7 +51,7 @@ class _Watch(NamedTuple):
 
 class Tripwire:
     """
-    Watches the directories of what is forbidden and of what is held in `project`.
+    Watches the directories of forbidden and protected names in `project`.
 
     Raises:
         NoRoomError: no inotify instance or watch is left.
@@ -72,7 +72,7 @@ class Tripwire:
         root_names = {name for name in listed.AT_ROOT if "/" not in name}
         absent = {name for name in root_names if f"{project.path}/{name}" not in held}
         self._forbidden.setdefault(project.path, set()).update(absent)
-        # Nothing can be mounted over a link, so that the user's own are told by where they lead.
+        # Links cannot be mounted over, so the user's own links are recognized by their targets.
         self._links = {
             path: link
             for directory, names in self._forbidden.items()
@@ -85,7 +85,7 @@ class Tripwire:
             directory, name = os.path.split(path)
             self._held.setdefault(directory, set()).add(name)
         self._vanished: set[str] = set()
-        self._moved = (0, "")  # the cookie and the old name of the last held file that was renamed
+        self._moved = (0, "")  # cookie and old name of the last protected file that was renamed
         try:
             self._fd = inotify.instance()
         except OSError as error:
@@ -95,7 +95,6 @@ class Tripwire:
             self._watch(directory)
 
     def fileno(self) -> int:
-        """The inotify descriptor: readable when `handle_events` has something to do."""
         return self._fd
 
     def is_kept_from(self, path: str) -> bool:
@@ -108,7 +107,7 @@ class Tripwire:
         try:
             fd = open_directory(directory)
         except OSError:
-            return  # not there: the audit looks again
+            return  # missing; the audit checks again
         mask = IN_CREATE | IN_MOVED_TO
         mask |= (
             IN_MOVE_SELF | IN_DELETE_SELF if self._project.restores else IN_MOVED_FROM | IN_DELETE
@@ -167,9 +166,10 @@ class Tripwire:
 
     def _handle_vanished(self, path: str) -> None:
         """
-        The host removed what a mount held, and so the mount: inside, the name can be made now.
+        Handle the removal of a protected file by the host. Its mount is gone with it, so commands could create the name.
 
-        Who makes it cannot be told, so that it is forbidden from now on, although `git checkout` may have made it again.
+        The tripwire cannot know who creates it, so from now on the name is forbidden, although it may be `git checkout` that creates it
+        again.
         """
         directory, name = os.path.split(path)
         if identity(directory) != self._homes[directory]:
@@ -181,7 +181,7 @@ class Tripwire:
             self._vanished.add(path)
 
     def _hold_again(self, path: str) -> None:
-        """An editor saves: it has renamed the file to `NAME~`, which the sandbox cannot, and writes a new one."""
+        """Protect a file again that an editor saves: it renamed the old file to `NAME~`, which commands cannot, and writes a new one."""
         directory, name = os.path.split(path)
         self._held[directory].add(name)
         self._forbidden.get(directory, set()).discard(name)
@@ -189,7 +189,7 @@ class Tripwire:
         self._project.bound[path] = None
 
     def _handle_replaced(self, path: str, *, is_certain: bool = False) -> None:
-        """`is_certain`: an event says so; the new file may have got the number that the old one had."""
+        """Handle the replacement of a protected file. `is_certain`: an event reported it, so an equal inode number does not disprove it."""
         if self._project.restores:
             if path in self._project.kept:
                 self._restorer.put_back(path)
@@ -199,8 +199,8 @@ class Tripwire:
             directory = os.path.dirname(path)
             if identity(directory) != self._homes[directory]:
                 del self._project.bound[path]
-                return  # a directory above it was moved away, which the sandbox can do: the audit judges
-            # Inside, the mount forbids it: this was the host. Until it is mounted again the sandbox can write it.
+                return  # a parent directory was moved, which commands can do; the audit judges it
+            # Commands cannot do this, because of the mount, so it was the host. They can write to the new file until it is mounted again.
             self._project.bound[path] = identity(path)
             self._project.replaced.add(path)
             if path not in self._project.trees:
@@ -210,7 +210,7 @@ class Tripwire:
             )
 
     def check_all(self) -> None:
-        """Check everything as if every event had been lost: by name, in directories that may be others by now."""
+        """Check everything as if all events had been lost: by name, in directories that may have been replaced."""
         current = {watch.directory: watch for watch in self._watches.values()}
         for directory in self._forbidden.keys() | self._held.keys():
             watch = current.get(directory)

@@ -1,1 +1,1 @@
-"""Code that runs beyond the host: the supervisor outside of every namespace, the zygotes, and the workers that see what a command sees."""
+"""Code that runs outside the host process: the supervisor, the zygotes, and the file workers, which see what a command sees."""

@@ -1,8 +1,8 @@
 """
-Bubblewrap as the provider of namespaces, where an AppArmor profile allows them to it and not to Python (Ubuntu since 24.04).
+Bubblewrap as the provider of namespaces, where an AppArmor profile allows them to bwrap and not to Python (Ubuntu since 24.04).
 
-It builds the same root from the same layout; the zygote starts inside it as a program. Without capabilities in there, the zygote
-cannot give each command a pid namespace of its own: the commands of a view share one.
+It builds the same root from the same layout, and the zygote starts in it as a program. Without capabilities there, the zygote cannot give
+each command its own pid namespace, so the commands of a view share one.
 """
 
 import marshal
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from sanderling.errors import SandboxError
 from sanderling.sandbox.kernel.namespaces import HIDDEN_IN_PROC, OWN_DIRECTORIES, make_mount_point
 
-if TYPE_CHECKING:  # the probe needs neither, and is waited for
+if TYPE_CHECKING:  # the probe needs neither and should start fast
     from sanderling.sandbox.inside.zygote import View
     from sanderling.sandbox.kernel.layout import Layout
 
-# Not by PATH: what stands there for it decides what a command can reach.
+# Not from PATH: a program planted there would decide what commands can reach.
 PROGRAMS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 ISOLATION = (
     "--unshare-user",
@@ -29,7 +29,7 @@ ISOLATION = (
     "--die-with-parent",
 )
 MAX_COMPLAINT_BYTES = 2000
-START = (  # it loads all before it says that it is there: then what runs goes on
+START = (  # It imports everything before it reports that it has started, because commands run again after that.
     "import sys; sys.path[:] = {path!r}; import sanderling.sandbox.kernel.landlock; "
     "from sanderling.sandbox.inside.zygote import main; main({channel}, {view}, {entered})"
 )
@@ -37,10 +37,10 @@ START = (  # it loads all before it says that it is there: then what runs goes o
 
 def find() -> str:
     """
-    The program's path.
+    Return the program's path.
 
     Raises:
-        SandboxError: there is none.
+        SandboxError: it is not installed.
     """
     for program in PROGRAMS:
         if os.access(program, os.X_OK):
@@ -53,7 +53,7 @@ def try_it() -> None:
     Run it with every namespace that a zygote needs.
 
     Raises:
-        SandboxError: it is missing, or cannot make its namespaces.
+        SandboxError: it is missing, or cannot create the namespaces.
     """
     program = find()
     complaints, stderr = os.pipe()
@@ -72,13 +72,13 @@ def try_it() -> None:
 
 
 def complaint_in(stderr: BufferedReader) -> SandboxError:
-    """Return what a bubblewrap that has ended wrote to `stderr`."""
+    """Return an error with the output of a bubblewrap that has exited."""
     words = stderr.read(MAX_COMPLAINT_BYTES).decode(errors="replace").strip()
     return SandboxError(words or "bubblewrap does not work here")
 
 
 def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -> BufferedReader:
-    """Start a zygote in the root of `view`, serving `channel`. It says on `entered` that it is there; else the result tells why not."""
+    """Start a zygote in the root of `view`, serving `channel`. It reports its start on `entered`; the returned pipe has its errors."""
     _make_mount_points(view.layout)
     complaints, stderr = os.pipe()
     memory = os.memfd_create("view")
@@ -105,7 +105,7 @@ def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -
 
 
 def _make_mount_points(layout: "Layout") -> None:
-    """Make them in the private directories, where what an earlier command left gives way: bwrap would stumble over it."""
+    """Create mount points in the private directories. An earlier command may have left other entries there, at which bwrap would fail."""
     for bind in layout.binds:
         for directory, target in layout.private_places(bind) if bind.is_private else ():
             make_mount_point(directory, bind._replace(target=target))

@@ -1,4 +1,4 @@
-"""Directories of a project's tree as they were looked at last, and the file systems that they lie on."""
+"""The known directories of a project's tree, and their file systems."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ _status_time, _row_time = attrgetter("st_ctime_ns"), attrgetter("ctime_ns")
 
 
 class FileSystem:
-    """A file system that the tree lies on: inotify `is_blind` to it, and all times that were seen of it are whole seconds."""
+    """A file system of the tree. `is_blind`: inotify misses changes on it. `is_coarse`: all times seen so far were whole seconds."""
 
     __slots__ = ("is_blind", "is_coarse")
 
@@ -35,7 +35,7 @@ class FileSystem:
 
 
 class Directory:
-    """A directory that is looked at. If it `is_ignored`, only what is tracked counts in it; `chain` are the rules above it."""
+    """A directory of the tree. If `is_ignored`, only tracked files in it count. `chain` has the rules from directories above."""
 
     __slots__ = (
         "chain",
@@ -67,13 +67,13 @@ class Directory:
         self.is_ignored = is_ignored
         self.rules_text = ""
         self.own: Rules | None = None
-        self.rules = chain  # with its own
+        self.rules = chain  # including its own
         self.files: dict[str, Row] = {}
-        self.left_out: dict[str, Row] = {}  # of which the names alone are known
+        self.left_out: dict[str, Row] = {}  # only their names are known
         self.subdirectories: set[str] = set()
 
     def leaves_out(self, path: str, name: str) -> bool:
-        """Say whether something in it does not count; `path` and `name` end in a slash if it is a directory."""
+        """Return whether an entry is left out. `path` and `name` end in a slash for directories."""
         if not self.is_ignored and not is_ignored(self.rules, path, name):
             return False
         tracked = self.index and (
@@ -82,11 +82,9 @@ class Directory:
         return not tracked
 
     def may_be_other(self, path: str) -> bool:
-        """Say whether the directory, which is at `path`, or one of its files may have changed."""
+        """Return whether the directory at `path`, or one of its files, may have changed."""
         system = self.system
-        if (
-            system.is_coarse
-        ):  # a name that has come or gone in the same second leaves no trace in its times
+        if system.is_coarse:  # names added or removed within one second do not show in the times
             return True
         if not system.is_blind:
             return _is_other(path, self.row) or _has_others(path, self.files)
@@ -96,7 +94,7 @@ class Directory:
 
 
 Directories = Mapping[str, Directory]
-"""By their paths."""
+"""by path"""
 
 
 def known_row(directories: Directories, path: str) -> Row | None:
@@ -122,9 +120,9 @@ def _is_other(path: str, known: Row) -> bool:
 
 def _has_others(directory: str, files: Mapping[str, Row]) -> bool:
     """
-    Say whether one of the files of a directory, which is the same itself, has changed.
+    Return whether a file has changed in a directory that has not.
 
-    No name stands for another file then, so that the times suffice; and no line of ours runs for each of 40,000 files.
+    No name can belong to another file then, so comparing times suffices, without a line of Python per file (up to 40,000).
     """
     try:
         times = list(map(_status_time, map(os.lstat, map(f"{directory}/".__add__, files))))

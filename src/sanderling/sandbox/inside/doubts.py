@@ -1,10 +1,10 @@
 """
-Changes that the rows of files do not tell: whether somebody has changed a file again, by which name, and what else is the same file.
+Changes that rows do not show: repeated changes within the same time, changes through other names, and names of the same file.
 
-Some file systems count in seconds, or two (ext4 with small inodes, FAT, HFS+, SFTP and old NFS servers), which are too long to be
-waited out. There, as in git's index, a file that has changed a moment ago is "racy": one more change may leave the same row, so that
-the next look goes by its bytes. It does so for everything that the last look found changed, rather than for what has a time of the
-last two seconds: the server that sets the times may have another clock.
+Some file systems store times in steps of one or two seconds (ext4 with small inodes, FAT, HFS+, SFTP and old NFS servers), too long to
+wait for. There, as in git's index, a recently changed file is "racy": another change may leave the same row, so the next look compares
+its bytes. It does so for every file that the last look found changed, rather than for files with recent times, because the server that
+sets the times may have a different clock.
 """
 
 import os
@@ -17,27 +17,27 @@ from sanderling.sandbox.inside.directories import SECOND_NS, Directories
 from sanderling.sandbox.inside.rows import Row, Seen
 
 COARSE_S = 2.0
-"""The longest that two changes can be apart, on a file system that counts in whole seconds, and have the same time."""
+"""The largest interval in which two changes can get the same time, on a file system with whole seconds."""
 MAX_SKEW_S = 60.0
-"""The most by which a server's clock may differ from ours, when a tree is looked at first."""
+"""The assumed maximum difference between a server's clock and the local one, for the first look at a tree."""
 
 Changes = dict[str, Seen]
 
 
 class Racy:
-    """The files of a tree whose times may not tell that they change once more."""
+    """The files of a tree whose times may not show another change."""
 
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
         self._found: dict[str, float] = {}  # with the time of the look that found them changed
 
     def begin(self) -> None:
-        """Take those that have changed just now, at the first look."""
+        """Start with the files that changed just before the first look."""
         now = time.monotonic()
         self._found = dict.fromkeys(self._just_changed(), now)
 
     def _just_changed(self) -> Iterator[str]:
-        """Yield the files that may have changed so lately that one more change would leave the same row."""
+        """Yield files that changed so recently that another change may leave the same row."""
         now_ns = time.time_ns()
         for path, directory in self._directories.items():
             system = directory.system
@@ -50,7 +50,7 @@ class Racy:
                     yield f"{path}/{name}"
 
     def doubt(self, changes: Changes) -> set[str]:
-        """Mark those among `changes` of which the bytes have to tell; return those that may have changed besides."""
+        """Mark `changes` whose bytes must be compared. Return other files that may have changed."""
         now = time.monotonic()
         unsure = self._found.keys() - changes.keys()
         left = {path: since for path, since in self._found.items() if now - since <= COARSE_S}
@@ -67,12 +67,12 @@ class Racy:
 
 
 def is_linked(row: Row | None) -> bool:
-    """Say whether it is the row of a file with hard links: that changes by all of its names."""
+    """Return whether this is the row of a file with several hard links, which changes through any of them."""
     return row is not None and row.links > 1 and not stat.S_ISDIR(row.mode)
 
 
 def note_strangers(changes: Changes, directories: Directories) -> None:
-    """Mark the files that have got a name outside of the tree."""
+    """Mark the files that gained a hard link outside the tree."""
     grown = [seen for seen in changes.values() if _has_got_a_name(seen)]
     if grown:
         names = Counter(row.inode for each in directories.values() for row in each.files.values())
@@ -93,7 +93,7 @@ def _has_got_a_name(seen: Seen) -> bool:
 
 
 def note_twins(changes: Changes, directories: Directories) -> None:
-    """Note for each file with hard links that has changed another name that it had, or has now."""
+    """Record, for each changed file with hard links, another name that it had before, or has now."""
     linked = [seen for seen in changes.values() if is_linked(seen.before) or is_linked(seen.after)]
     if not linked:
         return
@@ -103,7 +103,7 @@ def note_twins(changes: Changes, directories: Directories) -> None:
         for name, row in directory.files.items():
             if row.inode in numbers:
                 now.setdefault(row.inode, []).append(f"{path}/{name}")
-    # First those names that still stand for the file: one that is gone can be linked to nothing yet.
+    # Names that belonged to the file already come first: a removed file cannot be linked to.
     then = {
         number: [name for name in names if _was(changes.get(name), number)]
         for number, names in now.items()
@@ -119,12 +119,12 @@ def note_twins(changes: Changes, directories: Directories) -> None:
 
 
 def _was(seen: Seen | None, inode: int) -> bool:
-    """Say whether a name has stood for that file before, given that it does now."""
+    """Return whether a name belonged to that file before, given that it does now."""
     return seen is None or (seen.before is not None and seen.before.inode == inode)
 
 
 def _other(path: str, names: Mapping[int, Sequence[str]], row: Row | None) -> str:
-    """Another name of the file whose row that is."""
+    """Return another name of the file with this row."""
     if row is None or not is_linked(row):
         return ""
     return next((name for name in names.get(row.inode, ()) if name != path), "")

@@ -1,9 +1,9 @@
 """
-git's index, read without git: which files are what their objects are, by the times that git has noted (gitformat-index(5)).
+Git's index, read without git: tells which files equal their objects, by the times that git recorded (gitformat-index(5)).
 
-No program of git's runs here, and nothing of a repository's configuration counts, but for what makes a file differ from its object:
-where attributes name a filter, an encoding or `ident`, or objects have other names than SHA-1, nothing is said to be clean. Line
-endings may differ too; whoever takes an object for a file's bytes compares their sizes.
+No git program runs here, and the repository's configuration is ignored, except for what makes a file differ from its object: where
+attributes name a filter, an encoding or `ident`, or object names are not SHA-1, no file counts as clean. Line endings may also differ;
+callers that use an object as a file's content compare the sizes.
 """
 
 import os
@@ -18,9 +18,9 @@ from sanderling.sandbox.inside.rows import Row
 
 MAX_INDEX_BYTES = 256 << 20
 MAX_TEXT_BYTES, MAX_SOURCES = 128 << 10, 1000
-"""The most that all attributes may have, in bytes and files."""
+"""The limits for all attribute files together."""
 MAX_ENTRIES = 500_000
-"""An index that has more is none: nobody looks at a project of that size, and it would take a gigabyte."""
+"""A larger index is ignored: projects of that size are not scanned, and it would take a gigabyte of memory."""
 _HEADER = struct.Struct(">4sII")
 # ctime, mtime, device, inode, mode, owner, group, size, name of the object, flags
 _ENTRY = struct.Struct(">IIIIIIIIII20sH")
@@ -30,7 +30,7 @@ _CONVERTING = ("filter", "ident", "working-tree-encoding")
 
 
 class Entry(NamedTuple):
-    """A file as git knows it, when its object was made."""
+    """A file's state in the index, from when its object was made."""
 
     ctime_ns: int
     mtime_ns: int
@@ -41,10 +41,10 @@ class Entry(NamedTuple):
 
 class Index:
     """
-    The index of the repository whose `.git` stands in `root`, as far as it is about what is below `project`.
+    The index of the repository with `.git` in `root`, limited to files below `project`.
 
-    Without one that can be read it knows nothing. `directories` are those with something tracked in them, or below. A repository
-    `has_head`, unless it was taken to pieces.
+    It is empty if it cannot be read. `directories` are those with tracked files in or below them. `has_head` is False once the repository
+    has been taken apart.
     """
 
     def __init__(self, root: str, project: str) -> None:
@@ -64,7 +64,7 @@ class Index:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read it if it has changed since."""
+        """Read the index again if it has changed."""
         try:
             status = os.stat(self._path)
         except OSError:
@@ -92,7 +92,7 @@ class Index:
         self._converting = list(self._rules())
 
     def clean(self, path: str, row: Row) -> bytes:
-        """The name of the object that holds what the file `path` does; empty if there may be none."""
+        """Return the name of the object with the same content as the file `path`, or b"" if there may be none."""
         entry = self.entries.get(path)
         if (
             entry is None
@@ -101,7 +101,8 @@ class Index:
             or entry.size != row.size & 0xFFFFFFFF
             or entry.ctime_ns != row.ctime_ns
             or entry.inode != row.inode & 0xFFFFFFFF
-            or entry.mtime_ns >= self._mtime_ns  # "racy": it may have changed after git looked
+            or entry.mtime_ns
+            >= self._mtime_ns  # "racy": the file may have changed after git looked
         ):
             return b""
         if self._converting:
@@ -111,7 +112,7 @@ class Index:
         return entry.object
 
     def _rules(self) -> Iterator[Rules]:
-        """Yield the rules of attributes for files that are not what their objects are."""
+        """Yield rules for files whose attributes make them differ from their objects."""
         own = {path for path in self.entries if path.endswith("/.gitattributes")} | {
             f"{self.root}/.gitattributes"
         }
@@ -131,11 +132,10 @@ class Index:
             lines = os.fsdecode(text).splitlines()
             if rules := matcher(directory, list(_converting_patterns(lines))):
                 yield rules
-        if room <= 0 or len(sources) > MAX_SOURCES:  # who knows what the others say
+        if room <= 0 or len(sources) > MAX_SOURCES:  # the rest may match anything
             yield matcher(self.root, ["*"])
 
     def forget(self) -> None:
-        """Know nothing, until it changes."""
         self.entries, self.directories = {}, set()
 
 
@@ -152,7 +152,7 @@ def _directories(paths: Iterable[str]) -> set[str]:
 def _converting_patterns(lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
         pattern, *attributes = line.split() or [""]
-        if pattern.startswith("[attr]"):  # a name for several
+        if pattern.startswith("[attr]"):  # a macro for several attributes
             pattern = "*"
         if any(each.partition("=")[0] in _CONVERTING for each in attributes):
             yield "*" if pattern.startswith('"') else pattern
@@ -166,7 +166,7 @@ def _text(path: str) -> bytes:
 
 
 def _git_dir(root: str) -> str:
-    """The directory that `.git` is, or names."""
+    """Return the directory that `.git` is, or points to."""
     path = f"{root}/.git"
     text = b"" if os.path.isdir(path) else _text(path)
     named = os.fsdecode(text).removeprefix("gitdir:").strip() if text.startswith(b"gitdir:") else ""
@@ -179,13 +179,7 @@ def _common_dir(git_dir: str) -> str:
 
 
 def _entries(data: bytes) -> Iterator[tuple[str, Entry]]:
-    """
-    The regular files of an index.
-
-    Raises:
-        ValueError: it is none that is understood.
-        struct.error: it ends too early.
-    """
+    """Yield the regular files of an index."""
     magic, version, count = _HEADER.unpack_from(data)
     if magic != b"DIRC" or version not in (2, 3, 4) or count > MAX_ENTRIES:
         raise ValueError("no index")
@@ -194,7 +188,7 @@ def _entries(data: bytes) -> Iterator[tuple[str, Entry]]:
     for _ in range(count):
         cs, cn, ms, mn, _, inode, mode, _, _, length, digest, flags = unpack(data, position)
         start = position + size + (2 if flags & _EXTENDED else 0)
-        if version == 4:  # noqa: PLR2004 - the end of the name before it is replaced
+        if version == 4:  # noqa: PLR2004 - the end of the previous name is replaced
             cut, start = _number(data, start)
             end = data.index(b"\0", start)
             name = name[: len(name) - cut] + data[start:end]
@@ -211,7 +205,7 @@ def _entries(data: bytes) -> Iterator[tuple[str, Entry]]:
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
-    """A number of variable length, and where it ends."""
+    """Return a number of variable length, and the position after it."""
     byte = data[position]
     value = byte & 127
     while byte & 128:

@@ -1,27 +1,28 @@
 """
-git's objects, held so that they can still be read when a command has removed them.
+Git's objects, kept readable after a command removes them.
 
-What git has of a file, undo makes no copy of. But a command may remove the file and git's objects alike: `rm -rf .git`,
-`find . -delete`, `git gc --prune=now` after `git reset --hard`. That is just the accident that undo is for, so something must outlive
-the names of the objects. These were considered:
+Undo makes no copies of files that git has. But a command may remove both the file and git's objects: `rm -rf .git`, `find . -delete`,
+`git gc --prune=now` after `git reset --hard`. This is exactly the accident that undo is for, so the objects must outlive their names.
+Considered and rejected:
 
-* A copy of each file. It makes the cost that of the project, not of what changes: 40,000 files take seconds before the first command.
-* Protecting `objects/`, by a mount or by Landlock. git itself removes files there: a new object is linked to its name, and its
-  temporary name unlinked; without that right, `git add` fails.
-* Hard links to packs and objects. They need a directory on the same file system that no command can write, and stay when we are
-  killed.
-* A look at the command line for `rm` or `gc`. A makefile or a test may do it as well.
+* Copying every file. The cost then depends on the size of the project instead of the change: 40,000 files take seconds before the first
+  command.
+* Protecting `objects/` by a mount or by Landlock. Git itself removes files there: it links a new object to its name and unlinks the
+  temporary name. Without the right to remove, `git add` fails.
+* Hard links to packs and objects. They need a directory on the same file system that no command can write, and they stay behind when
+  Sanderling is killed.
+* Searching the command line for `rm` or `gc`. A makefile or a test may run them as well.
 
-What remains is cheap. A pack is held open: the kernel keeps the bytes of an open file whatever becomes of its name, and a repository
-has few packs. An object that is a file of its own is kept in memory, compressed as git has it: those are what was added since the
-last `git gc`, which packs them when there are more than 6,700. Only what is in the index and unchanged in the working tree counts,
-for that is what nobody else has. On file systems with another side (FUSE, NFS) packs are not held, for there a file that is removed
-while it is open gets a new name (`.nfs0123`, `.fuse_hidden0123`), and `rm -rf` fails.
+What remains is cheap. Packs are held open: the kernel keeps the bytes of an open file when its name is removed, and a repository has few
+packs. Loose objects are kept in memory, compressed as git stores them: they are the objects added since the last `git gc`, which packs
+them when there are more than 6,700. Only files that are in the index and unchanged in the working tree count, because their content is
+stored nowhere else. On file systems with another side (FUSE, NFS) packs are not held open: there, a removed open file gets a new name
+(`.nfs0123`, `.fuse_hidden0123`), and `rm -rf` fails.
 
-A command that overwrites packs in place still destroys them. git makes them read-only, and no accident does that.
+A command that overwrites packs in place still destroys them. Git makes them read-only, so this does not happen by accident.
 
-Packs are read here and not by git, which has no repository any more. They may be anybody's work, so what is taken in has a bound, and
-whoever uses an object checks that it has the digest that it is called by.
+Packs are read here and not by git, which no longer has a repository. They may come from anyone, so all sizes are limited, and the users
+of an object check its digest against its name.
 """
 
 import os
@@ -37,14 +38,14 @@ from sanderling.sandbox.kernel.file_systems import is_local, is_overlay
 
 MAX_PACKS = 64
 MAX_LOOSE = 4096
-"""The most that one look reads, which takes 50 ms. More are rare: git packs its objects before there are twice as many."""
+"""The most that one look reads, in 50 ms. More are rare, because git packs loose objects at 6,700."""
 MAX_LOOSE_BYTES = 32 << 20
 MAX_LOOSE_FILE_BYTES = 1 << 20
 MAX_OBJECT_BYTES = 64 << 20
-"""A file that is brought back is smaller, but what it is a delta of may not be."""
+"""The limit for a delta's base as well, which may be larger than any file that is restored."""
 MAX_CACHED_BYTES = 32 << 20
 MAX_DELTAS = 4096  # git writes no longer chains
-_DIRECT = 200  # so few names are looked for one by one
+_DIRECT = 200  # up to this many names are looked up one by one
 _CHUNK_BYTES = 1 << 16
 _NAME_BYTES = 20
 _IDX_HEADER = b"\xfftOc\0\0\0\2"
@@ -54,11 +55,11 @@ _LARGE = 0x8000_0000
 
 
 class DamagedError(Exception):
-    """There is no object, or one that is too large."""
+    """The object is missing, invalid or too large."""
 
 
 class _Piece(NamedTuple):
-    """An entry of a pack: an object, or the delta to it from another one, whose place or name is `base`."""
+    """An entry of a pack: an object, or a delta. `base` is the offset or the name of the delta's base."""
 
     kind: int
     data: bytes
@@ -83,7 +84,7 @@ class _Pack:
         os.close(self._idx)
 
     def find(self, name: bytes) -> int | None:
-        """The place of the object in the pack."""
+        """Return the offset of the object in the pack."""
         header = os.pread(self._idx, _NAMES_AT, 0)
         if len(header) < _NAMES_AT or not header.startswith(_IDX_HEADER):
             return None
@@ -93,7 +94,7 @@ class _Pack:
             return None
         names = os.pread(self._idx, (high - low) * _NAME_BYTES, _NAMES_AT + low * _NAME_BYTES)
         at = names.find(name)
-        while at >= 0 and at % _NAME_BYTES:  # across two names
+        while at >= 0 and at % _NAME_BYTES:  # a match across two names
             at = names.find(name, at + 1)
         if at < 0:
             return None
@@ -112,12 +113,7 @@ class _Pack:
             raise DamagedError from error
 
     def read(self, offset: int) -> bytes:
-        """
-        Return the file's bytes that the object at this place holds.
-
-        Raises:
-            DamagedError: it is none.
-        """
+        """Return the content of the blob at `offset`."""
         deltas: list[bytes] = []
         places: list[int] = []
         while (data := self._cache.get(offset)) is None:
@@ -141,7 +137,7 @@ class _Pack:
         return data
 
     def _remember(self, offset: int, data: bytes) -> None:
-        """Keep it for a moment: the next object is likely to be a delta of it."""
+        """Cache it: the next object is probably a delta of it."""
         self._cached_bytes += len(data)
         if self._cached_bytes > MAX_CACHED_BYTES:
             self._cache, self._cached_bytes = {}, len(data)
@@ -178,7 +174,7 @@ class _Pack:
         return _Piece(kind, self._inflated(head[at:], offset + len(head), size), base)
 
     def _inflated(self, data: bytes, end: int, size: int) -> bytes:
-        """The `size` bytes whose compressed ones begin with `data`, and go on at `end`."""
+        """Inflate `size` bytes. Their compressed form begins with `data` and continues at `end`."""
         inflate = zlib.decompressobj()
         pieces: list[bytes] = []
         left = size
@@ -198,7 +194,7 @@ class _Pack:
 
 
 def _applied(base: bytes, delta: bytes) -> bytes:
-    """Return `base` with `delta` applied, which copies parts of it and inserts bytes of its own."""
+    """Apply `delta` to `base`. A delta copies parts of its base and inserts new bytes."""
     try:
         base_size, at = _varint(delta, 0)
         size, at = _varint(delta, at)
@@ -211,9 +207,7 @@ def _applied(base: bytes, delta: bytes) -> bytes:
             at += 1
             if code & 128:
                 start = length = 0
-                for bit in range(
-                    7
-                ):  # four bytes of an offset, three of a length, each if it is not 0
+                for bit in range(7):  # four bytes of offset, three of length, zeros omitted
                     if code & 1 << bit:
                         if bit < 4:  # noqa: PLR2004
                             start |= delta[at] << 8 * bit
@@ -225,7 +219,7 @@ def _applied(base: bytes, delta: bytes) -> bytes:
                 pieces.append(delta[at : at + code])
                 at += code
             left -= len(pieces[-1])
-            if left < 0:  # it would grow without end
+            if left < 0:  # larger than announced
                 raise DamagedError
     except IndexError as error:
         raise DamagedError from error
@@ -246,7 +240,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Held:
-    """The objects of one repository, whose directory is `objects`, that can be read whatever becomes of them there."""
+    """The objects of one repository that stay readable after their removal. `objects` is the repository's object directory."""
 
     def __init__(self, objects: str) -> None:
         self._objects = objects
@@ -257,7 +251,7 @@ class Held:
         self._holds_packs = is_local(objects) or is_overlay(objects)
 
     def hold(self, names: Iterable[bytes]) -> None:
-        """Hold the objects with these names, as far as there is room."""
+        """Hold the objects with these names, within the limits."""
         for name, data in self._loose_of([name for name in names if name not in self._loose]):
             self._loose[name] = data
             self._loose_bytes += len(data)
@@ -267,7 +261,7 @@ class Held:
             self._hold_packs()
 
     def _loose_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """The objects among these that are files of their own: each name with the bytes of the file."""
+        """Yield the loose objects among `names`: name, and content of the object's file."""
         found: Iterable[bytes] = names
         if len(names) > _DIRECT:
             wanted = set(names)
@@ -278,7 +272,7 @@ class Held:
                 yield name, data
 
     def _all_loose(self) -> Iterator[bytes]:
-        """The names of all objects that are files of their own. A fresh clone has none, so that this is quicker than to look for each."""
+        """Yield the names of all loose objects. A fresh clone has none, so this is faster than looking for each name."""
         with suppress(OSError):
             for directory in os.listdir(self._objects):
                 if len(directory) == 2:  # noqa: PLR2004 - the first byte of the names in it
@@ -297,13 +291,13 @@ class Held:
         self._packs_ns = changed_ns
         for name in sorted(packs):
             if name not in self._packs:
-                with suppress(OSError):  # it is gone by now, or has no index yet
+                with suppress(OSError):  # removed meanwhile, or still without an index
                     self._packs[name] = _Pack(f"{directory}/{name}")
         while len(self._packs) > MAX_PACKS:
             self._packs.pop(next(iter(self._packs))).close()
 
     def read(self, name: bytes, limit: int) -> bytes | None:
-        """Return the file's bytes that the object of this name holds; None if it is not held, or has more than `limit`."""
+        """Return the content of a blob, or None if it is not held or larger than `limit`."""
         if loose := self._loose.get(name):
             return _loose_blob(loose, limit)
         for pack in reversed(self._packs.values()):
@@ -315,7 +309,6 @@ class Held:
         return None
 
     def forget(self) -> None:
-        """Let go of what was read in order to read something else."""
         for pack in self._packs.values():
             pack.forget()
 
@@ -326,7 +319,7 @@ class Held:
 
 
 def _small_file(path: str) -> bytes:
-    """The bytes of a small file; none of another one."""
+    """Return the bytes of a small file, or b""."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)
     except OSError:

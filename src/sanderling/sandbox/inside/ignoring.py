@@ -1,11 +1,11 @@
 """
-The patterns of .gitignore (gitignore(5)): what git does not see of a directory.
+Patterns of .gitignore files (gitignore(5)).
 
-Of several rules for a name the last counts, and those of a directory before those above it. What lies in an ignored directory is
-ignored. Rules in a row that say the same are one regular expression: it is asked about every name that there is.
+If several rules match a name, the last one applies, and rules of a directory override its parents' rules. Everything in an ignored
+directory is ignored. Consecutive rules with the same effect become one regular expression, because every name of the project is matched.
 
-They are read here because `pathspec` takes five times as long, seconds for a hostile pattern, and differs from git; and ripgrep lists no
-links, and nothing that is tracked though ignored.
+`pathspec` was five times as slow, took seconds for a hostile pattern, and differed from git. ripgrep does not list links, nor files that
+are tracked although ignored. Hence this implementation.
 """
 
 import re
@@ -29,12 +29,12 @@ _CLASSES = {
 
 class _Rule(NamedTuple):
     is_negative: bool
-    is_of_names: bool  # at any depth; else of paths from the rules' directory on
+    is_of_names: bool  # at any depth; otherwise paths relative to the rules' directory
     expression: str
 
 
 class _Group(NamedTuple):
-    """Rules in a row that all ignore, or all do not. A directory is asked about with a slash at its end."""
+    """Consecutive rules that all ignore, or all do not. Directories are matched with a slash at the end."""
 
     is_negative: bool
     names: re.Pattern[str] | None
@@ -42,7 +42,7 @@ class _Group(NamedTuple):
 
 
 class Rules:
-    """The rules of a file in `directory`, which is absolute; `text` is what it holds."""
+    """The rules in `text`, the content of a file in the absolute path `directory`."""
 
     def __init__(self, directory: str, text: str) -> None:
         self._start = len(directory.rstrip("/")) + 1
@@ -54,7 +54,7 @@ class Rules:
         return bool(self._groups)
 
     def judge(self, path: str, name: str) -> bool | None:
-        """Say whether `path` is ignored; None if no rule is about it. `path` and `name` end in a slash if it is a directory."""
+        """Return whether `path` is ignored, or None if no rule matches. `path` and `name` end in a slash for directories."""
         for is_negative, names, paths in self._groups:
             if (names and names.fullmatch(name)) or (paths and paths.fullmatch(path, self._start)):
                 return not is_negative
@@ -62,7 +62,7 @@ class Rules:
 
 
 def is_ignored(chain: Sequence[Rules], path: str, name: str) -> bool:
-    """Say whether the rules of a directory and of those above it, the nearest first, ignore what is in it."""
+    """Return whether the rules of a directory and its parents, nearest first, ignore an entry."""
     for rules in chain:
         if (judged := rules.judge(path, name)) is not None:
             return judged
@@ -70,7 +70,7 @@ def is_ignored(chain: Sequence[Rules], path: str, name: str) -> bool:
 
 
 def matcher(directory: str, patterns: Sequence[str]) -> Rules:
-    """The rules that match what any of `patterns` does, in the words of .gitattributes: none of them brings anything back."""
+    """Return rules that match what any of `patterns` in .gitattributes matches. Negative patterns do not exist there."""
     return Rules(directory, "\n".join(each for each in patterns if not each.startswith("!")))
 
 
@@ -85,7 +85,7 @@ def _any_of(expressions: list[str]) -> re.Pattern[str] | None:
 
 
 def _rule(line: str) -> _Rule | None:
-    """The rule that a line is; None for a comment, a blank line, and what can match nothing."""
+    """Return the rule in a line, or None for comments, blank lines, and patterns that cannot match."""
     pattern = _without_blanks(line)
     if not pattern or pattern.startswith("#"):
         return None
@@ -103,14 +103,14 @@ def _rule(line: str) -> _Rule | None:
 
 
 def _without_blanks(line: str) -> str:
-    """The line without the blanks at its end, but for one behind a backslash."""
+    """Strip spaces at the end, except one after a backslash."""
     stripped = line.rstrip(" ")
     slashes = len(stripped) - len(stripped.rstrip("\\"))
     return stripped + " " if slashes % 2 and stripped != line else stripped
 
 
 def _path(pattern: str) -> str:
-    """The regular expression for a path: between two `**` the first fit will do, so that nothing is tried twice."""
+    """Return the regular expression for a path. Between two `**` the first match is final, to prevent backtracking."""
     groups: list[list[str]] = [[]]
     for part in pattern.split("/"):
         if part.strip("*") == "" and len(part) > 1:
@@ -127,12 +127,7 @@ def _path(pattern: str) -> str:
 
 
 def _name(pattern: str) -> str:
-    """
-    The regular expression for a part of a path: between two stars the first fit will do.
-
-    Raises:
-        ValueError: a class or an escape has no end, so it matches nothing.
-    """
+    """Return the regular expression for a path component. Between two `*` the first match is final, to prevent backtracking."""
     pieces, position = [""], 0
     while position < len(pattern):
         letter = pattern[position]
@@ -161,7 +156,7 @@ def _fail() -> str:
 
 
 def _class(pattern: str, position: int) -> tuple[str, int]:
-    """The class that begins behind a bracket, and where it ends."""
+    """Return the character class that begins after a bracket, and the position after it."""
     is_negative = pattern[position : position + 1] in ("!", "^")
     start = position = position + is_negative
     text = ""

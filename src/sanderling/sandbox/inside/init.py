@@ -1,9 +1,8 @@
 """
-The init of one command: it confines itself for good, waits for the command, starts it, and stays until all of it is gone.
+The init of one command: it confines itself, waits for the command, starts it, and stays until all of its processes are gone.
 
-It is forked before there is a command, so that nobody waits for the confinement. In a pid namespace it is process 1: when it
-dies, for whatever reason, the kernel kills all the others. Where there are no namespaces it adopts what the command leaves
-behind (a "child subreaper") and does the killing itself.
+It is forked before there is a command, so that no command waits for the confinement. In a pid namespace it is process 1: when it dies,
+for any reason, the kernel kills all the others. Without namespaces it adopts orphans as a child subreaper, and kills them itself.
 """
 
 import os
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64
-PARENT_DIED = signal.SIGPWR  # which nobody sends to us
+PARENT_DIED = signal.SIGPWR  # which no other program sends to it
 KEPT_FD = STATUS_FD = 3
-WALL = 0x4000_0000  # of waitpid: threads that we trace, too
+WALL = 0x4000_0000  # for waitpid: include traced threads
 FORWARDED = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -39,15 +38,15 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-# The kernel counts these for each user, across namespaces: who takes all signals that may wait leaves none for the timers of the
-# user's other programs. A command gets half.
+# The kernel counts these per user, across namespaces. A command that queues all allowed signals would leave none for the timers of the
+# user's other programs. So a command gets half.
 SHARED_LIMITS = (resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE)
-# Python ignores or handles some.
+# Python ignores or handles some of these.
 RESET = (*FORWARDED, PARENT_DIED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
 class Confinement(NamedTuple):
-    """The confinement that a process takes on, never to lose it again. Built once per zygote."""
+    """The confinement that a process applies to itself, irrevocably. Built once per zygote."""
 
     is_mounted: bool
     has_own_pids: bool
@@ -60,7 +59,7 @@ class Confinement(NamedTuple):
         Confine this process.
 
         Raises:
-            OSError: the kernel refuses a part of it. The caller must start nothing.
+            OSError: the kernel refuses a part. The caller must not start anything.
         """
         if self.has_own_pids:
             namespaces.unshare(namespaces.CLONE_NEWNS)
@@ -74,16 +73,16 @@ class Confinement(NamedTuple):
 
 def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoReturn:
     """
-    Be the init of the command that comes over `channel` from the zygote, whose pid is `parent`.
+    Run as the init of the command that the zygote, process `parent`, sends over `channel`.
 
-    With the command come its stdin, stdout, stderr, and a pipe for its status; what keeps it from being started is written there,
-    as a sentence. No command at all asks for a file worker, on a socket in the place of stdin.
+    The message has the descriptors of stdin, stdout, stderr, and a status pipe. If the command cannot be started, the reason is written
+    to that pipe, as a sentence. An empty command requests a file worker, with its socket as stdin.
     """
     problem = ""
     try:
         _enter(confinement, parent)
     except (OSError, SandboxError) as error:
-        problem = f"The sandbox cannot be entered: {error}"
+        problem = f"Cannot enter the sandbox: {error}"
     keep_only(channel.fileno())
     if (received := wire.receive(socket.socket(fileno=KEPT_FD))) is None:
         os._exit(0)
@@ -98,12 +97,12 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
         worker.serve(socket.socket(fileno=0))
     try:
         main = _spawn(argv, environment)
-    except ValueError as error:  # a NUL in it
-        os.write(STATUS_FD, f"The command cannot be passed on: {error}.".encode())
+    except ValueError as error:  # a NUL byte in an argument
+        os.write(STATUS_FD, f"Invalid command: {error}.".encode())
         os._exit(0)
     for number in FORWARDED:
         signal.signal(number, lambda received, _: _kill_group(main, received))
-    # The zygote has blocked them, so that none is lost.
+    # The zygote has blocked them until here, so that a signal is not lost.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     os.closerange(0, STATUS_FD)
     status = _reap_until(main)
@@ -115,7 +114,7 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
 
 
 def keep_only(descriptor: int) -> None:
-    """Close every descriptor but the standard streams and this one, which becomes `KEPT_FD`."""
+    """Close all descriptors except the standard streams and this one, which becomes `KEPT_FD`."""
     if descriptor != KEPT_FD:
         os.dup2(descriptor, KEPT_FD, inheritable=False)
     syscall("close_range", KEPT_FD + 1, 0xFFFFFFFF, 0)
@@ -127,7 +126,7 @@ def _enter(confinement: Confinement, parent: int) -> None:
     else:
         adopt_and_die_together(parent)
     confinement.take_on()
-    prctl(PR_SET_DUMPABLE, 0)  # the command runs as the same user, and must not trace us
+    prctl(PR_SET_DUMPABLE, 0)  # the command runs as the same user and must not trace this process
 
 
 def _change_directory(path: str) -> bool:
@@ -139,15 +138,15 @@ def _change_directory(path: str) -> bool:
 
 
 def _arrange_descriptors(descriptors: list[int]) -> None:
-    """Streams to 0, 1 and 2, the status pipe to `STATUS_FD`; they came with higher numbers."""
+    """Move the streams to 0, 1 and 2, and the status pipe to `STATUS_FD`. They arrived with higher numbers."""
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target, inheritable=target != STATUS_FD)
         os.close(descriptor)
 
 
 def _spawn(argv: list[str], environment: dict[str, str]) -> int:
-    """Start the command; one that cannot be started is reported as a shell does."""
-    os.environ["PATH"] = environment.get("PATH", os.defpath)  # where it is looked for
+    """Start the command. Failures are reported as a shell does."""
+    os.environ["PATH"] = environment.get("PATH", os.defpath)  # posix_spawnp searches this PATH
     try:
         return os.posix_spawnp(
             argv[0], argv, environment, setsid=True, setsigmask=[], setsigdef=RESET
@@ -161,7 +160,7 @@ def _spawn(argv: list[str], environment: dict[str, str]) -> int:
 
 
 def _report(status: int, *, is_alone: bool = True) -> None:
-    """Tell how the command ended, and whether it has left nothing: else the kernel ends the rest with us."""
+    """Report how the command ended, and whether it left no processes. If it did, the kernel kills them along with this process."""
     os.write(STATUS_FD, wire.STATUS.pack(status, is_alone))
 
 
@@ -178,14 +177,14 @@ def _reap_until(main: int) -> int:
 
 
 def bar_capabilities() -> None:
-    """Nothing that this process starts can have capabilities again, whatever it executes; this one keeps its own."""
-    with suppress(OSError):  # EINVAL: the kernel has no more of them; EPERM: nor had we any
+    """Drop the bounding set, so that no program started from here can gain capabilities. This process keeps its own."""
+    with suppress(OSError):  # EINVAL: no more capabilities exist; EPERM: this process has none
         for capability in range(CAPABILITIES):
             prctl(PR_CAPBSET_DROP, capability)
 
 
 def _set_limits(limits: Limits, *, counts_all: bool) -> None:
-    # Without a user namespace of our own the kernel counts all that this user runs.
+    # Without its own user namespace, the kernel counts all processes of the user.
     processes = limits.processes + (_count_processes(os.getuid()) if counts_all else 0)
     for kind in SHARED_LIMITS:
         hard = resource.getrlimit(kind)[1]
@@ -219,7 +218,7 @@ def _stop_descendants(spare: frozenset[int]) -> set[int]:
 
 
 def adopt_and_die_together(parent: int) -> None:
-    """Do without a pid namespace: adopt every orphan below, and when `parent` dies, end them and ourselves."""
+    """Replace a pid namespace: adopt all orphans below, and kill them and this process when `parent` dies."""
 
     def end(_number: int, _frame: object) -> NoReturn:
         kill_tree()
@@ -227,17 +226,17 @@ def adopt_and_die_together(parent: int) -> None:
 
     signal.signal(PARENT_DIED, end)
     prctl(PR_SET_PDEATHSIG, PARENT_DIED)
-    if os.getppid() != parent:  # it has died before we asked to be told
+    if os.getppid() != parent:  # it died before the signal was requested
         os._exit(0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def kill_tree(spare: frozenset[int] = frozenset()) -> None:
     """
-    Kill and reap every descendant of ours but `spare` and theirs. We must be a subreaper: orphans become our children.
+    Kill and reap all descendants except `spare` and theirs. This process must be a subreaper, so that orphans become its children.
 
-    Children are killed the moment they are found: a process that forks and ends, again and again, outruns a look at all of /proc.
-    The others are stopped first: a fork bomb whose members stand still, and still count against the limit, cannot grow.
+    Children are killed as soon as they are found, because a process that keeps forking and exiting outruns a scan of /proc. Other
+    descendants are stopped first: stopped processes still count against the process limit, so a fork bomb cannot grow.
     """
     while children := _children() - spare:
         for pid in children:
@@ -249,9 +248,9 @@ def kill_tree(spare: frozenset[int] = frozenset()) -> None:
 
 def _wait_for(children: frozenset[int], *, is_all: bool) -> None:
     """
-    Reap `children`, which have been killed, and if they are all that we have whatever else ends meanwhile.
+    Reap the killed `children`, and if these are all, anything else that ends meanwhile.
 
-    What the supervisor traces (`stillness`) is dead only when it has been reaped by it, and holds up the end of its pid namespace.
+    Processes traced by the supervisor (`stillness`) are dead only when it has reaped them, and until then keep their pid namespace alive.
     """
     left = set(children)
     with suppress(ChildProcessError):
@@ -260,7 +259,7 @@ def _wait_for(children: frozenset[int], *, is_all: bool) -> None:
 
 
 def _children() -> frozenset[int]:
-    """Our children, the dead ones that wait to be reaped included."""
+    """Return the children of this process, including zombies."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
             return frozenset(map(int, file.read().split()))
@@ -274,7 +273,7 @@ def _kill(pid: int, number: int) -> None:
 
 
 def descendants(spare: frozenset[int] = frozenset()) -> set[int]:
-    """Our own that live, but `spare` and theirs: a dead one can neither be stopped nor fork."""
+    """Return all living descendants except `spare` and theirs. Zombies can neither be stopped nor fork."""
     if not _children():
         return set()
     children = _parents_to_children(but=b"Z")
@@ -288,7 +287,7 @@ def descendants(spare: frozenset[int] = frozenset()) -> set[int]:
 
 
 def _parents_to_children(but: bytes = b"") -> dict[int, list[int]]:
-    """The process tree, without those in the state `but`."""
+    """Return the process tree, without processes in the state `but`."""
     children: dict[int, list[int]] = {}
     for pid in _pids():
         with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:

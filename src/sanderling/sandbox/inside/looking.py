@@ -1,10 +1,10 @@
-"""Looks at a project for what has changed in it, and copies of that: for the journal of what the agent does."""
+"""Looks at a project, for the journal: what has changed, and copies of the changed files."""
 
 import errno
 import os
 import stat
 import zlib
-from _blake2 import blake2b  # hashlib would load OpenSSL: a seventh of the start
+from _blake2 import blake2b  # hashlib would load OpenSSL, a seventh of the start
 from collections.abc import Sequence
 from threading import Lock
 
@@ -19,18 +19,18 @@ MAX_TREES = 16
 _trees: dict[str, Tree] = {}
 _forgotten: set[str] = set()
 _turn = Lock()
-"""Without a sandbox these are functions of the host, and each runs in a thread."""
+"""Without a sandbox these functions run in the host, each in a thread."""
 
 Copy = tuple[str, tuple[int, ...], bytes, int, bytes]
-"""A path, its row, and of a file the digest and size of its bytes, and the bytes, compressed; of a link, where it leads."""
+"""A path, its row, and for a file the digest, the size and the compressed bytes; for a link its target."""
 
 
 def scan(root: str, token: str) -> tuple[bool, bool, list[tuple[object, ...]]]:
     """
-    Return whether this is the first look of `token`, whether `unclean` has something to tell, and what has changed since the last one.
+    Return whether this is the first look of `token`, whether `unclean` has anything to report, and the changes since the last look.
 
     Raises:
-        OSError: there is nothing to be looked at, or too much: E2BIG, ETIME.
+        OSError: the root cannot be read, or there is too much: E2BIG, ETIME.
     """
     with _turn:
         tree = _trees.pop(token, None)
@@ -53,7 +53,7 @@ def scan(root: str, token: str) -> tuple[bool, bool, list[tuple[object, ...]]]:
 
 
 def _keep(token: str, tree: Tree) -> None:
-    """Have the tree for the next look, unless whoever looks has ended meanwhile."""
+    """Keep the tree for the next look, unless its owner forgot it meanwhile."""
     with _turn:
         if token in _forgotten:
             tree.close()
@@ -64,7 +64,7 @@ def _keep(token: str, tree: Tree) -> None:
 
 
 def unclean(_root: str, token: str) -> list[tuple[str, tuple[int, ...]]]:
-    """The files whose bytes nobody has: they have changed since this was asked last, and git has others."""
+    """Return the files whose bytes are not recorded anywhere: they changed since the last call and differ from what git has."""
     tree = _trees.get(token)
     return [(path, tuple(row)) for path, row in tree.unclean()] if tree else []
 
@@ -73,9 +73,9 @@ def objects(
     _root: str, token: str, repository: str, names: Sequence[str], limit: int
 ) -> list[tuple[str, bytes]]:
     """
-    Return the bytes, compressed, of the first objects among `names` that are held, as many as one answer holds; b"" of the others.
+    Return the compressed bytes of the first held objects among `names`, as many as fit into one answer; b"" for objects not held.
 
-    git could not give them: a command has removed them.
+    The host asks when git no longer has them, because a command removed them.
     """
     tree = _trees.get(token)
     held = tree.held(repository) if tree else None
@@ -93,13 +93,13 @@ def objects(
 
 
 def judged(_root: str, token: str, paths: Sequence[str]) -> None:
-    """Take note that the bytes of these files are had."""
+    """Mark these files as known: the journal has their bytes."""
     if tree := _trees.get(token):
         tree.judged(paths)
 
 
 def forget(token: str) -> None:
-    """Let go of a tree: now, or when the look at it ends that a thread is at."""
+    """Drop a tree, at once or when the running look at it ends."""
     with _turn:
         _forgotten.add(token)
         if tree := _trees.pop(token, None):
@@ -107,7 +107,7 @@ def forget(token: str) -> None:
 
 
 def copies(_root: str, paths: Sequence[str], limit: int) -> list[Copy]:
-    """Copy the first of `paths`, as many as one answer holds. What is larger than `limit`, or cannot be read, has no digest."""
+    """Copy the first of `paths`, as many as fit into one answer. A file larger than `limit`, or unreadable, has no digest."""
     found: list[Copy] = []
     room = MAX_ANSWER_BYTES
     for path in paths:
@@ -139,12 +139,7 @@ def _copy(path: str, limit: int) -> Copy:
 
 
 def _bytes(path: str, row: Row, limit: int) -> bytes:
-    """
-    All that the file holds whose row that is.
-
-    Raises:
-        OSError: ESTALE, it has changed since, or while it was read.
-    """
+    """Return the file's content, if it still has this row."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)
     try:
         data = take(descriptor, limit + 1)

@@ -1,8 +1,8 @@
 """
-Names, looked at and changed from within the sandbox: names are taken away and given, modes are set.
+Inspects and changes names from within the sandbox: removes and creates them, and sets modes.
 
-No link is followed, neither at the end of a path nor on the way. What is taken away or replaced must be the very thing that was
-looked at.
+Links are never followed, neither at the end of a path nor on the way. A name is only removed or replaced if it still belongs to the file
+that was inspected.
 """
 
 import errno
@@ -35,9 +35,9 @@ Sight = tuple[Kind, int, int, bytes | None, str, tuple[int, ...]]
 
 def look(path: str, limit: int) -> Sight:
     """
-    The kind of what is at `path`, its mode and size, the bytes of a file, the target of a link; its stamp.
+    Return the kind, mode and size of `path`, the bytes of a file, the target of a link, and the stamp.
 
-    None are the bytes of what has more than `limit`, or may not be read. What lies beyond a link is not there.
+    The bytes are None if there are more than `limit`, or if the file is unreadable. Anything beyond a link counts as absent.
     """
     try:
         with _parent(path) as (directory, name):
@@ -64,7 +64,7 @@ def look(path: str, limit: int) -> Sight:
 
 
 def looks(paths: Sequence[str], limit: int, room: int) -> list[Sight | int]:
-    """Look at several, as many as come to `room` bytes, one at least; the number of the error where one cannot be looked at."""
+    """Look at several paths, until `room` bytes are used up, but at least at one. Errors are returned as their errno."""
     found: list[Sight | int] = []
     for path in paths:
         try:
@@ -80,14 +80,13 @@ def looks(paths: Sequence[str], limit: int, room: int) -> list[Sight | int]:
 
 
 def unlink(path: str, expected: tuple[int, ...]) -> None:
-    """Take away a name, but for that of a directory."""
     with _parent(path) as (directory, name):
         _require(name, directory, expected)
         os.unlink(name, dir_fd=directory)
 
 
 def symlink(path: str, target: str, expected: tuple[int, ...]) -> None:
-    """Put a link in the place of the file or link that was `expected`, or of nothing."""
+    """Create a link, replacing the `expected` file or link if one is given."""
     with _parent(path, makes_parents=True) as (directory, name):
         if not expected:
             os.symlink(target, name, dir_fd=directory)
@@ -106,9 +105,9 @@ def link(
     path: str, twin: str, data: bytes, mode: int, expected: tuple[int, ...]
 ) -> tuple[int, ...]:
     """
-    Make `path` another name of the file `twin`, if that holds `data` and has this mode; return the stamp, empty if it is otherwise.
+    Make `path` a hard link to the file `twin`, if that has this content and mode. Return the stamp, or () if it does not.
 
-    It takes the place of the file or link that was `expected`, or of nothing. Two names of the same file are left as they are.
+    The link replaces the `expected` file or link, if one is given. Two names of the same file are left as they are.
     """
     with _parent(twin) as (there, twin_name), _parent(path, makes_parents=True) as (here, name):
         try:
@@ -122,7 +121,7 @@ def link(
         temporary = TEMPORARY + os.urandom(8).hex()
         try:
             os.link(twin_name, temporary, src_dir_fd=there, dst_dir_fd=here, follow_symlinks=False)
-        except OSError:  # a file system without, or another one
+        except OSError:  # another file system, or one without hard links
             return ()
         try:
             made = os.stat(temporary, dir_fd=here, follow_symlinks=False)
@@ -151,7 +150,6 @@ def mkfifo(path: str, mode: int) -> None:
 
 
 def chmod(path: str, mode: int, expected: tuple[int, ...]) -> None:
-    """Set the mode of a file or a directory."""
     with _parent(path) as (directory, name):
         flags = PASSED_THROUGH | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=directory)
@@ -165,7 +163,7 @@ def chmod(path: str, mode: int, expected: tuple[int, ...]) -> None:
 
 
 def mkdir(path: str, mode: int) -> None:
-    """Make a directory, and those above it."""
+    """Create a directory and its parents."""
     with _parent(path, makes_parents=True) as (directory, name):
         os.mkdir(name, dir_fd=directory)
         made = passed_through(name, directory)
@@ -176,7 +174,7 @@ def mkdir(path: str, mode: int) -> None:
 
 
 def rmdir(path: str) -> None:
-    """Remove a directory that is empty but for what writes that were killed have left in it."""
+    """Remove a directory. It may contain temporary files that killed writes left."""
     with _parent(path) as (directory, name):
         try:
             os.rmdir(name, dir_fd=directory)
@@ -187,7 +185,7 @@ def rmdir(path: str) -> None:
 
 
 def _is_rid_of_leftovers(name: str, above: int) -> bool:
-    """Remove leftovers from a directory; False, and nothing done, if there is anything else in it."""
+    """Remove temporary files from a directory. Return False, without changes, if it contains anything else."""
     directory = passed_through(name, above)
     try:
         with listable(directory) as descriptor:

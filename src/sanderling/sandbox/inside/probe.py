@@ -1,8 +1,8 @@
 """
-The probe of what this kernel can enforce: found out by doing it, each layer in a child process of its own.
+Probes what this kernel can enforce, by trying each layer in its own child process.
 
-Someone waits for that, and most of it is the time that imports take: what a layer needs is imported while those before it are
-tried.
+The caller waits for this, and most of the time goes into imports. So the modules of one layer are imported while the previous ones are
+being tried.
 """
 
 import os
@@ -19,7 +19,7 @@ KEYCTL_GET_KEYRING_ID = 0
 
 
 def main(channel: int) -> None:
-    """Try every layer, at the same time, and send the report over `channel`. The calling process must have no other threads."""
+    """Try every layer, in parallel, and send the report over `channel`. The calling process must have no other threads."""
     trials = {
         "namespaces": _Trial(_try_namespaces),
         "bubblewrap": _Trial(bubblewrap.try_it),
@@ -33,18 +33,18 @@ def main(channel: int) -> None:
     from sanderling.sandbox import wire
 
     reasons = {layer: trial.reason() for layer, trial in trials.items()}
-    with socket.socket(fileno=channel) as host, suppress(OSError):  # it may be gone
+    with socket.socket(fileno=channel) as host, suppress(OSError):  # the host may be gone
         wire.send(host, ("report", reasons, landlock.abi()))
 
 
 class _Trial:
-    """A child that tries something and says what kept it."""
+    """A child process that tries something and reports what failed."""
 
     def __init__(self, attempt: Callable[[], None]) -> None:
         self._reader, writer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            reason = "ended without a word"
+            reason = "exited without a result"
             try:
                 attempt()
                 reason = ""
@@ -67,7 +67,7 @@ class _Trial:
 
 
 def _try_namespaces() -> None:
-    """Try all of them, with a mount of each kind that a root directory needs; /proc in a child, because it needs the pid namespace."""
+    """Try all namespaces, with each kind of mount that a root needs; /proc in a child, which is in the new pid namespace."""
     namespaces.enter_new_user_namespace(
         namespaces.CLONE_NEWNS
         | namespaces.CLONE_NEWPID
@@ -90,7 +90,7 @@ def _try_landlock() -> None:
         os.close(os.open(os.devnull, os.O_WRONLY))
     except PermissionError:
         return
-    raise SandboxError("Landlock is there, but lets files be written")
+    raise SandboxError("Landlock is available but does not prevent writing")
 
 
 def _try_seccomp() -> None:
@@ -103,4 +103,4 @@ def _try_seccomp() -> None:
         return
     except OSError as error:
         raise SandboxError(f"a forbidden call fails with {error.strerror}") from error
-    raise SandboxError("a forbidden call is answered")
+    raise SandboxError("a forbidden call succeeds")

@@ -1,4 +1,4 @@
-"""Reading for the file worker: files of any size, in parts or whole, and directories."""
+"""Reads files of any size, in parts or whole, and directories, for the file worker."""
 
 import errno
 import os
@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 CHUNK_BYTES = 1 << 20
 TICK_NS = 10_000_000
-"""Two changes within one tick of the kernel's coarse clock (100 Hz at the slowest) can leave the same times."""
+"""Two changes within one tick of the kernel's coarse clock (100 Hz at the slowest) can get the same time."""
 MAX_LOOKS = 10
-"""At a file that changes all the time. Its stamp then means little, but nor will it be the same when it is written."""
+"""For a file that changes all the time. Its stamp then means little, but it will differ again when the file is written."""
 MAX_ENTRIES = 100_000
-"""The most entries of a directory that are listed."""
+"""The limit for listing a directory."""
 SEEK_S, COUNT_S = 3.0, 0.02
-"""The time in which the first line of a page is looked for, and that in which the lines after the page are counted."""
+"""Time limits: for finding the first line of a page, and for counting the lines after it."""
 OPENED = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""A FIFO is not waited for, a terminal not taken over."""
+"""So that opening neither waits for a FIFO nor makes a terminal the controlling one."""
 
 
 class Stamp(NamedTuple):
-    """The identity of a file, and of its state. Two equal stamps mean equal content."""
+    """The identity and state of a file. Equal stamps mean equal content."""
 
     device: int
     inode: int
@@ -34,29 +34,29 @@ class Stamp(NamedTuple):
 
 
 def read(path: str, offset: int, limit: int) -> tuple[bytes, int]:
-    """At most `limit` bytes from `offset`, and the file's size. Nothing but a regular file is read, and nothing waited for."""
+    """Read at most `limit` bytes from `offset`. Return them and the file's size. Only regular files can be read, without blocking."""
     with _opened(path) as descriptor:
         os.lseek(descriptor, offset, os.SEEK_SET)
         return take(descriptor, limit), os.fstat(descriptor).st_size
 
 
 def load(path: str, limit: int, head: int) -> tuple[bytes, bool, tuple[int, ...]]:
-    """Return all of a file, or if it is longer than `limit` its first `head` bytes; whether that is all; its stamp."""
+    """Return a file's content, or its first `head` bytes if it is larger than `limit`; whether that is everything; its stamp."""
     for is_last_try in (*[False] * MAX_LOOKS, True):
         with _opened(path) as descriptor:
             before = stamp_of(os.fstat(descriptor))
             data = take(descriptor, head if before.size > limit else limit + 1)
             after = stamp_of(os.fstat(descriptor))
-        is_whole = before.size <= limit and len(data) <= limit  # in /proc sizes are 0
+        is_whole = before.size <= limit and len(data) <= limit  # in /proc, sizes are 0
         is_sure = before == after and not is_fresh(after)
-        if is_sure or not is_whole or is_last_try:  # nobody takes a part for the whole
+        if is_sure or not is_whole or is_last_try:  # a part need not be consistent
             return (data if is_whole else data[:head]), is_whole, tuple(after)
         time.sleep(TICK_NS / 1e9)
     raise AssertionError
 
 
 def is_fresh(stamp: Stamp) -> bool:
-    """Say whether a file was changed so lately that one more change could leave the same stamp."""
+    """Return whether the file changed so recently that another change could leave the same stamp."""
     return 0 <= time.time_ns() - max(stamp.mtime_ns, stamp.ctime_ns) < TICK_NS
 
 
@@ -64,9 +64,9 @@ def lines(
     path: str, first: int, count: int, line_bytes: int, page_bytes: int
 ) -> tuple[list[tuple[bytes, int]], int, bool]:
     """
-    `count` lines from number `first`, as many as `page_bytes` hold: of each up to `line_bytes`, and how long it is.
+    Return up to `count` lines from number `first`, at most `page_bytes` in total: up to `line_bytes` of each, and its full length.
 
-    With them how many lines were counted, and whether those are all: the file may be larger than there is time for.
+    Also return how many lines were counted, and whether that is all of them. Counting stops after a time limit.
     """
     with _opened(path) as descriptor:
         chunks = _chunks(descriptor)
@@ -87,7 +87,7 @@ def _seek(chunks: Iterator[bytes], first: int) -> tuple[int, bytes | None, bool]
     """
     Return how many lines were passed, and the chunk that begins with line `first`.
 
-    None if it was not reached, because the file has ended (the third is true), or because it took too long.
+    The chunk is None if the line was not reached, because the file ended (the third value is True) or the time limit passed.
     """
     passed, last, deadline = 0, b"\n", time.monotonic() + SEEK_S
     for chunk in chunks:
@@ -103,7 +103,7 @@ def _seek(chunks: Iterator[bytes], first: int) -> tuple[int, bytes | None, bool]
 def _page(
     chunks: Iterator[bytes], chunk: bytes, count: int, line_bytes: int, page_bytes: int
 ) -> tuple[list[tuple[bytes, int]], bytes | None]:
-    """The lines of a page, and what follows it of the last chunk; None if its last line is too long to see the end of."""
+    """Return the lines of a page and the rest of the last chunk; None if the last line is too long to find its end."""
     lines: list[tuple[bytes, int]] = []
     kept, length, start, taken = b"", 0, 0, 0
     deadline = time.monotonic() + SEEK_S
@@ -127,7 +127,7 @@ def _page(
 
 
 def _count(chunks: Iterator[bytes], chunk: bytes) -> tuple[int, bool]:
-    """Count how many lines there are in `chunk` and those that follow, as far as the time suffices, and whether that is all."""
+    """Count the lines in `chunk` and after it, until a time limit. Return the count, and whether that is all."""
     found, deadline = 0, time.monotonic() + COUNT_S
     while True:
         found += chunk.count(b"\n")
@@ -140,10 +140,9 @@ def _count(chunks: Iterator[bytes], chunk: bytes) -> tuple[int, bool]:
 
 def identify(path: str) -> tuple[int, int, str]:
     """
-    Device and inode of a regular file; where there is none, those of the directory that would hold it, and its place there.
+    Return device and inode of a regular file, or of the nearest existing directory if it is missing, and then also its path.
 
-    Where that directory is not there either, it is the next one above it that is. It is opened to be read: what hides it hides what
-    could be in it.
+    The directory is opened for reading, so that hidden directories hide what might be in them.
     """
     try:
         with _opened(path) as descriptor:
@@ -160,7 +159,7 @@ def identify(path: str) -> tuple[int, int, str]:
 
 
 def list_directory(path: str) -> list[tuple[str, str]]:
-    """The names in a directory, or some of very many, sorted, each with its kind."""
+    """Return the sorted names of a directory, each with its kind. Very large directories are cut off."""
     with os.scandir(path) as entries:
         some = zip(range(MAX_ENTRIES), entries, strict=False)
         return sorted((entry.name, _kind(entry)) for _, entry in some)

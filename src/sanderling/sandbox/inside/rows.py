@@ -1,4 +1,4 @@
-"""Rows and what is seen of their change: what a look at the tree tells the host, who need not load how it is done."""
+"""Rows and their changes: the result of a look at the tree. The host imports these types without the code that looks."""
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """The state of a name, as far as it can be seen without reading. A file has so many `links`, or names."""
+    """The state of a name that is visible without reading the file. `links` counts the file's hard links."""
 
     mode: int
     size: int
@@ -32,15 +32,16 @@ def row_of(status: "os.stat_result | Status") -> Row:
 
 class Seen(NamedTuple):
     """
-    A name that has changed: its row `before` and `after`, None where there was nothing.
+    A changed name: its row `before` and `after`, None where there was nothing.
 
-    `object` names that of git's which held the bytes before, in a `repository`. `was_ignored`: something may have been there, but
-    nobody had looked.
-
-    If it `is_unsure`, its times cannot tell what happened to it, so that its bytes have to: with equal rows whether it has changed at
-    all, else whether somebody has changed it again since a tool did. If it `is_shared`, it has got another name outside of the tree
-    since, by which somebody else may have changed it. A twin is another name of the same file, before or after. What was `left_out`
-    is known by its name alone, for that is how it was looked at: git ignores it, or it is version control's own.
+    Attributes:
+        object: the git object with the previous bytes, in `repository`.
+        was_ignored: the file may have existed before, unnoticed because it was ignored.
+        is_unsure: the times cannot show what happened, so the bytes must be compared. With equal rows it is unknown whether the file
+            changed at all, else whether another program changed it again after a tool did.
+        is_shared: the file has gained a name outside the tree, through which another program may have changed it.
+        before_twin, after_twin: another name of the same file, before or after the change.
+        left_out: only the name was known, because git ignores it, or because it belongs to version control ("own").
     """
 
     path: str

@@ -1,9 +1,9 @@
 """
-A moment in which no descendant of ours moves, and of which none of them learns.
+Stops all descendants of this process for a moment, without their noticing.
 
-SIGSTOP is told to parents: script(1) stops with its child, a shell prints it. What a tracer stops is told to the tracer alone, so
-we trace whatever we may for that moment; where we may not (another debugger does, or the kernel is set to forbid it), it is
-SIGSTOP after all. Should we die in it, the kernel lets everything we trace go on.
+SIGSTOP alone is visible: the parent is notified, so script(1) stops along with its child, and a shell prints a message. A stop by a
+tracer is reported only to the tracer, so all processes that may be traced are traced meanwhile. The others (already under a debugger, or
+the kernel forbids ptrace) get SIGSTOP. If this process dies, the kernel resumes everything that it traces.
 
 Source: ptrace(2), PTRACE_SEIZE and PTRACE_INTERRUPT
 """
@@ -21,13 +21,13 @@ from sanderling.sandbox.kernel.syscalls import syscall
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 PTRACE_EVENT_STOP = 128
 DEADLINE_S = 0.05
-"""A task in the middle of a system call that cannot be interrupted does not stop before its end, and does not move before either."""
+"""A task in an uninterruptible system call stops only at the end of the call, but does nothing else before."""
 POLL_S = 0.0002
 
 
 @contextmanager
 def everything_still() -> Generator[None]:
-    """Stop every descendant of ours in this context, but those that are started in it."""
+    """Stop every descendant in this context, except those started within it."""
     stopped = _Stopped()
     try:
         stopped.stop_all()
@@ -38,12 +38,12 @@ def everything_still() -> Generator[None]:
 
 class _Stopped:
     def __init__(self) -> None:
-        self._moving: set[int] = set()  # threads that we trace and that have not stopped yet
-        self._still: dict[int, int] = {}  # the others, each with the status that told of it
-        self._signalled: set[int] = set()  # processes that we may not trace
+        self._moving: set[int] = set()  # traced threads that have not stopped yet
+        self._still: dict[int, int] = {}  # stopped threads, with their wait status
+        self._signalled: set[int] = set()  # processes that cannot be traced
 
     def stop_all(self) -> None:
-        """Until a look finds nothing new: what still moves may start more."""
+        """Stop everything, until a search finds nothing new: running processes may start more."""
         while new := self._find():
             for pid, thread in new:
                 self._stop(pid, thread)
@@ -92,7 +92,7 @@ class _Stopped:
                 self._still[thread] = status
 
     def let_go(self) -> None:
-        """Let those go on that have stopped, then look once more: what has not may wait for one that has. Who is late even then: `go_on`."""
+        """Resume the stopped threads, then check again, because some may have waited for others. Later ones are left to `go_on`."""
         self._detach()
         self._wait(DEADLINE_S)
         self._detach()
@@ -107,11 +107,11 @@ class _Stopped:
 
 
 def go_on(thread: int, status: int) -> None:
-    """Let a thread that we trace go on, with the signal that it was about to get if that has stopped it; `status` is `waitpid`'s."""
+    """Resume a traced thread with wait status `status`, delivering the signal that stopped it, if any."""
     number = 0 if status >> 16 == PTRACE_EVENT_STOP else os.WSTOPSIG(status)
     try:
         syscall("ptrace", PTRACE_DETACH, thread, 0, number)
-    except ProcessLookupError:  # it was killed meanwhile: its parent hears of that after us
+    except ProcessLookupError:  # killed meanwhile: its parent is notified after this
         with suppress(ChildProcessError):
             os.waitpid(thread, os.WNOHANG | WALL)
 

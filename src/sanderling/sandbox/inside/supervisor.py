@@ -1,8 +1,8 @@
 """
-The supervisor of one session's sandbox: a process outside of it that guards the project and forks zygotes.
+The supervisor of a session's sandbox: a process outside of it that guards the project and forks zygotes.
 
-It lives as long as the host holds its channel. Then, however the host ended, it kills what is left, lets the guard look once
-more, removes what was placed in the project, and goes.
+It lives as long as the host keeps its channel open. Then, however the host ended, it kills all remaining processes, runs a last audit,
+removes its files from the project, and exits.
 """
 
 import gc
@@ -45,13 +45,13 @@ from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
 from sanderling.sandbox.shortage import NoRoomError
 
 LAST_LOOK_S = 60
-VANISHING_S = 5.0  # for files that come and go while the view is looked at
+VANISHING_S = 5.0  # for files that come and go while the view is prepared
 LANDLOCK = "sanderling.sandbox.kernel.landlock"
-"""The module that only zygotes need: it loads while git is waited for."""
+"""Only zygotes need this module. It is imported while git runs."""
 
 
 class VanishedError(SandboxError):
-    """A file that was to be hidden was gone by then: whoever looks again does not find it."""
+    """A file that should be hidden was removed meanwhile. The next attempt will not find it."""
 
 
 def main(channel: int) -> NoReturn:
@@ -59,12 +59,12 @@ def main(channel: int) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.end())
     try:
         supervisor.serve()
-    finally:  # after a defect, too: what runs must end, and what it left must be looked at
+    finally:  # after a bug, too: commands must end, and the audit must run
         supervisor.end()
 
 
 class Whose(NamedTuple):
-    """Whose namespaces they are: those of the session's commands, or of a server; and whether they hold a network."""
+    """The owner of namespaces: a server, or the session's commands if empty; and whether they include a network namespace."""
 
     server: str
     has_own_network: bool
@@ -79,17 +79,17 @@ class Supervisor:
         self._claim: sentinels.Claim | None = None
         self._next_routine_audit = 0.0
         self._namespaces: dict[Whose, list[int]] = {}
-        self._placeholders: dict[int, set[str]] = {}  # by the number of the view
+        self._placeholders: dict[int, set[str]] = {}  # by view number
         self._umask = os.umask(0)
         os.umask(self._umask)
         self._poll = select.poll()
         self._loading = Thread(target=import_module, args=[LANDLOCK])
-        with suppress(RuntimeError):  # there is no room for a thread: it loads when it is needed
+        with suppress(RuntimeError):  # no thread available: it is imported when needed
             self._loading.start()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
 
     def serve(self) -> NoReturn:
-        gc.freeze()  # the modules, nearly all, live as long as the process
+        gc.freeze()  # most modules live as long as the process
         gc.enable()
         self._poll.register(self.channel, select.POLLIN)
         while True:
@@ -120,12 +120,12 @@ class Supervisor:
             case ("close", keeps_tmp):
                 self.end(keeps_tmp=keeps_tmp)
             case _:
-                raise SandboxError(f"A supervisor knows no {message[0]!r}.")
+                raise SandboxError(f"Unknown message to the supervisor: {message[0]!r}.")
 
     def _open(
         self, number: int, level: Level, policy: SandboxPolicy, channel: socket.socket
     ) -> None:
-        """Start a zygote that serves `channel`; what keeps it from starting is said there."""
+        """Start a zygote that serves `channel`. If that fails, the reason is sent there."""
         try:
             end = time.monotonic() + VANISHING_S
             while True:
@@ -142,7 +142,7 @@ class Supervisor:
     def _start_zygote(
         self, number: int, level: Level, policy: SandboxPolicy, channel: socket.socket
     ) -> None:
-        """Fork a zygote. What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
+        """Fork a zygote. All commands are stopped meanwhile, so that nothing changes between the inspection of files and their mounts."""
         has_own_network = policy.network != "on" and level != "landlock"
         whose = Whose(policy.server, has_own_network)
         here, there = wire.socket_pair()
@@ -172,13 +172,13 @@ class Supervisor:
             self._has_entered(here, whose)
 
     def _load_landlock(self) -> None:
-        """Have it loaded before a fork, which would keep the locks of an import that goes on, and in a view would find other files."""
+        """Import it before a fork. A fork would inherit the locks of a running import, and in a view would find other files."""
         if self._loading.is_alive():
             self._loading.join()
         import_module(LANDLOCK)
 
     def _has_entered(self, here: socket.socket, whose: "Whose") -> bool:
-        """Wait until the zygote is in its view, and keep the namespaces that it has made. False: it has died before."""
+        """Wait until the zygote is in its view, and keep its new namespaces. Return False if it died before."""
         while (received := wire.receive(here)) and received[0] != ("entered",):
             self._namespaces[whose] = received[1]
         return received is not None
@@ -186,25 +186,25 @@ class Supervisor:
     def _become_zygote(
         self, view: View, whose: "Whose", channel: socket.socket, there: socket.socket
     ) -> NoReturn:
-        """Enter, in a fork, the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
+        """In a fork, enter the view and serve `channel`. New namespaces are sent to the supervisor, for later views."""
         try:
             prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
             if view.is_mounted:
                 self._enter_namespaces(whose, there)
                 namespaces.enter_root(view.layout)
             wire.send(there, ("entered",))
-            # Let go of what is the supervisor's to hold: the host's channel, the guard, the claim to the project.
+            # Close the supervisor's descriptors: the host's channel, the guard's, and the claim on the project.
             init.keep_only(channel.fileno())
             Zygote(view, socket.socket(fileno=init.KEPT_FD)).serve()
         except (OSError, SandboxError) as error:
             wire.send(channel, ("refused", str(error)))
-        except BaseException as defect:  # noqa: BLE001 - there is nobody above who could tell of it
+        except BaseException as defect:  # noqa: BLE001 - nothing above could report it
             sys.excepthook(type(defect), defect, defect.__traceback__)
         finally:
             os._exit(EXIT_REFUSED)
 
     def _enter_namespaces(self, whose: "Whose", there: socket.socket) -> None:
-        """Join the namespaces that are there for it, or make them; then become process 1 of a pid namespace below."""
+        """Join the existing namespaces, or create them. Then become process 1 of a new pid namespace."""
         if known := self._namespaces.get(whose):
             namespaces.join_session_namespaces(known)
         else:
@@ -219,17 +219,17 @@ class Supervisor:
         namespaces.unshare(namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID)
         if pid := os.fork():
             syscall("close_range", init.KEPT_FD, 0xFFFFFFFF, 0)
-            prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # entering the namespace has cleared it
+            prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # entering the namespace cleared it
             prctl(init.PR_SET_DUMPABLE, 0)
             os.waitpid(pid, 0)
             os._exit(0)
-        prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # a fork does not inherit it
+        prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # not inherited by a fork
 
     def _look_at(self, policy: SandboxPolicy, level: Level, *, has_own_network: bool) -> Layout:
-        """Find what the view of `policy` holds, as things are now. The first look also puts the guard in place."""
-        check_identities(policy)  # nothing moves any more
+        """Determine the content of the view of `policy`, as things are now. The first call also starts the guard."""
+        check_identities(policy)  # nothing moves from here on
         if self._guard:
-            self._audit()  # or we would ask git about a repository that waits for that
+            self._audit()  # before git is asked about a repository that belongs in quarantine
         self._git.distrust(policy.project, *policy.write_paths)
         survey = repositories.survey(policy.project, self._git)
         if self._policy is None:
@@ -243,7 +243,7 @@ class Supervisor:
             self._claim = sentinels.place_sentinels(policy.state_dir, survey)
         directories = tuple(filter(os.path.isdir, policy.write_paths))
         in_git = protection.protection(survey, directories)
-        # What is forked from now on inherits it: the zygote, and its commands.
+        # Inherited by everything forked from now on: the zygote and its commands.
         os.umask(settings.shared_umask(in_git.shared, self._umask))
         if policy.has_guard and self._guard is None:
             quarantine = private_directory(policy, "quarantine")
@@ -265,10 +265,10 @@ class Supervisor:
             return unmounted_layout(policy, protected)
         return mounted_layout(policy, protected, has_own_network=has_own_network)
 
-    # --- what is made in the private HOME and /tmp, to mount on what the person has granted ------------------------------
+    # --- mount points in the private HOME and /tmp for granted paths -----------------------------------------------------
 
     def _note_placeholders(self, number: int, layout: Layout, policy: SandboxPolicy) -> None:
-        """The view's mount points that are not there yet, or only as another's."""
+        """Record the view's mount points that do not exist yet, or only for another view."""
         assert self._policy
         settled = {*self._policy.read_paths, *self._policy.write_paths}
         granted = {*policy.read_paths, *policy.write_paths} - settled
@@ -279,7 +279,7 @@ class Supervisor:
         }
 
     def _remove_placeholders(self, number: int) -> None:
-        """Remove what no other view needs, and nobody has filled: a command would take it for the file that was granted."""
+        """Remove mount points that no other view needs and that are still empty. A command would mistake them for the granted files."""
         own = self._placeholders.pop(number, set())
         for path in sorted(own.difference(*self._placeholders.values()), reverse=True):
             directory, name = os.path.split(path)
@@ -293,20 +293,20 @@ class Supervisor:
     # --- the guard, and the end ----------------------------------------------------------------------------------------
 
     def _report(self, events: list[GuardEvent]) -> None:
-        """Tell the host, if it is still there: what was found is in the quarantine all the same."""
+        """Send events to the host, if it is still there. Files in quarantine are kept in any case."""
         for event in events:
             with suppress(OSError):
                 wire.send(self.channel, ("guard", *event))
 
     def _audit(self, share: int = 0) -> None:
-        """Look at the project; if that is routine, at most one part in `share` of the time goes into it."""
+        """Audit the project. With a `share`, audits take at most that fraction of the time, 1/`share`."""
         began = time.monotonic()
         self._report(self._guard.audit(is_routine=share > 0) if self._guard else [])
         now = time.monotonic()
         self._next_routine_audit = now + (share or ROUTINE_SHARE) * (now - began)
 
     def end(self, *, keeps_tmp: bool = False) -> NoReturn:
-        """Kill what runs, look once more, clean up; nobody has to wait for that, and it does not last for ever."""
+        """Kill all processes, run a last audit, and clean up. The host need not wait for it, and an alarm limits it."""
         signal.alarm(LAST_LOOK_S)
         init.kill_tree()
         guard, self._guard = self._guard, None
@@ -326,7 +326,7 @@ class Supervisor:
 
 
 def _steps(layout: Layout, targets: set[str]) -> Iterator[str]:
-    """Find what `targets` are mounted on in private directories, and every directory on the way there, by their paths outside."""
+    """Yield the mount points of `targets` in private directories, and all directories on the way, by their paths outside."""
     for bind in layout.binds:
         for directory, rest in layout.private_places(bind) if bind.target in targets else ():
             steps = rest.split("/")
@@ -334,8 +334,8 @@ def _steps(layout: Layout, targets: set[str]) -> Iterator[str]:
 
 
 def _reap() -> None:
-    """Wait for what has ended: zygotes, and whatever became our child when its parent did."""
+    """Reap ended processes: zygotes, and orphans that became children."""
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG | init.WALL))[0]:
-            if os.WIFSTOPPED(ended[1]):  # one that came to stand still too late
+            if os.WIFSTOPPED(ended[1]):  # it stopped only after it was resumed
                 go_on(*ended)

@@ -1,24 +1,25 @@
 """
-A project's tree as it was looked at last, and what has changed in it since.
+The tree of a project as of the last look, and what has changed in it since.
 
-Where inotify can watch its directories, only those are looked at again in which something has happened; else the state of each file
-is asked for. inotify tells of what goes through this kernel and by a name in the directory. So it is blind
+With inotify, a look visits only directories in which something happened. Without it, a look asks for the state of every file. inotify
+reports only changes that pass through this kernel, by a name inside a watched directory. So it misses:
 
-* where a file system has another side (a server, the host of a virtual machine or container): a colleague's change there would be
-  taken for that of the next command, and undo would take it back with it. Such file systems are not watched, and each file's state is
-  asked for, in a way that passes by the caches of this side;
-* to a change by a hard link outside of the tree. Directories that hold a file of several names are looked at each time. To look at all
-  files each time would find those, too, that get a second name, are changed by it, and lose it again between two looks; but it costs
-  130 ms for 40,000 files, before and after each command, where a look that finds nothing costs 1 ms. A file that has got a name
-  outside since the last look, and has changed, is reported as such: nobody can tell by which name;
-* to what is written into a file that is mapped into memory, until that ends. Then there is an event without a change of the times, as
-  a page that is dirty already (on tmpfs: each page) is written to without the file system's knowledge; the bytes have to tell.
+* changes on the other side of a file system: on a server, or on the host of a virtual machine or container. A colleague's change there
+  would be taken for the next command's, and undo would revert it along with that command's. Such file systems are not watched. Every
+  file's state is requested, bypassing the caches on this side.
+* changes through a hard link outside the tree. Directories that contain a file with several names are checked at every look. Checking all
+  files at every look would also catch a file that gains a second name, is changed through it, and loses it again between two looks. But
+  that costs 130 ms for 40,000 files, before and after each command, where a look that finds nothing costs 1 ms. A file that gained a name
+  outside the tree since the last look, and changed, is marked as shared, because the tree cannot know through which name it was changed.
+* writes to a memory-mapped file, until the mapping ends. The event at its end comes without a change of the times, because pages that are
+  already dirty (on tmpfs, all pages) are written without the file system noticing. Then the bytes are compared.
 
-Nobody can set a change time: a file with the same row is the same, if its times are fine enough. One that was changed in the last tick
-of the kernel's clock is waited out; what cannot be is a matter for `doubts.py`.
+Programs cannot set a file's change time (ctime), so a file with the same row is unchanged, provided the times are fine enough. After a
+change within the last tick of the kernel's clock, the look waits for the next tick. On file systems with coarser times, `doubts.py`
+decides.
 
-What is ignored and not tracked is left out, and so is what is version control's own: of that the names alone are known, so that
-it is seen when they go (`git clean -xfd`). To look into what is ignored would be to look at each build.
+Ignored files that are not tracked, and version control's own directories, are left out. Only their names are recorded, so that their
+removal (`git clean -xfd`) is noticed. Looking into ignored directories would mean scanning every build.
 """
 
 import errno
@@ -40,14 +41,14 @@ from sanderling.sandbox.inside.watches import Watches
 MAX_FILES = 200_000
 MAX_WALK_S = 20.0
 MAX_RULES_BYTES = 128 << 10
-"""The most of one file's rules that is read: these take a second to be understood, and who ignores a thousand things has a tenth of it."""
+"""Rules beyond this size are not read. This much takes a second to parse; a thousand rules are a tenth of it."""
 CHECKED_EACH = 256  # names
 A_DIRECTORY, A_FILE = Row(stat.S_IFDIR, 0, 0, 0, 0), Row(stat.S_IFREG, 0, 0, 0, 0)
 OWN = frozenset((".git", ".hg", ".jj", ".svn"))
 
 
 class _Names(NamedTuple):
-    """The names in a directory: those that count, and those that are left out."""
+    """The names in a directory: files and directories that count, and names that are left out."""
 
     files: dict[str, Row]
     directories: set[str]
@@ -55,7 +56,7 @@ class _Names(NamedTuple):
 
 
 class Tree:
-    """The tree below `root`, which is absolute and real. If it `is_watched`, the kernel is asked to tell what changes."""
+    """The tree below `root`, an absolute and real path. If `is_watched`, changes are learned from inotify."""
 
     def __init__(self, root: str, *, is_watched: bool = True) -> None:
         self._root = root
@@ -64,12 +65,12 @@ class Tree:
         self._objects: dict[str, tuple[bytes, str]] = {}
         self._held: dict[str, Held] = {}  # by the root of their repository
         self._unjudged: dict[str, set[str]] = {}  # names by directory
-        self._changes: dict[str, Seen] | None = None  # None: all is new
+        self._changes: dict[str, Seen] | None = None  # None: first look, everything is new
         self._count = 0
         self._end = 0.0
         self._waiting: list[tuple[str, Directory, bool]] = []
-        self._systems: dict[int, FileSystem] = {}  # by their devices
-        self._unwatched: set[str] = set()  # directories of whose files inotify does not tell all
+        self._systems: dict[int, FileSystem] = {}  # by device
+        self._unwatched: set[str] = set()  # directories whose files inotify cannot fully watch
         self._racy = Racy(self._directories)
         self._watches = Watches()
         if not is_watched:
@@ -85,17 +86,17 @@ class Tree:
             held.close()
 
     def held(self, repository: str) -> Held | None:
-        """The objects of the repository whose root that is, as far as they outlive their removal."""
+        """Return the held objects of the repository with that root. They stay readable after a command removes them."""
         return self._held.get(repository)
 
     # --- looking -------------------------------------------------------------------------------------------------------
 
     def look(self) -> list[Seen]:
         """
-        Return what has changed since the last look; the first one finds nothing changed.
+        Return the changes since the last look. The first look returns none.
 
         Raises:
-            OSError: the root cannot be read; E2BIG: there is too much; ETIME: it takes too long.
+            OSError: the root cannot be read; E2BIG: too many files; ETIME: it takes too long.
         """
         self._end = time.monotonic() + MAX_WALK_S
         if not self._directories:
@@ -129,7 +130,7 @@ class Tree:
         return changes
 
     def _doubt(self, happened: Mapping[str, Collection[str]]) -> None:
-        """Take note of what the rows of files do not tell. Those that were written, and have the same row, may hold something else."""
+        """Add the changes that rows do not show. A file that was written and still has the same row may have new content."""
         assert self._changes is not None
         unsure = self._racy.doubt(self._changes)
         unsure |= {f"{path}/{name}" for path, names in happened.items() for name in names}
@@ -141,7 +142,7 @@ class Tree:
         note_twins(self._changes, self._directories)
 
     def unclean(self) -> list[tuple[str, Row]]:
-        """Return the files that have changed since this was asked last and are not what git has; the first time, of all."""
+        """Return the files that changed since the last call and differ from what git has. The first call considers all files."""
         waiting, self._unjudged = self._unjudged, {}
         if waiting:
             for index in self._indexes.values():
@@ -170,20 +171,19 @@ class Tree:
 
     @property
     def has_unjudged(self) -> bool:
-        """Say whether files have changed since `unclean` was asked last."""
         return any(self._unjudged.values())
 
     def judged(self, paths: Iterable[str]) -> None:
-        """Take note that the bytes of these files are known."""
+        """Mark these files as known: their bytes have been copied."""
         for path in paths:
             directory, _, name = path.rpartition("/")
             self._unjudged.get(directory, set()).discard(name)
 
     def _rescan(self, paths: Iterable[str]) -> None:
-        """Look at each file in these directories, and list those that have changed themselves, or in which one has."""
+        """Check every file in these directories. List directories again that have changed, or contain a changed file."""
         for path in sorted(paths):
             if (directory := self._directories.get(path)) is None:
-                continue  # gone with one above it
+                continue  # removed together with a directory above it
             self._check_time()
             if directory.may_be_other(path):
                 self._list_again(path)
@@ -196,7 +196,7 @@ class Tree:
         row = directory.system.row(path)
         if row is None or not stat.S_ISDIR(row.mode) or row.inode != directory.row.inode:
             if path == self._root:
-                raise OSError(errno.ESTALE, "it is another directory")
+                raise OSError(errno.ESTALE, "the root was replaced")
             self._leave(path)
             if above := self._directories.get(os.path.dirname(path)):
                 self._list(os.path.dirname(path), above)
@@ -204,7 +204,7 @@ class Tree:
         if row.mode != directory.row.mode:
             self._note(path, directory.row, row)
         directory.row = row
-        # One that was made anew can have the number of the one that is gone.
+        # A recreated directory can have the inode number of the old one.
         self._watch(path, directory.system)
         self._list(path, directory)
 
@@ -222,7 +222,7 @@ class Tree:
     def _enter(
         self, path: str, above: Directory, *, is_ignored: bool = False, was_ignored: bool = False
     ) -> None:
-        """Take in the directory `path`, and have it listed."""
+        """Add the directory `path`, and queue it for listing."""
         try:
             status = os.lstat(path)
         except OSError:
@@ -236,12 +236,12 @@ class Tree:
         self._count += 1
         if self._count > MAX_FILES:
             raise OSError(errno.E2BIG, "too many files")
-        self._watch(path, system)  # before it is listed, so that nothing comes between
+        self._watch(path, system)  # before listing, so that no change falls in between
         self._note(path, None, row, was_ignored=was_ignored)
         self._waiting.append((path, directory, was_ignored))
 
     def _leave(self, path: str) -> None:
-        """Take note that a directory is gone, with all that was below it."""
+        """Record that a directory is gone, with everything below it."""
         going = [path]
         while going:
             path = going.pop()
@@ -263,12 +263,12 @@ class Tree:
             self._list(path, directory, was_ignored=was_ignored)
 
     def _list(self, path: str, directory: Directory, *, was_ignored: bool = False) -> None:
-        """Compare a directory with what is known of it; those that are new in it wait to be listed."""
+        """Compare a directory with its last known state. New directories in it are queued for listing."""
         self._check_time()
         try:
             with os.scandir(path) as found:
                 entries = list(found)
-        except PermissionError:  # what is new in it is not known, and nothing is gone
+        except PermissionError:  # new names stay unknown, and nothing counts as removed
             self._compare_known(path, directory)
             return
         except OSError:
@@ -295,7 +295,7 @@ class Tree:
     def _chosen(
         self, path: str, directory: Directory, entries: "Sequence[os.DirEntry[str]]"
     ) -> _Names:
-        """The names in a directory, as they count."""
+        """Return the names in a directory, split into names that count and names left out."""
         found = _Names({}, set(), {})
         has_rules = directory.rules or directory.is_ignored
         known, prefix, row_at = directory.files, f"{path}/", directory.system.row
@@ -318,7 +318,7 @@ class Tree:
         return found
 
     def _compare_known(self, path: str, directory: Directory) -> None:
-        """Compare the files of a directory that may not be listed, as far as they can be seen by their names."""
+        """Compare the known files of a directory that cannot be listed, by name where they can still be seen."""
         for name, old in tuple(directory.files.items()):
             row = directory.system.row(f"{path}/{name}")
             if row and row != old:
@@ -328,7 +328,7 @@ class Tree:
     def _go_into(
         self, path: str, above: Directory, old_rules: Sequence[Rules], *, was_ignored: bool
     ) -> None:
-        """Take in a directory that is new, or list it again because other rules hold for it now."""
+        """Add a new directory, or list a known one again if other ignore rules apply to it now."""
         if known := self._directories.get(path):
             if old_rules != above.rules:
                 known.chain = above.rules
@@ -340,7 +340,7 @@ class Tree:
         self._enter(path, above, is_ignored=is_out, was_ignored=is_back)
 
     def _replace(self, path: str, directory: Directory, found: _Names) -> None:
-        """Let what was `found` be what a directory holds now."""
+        """Store `found` as the current content of a directory."""
         files, directories = found.files, found.directories
         directory.left_out = found.left_out
         for name in directory.files.keys() - files.keys():
@@ -361,7 +361,7 @@ class Tree:
     def _note(
         self, path: str, before: Row | None, after: Row | None, *, was_ignored: bool = False
     ) -> None:
-        """Take note of a change. A file in the place of a directory is noted twice: as the one that is gone, and as the new one."""
+        """Record a change. A file that replaces a directory is recorded twice: once as removed, once as new."""
         if self._changes is None:
             return
         known = self._changes.get(path)
@@ -374,16 +374,17 @@ class Tree:
         self._changes[path] = Seen(path, before, after, name, repository, was_ignored)
 
     def _note_left_out(self, path: str, row: Row) -> None:
-        """Take note that something is gone of which the name alone was known."""
+        """Record that an entry is gone of which only the name was known."""
         if self._changes is not None:
             what = "own" if os.path.basename(path) in OWN else "ignored"
             self._changes[path] = Seen(path, row, None, left_out=what)
 
     def _note_lost_repositories(self) -> None:
         """
-        Take note of repositories that are none any more.
+        Record repositories that lost their HEAD.
 
-        Their directories may still be there, with what the sandbox protects in them: what makes one is its HEAD.
+        Their directories may still exist, with the files that the sandbox protects in them; but without HEAD, git finds no repository
+        there.
         """
         assert self._changes is not None
         for index in self._indexes.values():
@@ -400,7 +401,7 @@ class Tree:
     def _read_rules(
         self, path: str, directory: Directory, entries: "Sequence[os.DirEntry[str]]"
     ) -> None:
-        """Read what stands in a directory about what counts in it: its .gitignore, and a repository's index."""
+        """Read what decides which names in a directory count: its .gitignore, and the index of a repository."""
         text = ""
         for entry in entries:
             if entry.name == NAME and entry.is_file(follow_symlinks=False):
@@ -422,12 +423,12 @@ class Tree:
         return self._indexes[root]
 
     def _bound(self, index: Index) -> None:
-        """Do without an index if all of them have too many entries: any number of directories can name the same one as theirs."""
+        """Drop this index if all indexes together have too many entries: any number of directories can name the same index."""
         if sum(len(each.entries) for each in self._indexes.values()) > MAX_ENTRIES:
             index.forget()
 
     def _surroundings(self) -> tuple[Sequence[Rules], Index | None]:
-        """The rules that hold for the root without standing in it, and the index of the repository that it lies in."""
+        """Return the rules from outside the root that apply to it, and the index of the repository around it."""
         above = list(_above(self._root))
         repository = next((path for path in above if os.path.lexists(f"{path}/.git")), "")
         between = above[1 : above.index(repository) + 1] if repository else []
@@ -440,7 +441,7 @@ class Tree:
 
 
 def _settle(changes: Sequence[Seen]) -> None:
-    """Wait until one more change would have another time."""
+    """Wait until another change would get a different time."""
     newest = max((seen.after.ctime_ns for seen in changes if seen.after), default=0)
     left = newest + TICK_NS - time.time_ns()
     if 0 < left <= TICK_NS:
@@ -448,12 +449,12 @@ def _settle(changes: Sequence[Seen]) -> None:
 
 
 def _came_back(old_rules: Sequence[Rules], directory: Directory, path: str, name: str) -> bool:
-    """Say whether what is new was ignored by the rules that held before, so that it may have been there."""
+    """Return whether a new name was ignored by the previous rules, so that it may have existed before."""
     return old_rules != directory.rules and is_ignored(old_rules, path, name)
 
 
 def _above(path: str) -> Iterator[str]:
-    """A directory and those above it."""
+    """Yield a directory and all its parents."""
     yield path
     while path != "/":
         path = os.path.dirname(path)

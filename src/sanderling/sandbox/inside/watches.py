@@ -1,4 +1,4 @@
-"""The directories of a tree that the kernel watches for us."""
+"""inotify watches for the directories of a tree."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from contextlib import suppress
 from sanderling.sandbox.kernel import inotify
 
 MAX_WATCHES = 30_000
-"""The share of all watches that the user has: editors and language servers want some, too."""
+"""A share of the user's watches. Editors and language servers need some, too."""
 MAX_READS = 64
 MASK = (
     inotify.IN_ATTRIB
@@ -25,7 +25,7 @@ MASK = (
 
 
 class Watches:
-    """The watches of a tree. Where the kernel has none, or no more, there are none: `happened` says so."""
+    """The watches of a tree. If the kernel has no instance or no more watches, all are dropped, and `happened` returns None."""
 
     def __init__(self) -> None:
         self._paths: dict[int, str] = {}
@@ -53,7 +53,7 @@ class Watches:
             self.close()
 
     def remove(self, path: str) -> None:
-        """Watch `path` no more, unless what stood there has moved and is watched at its new place."""
+        """Stop watching `path`, unless the directory has moved and is watched at its new path."""
         number = self._numbers.pop(path, None)
         if number is not None and self._paths.get(number) == path:
             del self._paths[number]
@@ -61,9 +61,9 @@ class Watches:
 
     def happened(self) -> dict[str, set[str]] | None:
         """
-        The directories in which something has happened since this was asked last; None if nobody can tell.
+        Return the directories in which something happened since the last call, or None if that is unknown.
 
-        Each has the names of the files that were written, or whose writer is done.
+        Each maps to the names of the files that were written, or closed after writing.
         """
         if self._fd < 0:
             return None

@@ -1,8 +1,8 @@
 """
-The file worker: what file tools do, done inside the sandbox.
+The file worker: it executes the file tools' requests inside the sandbox.
 
-It is an init without a command: confined as every other, it opens paths in the view's own root. A symbolic link that is swapped
-between a check and its use cannot lead it out, for there is no check: the kernel refuses, or the path does not exist.
+It is an init without a command: confined like any command, it opens paths in the view's own root. A symbolic link that is swapped between
+check and use cannot lead it out, because there is no check. The kernel refuses, or the path does not exist.
 """
 
 import errno
@@ -31,7 +31,7 @@ Answer = tuple[str, Any]
 
 
 def serve(channel: socket.socket) -> NoReturn:
-    """Answer requests, each with its number, until the host lets go of `channel`."""
+    """Answer numbered requests until the host closes `channel`."""
     while (received := wire.receive(channel)) is not None:
         number, *request = received[0]
         wire.send(channel, (number, *answer(*request)))
@@ -39,12 +39,12 @@ def serve(channel: socket.socket) -> NoReturn:
 
 
 def answer(operation: str, *arguments: Any) -> Answer:
-    """("ok", result), or ("error", errno)."""
+    """Execute a request. Return ("ok", result) or ("error", errno)."""
     try:
         return "ok", OPERATIONS[operation](*arguments)
     except OSError as error:
         return "error", error.errno or errno.EIO
-    except ValueError:  # what cannot be a path
+    except ValueError:  # not a valid path
         return "error", errno.EINVAL
     except MemoryError:
         return "error", errno.ENOMEM

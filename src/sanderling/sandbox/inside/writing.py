@@ -1,9 +1,9 @@
 """
-Writing a file from within the sandbox, or finding out whether it could be written.
+Writes files from within the sandbox, and checks whether they could be written.
 
-A file is replaced by renaming a complete one over it, so that whoever reads sees the old bytes or the new ones, and so does who
-looks after a crash. Where that would lose something (a hard link, an owner, an attribute), or where only the file may be written
-and not its directory, the file is overwritten instead, and gets its old bytes back when that fails.
+A file is replaced by renaming a complete new file over it, so readers see the old bytes or the new ones, even after a crash. Renaming
+would lose hard links, and owners or attributes that cannot be set. It is also impossible where only the file may be written and not its
+directory. In these cases the file is overwritten in place, and gets its old bytes back if that fails.
 """
 
 import errno
@@ -19,21 +19,21 @@ from sanderling.sandbox.inside.reading import OPENED, Stamp, require_file, stamp
 from sanderling.sandbox.kernel.syscalls import number, syscall
 
 MAX_OVERWRITTEN_BYTES = 256 << 20
-"""The most that is overwritten: it is held in memory, to be put back if that fails."""
+"""The largest file that is overwritten in place. Its old bytes are kept in memory, to restore them on failure."""
 TEMPORARY = ".sanderling-tmp-"
 LEFTOVER_S, MAX_SWEPT_NAMES = 60.0, 2000
-PASSED_THROUGH = getattr(os, "O_PATH", os.O_RDONLY)  # which not every system has
+PASSED_THROUGH = getattr(os, "O_PATH", os.O_RDONLY)  # O_PATH does not exist on every system
 SET_ID = stat.S_ISUID | stat.S_ISGID
 NO_RENAME = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
 NO_LINKS = (errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-OTHERS_ATTRIBUTES = ("security.", "trusted.")  # the kernel's and the administrator's
+OTHERS_ATTRIBUTES = ("security.", "trusted.")  # set by the kernel and the administrator
 
 
 class _Place(NamedTuple):
     """
-    The place where a file is to be written: a name in an open directory, which stays the same whatever is renamed meanwhile.
+    A name in an open directory, which stays the same directory whatever is renamed meanwhile.
 
-    `expected` is the stamp of what may be replaced, empty if there must be nothing; None lets replace whatever it is.
+    `expected` is the stamp of the file to replace, or empty if no file must exist. With None any file is replaced.
     """
 
     directory: int
@@ -41,12 +41,7 @@ class _Place(NamedTuple):
     expected: tuple[int, ...] | None
 
     def status(self) -> os.stat_result | None:
-        """
-        Return what is there now; None for nothing.
-
-        Raises:
-            OSError: it is no file, or (ESTALE) not the one that was expected.
-        """
+        """Return the current status, or None if the name does not exist. Anything but the expected file raises OSError."""
         try:
             status = os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
         except FileNotFoundError:
@@ -60,7 +55,7 @@ class _Place(NamedTuple):
         return status
 
 
-def write(  # noqa: PLR0917 - what the worker is asked for comes by position
+def write(  # noqa: PLR0917 - the worker passes a request's arguments by position
     path: str,
     data: bytes,
     expected: tuple[int, ...] | None,
@@ -69,13 +64,13 @@ def write(  # noqa: PLR0917 - what the worker is asked for comes by position
     is_split: bool = False,
 ) -> tuple[int, ...]:
     """
-    Put `data` in the place of what `path` holds, all of it or nothing; a link stays a link. Returns the stamp of what is there now.
+    Replace the content of `path` by `data`, completely or not at all, and return the new stamp. A symbolic link stays a link.
 
-    With a `mode`, which the file gets, no link is followed: one is no file. And the disk has it only after a `sync`: of many files
-    that is done at once. If it `is_split`, other names of the file keep what they have.
+    With `mode`, which the file gets, links are not followed, and the data is on disk only after `sync`, once for many files. With
+    `is_split`, the file's other names keep the old content.
 
     Raises:
-        OSError: ESTALE if the file is not the one that was `expected`; EPERM if it cannot be split.
+        OSError: ESTALE if the file is not the `expected` one; EPERM if it cannot be split from its other names.
     """
     with _place(path, expected, makes_parents=makes_parents, follows=mode is None) as place:
         old = place.status()
@@ -84,7 +79,7 @@ def write(  # noqa: PLR0917 - what the worker is asked for comes by position
         if old is None:
             return tuple(_create(place, data, mode))
         with _opened_to_write(place, old) as descriptor:
-            # A second name would go on naming the old file.
+            # A second name would keep the old file.
             is_replaced = is_split or old.st_nlink == 1
             stamp = _replace(place, data, descriptor, mode) if is_replaced else None
             if is_split and not stamp:
@@ -94,13 +89,13 @@ def write(  # noqa: PLR0917 - what the worker is asked for comes by position
 
 def check(path: str) -> None:
     """
-    Find out whether `path` could be written, and change nothing.
+    Check whether `path` could be written, without changing anything.
 
     Raises:
         OSError: as writing would.
     """
     real = os.path.realpath(path)
-    while not os.path.isdir(parent := os.path.dirname(real)):  # which would be made
+    while not os.path.isdir(parent := os.path.dirname(real)):  # writing would create these
         real = parent
     with _place(real, None, makes_parents=False) as place:
         if old := place.status():
@@ -118,7 +113,7 @@ def _place(
     parent, name = os.path.split(os.path.realpath(path) if follows else path)
     if makes_parents and follows:
         os.makedirs(parent, exist_ok=True)
-    # To go through, not to read: where a single file is granted, its directory is hidden.
+    # O_PATH needs no right to read: where a single file is granted, its directory is hidden.
     if follows:
         directory = os.open(parent, PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC)
     else:
@@ -131,10 +126,10 @@ def _place(
 
 def passed_through(path: str, start: int | None = None, *, makes_parents: bool = False) -> int:
     """
-    Open the directory `path` to go through, without following a link on the way.
+    Open the directory `path` with O_PATH, without following a link on the way.
 
     Raises:
-        OSError: ENOTDIR if something on the way is a link.
+        OSError: ENOTDIR if a component is a link.
     """
     flags = PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC
     directory = os.open("/", flags) if start is None else os.dup(start)
@@ -149,7 +144,7 @@ def passed_through(path: str, start: int | None = None, *, makes_parents: bool =
 
 @contextmanager
 def listable(directory: int) -> Generator[int]:
-    """Open a directory to be read of which one has what was opened to go through."""
+    """Reopen for listing a directory that was opened with O_PATH."""
     descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     try:
         yield descriptor
@@ -169,7 +164,7 @@ def _entered(name: str, flags: int, above: int, *, is_made: bool) -> int:
 
 @contextmanager
 def _opened_to_write(place: _Place, expected: os.stat_result) -> Generator[int]:
-    """The file that stands there. It is opened for writing also where another takes its place: one that is read-only stays."""
+    """Open the current file. It is opened for writing even if it will be replaced by renaming: a read-only file must stay."""
     flags = os.O_RDWR | os.O_NOFOLLOW | OPENED
     descriptor = os.open(place.name, flags, dir_fd=place.directory)
     try:
@@ -181,7 +176,7 @@ def _opened_to_write(place: _Place, expected: os.stat_result) -> Generator[int]:
 
 
 def _create(place: _Place, data: bytes, mode: int | None) -> Stamp:
-    """A new file; without a `mode` it has the one that the umask leaves."""
+    """Create a new file. Without `mode` its mode follows the umask."""
     with _temporary(place.directory, data, 0o666) as (descriptor, temporary):
         _finish(descriptor, mode)
         _name_new(place, temporary)
@@ -193,7 +188,7 @@ def _create(place: _Place, data: bytes, mode: int | None) -> Stamp:
 def _name_new(place: _Place, temporary: str) -> None:
     here = place.directory
     if place.expected is not None:
-        try:  # renaming would replace what has come meanwhile
+        try:  # rename would replace a file created meanwhile
             os.link(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
         except FileExistsError:
             raise OSError(errno.ESTALE, "changed meanwhile") from None
@@ -209,9 +204,9 @@ def _name_new(place: _Place, temporary: str) -> None:
 
 def _replace(place: _Place, data: bytes, old: int, mode: int | None) -> Stamp | None:
     """
-    Rename a new file over the `old` one, whose owner and attributes it takes on, and without a `mode` that, too.
+    Rename a new file over `old`, with the same owner and attributes, and the same mode unless `mode` is given.
 
-    None, and nothing done, if it cannot.
+    Return None, without changes, if that is impossible.
     """
     here = place.directory
     try:
@@ -225,7 +220,7 @@ def _replace(place: _Place, data: bytes, old: int, mode: int | None) -> Stamp | 
                 _sync_directory(place.directory)
             return stamp_of(os.fstat(descriptor))
     except OSError as error:
-        if error.errno in NO_RENAME:  # the directory is not ours, or the file a mount of its own
+        if error.errno in NO_RENAME:  # the directory is not writable, or the file is a mount point
             return None
         raise
 
@@ -238,7 +233,7 @@ def _finish(descriptor: int, mode: int | None) -> None:
 
 
 def _overwrite(place: _Place, data: bytes, descriptor: int, mode: int | None) -> Stamp:
-    """Write into the file itself. When that fails it gets its bytes back; only a crash within it leaves a mixture."""
+    """Overwrite the file in place. On failure its old bytes are restored; only a crash in between leaves a mixture."""
     size = os.fstat(descriptor).st_size
     if size > MAX_OVERWRITTEN_BYTES:
         raise OSError(errno.EFBIG, "too large to be overwritten")
@@ -256,13 +251,14 @@ def _overwrite(place: _Place, data: bytes, descriptor: int, mode: int | None) ->
 
 def set_mode(descriptor: int, mode: int) -> None:
     """
-    Set the mode of an open file or directory, even if it was opened only to go through it.
+    Set the mode of an open file or directory, even if it was opened with O_PATH.
 
-    The sandbox refuses the set-ID bits (`kernel/seccomp.py`). Then the rest is set; a directory may have inherited them by now.
+    The sandbox refuses the set-ID bits (`kernel/seccomp.py`). Then the other bits are set. A directory may have inherited the set-GID
+    bit.
     """
     if stat.S_IMODE(os.fstat(descriptor).st_mode) == mode:
         return
-    # A file that nobody may read can only be opened to go through, and fchmod does not take that.
+    # A file without read permission can only be opened with O_PATH, which fchmod refuses.
     is_plain = PASSED_THROUGH == os.O_RDONLY
     target = descriptor if is_plain else f"/proc/self/fd/{descriptor}"
     try:
@@ -275,7 +271,7 @@ def set_mode(descriptor: int, mode: int) -> None:
 
 def _put(descriptor: int, data: bytes) -> None:
     if data:
-        with _where_supported():  # else a full disk is noticed before anything is lost
+        with _where_supported():  # so that a full disk shows before anything is lost
             os.posix_fallocate(descriptor, 0, len(data))
     os.lseek(descriptor, 0, os.SEEK_SET)
     write_all(descriptor, data)
@@ -294,7 +290,7 @@ def _where_supported() -> Generator[None]:
 
 @contextmanager
 def _temporary(directory: int, data: bytes, mode: int) -> Generator[tuple[int, str]]:
-    """A new file that holds `data`, to be renamed; what is still there in the end is removed."""
+    """Create a temporary file with `data`, for renaming. It is removed afterwards if it still has this name."""
     descriptor, name = _open_temporary(directory, mode)
     try:
         write_all(descriptor, data)
@@ -312,7 +308,7 @@ def _open_temporary(directory: int, mode: int) -> tuple[int, str]:
 
 
 def _make_alike(new: int, old: int) -> bool:
-    """Give `new` the owner, attributes (access lists among them) and mode of `old`; False if some of it cannot be had."""
+    """Give `new` the owner, attributes (ACLs included) and mode of `old`. Return False if one cannot be set."""
     wanted, status = os.fstat(old), os.fstat(new)
     try:
         if (wanted.st_uid, wanted.st_gid) != (status.st_uid, status.st_gid):
@@ -327,10 +323,10 @@ def _make_alike(new: int, old: int) -> bool:
 
 
 def _copy_attributes(new: int, old: int) -> None:
-    if not hasattr(os, "listxattr"):  # not on every system, and the sandbox may be off
+    if not hasattr(os, "listxattr"):  # not on every system; without a sandbox this runs there, too
         return
     wanted, given = _attributes(old), _attributes(new)
-    for name in given.keys() - wanted.keys():  # from its directory's default access list
+    for name in given.keys() - wanted.keys():  # from the directory's default ACL
         os.removexattr(new, name)
     for name, value in wanted.items():
         if given.get(name) != value:
@@ -340,14 +336,14 @@ def _copy_attributes(new: int, old: int) -> None:
 def _attributes(descriptor: int) -> dict[str, bytes]:
     try:
         names = os.listxattr(descriptor)
-    except OSError:  # a file system without any
+    except OSError:  # the file system has none
         return {}
     ours = (name for name in names if not name.startswith(OTHERS_ATTRIBUTES))
     return {name: os.getxattr(descriptor, name) for name in ours}
 
 
 def sync(paths: Sequence[str]) -> None:
-    """Wait until the disk has what was written at `paths`: one wait for a file system is quicker than one for each of 200 files."""
+    """Wait until the files at `paths` are on disk. One syncfs per file system is faster than one fsync for each of 200 files."""
     done = set[int]()
     for directory in {os.path.dirname(path) for path in paths}:
         with suppress(OSError):
@@ -368,13 +364,13 @@ def _sync_file_system(descriptor: int) -> None:
 
 
 def _sync_directory(directory: int) -> None:
-    """Make the new name outlive a crash, too."""
+    """Flush the directory, so that the new name survives a crash."""
     with suppress(PermissionError), listable(directory) as descriptor, _where_supported():
         os.fsync(descriptor)
 
 
 def _sweep(directory: int) -> None:
-    """Remove what a write that was killed has left here."""
+    """Remove temporary files that killed writes left in this directory."""
     oldest = time.time() - LEFTOVER_S
     with suppress(OSError), listable(directory) as descriptor, os.scandir(descriptor) as entries:
         for _, entry in zip(range(MAX_SWEPT_NAMES), entries, strict=False):

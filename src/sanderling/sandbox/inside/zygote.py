@@ -1,10 +1,14 @@
 """
-A zygote: one view of the machine, in which commands start.
+A zygote: the process in which the commands of one view start.
 
-It has done once what costs time (namespaces, the root directory, the Landlock rules, the seccomp program), so that a command
-costs one small fork, made ahead of it, and one `posix_spawn`. That fork is made when the command before has ended, or has gone on
-for a moment, for it would take processors from one that has just started; at once where its limit counts all that runs.
-`unshare(CLONE_NEWPID)` puts the next fork into a pid namespace of its own; `setns` to ours undoes that for the fork after it.
+Commands start from a zygote instead of subprocess with preexec_fn. With preexec_fn CPython forks the whole host, and a command cost 8 to
+16 times a plain `subprocess.run`, growing with the host's memory. A Python launcher per command cost 45 to 52 times. The zygote
+does once what is slow (namespaces, the root directory, Landlock rules, the seccomp program). A command then costs one small fork, made in
+advance, and one `posix_spawn`: 2 to 3 times, independent of the host's size. Run `make bench` before changing this.
+
+The next fork is made when a command has ended or has run for a moment, because it would take CPU time from one that has just started. It
+is made at once where the process limit counts all running processes. `unshare(CLONE_NEWPID)` puts the next fork into its own pid
+namespace; `setns` to the zygote's own namespace undoes that for the fork after it.
 """
 
 import gc
@@ -27,9 +31,9 @@ from sanderling.sandbox.kernel.syscalls import prctl, syscall
 from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Limits
 from sanderling.sandbox.report import NOT_STARTED
 
-PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namespace
-RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
-OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
+PID_MAX_IS_OURS = (6, 14)  # since this Linux version, pid_max belongs to the pid namespace
+RESERVED_PIDS = 300  # low pids that a namespace does not reuse
+OOM_SCORE_ADJ = "500"  # when memory runs out, commands are killed first
 MEMORY = ("/dev/shm", "/dev/mqueue")
 SPARE_AFTER_MS, AFTER_FAILURE_MS = 8, 1000
 LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
@@ -39,7 +43,7 @@ class View(NamedTuple):
     """
     The view that all commands of a zygote share.
 
-    `has_own_network`: no network but a loopback of the session's own. `is_for_one`: one command is all that is expected, a server.
+    `has_own_network`: the network is only a loopback of the session. `is_for_one`: only one command will run, a server.
     """
 
     level: Level
@@ -51,20 +55,18 @@ class View(NamedTuple):
 
     @property
     def is_mounted(self) -> bool:
-        """Say whether the zygote lives in namespaces and in a root directory of its own."""
         return self.level != "landlock"
 
     @property
     def can_nest(self) -> bool:
-        """Say whether each command can have a pid namespace of its own in there."""
         return self.level in ("full", "namespaces")
 
     def confinement(self) -> Confinement:
         """
-        The confinement that each of its commands takes on.
+        Return the confinement for the view's commands.
 
         Raises:
-            SandboxError: this kernel or machine lacks a part of the level.
+            SandboxError: the kernel lacks a part of the level.
         """
         landlock = None
         if self.level != "namespaces":
@@ -89,13 +91,13 @@ class View(NamedTuple):
         )
 
     def as_data(self) -> tuple[Any, ...]:
-        """Return what `main` needs of it, for `marshal`: its root is already there."""
+        """Return what `main` needs, for `marshal`. The root directory exists already."""
         access, limits = tuple(self.layout.access), tuple(self.limits)
         return (self.level, access, limits, *self[3:])
 
 
 def main(channel: int, view: int, entered: int) -> NoReturn:
-    """A zygote as a program of its own: `view` is a file with a view's data, `entered` where to say that we are there."""
+    """Run a zygote as a program: `view` is a file with a view's data, and its start is reported on `entered`."""
     wire.send(socket.socket(fileno=entered), ("entered",))
     with os.fdopen(view, "rb") as file:
         level, access, limits, *more = marshal.load(file)  # noqa: S302
@@ -111,7 +113,7 @@ class Spare(NamedTuple):
 
 
 class Running(NamedTuple):
-    """An init with its command; `status` is the pipe that it writes to, which we keep open until all of it is gone."""
+    """An init with its command. `status` is the command's status pipe, kept open until all of its processes are gone."""
 
     key: int
     pid: int
@@ -119,7 +121,7 @@ class Running(NamedTuple):
 
 
 class Zygote:
-    """Serves launches on `channel` until the host lets go of it; then ends, and everything with it."""
+    """Starts commands for requests on `channel`, until the host closes it. Then the zygote exits, and everything in it."""
 
     def __init__(self, view: View, channel: socket.socket) -> None:
         self.view = view
@@ -139,8 +141,8 @@ class Zygote:
         for listener in listeners.values():
             listener.close()
         prctl(init.PR_SET_DUMPABLE, 0)
-        signal.pthread_sigmask(signal.SIG_BLOCK, init.FORWARDED)  # an init inherits that
-        gc.disable()  # a fork copies each page that a collection touches
+        signal.pthread_sigmask(signal.SIG_BLOCK, init.FORWARDED)  # inits inherit that
+        gc.disable()  # a collection would touch pages that forks share
         self._spare = self._fork_init()
         self._poll.register(self.channel, select.POLLIN)
         while True:
@@ -166,14 +168,14 @@ class Zygote:
             case ("look",):
                 wire.send(self.channel, ("holds", self.view.is_mounted and _holds_memory()))
             case ("hold", path):
-                with suppress(OSError):  # it has gone, and with it what could be changed
+                with suppress(OSError):  # the file is gone, so there is nothing to protect
                     namespaces.hold(path)
             case ("signal", key, number):
                 for running in self._running.values():
                     if running.key == key:
                         os.kill(running.pid, number)
             case _:
-                raise SandboxError(f"A zygote knows no {message[0]!r}.")
+                raise SandboxError(f"Unknown message to a zygote: {message[0]!r}.")
 
     def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
         *streams, status = descriptors
@@ -181,10 +183,10 @@ class Zygote:
         try:
             pid = self._handed_over(launch, tuple(descriptors))
             pidfd = os.pidfd_open(pid)
-        except OSError as error:  # what runs has taken all that there is of something
+        except OSError as error:  # running commands have used up a resource
             if pid:
                 _end(pid)
-            with suppress(OSError):  # nobody may want to know any more
+            with suppress(OSError):  # the host may have stopped waiting
                 os.write(status, NOT_STARTED.format(reason=error.strerror).encode())
             streams.append(status)
         else:
@@ -193,10 +195,10 @@ class Zygote:
         for descriptor in streams:
             os.close(descriptor)
         if not self.view.can_nest and not self.view.is_for_one:
-            self._make_spare()  # at once: its limit counts all processes that there are
+            self._make_spare()  # at once, because its limit counts all existing processes
 
     def _handed_over(self, launch: wire.Message, descriptors: tuple[int, ...]) -> int:
-        """The init that has the command now: the spare one, or if that was killed while it waited, another."""
+        """Hand the command to the spare init, or to a new one if that was killed while waiting. Return its pid."""
         spare, self._spare = self._spare or self._fork_init(), None
         try:
             return _hand_over(spare, launch, descriptors)
@@ -205,7 +207,7 @@ class Zygote:
 
     def _make_spare(self) -> None:
         self._spare_after_ms = AFTER_FAILURE_MS
-        with suppress(OSError):  # there may be room for it soon; else who needs it is told
+        with suppress(OSError):  # there may be room later; otherwise the next launch reports it
             self._spare = self._fork_init()
             self._spare_after_ms = SPARE_AFTER_MS
 
@@ -216,7 +218,7 @@ class Zygote:
             ours = os.getpid()
             if (pid := self._fork()) == 0:
                 try:
-                    self.channel.close()  # or the host would think that the zygote is there when only we are
+                    self.channel.close()  # or the host would take the zygote for alive while only this init is
                     init.run(there, self._confinement, ours)
                 finally:
                     os._exit(1)
@@ -224,7 +226,7 @@ class Zygote:
         return Spare(pid, here)
 
     def _fork(self) -> int:
-        """Fork, into a pid namespace of its own where that can be."""
+        """Fork, into a new pid namespace if possible."""
         if not self.view.can_nest:
             return os.fork()
         namespaces.unshare(namespaces.CLONE_NEWPID)
@@ -232,7 +234,7 @@ class Zygote:
         try:
             pid = os.fork()
         finally:
-            if pid:  # in our process
+            if pid:  # in the parent
                 syscall("setns", self._own_pids, namespaces.CLONE_NEWPID)
         return pid
 
@@ -243,7 +245,7 @@ class Zygote:
         os.close(pidfd)
         if not self.view.can_nest:
             init.kill_tree(self._inits())
-        os.close(ended.status)  # for the host this is the end of the whole tree
+        os.close(ended.status)  # this tells the host that the whole tree has ended
         if self._lacks_spare:
             self._make_spare()
 
@@ -258,7 +260,7 @@ class Zygote:
 
 
 def _hand_over(spare: Spare, launch: wire.Message, descriptors: tuple[int, ...]) -> int:
-    """Give `spare` the command, and return its pid; one that cannot take it is ended."""
+    """Send the command to `spare` and return its pid. If that fails, kill it."""
     try:
         with spare.channel:
             wire.send(spare.channel, launch, descriptors)
@@ -274,7 +276,7 @@ def _end(pid: int) -> None:
 
 
 def _holds_memory() -> bool:
-    """Say whether commands have left shared memory, semaphores or message queues behind, as far as they let us look."""
+    """Return whether commands left shared memory, semaphores or message queues. True if that cannot be checked."""
     try:
         if any(os.listdir(directory) for directory in filter(os.path.isdir, MEMORY)):
             return True
@@ -288,16 +290,20 @@ def _holds_memory() -> bool:
 
 
 def _listeners() -> dict[str, socket.socket]:
-    """Sockets on the session's loopback, for the host to answer on; none where another view of the session has them already."""
+    """
+    Return sockets for the host on the session's loopback; none if another view of the session already has them.
+
+    A socket keeps the network namespace in which it was created. So the host can serve it directly, without a helper like socat.
+    """
     found: dict[str, socket.socket] = {}
     for name, kind, port in (
         ("proxy", socket.SOCK_STREAM, PROXY_PORT),
         ("names", socket.SOCK_DGRAM, NAME_PORT),
     ):
         listener = socket.socket(socket.AF_INET, kind)
-        with suppress(OSError):  # taken; or a port that bubblewrap leaves us no right to
+        with suppress(OSError):  # in use, or bubblewrap leaves no right to bind the port
             listener.bind(("127.0.0.1", port))
-            # Only now, or the next view could bind it, too: that it may listen again while old connections linger.
+            # Set after binding, or the next view could bind the port, too. It lets the socket listen again while old connections linger.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found[name] = listener
     return found

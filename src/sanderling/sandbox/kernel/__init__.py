@@ -1,1 +1,1 @@
-"""The kernel as the sandbox asks it: Landlock, seccomp, namespaces, and what is mounted where. Knows no process of ours."""
+"""Linux interfaces of the sandbox: Landlock, seccomp, namespaces and mounts. Independent of the sandbox's processes."""

@@ -1,4 +1,4 @@
-"""statfs(2), which Python wraps without the one field that matters here, which file system a path lies on; and statx(2)."""
+"""statfs(2) with the file system's type, which Python's wrapper omits, and statx(2)."""
 
 import ctypes
 import errno
@@ -18,7 +18,7 @@ _LOCAL = frozenset(
         0x2FC1_2FC1,  # ZFS
         0x4D44,  # FAT
         0x2011_BAB0,  # exFAT
-        0x7366_746E,  # NTFS, the kernel's own
+        0x7366_746E,  # NTFS, in the kernel
         0x3153_464A,  # JFS
         0x5265_4973,  # ReiserFS
         0x3434,  # NILFS2
@@ -27,27 +27,27 @@ _LOCAL = frozenset(
     )
 )
 OVERLAY = 0x794C_7630
-STATFS_BYTES = 256  # more than any machine's structure has
+STATFS_BYTES = 256  # larger than the structure on any architecture
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _AT_STATX_FORCE_SYNC = -100, 0x100, 0x2000
 _STATX_BASIC_STATS = 0x7FF
 _STATX_BYTES = 256
 _STATX = struct.Struct("=16xI8xH2xQQ16x32xqI4xqI4x")
-"""nlink; mode; inode, size; of the times, after those of access and birth, those of change and modification, in s and ns."""
+"""nlink; mode; inode, size; then ctime and mtime, each in s and ns, with access and birth time skipped"""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def type_of(path: str) -> int:
     """
-    Return the number of the file system that `path` lies on (linux/magic.h).
+    Return the type of the file system at `path`, as in linux/magic.h.
 
     Raises:
-        OSError: nobody can tell.
+        OSError: it cannot be determined.
     """
     buffer = ctypes.create_string_buffer(STATFS_BYTES)
     try:
         failed = _libc.statfs(os.fsencode(path), buffer)
-    except AttributeError:  # another system's C library
+    except AttributeError:  # the C library of another system
         failed = -1
     if failed:
         error = ctypes.get_errno()
@@ -57,11 +57,11 @@ def type_of(path: str) -> int:
 
 def is_local(path: str) -> bool:
     """
-    Say whether all that happens on the file system of `path` goes through this kernel.
+    Return whether every change on the file system of `path` goes through this kernel.
 
-    The names are those of file systems of which that is known, rather than of those of which it is not: FUSE, NFS, SMB, 9p, virtiofs,
-    vboxsf, AFS, Ceph, Lustre, GFS2 and OCFS2 have another side, and the next one that is invented will be taken for one of them. So is
-    overlayfs, whose lower layers may change beneath it.
+    The list names file systems for which that is known. A list of the others would be incomplete with the next one that is invented:
+    FUSE, NFS, SMB, 9p, virtiofs, vboxsf, AFS, Ceph, Lustre, GFS2 and OCFS2 all have another side. So does overlayfs, whose lower layers
+    may change underneath.
     """
     try:
         return type_of(path) in _LOCAL
@@ -77,7 +77,7 @@ def is_overlay(path: str) -> bool:
 
 
 class Status(NamedTuple):
-    """The result of statx(2), with the names of `os.stat_result`."""
+    """The result of statx(2), with field names as in `os.stat_result`."""
 
     st_nlink: int
     st_mode: int
@@ -89,13 +89,13 @@ class Status(NamedTuple):
 
 def fresh_status(path: str) -> Status:
     """
-    Return the status of `path`, no link followed, as the other side of its file system knows it now.
+    Return the current status of `path` from the other side of its file system, without following links.
 
-    lstat(2) may answer from a cache: NFS keeps attributes for up to 60 s, FUSE for as long as the file system likes. What a colleague
-    has changed by then would be taken for the work of the command that runs next.
+    lstat(2) may answer from a cache: NFS caches attributes for up to 60 s, FUSE for as long as the file system says. A colleague's change
+    would then appear late and be taken for the next command's.
 
     Raises:
-        OSError: it cannot be had; ENOSYS: this system has no such call.
+        OSError: it is unavailable; ENOSYS: this system lacks the call.
     """
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     flags = _AT_SYMLINK_NOFOLLOW | _AT_STATX_FORCE_SYNC

@@ -1,4 +1,4 @@
-"""inotify, which Python does not wrap: the kernel tells what happens in directories."""
+"""inotify(7), which Python does not wrap."""
 
 import ctypes
 import os
@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Event(NamedTuple):
-    """Something that happened in the directory of `watch`, to `name` there; two events with one `cookie` are a renaming."""
+    """An event in the directory of `watch`, for `name` in it. Two events with the same `cookie` are a rename."""
 
     watch: int
     mask: int
@@ -28,17 +28,17 @@ class Event(NamedTuple):
 
 def instance() -> int:
     """
-    Return a descriptor from which events are read, without waiting for any.
+    Return a new non-blocking inotify descriptor.
 
     Raises:
-        OSError: the kernel has none to give.
+        OSError: no inotify instance is left.
     """
     return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def watch(fd: int, path: str, mask: int) -> int:
     """
-    Have what happens in the directory `path` told on `fd`; return the watch's number.
+    Report events in the directory `path` on `fd`; return the watch's number.
 
     Raises:
         OSError: it cannot be watched; ENOSPC: the kernel has no watch left.
@@ -47,7 +47,6 @@ def watch(fd: int, path: str, mask: int) -> int:
 
 
 def forget(fd: int, number: int) -> None:
-    """Watch that directory no more."""
     _libc.inotify_rm_watch(fd, number)
 
 
@@ -59,7 +58,7 @@ def _checked(result: int) -> int:
 
 
 def events(fd: int, reads: int) -> Iterator[Event]:
-    """Yield what is there to be told, as much as so many reads give."""
+    """Yield pending events, from at most `reads` reads."""
     for _ in range(reads):
         try:
             data = os.read(fd, READ_BYTES)
@@ -74,7 +73,7 @@ def events(fd: int, reads: int) -> Iterator[Event]:
 
 
 def limit(name: str) -> int:
-    """Return how many "instances" or "watches" this user may have: the limit of the user namespace or the machine's, which also counts."""
+    """Return the smaller limit of this user namespace and of the machine, because both apply. `name`: "instances" or "watches"."""
     limits: list[int] = []
     for place in ("user/max_inotify", "fs/inotify/max_user"):
         with open(f"/proc/sys/{place}_{name}", encoding="ascii") as file:

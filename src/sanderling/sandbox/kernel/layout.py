@@ -1,4 +1,9 @@
-"""The parts of the machine that a view holds: a policy, looked at together with what is on the disk now."""
+"""
+The layout of a view: which parts of the machine it contains, computed from a policy and the current state of the disk.
+
+The layout is an allow-list. The root starts as an empty tmpfs and gets only what is named here, so a directory that was forgotten here
+does not exist inside. Paths that must not change are bound read-only over themselves.
+"""
 
 import os
 import stat
@@ -25,17 +30,19 @@ SYSTEM_STATE = (
     "/var/lib/snapd",
     "/var/lib/texmf",
 )
-"""The parts of /var that tools need to know about the system. Its logs, mail, spools and databases are nobody's business."""
+"""The parts of /var in which tools look up the state of the system. Logs, mail, spools and databases stay hidden."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
 
 
 class Bind(NamedTuple):
     """
-    `source` outside appears as `target` inside.
+    A bind mount of the host path `source` at `target` inside the view.
 
-    `is_private`: what stands in the way of the target may be removed. `may_vanish`: the target is the system's own, and may be gone
-    by then. `is_step`: a directory of a private one, made if it is not there, and bound onto itself.
+    Attributes:
+        is_private: existing entries at the target may be removed.
+        may_vanish: the target belongs to the system and may have been removed meanwhile.
+        is_step: a directory inside a private one, created if missing, and bound onto itself.
     """
 
     source: str
@@ -47,7 +54,7 @@ class Bind(NamedTuple):
 
 
 class Access(NamedTuple):
-    """The access that Landlock is to allow, as paths inside. In `private` directories sockets may be connected to."""
+    """The access that Landlock allows, as paths inside the view. Sockets below `private` may be connected to."""
 
     readable: list[str]
     writable: list[str]
@@ -57,9 +64,9 @@ class Access(NamedTuple):
 
 class Layout(NamedTuple):
     """
-    The layout of a view: what it holds, and the root directory that is built for it at `staging`, if there are mounts.
+    The content of a view, and the root directory that is built for it at `staging`, if it is mounted.
 
-    It has links of its own, then `binds` in their order; later ones cover earlier ones.
+    `links` are created first, then `binds` are mounted in order, later ones over earlier ones.
     """
 
     access: Access
@@ -70,11 +77,10 @@ class Layout(NamedTuple):
 
     @property
     def has_vanished(self) -> bool:
-        """Say whether a target that may vanish is gone."""
         return any(bind.may_vanish and not os.path.lexists(bind.target) for bind in self.binds)
 
     def private_places(self, bind: Bind) -> Iterator[tuple[str, str]]:
-        """Find where the target is made in private directories: each of them, by its path outside, and the path in it."""
+        """Yield where the target is created in private directories: each directory's path outside, and the path below it."""
         for directory in self.binds:
             if _is_kept_elsewhere(directory) and bind.target.startswith(f"{directory.target}/"):
                 yield directory.source, bind.target.removeprefix(f"{directory.target}/")
@@ -82,10 +88,10 @@ class Layout(NamedTuple):
 
 class Protection(NamedTuple):
     """
-    The needs of the project besides its tree.
+    What the project needs in addition to its own tree.
 
-    `writable` and `readable` lie outside of it and belong to its repositories; `pinned` directories cannot be moved, `read_only`
-    ones not be changed; `masked` files look empty.
+    `writable` and `readable` directories are outside the project and belong to its repositories. `pinned` directories cannot be renamed,
+    `read_only` paths cannot be changed, and `masked` paths appear empty.
     """
 
     writable: tuple[str, ...] = ()
@@ -98,7 +104,7 @@ class Protection(NamedTuple):
 def mounted_layout(
     policy: SandboxPolicy, protection: Protection, *, has_own_network: bool
 ) -> Layout:
-    """The root directory of a view."""
+    """Return the layout of a view with its own root directory."""
     home, tmp = home_directory(policy), temporary_directory(policy)
     system = [f"/{name}" for name in SYSTEM]
     private = [
@@ -137,15 +143,15 @@ def mounted_layout(
 
 
 def _is_kept_elsewhere(bind: Bind) -> bool:
-    """Say whether a directory is private: what is written there lies in our state."""
+    """Return whether the content of a bound directory is stored in the sandbox's state directory."""
     return bind.is_writable and bind.source != bind.target and not bind.is_step
 
 
 def _steps_to(binds: Sequence[Bind], private: Sequence[Bind]) -> Iterator[Bind]:
     """
-    The directories on the way to what stands in private ones, so that they cannot be renamed.
+    Yield the directories between private directories and the mount points below them, so that they cannot be renamed.
 
-    Else a command could put others in their place: a project, or programs, that the next command takes for the person's.
+    Otherwise a command could replace one of them, and with it a project or programs that the next command takes for the user's.
     """
     steps = dict[str, str]()
     for bind in (*binds, *private):
@@ -162,7 +168,7 @@ def _steps_to(binds: Sequence[Bind], private: Sequence[Bind]) -> Iterator[Bind]:
 
 
 def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
-    """The view where there are no mounts: what may be read and written. Nothing below a writable directory can be excepted."""
+    """Return the layout of a view without mounts: only access rights. It cannot except anything below a writable directory."""
     project = [policy.project, *protection.writable]
     can_write = policy.mode == "rw"
     private = [home_directory(policy), temporary_directory(policy)]
@@ -179,7 +185,9 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
         *([] if can_write else project),
     )
     access = Access(
-        readable=[os.path.realpath(path) for path in readable],  # Landlock rules follow no link
+        readable=[
+            os.path.realpath(path) for path in readable
+        ],  # Landlock rules do not follow links
         writable=[*private, *policy.write_paths, *(project if can_write else [])],
         devices=[f"/dev/{name}" for name in DEVICES],
         private=private,
@@ -194,19 +202,19 @@ def private_directory(policy: SandboxPolicy, name: str) -> str:
 
 
 def home_directory(policy: SandboxPolicy) -> str:
-    """Make what is HOME inside: the project's own, or a server's."""
+    """Create the directory that is HOME inside: the project's, or a server's."""
     return private_directory(policy, private_home(policy))
 
 
 def temporary_directory(policy: SandboxPolicy) -> str:
-    """Make what is /tmp inside: the session's own, which goes with it."""
+    """Create the directory that is /tmp inside: the session's, removed with it."""
     os.makedirs(policy.tmp_dir, exist_ok=True)
-    os.chmod(policy.tmp_dir, 0o1777)  # noqa: S103 - the directories above it are ours alone
+    os.chmod(policy.tmp_dir, 0o1777)  # noqa: S103 - only this user can enter the directories above it
     return policy.tmp_dir
 
 
 def remove_temporary_directories(tmp_dir: str) -> None:
-    """Remove a session's own, and those of its servers."""
+    """Remove the /tmp directories of a session and its servers."""
     directory, name = os.path.split(tmp_dir)
     with suppress(FileNotFoundError):
         for each in os.listdir(directory):
@@ -215,22 +223,30 @@ def remove_temporary_directories(tmp_dir: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a tree by `rm`: one that is too deep for Python's own way is one line of shell. What stays is tried again at the next start."""
+    """
+    Remove a tree with `rm`. What remains is removed at the next start.
+
+    Python's shutil fails on trees that are too deep for it, which one line of shell can create.
+    """
     is_there = os.path.lexists(path)
-    if is_there and not _runs("rm", "-rf", "--", path):  # a directory in it forbids that; Go's do
+    if is_there and not _runs("rm", "-rf", "--", path):  # read-only directories, as Go makes them
         _runs("chmod", "-R", "u+rwX", "--", path)
         _runs("rm", "-rf", "--", path)
 
 
 def remove_temporary_files_of_the_dead(directory: str) -> None:
-    """Remove them: each session's directory begins with the pid of its host."""
+    """Remove the /tmp directories of hosts that no longer run. Their names begin with the pid of the host."""
     for name in os.listdir(directory):
         if not os.path.exists(f"/proc/{name.partition('-')[0]}"):
             remove_tree(f"{directory}/{name}")
 
 
 def _runs(name: str, *arguments: str) -> bool:
-    """Run a program of the system's; say whether it succeeds. Not PATH's, which may lead into the project; and it is told nothing of ours."""
+    """
+    Run a system program and return whether it succeeds.
+
+    It is not looked up in PATH, which may lead into the project, and gets no environment.
+    """
     program = next((path for at in PROGRAMS if os.access(path := f"{at}/{name}", os.X_OK)), "")
     nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     try:
@@ -248,7 +264,7 @@ def _private_file(policy: SandboxPolicy, name: str, text: str) -> str:
 
 
 def _resolver(policy: SandboxPolicy, *, has_own_network: bool) -> Iterator[Bind]:
-    """`/etc/resolv.conf` is a file, or a link into /run, which is empty inside: then what it names is put there."""
+    """Bind resolv.conf. It may be a link into /run, which is empty inside; then its target is bound there."""
     path = os.path.realpath("/etc/resolv.conf")
     if not os.path.isfile(path):
         return
@@ -264,7 +280,7 @@ def _git_configuration(policy: SandboxPolicy) -> Iterator[Bind]:
 
 
 def _runtime() -> list[Bind]:
-    """Bind what runs: this Python, for the file worker, and ripgrep beside it."""
+    """Bind what the file worker needs: this Python, and ripgrep next to it."""
     paths = (sys.base_prefix, *sys.path, f"{os.path.dirname(sys.executable)}/rg")
     return [
         Bind(os.path.realpath(path), path, is_private=True)
@@ -274,7 +290,7 @@ def _runtime() -> list[Bind]:
 
 
 def program_binds(policy: SandboxPolicy) -> Iterator[Bind]:
-    """Bind what is shown for its programs, and where PATH leads by way of a link to what was granted."""
+    """Bind the user's programs, and PATH entries that are links to granted directories."""
     for path in present(policy.programs):
         yield Bind(os.path.realpath(path), path, is_private=True)
     granted = (*policy.read_paths, *policy.write_paths)
@@ -286,7 +302,7 @@ def program_binds(policy: SandboxPolicy) -> Iterator[Bind]:
 
 
 def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
-    """A later one covers an earlier one: so the wider goes first, and what the person has granted by name goes last."""
+    """Bind the project. Later binds cover earlier ones, so wider ones come first, and paths that the user granted by name come last."""
     can_write = policy.mode == "rw"
     inside = {
         path
@@ -311,9 +327,9 @@ def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bi
 
 def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
     """
-    Empty files and directories over what must not be seen, unless the person has granted exactly that.
+    Yield empty files and directories over paths that must stay hidden, unless the user granted exactly that path.
 
-    The file is a real one: git takes /dev/null for another type.
+    The empty file is a regular one. A mask with /dev/null makes git report a changed file type, and `git add -A` fail.
     """
     granted = {*policy.read_paths, *policy.write_paths}
     secrets = set(_root_only("/etc")) if os.geteuid() == 0 else set[str]()
@@ -326,7 +342,7 @@ def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
 
 
 def listening_sockets(roots: tuple[str, ...]) -> list[str]:
-    """The unix sockets of the host below `roots`, as far as they were bound by their whole path."""
+    """Return the host's listening unix sockets below `roots` that were bound by an absolute path."""
     with open("/proc/net/unix", "rb") as file:
         names = [line.split(None, 7)[-1].rstrip() for line in file.readlines()[1:]]
     paths = {os.fsdecode(name) for name in names if name.startswith(b"/")}
@@ -334,13 +350,13 @@ def listening_sockets(roots: tuple[str, ...]) -> list[str]:
 
 
 def _root_only(directory: str) -> Iterator[str]:
-    """Find what root can read below `directory`, and nobody else: Sanderling does run as root, in containers."""
+    """Yield paths below `directory` that only root can read. Sanderling may run as root, in containers."""
     for entry in os.scandir(directory):
         if entry.is_symlink():
             continue
         is_directory = entry.is_dir()
         readable = stat.S_IROTH | stat.S_IXOTH if is_directory else stat.S_IROTH
-        with suppress(FileNotFoundError):  # gone meanwhile
+        with suppress(FileNotFoundError):  # removed meanwhile
             if entry.stat().st_mode & readable != readable:
                 yield entry.path
             elif is_directory:
@@ -348,7 +364,7 @@ def _root_only(directory: str) -> Iterator[str]:
 
 
 def _all_but(directory: str, hidden: frozenset[str]) -> Iterator[str]:
-    """`directory`, or where something in it is hidden, the rest of it."""
+    """Yield `directory`, or its parts without the `hidden` paths."""
     if not any(path.startswith(f"{directory}/") for path in hidden):
         yield directory
         return

@@ -1,9 +1,9 @@
 """
-Namespaces and mounts: a root directory that holds what a layout names and nothing else.
+Namespaces and mounts: builds a root directory that contains what a layout names, and nothing else.
 
-Every bind is one `open_tree` + `mount_setattr` + `move_mount` (Linux 5.12): its flags are set before anyone can see it. Both of
-its ends are opened without following a symbolic link, because commands of the same session may be renaming things in the
-project and in the private HOME while a root is built; mount points are made in the same way.
+Each bind mount is one `open_tree`, `mount_setattr` and `move_mount` (Linux 5.12, older than Landlock), so its flags are set before it
+becomes visible; `mount` with a later remount would leave a gap. Both ends are opened without following symbolic links, because commands
+of the same session may rename things in the project and the private HOME while a root is built. Mount points are created the same way.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.kernel import inotify
 from sanderling.sandbox.kernel.syscalls import syscall
 
-if TYPE_CHECKING:  # the probe needs no layout, and is waited for
+if TYPE_CHECKING:  # the probe needs no layout and should start fast
     from sanderling.sandbox.kernel.layout import Bind, Layout
 
 CLONE_NEWNS = 0x00020000
@@ -34,7 +34,7 @@ SESSION_NAMESPACES = {
     "uts": CLONE_NEWUTS,
     "net": CLONE_NEWNET,
 }
-"""The namespaces that the views of one session share, in the order in which they must be entered."""
+"""The namespaces that all views of a session share, in the order in which they must be entered."""
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 1 << 18, 1 << 19, 1 << 20
@@ -55,11 +55,11 @@ DEVICE_LINKS = (
     ("ptmx", "pts/ptmx"),
 )
 OWN_DIRECTORIES = ("/dev", "/proc", "/run", "/var")
-# The kernel counts inotify's instances and watches for each user. Whoever has taken all of them, 128 instances for instance, has
-# the user's editor and file manager see no change, and the guard of the next sandbox refused. The namespace gets a part:
-# a build tool needs few instances, but one watch for each directory.
+# The kernel counts inotify instances and watches per user. If a command took all of them (128 instances, for instance), the user's editor
+# and file manager would see no changes, and the next sandbox could not start its guard. So the namespace gets a share: a build tool needs
+# few instances, but one watch per directory.
 INOTIFY_SHARES = {"instances": 4, "watches": 2}
-HIDDEN_IN_PROC = ("keys", "key-users")  # keyrings know no namespace of ours
+HIDDEN_IN_PROC = ("keys", "key-users")  # keyrings do not belong to a namespace that we create
 
 
 def unshare(flags: int) -> None:
@@ -67,10 +67,11 @@ def unshare(flags: int) -> None:
 
 
 def enter_new_user_namespace(others: int) -> None:
-    """Enter a new user namespace, in which this user is itself, and with it those of `others`, all of whose powers are ours."""
+    """Enter a new user namespace, with this user mapped to itself, and the namespaces in `others`, with all capabilities in them."""
     uid, gid = os.geteuid(), os.getegid()
     limits = {name: inotify.limit(name) // share for name, share in INOTIFY_SHARES.items()}
     unshare(CLONE_NEWUSER | others)
+    # Before PR_SET_DUMPABLE is cleared: the maps of a process that is not dumpable belong to root.
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
@@ -79,7 +80,7 @@ def enter_new_user_namespace(others: int) -> None:
 
 
 def open_session_namespaces(*, has_own_network: bool) -> list[int]:
-    """Descriptors of this process's session namespaces, for `join_session_namespaces`."""
+    """Open this process's session namespaces, for `join_session_namespaces`."""
     names = [name for name in SESSION_NAMESPACES if name != "net" or has_own_network]
     return [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names]
 
@@ -99,11 +100,11 @@ def enter_root(layout: "Layout") -> None:
     """
     Make the layout this process's root.
 
-    Call it in mount and pid namespaces of our own, with every module imported: the interpreter itself may lie in a HOME that is
-    gone afterwards.
+    Must be called in fresh mount and pid namespaces, with every module imported: the interpreter itself may be in a HOME that is hidden
+    afterwards.
 
     Raises:
-        SandboxError: something that must be mounted cannot be.
+        SandboxError: a required mount failed.
     """
     new = layout.staging
     mount("", "/", "", MS_REC | MS_SLAVE)
@@ -119,36 +120,36 @@ def enter_root(layout: "Layout") -> None:
             _bind(bind, new)
         except OSError as error:
             if bind.may_vanish and not os.path.lexists(bind.target):
-                continue  # gone since it was found: nothing is left to hide
+                continue  # removed since it was found, so nothing is left to hide
             raise SandboxError(
-                f"{bind.source} cannot be mounted at {bind.target}: {error.strerror}"
+                f"Cannot mount {bind.source} at {bind.target}: {error.strerror}"
             ) from error
     mount("", new, "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     mount("", f"{new}/dev", "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC)
-    # A user namespace may mount /proc only while an uncovered one is in sight: before the old root goes.
+    # A user namespace may mount /proc only while an uncovered /proc is visible, that is, before the old root is detached.
     mount("proc", f"{new}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     os.chdir(new)
     syscall("pivot_root", b".", b".")
     syscall("umount2", b".", MNT_DETACH)
     os.chdir("/")
-    # Later mounts here reach the commands that run, too; but each has a /proc of its own.
+    # Later mounts here propagate to running commands. /proc is excluded, because each command has its own.
     mount("", "/", "", MS_REC | MS_SHARED)
     mount("", "/proc", "", MS_PRIVATE)
 
 
 def hold(path: str) -> None:
     """
-    Make a file of the view read-only once more, for every command in it: whoever replaces a file takes its mount away.
+    Make a file of the view read-only again for all its commands. Replacing a file removes its mount.
 
     Raises:
-        OSError: it cannot be, or there is no such file.
+        OSError: the mount failed, or the file does not exist.
     """
     _attach(path, path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 
 def try_mounts() -> None:
     """
-    Make the mounts that a root directory takes, anywhere in a new mount namespace.
+    Try the kinds of mounts that a root directory needs, in a new mount namespace.
 
     Raises:
         OSError: one of them is refused.
@@ -160,10 +161,10 @@ def try_mounts() -> None:
 
 
 def mount_own_proc() -> None:
-    """A /proc of this process's pid namespace. Read-only: root's sysctls ask for a uid, not for a capability."""
+    """Mount a /proc for this process's pid namespace. It is read-only because root's sysctls check the uid, not a capability."""
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for name in HIDDEN_IN_PROC:
-        with suppress(FileNotFoundError):  # a kernel without it
+        with suppress(FileNotFoundError):  # this kernel lacks it
             mount("/dev/null", f"/proc/{name}", "", MS_BIND)
 
 
@@ -176,7 +177,7 @@ def _make_devices(new: str, shm_bytes: int) -> None:
     mount("tmpfs", f"{new}/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m")
     for name in DEVICES:
         _write(f"{new}/dev/{name}", "", os.O_CREAT)
-        # Read-only is the node, for root could change the host's; what is written to the device passes.
+        # The node is read-only, because root could change the host's. Writes to the device itself still work.
         _attach(f"/dev/{name}", f"{new}/dev/{name}", MOUNT_ATTR_NOSUID | MOUNT_ATTR_RDONLY)
     for name, target in DEVICE_LINKS:
         os.symlink(target, f"{new}/dev/{name}")
@@ -212,7 +213,7 @@ def _attach(source: str, target: str, attributes: int) -> None:
 
 @contextmanager
 def opened(path: str) -> Generator[int]:
-    """`path` as a descriptor to work below, with no link followed on the way."""
+    """Open `path` with O_PATH, without following any link."""
     how = struct.pack(
         "QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
     )
@@ -224,7 +225,7 @@ def opened(path: str) -> Generator[int]:
 
 
 def make_mount_point(new: str, bind: "Bind") -> None:
-    """Make the target below `new`, one step at a time. In private directories what an earlier command left there gives way."""
+    """Create the mount point below `new`, step by step. In private directories it replaces what an earlier command left there."""
     *parents, name = bind.target.strip("/").split("/")
     here = os.open(new, os.O_PATH | os.O_DIRECTORY)
     try:

@@ -1,4 +1,4 @@
-"""The person's own programs that a view shows: directories of HOME and PATH that hold nothing private."""
+"""The user's own programs that a view shows: directories in HOME and PATH that contain nothing private."""
 
 import os
 import stat
@@ -62,17 +62,17 @@ TOOLCHAINS = (
     "miniconda3",
     "miniforge3",
 )
-"""Below HOME, what commands are started from. None of these directories holds a key or a token."""
+"""Directories in HOME from which programs run. They contain no keys and no tokens."""
 
 MAX_PATH_ENTRIES, MAX_PROGRAMS, MAX_LINKS = 64, 2000, 40
-"""The most of the person's own programs: more is not looked through while somebody waits."""
+"""Limits for the scan of the user's own programs, which happens while the user waits."""
 
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/proc")
-"""The places that the sandbox has of its own, beside HOME."""
+"""Directories that the sandbox replaces by its own, in addition to HOME."""
 
 
 def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
-    """Find what is shown of HOME for the programs in it: compilers and interpreters, and what else of PATH, like ~/bin, holds nothing else."""
+    """Return the directories in HOME to show for their programs: toolchains, and PATH entries such as ~/bin that contain only programs."""
     toolchains = present(tuple(f"{policy.home}/{name}" for name in TOOLCHAINS))
     others = (
         path
@@ -86,9 +86,10 @@ def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
 
 def search_path(value: str, policy: SandboxPolicy) -> str:
     """
-    Return those of a list of directories like PATH in which no command can have put anything, but for the project's own.
+    Return the entries of a PATH-like list that no command can have filled, except the project's own.
 
-    What lies in HOME or /tmp and is not shown is, inside, the sandbox's own directory; and what is relative may be any.
+    Directories in HOME or /tmp that are not shown are the sandbox's own inside, where commands can write. Relative entries may be
+    anywhere.
     """
     return os.pathsep.join(
         entry for entry in value.split(os.pathsep) if _holds_no_surprise(entry, policy)
@@ -106,12 +107,16 @@ def _holds_no_surprise(entry: str, policy: SandboxPolicy) -> bool:
         return is_in_any(place, (policy.home, *PRIVATE)) and not is_in_any(place, shown)
 
     if is_in_any(path, policy.programs) or (is_hidden(path) and is_in_any(real, granted)):
-        return True  # it is mounted there
+        return True  # mounted there
     return not (is_hidden(path) or is_hidden(real))
 
 
 def leads_to_hidden(program: str) -> bool:
-    """Say whether a program is a link to where the sandbox has directories of its own, so that a command can put another there."""
+    """
+    Return whether a program is a link into a directory that the sandbox replaces by its own.
+
+    A command could plant another program there.
+    """
     home = os.path.realpath(os.path.expanduser("~"))
     toolchains = [f"{home}/{name}" for name in TOOLCHAINS]
     for _ in range(MAX_LINKS):
@@ -127,7 +132,7 @@ def leads_to_hidden(program: str) -> bool:
 
 
 def path_entries() -> list[str]:
-    """The directories of PATH, as the person's shell searches them; not those that depend on where it is."""
+    """Return the directories of PATH, without those whose meaning depends on the current directory."""
     entries = os.environ.get("PATH", "").split(os.pathsep)[:MAX_PATH_ENTRIES]
     return [
         path
@@ -140,9 +145,9 @@ def path_entries() -> list[str]:
 
 def _may_be_shown(directory: str, policy: SandboxPolicy) -> bool:
     """
-    Say whether a real directory of HOME holds nothing private: programs that everybody may read, and links to such in HOME's own view.
+    Return whether a real directory in HOME has nothing private: only programs that every user may read, and links.
 
-    HOME itself, what the project or our own state lies in, and what others can write, never are.
+    HOME itself, directories around the project or Sanderling's state, and directories that others can write never qualify.
     """
     if directory == policy.home or not is_within(directory, policy.home):
         return False
@@ -161,7 +166,7 @@ def _may_be_shown(directory: str, policy: SandboxPolicy) -> bool:
 
 
 def _is_program(entry: "os.DirEntry[str]") -> bool:
-    """A link shows no more than where it leads: what is not shown there does not exist inside."""
+    """A link discloses nothing: if its target is not shown, it does not exist inside."""
     if entry.name.startswith("."):
         return False
     if entry.is_symlink():

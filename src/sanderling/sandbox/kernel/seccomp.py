@@ -1,14 +1,14 @@
 """
-The system call filter: what a command may ask of the kernel at all.
+The system call filter: which kernel calls a command may make.
 
-A filter is a program in classic BPF that the kernel runs before each call. It sees the call's number and the words of its
-arguments, never what a pointer points to. So it judges kinds of calls; files and addresses are for mounts and Landlock.
+The filter is a classic BPF program that the kernel runs before each call. It sees the call's number and its argument words, never what a
+pointer points to. So it judges kinds of calls; files and addresses are left to mounts and Landlock. Handing calls to a user-space
+supervisor (SECCOMP_RET_USER_NOTIF) could read the paths behind pointers, but the program may change them between check and use.
 
-Whatever is not named here passes, up to the newest call this table was checked against. A newer one does not exist here, as on
-the kernel of that time: no new way to mount, or to connect, enters with a kernel update. x32 calls fall under the same rule,
-their numbers are higher still.
+Calls not named here are allowed, up to the newest call that this table was checked against. Newer ones fail as they would on a kernel of
+that time, so a kernel update adds no new way to mount or connect. The same rule catches x32 calls, whose numbers are higher still.
 
-Every argument looked at is an int to the kernel, which drops the upper half of the register; so does the filter.
+The kernel takes every argument checked here as an int, dropping the upper half of the register. So does the filter.
 
 Source: https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
@@ -21,45 +21,45 @@ from collections.abc import Callable, Sequence
 from sanderling.errors import SandboxError
 from sanderling.sandbox.kernel.syscalls import MACHINE, number, prctl, syscall
 
-NEWEST_KNOWN_CALL = 469  # file_setattr, Linux 6.17; the same number on every machine
+NEWEST_KNOWN_CALL = 469  # file_setattr, Linux 6.17; same number on all architectures
 
+# ptrace is not in this list: Landlock and the pid namespace confine it, and LeakSanitizer, gdb and strace need it.
 DENIED = {
     "mounts and namespaces": "mount umount2 pivot_root chroot unshare setns move_mount open_tree"
     " open_tree_attr mount_setattr fsopen fsconfig fsmount fspick",
-    "files by handle, past every path": "open_by_handle_at",
-    "keys, which are the user's, whatever the namespaces": "keyctl add_key request_key",
+    "files opened by handle, bypassing paths": "open_by_handle_at",
+    "keys, which the user's processes share across namespaces": "keyctl add_key request_key",
     "other processes' descriptors and memory": "pidfd_getfd process_madvise move_pages migrate_pages",
-    "code in the kernel, and views into it": "bpf perf_event_open userfaultfd fanotify_init"
+    "kernel code and introspection": "bpf perf_event_open userfaultfd fanotify_init"
     " lookup_dcookie init_module finit_module delete_module kexec_load kexec_file_load"
     " create_module get_kernel_syms query_module",
     "the machine: power, clock, swap, quotas, log, ports": "reboot swapon swapoff acct quotactl"
     " quotactl_fd syslog vhangup settimeofday clock_settime clock_adjtime iopl ioperm modify_ldt",
-    "relics": "_sysctl nfsservctl sysfs uselib ustat vserver",
+    "obsolete calls": "_sysctl nfsservctl sysfs uselib ustat vserver",
 }
 
-# These answer "no such call", for which programs have another way: a C library then uses clone, whose flags are a word and no
-# pointer, and openat, likewise. For io_uring EPERM would be the plainer word, but older tokio, eio and libxev take it for fatal.
+# These fail with ENOSYS, for which programs have a fallback: the C library uses clone, with its flags in a register instead of behind a
+# pointer, and openat likewise. EPERM would be the natural error for io_uring, but older tokio, eio and libxev treat it as fatal.
 ABSENT = "clone3 openat2 io_uring_setup io_uring_enter io_uring_register"
 
-# A set-user-ID file in the project makes every other user of the machine the user of this sandbox, and root in a container whose
-# project is a bind mount makes them root outside. Mounts cannot help: inside they are nosuid, but the file is run elsewhere. So
-# no call may carry these bits to a file, as with systemd's RestrictSUIDSGID= (systemd.exec(5)); O_TMPFILE, which that leaves out,
-# makes files, too.
+# A set-user-ID file in the project would let every other user of the machine act as this user. In a container that runs as root, with
+# the project as a bind mount, it would make them root outside. Mounts do not help: they are nosuid inside, but the file is executed
+# outside. So no call may set these bits, as with systemd's RestrictSUIDSGID= (systemd.exec(5)), which does not cover O_TMPFILE.
 #
-# S_ISGID on a directory is harmless, and git sets it in a repository with core.sharedRepository, but the filter does not know
-# what a path or a descriptor is. Letting the bit pass where S_IXGRP is off, when it means nothing, does not help: directories
-# have S_IXGRP, and an access list turns it on afterwards without chmod (posix_acl_update_mode keeps S_ISGID). Answering 0 and
-# doing nothing would lie about the other bits. What remains works: a directory inherits the bit from the one above, for which
-# no call is needed, so that git, tar and cp keep it; only to ask for it is refused. In mkdir the kernel ignores both bits (vfs_mkdir), so there S_ISGID passes.
+# S_ISGID on a directory is harmless, and git sets it in repositories with core.sharedRepository. But the filter cannot tell directories
+# from files behind a path or descriptor. Allowing the bit while S_IXGRP is off, when it has no meaning, does not help: directories have
+# S_IXGRP, and an ACL can turn it on later without chmod (posix_acl_update_mode keeps S_ISGID). Returning 0 without effect would be wrong
+# about the other bits. What remains works: a new directory inherits the bit from its parent without a call, so git, tar and cp preserve
+# it, and only setting it explicitly is refused. mkdir ignores both bits (vfs_mkdir), so S_ISGID may pass there.
 S_ISUID, S_ISGID = 0o4000, 0o2000
 MODE_COMES_FIRST, MODE_COMES_SECOND = "chmod fchmod mknod creat", "fchmodat fchmodat2 mknodat"
-O_CREAT, O_TMPFILE_ALONE = 0o100, 0o20000000  # without its O_DIRECTORY, which others use
+O_CREAT, O_TMPFILE_ALONE = 0o100, 0o20000000  # without its O_DIRECTORY bit, which other opens use
 
-# Whoever opens a file that is leased waits until the lease is given back, 45 s if nobody does (lease-break-time): an editor that
-# reloads a buffer, git, or the user's shell. F_SETDELEG (Linux 6.19) is the same for directories.
+# Opening a leased file blocks until the lease is returned, or for 45 s (lease-break-time). That would block an editor that reloads a
+# buffer, git, or the user's shell. F_SETDELEG (Linux 6.19) does the same for directories.
 LEASES = (1024, 1040)  # F_SETLEASE F_SETDELEG
 
-# Without namespaces of its own a command shares these with everything else of the user.
+# Without its own namespaces, a command shares these with all processes of the user.
 SHARED_IPC = "mq_open mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop shmat shmctl shmget"
 PID_COMES_FIRST = "prlimit64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler"
 
@@ -72,20 +72,20 @@ CLONE_NEW_NAMESPACES = (
     0x2000_0000,  # NEWPID
     0x4000_0000,  # NEWNET
 )
-# Requests that type into a terminal, take over the console, or load a line discipline.
+# Requests that inject terminal input, take over the console, or load a line discipline.
 TERMINAL_IOCTLS = (0x5412, 0x541C, 0x541D, 0x5423)  # TIOCSTI TIOCLINUX TIOCCONS TIOCSETD
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
 SOCK_TYPE_MASK = 0xF  # the rest are SOCK_CLOEXEC and SOCK_NONBLOCK
 NETLINK_ROUTE = 0
-# The default, ICMP, TCP, UDP, ICMPv6. Not MPTCP and SMC: TCP in all but name, which Landlock's TCP rules do not see.
+# Default, ICMP, TCP, UDP, ICMPv6. Not MPTCP and SMC: they carry TCP connections that Landlock's TCP rules do not see.
 INTERNET_PROTOCOLS = (0, 1, 6, 17, 58)
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
 
 AUDIT_ARCH = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 
-# BPF instructions: operation, jumps if true and if false, operand. Jumps are relative and fit in a byte.
+# BPF instructions: operation, jump offset if true, jump offset if false, operand. Jumps are relative and fit into a byte.
 Code = list[tuple[int, int, int, int]]
 LOAD, AND, RETURN = 0x20, 0x54, 0x06
 IF_EQUAL, IF_AT_LEAST, IF_ANY_BIT = 0x15, 0x35, 0x45
@@ -97,21 +97,19 @@ ALLOW: Code = [(RETURN, 0, 0, 0x7FFF_0000)]
 
 def program(*, has_namespaces: bool, has_host_network: bool, machine: str = MACHINE) -> bytes:
     """
-    The filter for a command: inside namespaces of its own (or not), with the host's network (or none).
+    Return the filter for a command.
 
     Raises:
-        SandboxError: the numbers of this machine's system calls are not known here.
+        SandboxError: the system call numbers of this architecture are unknown.
     """
     if machine not in AUDIT_ARCH:
-        raise SandboxError(
-            f"There is no system call filter for {machine}, only for x86_64 and aarch64."
-        )
+        raise SandboxError(f"No system call filter for {machine}, only for x86_64 and aarch64.")
 
     def calls(names: str) -> list[int]:
         return [nr for name in names.split() if (nr := number(name, machine)) is not None]
 
     rules = [
-        *_mode_rules(calls),  # first, for nothing is called as often as openat
+        *_mode_rules(calls),  # openat first, because it is called most often
         (calls("fcntl"), _switch(_argument(1), [(LEASES, _refuse(errno.EPERM))], ALLOW)),
         (calls(" ".join(DENIED.values())), _refuse(errno.EPERM)),
         (calls(ABSENT), _refuse(errno.ENOSYS)),
@@ -133,7 +131,7 @@ def program(*, has_namespaces: bool, has_host_network: bool, machine: str = MACH
 
     code = [
         *ARCHITECTURE,
-        (IF_EQUAL, 1, 0, AUDIT_ARCH[machine]),  # else 32-bit code, by int 0x80 for instance
+        (IF_EQUAL, 1, 0, AUDIT_ARCH[machine]),  # otherwise 32-bit code, e.g. int 0x80
         *_refuse(errno.ENOSYS),
         *NUMBER,
         (IF_AT_LEAST, 0, 1, NEWEST_KNOWN_CALL + 1),
@@ -145,10 +143,10 @@ def program(*, has_namespaces: bool, has_host_network: bool, machine: str = MACH
 
 def install(program: bytes) -> None:
     """
-    Filter the calls of this thread and all its children, for good.
+    Install the filter for this thread and its future children, irrevocably.
 
     Raises:
-        OSError: the kernel has no seccomp filters, or does not take this one.
+        OSError: the kernel has no seccomp filters, or rejects this one.
     """
     set_no_new_privs, set_mode_filter = 38, 1
     prctl(set_no_new_privs, 1)
@@ -158,7 +156,7 @@ def install(program: bytes) -> None:
 
 
 def _mode_rules(calls: Callable[[str], list[int]]) -> list[tuple[list[int], Code]]:
-    """The rules about whatever gives a file its mode."""
+    """Return the rules for all calls that set a file's mode."""
     return [
         (calls("openat"), _creation_rule(flags=2)),
         (calls("open"), _creation_rule(flags=1)),
@@ -170,7 +168,7 @@ def _mode_rules(calls: Callable[[str], list[int]]) -> list[tuple[list[int], Code
 
 
 def _creation_rule(flags: int) -> Code:
-    """The rule about opening, with `flags` in this argument and the mode, which counts only for a new file, in the next."""
+    """Return the rule for an open call: argument `flags` has the flags, the next one the mode, which matters only if a file is created."""
     refusal = _only_if_none(_argument(flags + 1), (S_ISUID, S_ISGID))
     creates = O_CREAT | O_TMPFILE_ALONE
     return [*_argument(flags), (IF_ANY_BIT, 0, len(refusal), creates), *refusal, *ALLOW]
@@ -178,13 +176,14 @@ def _creation_rule(flags: int) -> Code:
 
 def _socket_rule(has_namespaces: bool, has_host_network: bool) -> Code:
     """
-    The rule about sockets, which are what a command may talk through.
+    Return the rule for sockets.
 
-    Internet: streams and datagrams. Raw and packet sockets take a capability that nothing in here has. Netlink: the list of
+    Internet sockets: streams and datagrams. Raw and packet sockets need a capability that commands do not have. Netlink: only the list of
     network interfaces.
 
-    The filter cannot tell whom a unix socket is connected to. So where the host's are in sight, none can be connected: with
-    the network off there is no connect, with it on there is no unix socket.
+    The filter cannot see which unix socket a program connects to. So where the host's sockets are reachable, no connection is allowed:
+    with the network off, connect is refused; with it on, unix sockets are. An earlier version allowed unix sockets with the network on,
+    and a command could drive the user's Neovim through its RPC socket.
     """
     internet = _only(
         _argument(1, SOCK_TYPE_MASK),
@@ -210,16 +209,17 @@ def _socketpair_rule(has_namespaces: bool) -> Code:
 
 
 def _unix_stream() -> Code:
-    # The types whose pairs stay pairs: connect says EISCONN. A datagram socket, of a pair or not, sends to any address that
-    # sendmsg is given, and SOCK_RAW is another name for it.
+    # Pairs of these types stay pairs: connect fails with EISCONN. A datagram socket, paired or not, sends to any address that is passed
+    # to sendmsg, and SOCK_RAW is an alias for it.
     return _only(_argument(1, SOCK_TYPE_MASK), [SOCK_STREAM, SOCK_SEQPACKET], error=errno.EACCES)
 
 
-# The assembler. A piece of code ends in a return on every path, so pieces follow each other without labels.
+# The assembler. Each piece of code returns on every path, so pieces can be concatenated without labels. libseccomp would add a shared
+# library and nothing that these few functions lack.
 
 
 def _argument(index: int, mask: int | None = None) -> Code:
-    """Load the lower half of an argument; both machines store it first."""
+    """Load the lower half of an argument, which both architectures store first."""
     load = (LOAD, 0, 0, 16 + 8 * index)
     return [load] if mask is None else [load, (AND, 0, 0, mask)]
 
@@ -233,11 +233,11 @@ def _assemble(code: Code) -> bytes:
 
 
 def _switch(word: Code, cases: Sequence[tuple[Sequence[int], Code]], otherwise: Code) -> Code:
-    """The code of the first case that lists the value of `word`."""
+    """Return code that runs the first case listing the value of `word`."""
     code = list(word)
     for values, then in cases:
         if not values:
-            continue  # this machine has no such call
+            continue  # this architecture lacks the call
         *others, last = values
         code += [(IF_EQUAL, len(others) - i, 0, value) for i, value in enumerate(others)]
         code += [(IF_EQUAL, 0, len(then), last), *then]

@@ -1,8 +1,8 @@
 """
-The system calls that Python does not wrap, by name, on x86_64 and aarch64.
+System calls that Python does not wrap, by name, for x86_64 and aarch64.
 
-The numbers are the kernel's (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h); a test compares them
-with the headers of the machine. `None`: the call does not exist there.
+The numbers are the kernel's (arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h). A test compares them with the
+machine's headers. None: that architecture lacks the call.
 """
 
 import ctypes
@@ -131,16 +131,16 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def number(name: str, machine: str = MACHINE) -> int | None:
-    """The number of `name` on `machine`; None where the call, or a table for the machine, is missing."""
+    """Return the number of `name` on `machine`, or None if the call or the architecture is unknown."""
     return NUMBERS[name][MACHINES.index(machine)] if machine in MACHINES else None
 
 
 def syscall(name: str, *arguments: int | bytes | None) -> int:
     """
-    Make the system call and return its result. Bytes are passed as a pointer to them.
+    Make the system call and return its result. Bytes are passed by pointer.
 
     Raises:
-        OSError: what the kernel answered; ENOSYS where this machine has no such call.
+        OSError: the kernel's error; ENOSYS if this architecture lacks the call.
     """
     nr = number(name)
     if nr is None:

@@ -1,1 +1,1 @@
-"""The network, in the host: a proxy that lets the person's hosts through, and a name server that only says no."""
+"""The sandbox's network, served by the host: a proxy to the user's allowed hosts, and a name server that refuses every query."""

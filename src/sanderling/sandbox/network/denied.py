@@ -1,4 +1,4 @@
-"""Denials of the network: what a client is told of them, and how often they are reported."""
+"""Denials of the network: the response to clients, and the rate of reports."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ OnDenial = Callable[[Denial], None]
 
 
 class Once:
-    """Passes each denial on once in REPEAT_S, and at most MAX_REPORTS in that time: whoever makes up names floods nobody."""
+    """Forwards each denial once per REPEAT_S, at most MAX_REPORTS in total, so that invented names cannot flood the user."""
 
     def __init__(self, report: OnDenial) -> None:
         self._report = report

@@ -1,4 +1,4 @@
-"""The hosts that a person allows."""
+"""The hosts that the user allows."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ from sanderling.hosts import canonical_host, is_address, split_authority
 
 class HostRules:
     """
-    The hosts that can be reached.
+    The allowed hosts.
 
-    Each is a name, `*.name` (every name below, not itself) or an address (IPv6 in brackets), and means its ports 443 and 80, or
-    the one that it ends in: `:port`.
+    Each entry is a name, `*.name` (all names below it, not itself) or an address (IPv6 in brackets), optionally with `:port`. Without a
+    port it allows 443 and 80.
 
     Raises:
-        SandboxError: an entry is none of these.
+        SandboxError: an entry is malformed.
     """
 
     def __init__(self, hosts: tuple[str, ...]) -> None:
@@ -26,14 +26,14 @@ class HostRules:
         self.change(hosts)
 
     def change(self, hosts: tuple[str, ...]) -> None:
-        """Let in these from now on; connections to what is not among them are cut."""
+        """Replace the list, and close connections to hosts that are no longer allowed."""
         entries: set[tuple[str, int]] = set()
         for text in hosts:
             try:
                 entries.update(_entries(text))
             except ValueError as error:
                 raise SandboxError(
-                    f"{text!r} is no host: write a name, *.name or an address ([::1] for IPv6), with or without :port"
+                    f"{text!r} is not a host: use a name, *.name or an address ([::1] for IPv6), with or without :port"
                 ) from error
         self._entries = entries
         for connection, target in self._in_use.items():
@@ -42,7 +42,7 @@ class HostRules:
 
     @contextmanager
     def in_use(self, host: str, port: int, connection: anyio.CancelScope) -> Generator[None]:
-        """While this lasts, `connection` is cancelled when the host is no longer among them."""
+        """Cancel `connection` if the host is removed from the list during this context."""
         self._in_use[connection] = (host, port)
         try:
             yield
@@ -59,7 +59,7 @@ class HostRules:
         return any((name, port) in self._entries for name in (host, *above))
 
     def allow_all_of(self, entry: str) -> bool:
-        """Say whether `entry` adds nothing to them."""
+        """Return whether `entry` adds nothing to the list."""
         return all(self.allows(host, port) for host, port in _entries(entry))
 
 

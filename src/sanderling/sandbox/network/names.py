@@ -1,4 +1,4 @@
-"""The name server of the session: it knows no name, and says which ones were asked for."""
+"""A name server that resolves nothing and reports the names it is asked for (RFC 1035, section 4)."""
 
 import asyncio
 import socket
@@ -10,8 +10,7 @@ import anyio.lowlevel
 from sanderling.sandbox.denials import Denial, Rule
 from sanderling.sandbox.network.denied import Once, OnDenial
 
-# NXDOMAIN is believed at once by all: after REFUSED glibc asks again and calls the failure temporary, and musl goes on waiting for
-# an answer until its time is up.
+# Every client accepts NXDOMAIN at once. After REFUSED, glibc asks again and reports a temporary failure, and musl waits for its timeout.
 _NXDOMAIN = 3
 
 _IS_ANSWER, _OPCODE, _RECURSION_DESIRED, _RECURSION_AVAILABLE = 0x8000, 0x7800, 0x0100, 0x0080
@@ -25,9 +24,9 @@ _MAX_QUERY_BYTES = 4096
 
 async def answer_names(responder: socket.socket, report: OnDenial, rule: Rule) -> None:
     """
-    Answer every DNS query with "no such name" until cancelled; the socket is closed then.
+    Answer every DNS query with NXDOMAIN until cancelled, then close the socket.
 
-    The names asked for are reported, with `rule`; not those of this machine, nor of addresses.
+    Requested names are reported with `rule`, except this machine's names and reverse lookups.
     """
     report = Once(report)
     own = socket.gethostname().lower()
@@ -41,7 +40,7 @@ async def answer_names(responder: socket.socket, report: OnDenial, rule: Rule) -
             await anyio.lowlevel.checkpoint()
             if question := _question(query):
                 name, answer = question
-                with suppress(OSError):  # nobody waits for it
+                with suppress(OSError):  # the client is gone
                     responder.sendto(answer, client)
                 if not (
                     name in quiet or name.endswith((".localhost", ".in-addr.arpa", ".ip6.arpa"))
@@ -50,7 +49,7 @@ async def answer_names(responder: socket.socket, report: OnDenial, rule: Rule) -
 
 
 def _question(query: bytes) -> tuple[str, bytes] | None:
-    """The name that a well-formed query asks for, made printable, and the answer to it."""
+    """Return the requested name of a well-formed query, made printable, and the response."""
     labels: list[bytes] = []
     at = _HEADER_BYTES
     try:

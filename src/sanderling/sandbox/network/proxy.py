@@ -1,15 +1,15 @@
 """
-The two doors in the wall around a session's network: a proxy to the listed hosts, and a name server that only says no.
+An HTTP proxy that forwards only to the listed hosts.
 
-Their sockets belong to the sandbox's network namespace; the host's event loop serves them, so everything that arrives is written
-by hostile code, and everything that leaves is sent in the host's name. Hence: a target is read once, strictly, into a host and a
-port; both are looked up in the list; the name is resolved once, here; the addresses found are judged; and one of exactly those is
-dialled. Nothing that was judged is ever parsed again. What a client can use up is counted: connections, bytes, seconds, reports.
+Its sockets belong to the sandbox's network namespace, and the host's event loop serves them. So everything that arrives is written by
+hostile code, and everything that leaves is sent in the host's name. Hence a target is parsed once, strictly, into host and port. Both are
+looked up in the list, the name is resolved once, here, the addresses are checked, and one of exactly these is dialled. Nothing is parsed
+or resolved again after it was checked. Connections, bytes, seconds and reports are limited.
 
-asyncio's socket calls hold no buffers of their own, but return without a pause as long as there is something to do: each read
-therefore ends with a checkpoint, or one client could stop the editor.
+asyncio's socket calls have no buffers of their own, but return without yielding as long as data is available. So each read ends with a
+checkpoint; otherwise one client could block the editor.
 
-Sources: RFC 9112 (HTTP/1.1), RFC 9110, section 7.6 (what a proxy forwards) and 9.3.6 (CONNECT), RFC 1035, section 4 (DNS).
+Sources: RFC 9112 (HTTP/1.1), RFC 9110, sections 7.6 (what a proxy forwards) and 9.3.6 (CONNECT).
 """
 
 import asyncio
@@ -30,38 +30,32 @@ from sanderling.sandbox.network.host_rules import HostRules
 
 MAX_HEAD_BYTES = 16 << 10  # node's limit; one read may double it: 8000 headers, 30 ms in h11
 MAX_CONNECTIONS = 256
-MAX_LOOKUPS = 4  # at a time: they wait in the few threads that all of the host shares
+MAX_LOOKUPS = 4  # at a time: lookups occupy the few threads that the whole host shares
 CHUNK_BYTES = 64 << 10
 
 HEAD_S = 10.0
-LOOKUP_S = 30.0  # as long as the system's resolver may take: giving up frees no thread
+LOOKUP_S = 30.0  # as long as the system's resolver may take: giving up earlier frees no thread
 CONNECT_S = 5.0  # per address
 IDLE_S = 300.0
 LINGER_S = 2.0
 ACCEPT_PAUSE_S = 0.1
 
-
-MALFORMED = "Sanderling's proxy understands CONNECT host:port, and http:// requests."
+MALFORMED = "Sanderling's proxy supports CONNECT host:port and http:// requests only."
 
 Headers = list[tuple[bytes, bytes]]
 
 CLOSE = (b"connection", b"close")
-HTTP_VERSION = b"1.1"  # each side speaks its own; h11 sends no other
-
-# --- which hosts -------------------------------------------------------------------------------------------------------
+HTTP_VERSION = b"1.1"  # each side has its own version; h11 sends no other
 
 _HTTP_URL = re.compile(r"(?i:http)://([^/?#]*)([^#]*)")
 
 
-# --- the proxy ---------------------------------------------------------------------------------------------------------
-
-
 async def serve_proxy(listener: socket.socket, rules: HostRules, report: OnDenial) -> None:
     """
-    Serve HTTP clients until cancelled; the listener is closed then. Clients beyond MAX_CONNECTIONS wait in its backlog.
+    Serve HTTP clients until cancelled, then close the listener. Clients beyond MAX_CONNECTIONS wait in its backlog.
 
-    What the rules refuse is answered with 403, and reported; a host's name that leads to an address which is not public is
-    refused unless that address is listed as well.
+    Hosts that the rules refuse get status 403 and are reported. A host name with a non-public address is refused unless that address is
+    also listed.
     """
     report = Once(report)
     slots = anyio.Semaphore(MAX_CONNECTIONS)
@@ -87,14 +81,14 @@ async def _accept(listener: socket.socket) -> socket.socket:
     while True:
         try:
             client, _ = await asyncio.get_running_loop().sock_accept(listener)
-        except OSError:  # the client is gone already, or the host is short of descriptors
+        except OSError:  # the client is gone, or the host has no descriptors left
             await anyio.sleep(ACCEPT_PAUSE_S)
         else:
             return client
 
 
 class _RequestError(Exception):
-    """The request gets no further than this answer."""
+    """An error response that ends the request."""
 
     def __init__(self, status: int, text: str, reason: str = "") -> None:
         super().__init__(text)
@@ -135,7 +129,7 @@ class _Exchange:
                 self._stay()
                 await self._serve()
         except* (OSError, h11.ProtocolError):
-            pass  # an end is gone or talks no HTTP, too late for an answer
+            pass  # an end is gone, or no HTTP was spoken; too late for a response
 
     async def _serve(self) -> None:
         with ExitStack() as use:
@@ -143,7 +137,7 @@ class _Exchange:
                 with anyio.fail_after(HEAD_S):
                     request = await self._next_event(self.client)
                 if not isinstance(request, h11.Request):
-                    return  # nothing was asked
+                    return  # nothing was requested
                 host, port, path = _target(request)
                 use.enter_context(self.rules.in_use(host, port, self.idle))
                 upstream = use.enter_context(await self._dial(host, port))
@@ -185,8 +179,8 @@ class _Exchange:
         self.report(denial)
         return _RequestError(
             403,
-            f"Sanderling's sandbox does not let you through to {asked}: {denial.reason}.\n"
-            "Ask the user, who can open it: `:AgentNet` in Neovim, `--net` in a shell.",
+            f"Sanderling's sandbox blocks {asked}: {denial.reason}.\n"
+            "Ask the user to allow it: `:AgentNet` in Neovim, `--net` in a shell.",
             DENIED_REASON,
         )
 
@@ -230,7 +224,7 @@ class _Exchange:
         event = None
         while not isinstance(event, h11.EndOfMessage):
             event = await self._next_event(self.client)
-            # A server may answer and read no further; the client still gets rid of its body, then hears the answer.
+            # A server may respond without reading the rest of the body. The client still sends it, then reads the response.
             with suppress(OSError):
                 await self._send_event(server, event)
 
@@ -246,7 +240,7 @@ class _Exchange:
             await self._send_event(self.client, event)
 
     async def _see_off(self) -> None:
-        """Closing while the client still sends would reset the connection, and lose it the end of the answer."""
+        """Close gracefully. Closing while the client still sends would reset the connection and could lose the end of the response."""
         client = self.client.sock
         client.shutdown(socket.SHUT_WR)
         with anyio.move_on_after(LINGER_S):
@@ -255,7 +249,7 @@ class _Exchange:
 
     async def _next_event(self, peer: _Peer) -> h11.Event:
         while True:
-            # One parser per round of the loop: many clients with costly heads take turns with everything else.
+            # One parser per loop iteration, so that many clients with expensive headers do not block everything else.
             async with self.parsing:
                 event = peer.http.next_event()
             if isinstance(event, h11.Event):
@@ -281,13 +275,13 @@ _FRAMING = {b"content-length", b"transfer-encoding"}
 
 
 def _end_to_end(message: h11.Request | h11.InformationalResponse | h11.Response) -> Headers:
-    """The headers that are not about the connection; `Host` is the target's."""
+    """Return the headers that do not concern the connection, without `Host`."""
     names = {name for name, _ in message.headers}
     options = b",".join(value for name, value in message.headers if name == b"connection")
     named = {option.strip() for option in options.lower().split(b",")} - _FRAMING
     dropped = _HOP_BY_HOP | named | {b"host"}
     if b"transfer-encoding" in names:
-        dropped.add(b"content-length")  # RFC 9112, section 6.3: two lengths are one too many
+        dropped.add(b"content-length")  # RFC 9112, section 6.3: only one of the two may be sent
     return [
         (name, value)
         for name, value in message.headers
@@ -296,12 +290,7 @@ def _end_to_end(message: h11.Request | h11.InformationalResponse | h11.Response)
 
 
 def _target(request: h11.Request) -> tuple[str, int, bytes]:
-    """
-    Host, port, and the path with its query; a tunnel has none.
-
-    Raises:
-        ValueError: the request is none for a proxy.
-    """
+    """Return host, port, and the path with its query, which is empty for a tunnel."""
     target = request.target.decode("ascii")
     if request.method == b"CONNECT":
         host, port = split_authority(target)
@@ -332,6 +321,3 @@ async def _connect(family: socket.AddressFamily, address: tuple[str, int]) -> so
         sock.close()
         raise
     return sock
-
-
-# --- names -------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The host's side of a session's network: the proxy to listed hosts, and the name server that only says no."""
+"""The host's side of a session's network: starts and stops the proxy, and runs the name server."""
 
 import socket
 from collections.abc import Callable
@@ -16,7 +16,7 @@ PROXY_BACKLOG = 128
 
 
 class HostNetwork:
-    """The answering end on the loopbacks of a sandbox's views, in a mode; denials are told to `on_event`."""
+    """Serves the loopback listeners of a sandbox's views, according to the mode. Denials are passed to `on_event`."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class HostNetwork:
         self._proxy_scopes: list[anyio.CancelScope] = []
 
     def serve(self, name: str, listener: socket.socket) -> None:
-        """Answer on `listener`, which a new view's loopback has for the host."""
+        """Serve `listener` on the loopback of a new view."""
         listener.setblocking(False)
         if name == "proxy":
             self._proxies.append(listener)
@@ -44,10 +44,10 @@ class HostNetwork:
 
     def change(self, mode: NetworkMode, hosts: tuple[str, ...]) -> None:
         """
-        Let in `hosts` from now on, through the proxy if that is the mode.
+        Apply a mode and a list of allowed hosts.
 
         Raises:
-            OSError: a command has taken the proxy's port. Then all is as it was.
+            OSError: a command has taken the proxy's port. Nothing is changed then.
         """
         before = self._mode, self._hosts
         self._mode, self._hosts = mode, hosts
@@ -87,15 +87,16 @@ class HostNetwork:
             self._tasks.start_soon(self._serve_proxy, listener, scope)
 
     async def _serve_proxy(self, listener: socket.socket, scope: anyio.CancelScope) -> None:
-        from sanderling.sandbox.network.proxy import serve_proxy  # with h11
+        from sanderling.sandbox.network.proxy import serve_proxy
 
         with scope:
             try:
                 await serve_proxy(listener.dup(), self._rules, self._on_event)
             finally:
-                if self._mode != "proxy":  # else another task has taken over
-                    with suppress(OSError):  # closed, with the sandbox
-                        listener.shutdown(socket.SHUT_RDWR)  # refuses at once, and can listen again
+                if self._mode != "proxy":  # otherwise another task has taken over
+                    with suppress(OSError):  # closed with the sandbox
+                        # Unlike close, this refuses connections at once, and the socket can listen again.
+                        listener.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         for listener in self._proxies:

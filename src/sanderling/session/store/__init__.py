@@ -1,4 +1,4 @@
-"""The sessions on the disk: which there are, and what can be done with them. All of it blocks: call it from a thread."""
+"""The sessions on disk: list, rename, delete, fork, export. All functions block: call them from a thread."""
 
 from sanderling.session.store.export import export_markdown, write_export
 from sanderling.session.store.keeping import delete, fork, rename

@@ -1,4 +1,4 @@
-"""A session as a Markdown file, for people."""
+"""Export of a session as Markdown."""
 
 import html
 import re
@@ -46,17 +46,17 @@ ENDINGS: dict[StopReason, str] = {
     "cancelled": "Stopped.",
     "interrupted": "Interrupted.",
     "error": "Failed.",
-    "max_calls": "Stopped after as many requests as a turn may have.",
+    "max_calls": "Stopped at the limit of requests per turn.",
     "budget": "Stopped at the session's budget.",
 }
 
 
 def export_markdown(session_dir: Path, session_id: str) -> str:
     """
-    Return all that was said in a session, with what the tools did, folded and within bounds.
+    Return a session's conversation as Markdown, with tool calls folded and long texts cut.
 
     Raises:
-        SessionError: there is none, or its log cannot be read.
+        SessionError: the session does not exist or its log cannot be read.
     """
     log = log_path(session_dir, session_id)
     with opened(log) as file:
@@ -72,10 +72,10 @@ def export_markdown(session_dir: Path, session_id: str) -> str:
 
 def write_export(path: str, text: str) -> None:
     """
-    Write `text` into a new file.
+    Write `text` to a new file.
 
     Raises:
-        SessionError: there is a file of this name, or it cannot be written.
+        SessionError: the file exists or cannot be written.
     """
     target = Path(path)
     try:
@@ -84,10 +84,10 @@ def write_export(path: str, text: str) -> None:
                 file.write(text)
                 file.flush()
             except OSError:
-                target.unlink()  # half of it helps nobody, and would be in the way
+                target.unlink()  # half a file is no use, and would block another try
                 raise
     except FileExistsError:
-        raise SessionError(f"{path} is there already: give the file another name") from None
+        raise SessionError(f"{path} already exists: choose another name") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         words = getattr(error, "strerror", None) or str(error)
         raise SessionError(f"Cannot write {path!r}: {words}. Export to another path.") from error
@@ -115,7 +115,7 @@ def _head(header: Header, records: Iterable[Record]) -> str:
             f"# {_one_line(named or asked) or 'A session without words'}\n",
             f"* Date: {header.at:%Y-%m-%d %H:%M} UTC",
             f"* Project: {_code(header.project)}",
-            f"* Model: {', '.join(models) or 'not known'}",
+            f"* Model: {', '.join(models) or 'unknown'}",
             f"* Tokens: {taken:,} in{cached}, {usage.output_tokens:,} out",
             f"* Session: {header.session_id}",
         )
@@ -126,13 +126,13 @@ def _head(header: Header, records: Iterable[Record]) -> str:
 
 
 class _Conversation:
-    """Records in, sections of Markdown out."""
+    """Converts records to sections of Markdown."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._ended: dict[str, LoggedToolEnd] = {}
         self._results: dict[str, ToolResult] = {}
         self._is_answering = False
-        self._pieces = ""  # of an answer that has no message yet
+        self._pieces = ""  # of an answer without a message yet
         for record in records:
             match record:
                 case LoggedToolEnd(tool_use_id=tool_use_id):
@@ -161,7 +161,7 @@ class _Conversation:
                 yield from _aside(record)
 
     def rest(self) -> Iterator[str]:
-        """The pieces of an answer that nobody has made a message of: the session is open, or was killed."""
+        """Yield the pieces of an unfinished answer: the session is open, or was killed."""
         if self._pieces.strip():
             yield from self._answer(_closed(self._pieces))
 
@@ -169,7 +169,7 @@ class _Conversation:
         if record.prompt:
             yield from self._prompt("You", record.prompt)
         for prompt in record.steered:
-            yield from self._prompt("You, meanwhile", prompt)
+            yield from self._prompt("You (steering)", prompt)
         if record.message.role == "assistant":
             for block in record.message.content:
                 match block:
@@ -202,7 +202,7 @@ class _Conversation:
         result = self._results.get(use.id) or end.result
         is_error = end.is_error or bool(result and result.is_error)
         outcome = end.summary or ("failed" if is_error else "")
-        told = _told(result) if result else "It has no result."
+        told = _told(result) if result else "No result."
         shown = end.block(told) or told
         line = f"<b>{html.escape(use.name)}</b> <code>{html.escape(end.title or input_line(use))}</code>"
         return _fold(f"{line} {html.escape(outcome)}", _fenced(shown, end.filetype))
@@ -214,14 +214,12 @@ def _aside(record: Record) -> Iterator[str]:
             line = f"You ran <code>{html.escape(_one_line(command))}</code>: it {html.escape(ending.told)}"
             yield _fold(line, _fenced(f"$ {command}\n{output}"))
         case LoggedClearing(before_tokens=before, after_tokens=after):
-            yield _note(
-                f"Old tool results were cleared for the model: {before:,} → {after:,} tokens."
-            )
+            yield _note(f"Old tool results were cleared: {before:,} → {after:,} tokens.")
         case LoggedSummary(before_tokens=before, after_tokens=after, summary=summary):
-            line = f"The model goes on from a summary: {before:,} → {after:,} tokens"
+            line = f"The model continues from a summary: {before:,} → {after:,} tokens"
             yield _fold(line, _fenced(summary, "markdown"))
         case LoggedUndo():
-            yield _note("The model sees again what was shortened last.")
+            yield _note("The last compaction was undone.")
         case _:
             pass
 
@@ -246,23 +244,23 @@ def _fold(line: str, content: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Inline code: fenced by more backticks than stand in it."""
+    """Return inline code, delimited by more backticks than it contains."""
     ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     space = " " * (text.startswith("`") or text.endswith("`"))
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
 def _fenced(text: str, filetype: str = "") -> str:
-    """A block of code that nothing in it can end; of a long text its beginning."""
+    """Return a code block that its content cannot close. Long texts are cut at the end."""
     if len(text) > MAX_FOLD_CHARS:
         left_out = len(text) - MAX_FOLD_CHARS
-        text = f"{text[:MAX_FOLD_CHARS]}\n[… {left_out:,} characters are left out here]"
+        text = f"{text[:MAX_FOLD_CHARS]}\n[… {left_out:,} characters omitted]"
     fence = fence_around(text)
     return f"{fence}{filetype}\n{text.rstrip()}\n{fence}"
 
 
 def _closed(text: str) -> str:
-    """Markdown of somebody else's: a block of code that it leaves open would swallow all that follows."""
+    """Close a code block that `text` leaves open, because it would swallow everything after it."""
     fence = ""
     for line in text.splitlines():
         found = re.match(_FENCE, line)

@@ -1,4 +1,4 @@
-"""Sessions that are not open: rename, delete, fork."""
+"""Rename, delete and fork sessions that are not open."""
 
 import os
 import re
@@ -27,15 +27,15 @@ from sanderling.session.session import Session
 
 _FORK = r"(.*) \(fork(?: (\d+))?\)"
 OWN_STATES = ("waiting", "grants")
-"""The states that a fork begins without: prompts that wait would be sent twice, and what was allowed was allowed to another session."""
+"""States that a fork does not inherit: pending prompts would be sent twice, and grants were given to another session."""
 
 
 def rename(session_dir: Path, session_id: str, title: str) -> None:
     """
-    Name a session; without words it is called by its first prompt again. It does not count as changed.
+    Set a session's title; a blank title restores the default. The session's time of change stays the same.
 
     Raises:
-        SessionError: there is none, it is open, or its log cannot be read or written.
+        SessionError: the session does not exist or is open, or its log cannot be read or written.
     """
     log = log_path(session_dir, session_id)
     with opened(log) as file:
@@ -53,10 +53,10 @@ def rename(session_dir: Path, session_id: str, title: str) -> None:
 
 def delete(session_dir: Path, session_id: str) -> None:
     """
-    Remove a session's log, what its commands have put out, and the journal of what the agent has changed.
+    Delete a session's log, the outputs of its commands, and its journal of changes.
 
     Raises:
-        SessionError: there is none, it is open, or it cannot be removed.
+        SessionError: the session does not exist, is open, or cannot be deleted.
     """
     log = log_path(session_dir, session_id)
     with opened(log) as file:
@@ -87,13 +87,13 @@ def fork(
     is_before: bool = False,
 ) -> Prompt | None:
     """
-    Make the session `new_id` of what another holds, which may be open: up to the end of the turn that the prompt belongs to.
+    Copy a session, which may be open, into the new session `new_id`, up to the end of the turn of `prompt_id`.
 
-    Without a `prompt_id` all of it. With `is_before` it ends before the prompt, which is returned. Where the log of the source is
-    torn or damaged, lines are left out. Long outputs of commands stay with the source.
+    Without a `prompt_id`, copy all of it. With `is_before`, stop before the prompt and return it. Damaged lines of the source are left
+    out. Long outputs of commands are not copied.
 
     Raises:
-        SessionError: there is no such session or prompt, `new_id` is taken, or the log cannot be read or written.
+        SessionError: the session or prompt does not exist, `new_id` is taken, or a log cannot be read or written.
     """
     source, target = log_path(session_dir, source_id), log_path(session_dir, new_id)
     if target.exists():
@@ -114,7 +114,7 @@ def fork(
 
 
 def _name_fork(session_dir: Path, session_id: str) -> None:
-    """The fork is told from its source by its title."""
+    """Give the fork a title that distinguishes it from its source."""
     session = Session.open(session_dir, session_id, "")
     try:
         if title := session.title:
@@ -126,7 +126,7 @@ def _name_fork(session_dir: Path, session_id: str) -> None:
 
 
 class _Cut:
-    """The place where a fork ends. `prompt` is the one that was looked for, once it has come."""
+    """Selects the records of a fork. `prompt` is the prompt that was searched for, once it is found."""
 
     def __init__(self, prompt_id: str, *, is_before: bool) -> None:
         self.prompt: Prompt | None = None
@@ -137,7 +137,7 @@ class _Cut:
         for record in _carried(records):
             match record:
                 case LoggedMessage(prompt=Prompt()) if self.prompt:
-                    return  # the next turn: this one has no end
+                    return  # the next turn; this one has no end
                 case LoggedMessage() if not self.prompt:
                     self.prompt = self._find(record)
                     if self.prompt and self._is_before:
@@ -156,12 +156,12 @@ class _Cut:
 
 def _carried(records: Iterator[Record]) -> Iterator[Record]:
     """
-    The records that may go along into a fork; prompts, with those that need them.
+    Yield the records that a fork inherits.
 
-    That the model was told something is logged before the message that tells it. Here it comes after: a fork that ends between
-    the two would never tell it.
+    The log records which notes were sent before the message that contains them. Here that record comes after the message, or a fork that
+    ends between the two would never send the notes.
     """
-    told: list[Record] = []
+    sent_state: list[Record] = []
     for record in records:
         match record:
             case LoggedPrompt():
@@ -169,17 +169,17 @@ def _carried(records: Iterator[Record]) -> Iterator[Record]:
             case LoggedState(key=key) if key in OWN_STATES:
                 pass
             case LoggedState(key="told"):
-                told = [record]
+                sent_state = [record]
             case LoggedMessage():
                 yield record
-                yield from told
-                told = []
+                yield from sent_state
+                sent_state = []
             case _:
                 yield record
 
 
 def _results_before(record: LoggedMessage) -> Iterator[Record]:
-    """The message without the words from the middle of a turn: the tool uses before have their results there."""
+    """Yield the message without the prompts sent during the turn: it has the results of the tool calls before them."""
     results = tuple(block for block in record.message.content if isinstance(block, ToolResult))
     if results:
         yield LoggedMessage(Message("user", results), at=record.at)

@@ -1,8 +1,8 @@
 """
 The list of sessions.
 
-There may be hundreds of logs, some of 20 MB, and a picker waits for them: of each only the header, the first prompt and the last
-title are decoded. A search decodes messages, and passes over all else.
+There may be hundreds of logs of up to 20 MB, and the user waits for the list. So only the header, the first prompt and the last title of
+each log are decoded. A search decodes the messages, too, and skips all other lines.
 """
 
 import os
@@ -28,8 +28,8 @@ from sanderling.session.session import derived_title
 
 MAX_EXCERPT_CHARS = 120
 CHUNK_BYTES = 1 << 20
-MAX_HEADER_BYTES = 1 << 16  # a file of somebody else's may be one long line
-SAID = (b'{"type":"message",', b'{"type":"prompt",')  # how the lines begin that hold what was said
+MAX_HEADER_BYTES = 1 << 16  # a foreign file may be one long line
+SAID = (b'{"type":"message",', b'{"type":"prompt",')  # how the lines with messages begin
 _FLOCK = r"FLOCK +ADVISORY +WRITE +\S+ +\S+:(\d+) "
 TITLE = b'\n{"type":"state","key":"title",'
 
@@ -38,11 +38,11 @@ def list_sessions(
     session_dir: Path, project: str, text: str, *, is_in_editor: bool = False
 ) -> list[SessionInfo]:
     """
-    The sessions of `project`, or of all with an empty one, the one first that was changed last.
+    Return the sessions of `project`, or of all projects if that is empty, the most recently changed first.
 
-    With a `text` only those in which the person or the model said it, in any case, with an excerpt. What is no log of a session,
-    or cannot be read, is left out, and if this `is_in_editor`, what began elsewhere: scripts make many. Only on Linux is it known
-    which are open.
+    A `text` selects sessions in which the user or the model wrote it, in any case, and adds an excerpt. Files that are not session logs
+    or cannot be read are left out. So are, if this `is_in_editor`, sessions of other frontends, because scripts create many. Which
+    sessions are open is known only on Linux.
     """
     wanted, locked = _pattern(text), _locked_inodes()
     infos = [
@@ -56,10 +56,10 @@ def list_sessions(
 
 def newest_session(session_dir: Path, project: str) -> str:
     """
-    The id of the project's session that was changed last.
+    Return the id of the project's most recently changed session.
 
     Raises:
-        UsageError: it has none.
+        UsageError: the project has no session.
     """
     if sessions := list_sessions(session_dir, project, ""):
         return sessions[0].id
@@ -67,7 +67,7 @@ def newest_session(session_dir: Path, project: str) -> str:
 
 
 def _locked_inodes() -> set[int]:
-    """The inodes of the files that a process holds locked. To try the lock would keep whoever opens the session right now from doing so."""
+    """Return the inodes of locked files. Trying the locks instead would fail a process that opens a session at this moment."""
     locked = set[int]()
     with suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():  # proc_locks(5)
@@ -121,10 +121,10 @@ def _info(
 
 def _last_title(file: BinaryIO, size: int) -> str:
     """
-    The title that the person has given last; empty if they have not.
+    Return the title that the user has set last, or "".
 
-    Read backwards, in pieces. Mapping the file would be simpler, but whoever opens the session may cut off what is torn, and
-    touching what is mapped and gone kills the process.
+    Reads backwards, in pieces. Mapping the file would be simpler, but another process may open the session and truncate a torn record,
+    and access to a mapped page that is gone kills this process.
     """
     end = size
     while end:
@@ -147,7 +147,7 @@ def _first_title(file: BinaryIO) -> str:
     return derived_title(prompt) if prompt else ""
 
 
-# --- what was said -----------------------------------------------------------------------------------------------------
+# --- search ------------------------------------------------------------------------------------------------------------
 
 
 def _said(file: BinaryIO) -> Iterator[LoggedMessage]:
@@ -160,7 +160,7 @@ def _said(file: BinaryIO) -> Iterator[LoggedMessage]:
 
 
 def _texts(said: LoggedMessage) -> Iterator[str]:
-    """The texts of which a person would say that they were said: beside their words, a person's message holds what the model is told by us."""
+    """Yield the texts to search. User messages also contain Sanderling's notes, so the prompts are searched instead."""
     if said.message.role == "user":
         yield from (prompt.text for prompt in (said.prompt, *said.steered) if prompt)
     else:
@@ -168,13 +168,13 @@ def _texts(said: LoggedMessage) -> Iterator[str]:
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:
-    """A pattern for the words of `text`, with whatever space between them; None if there are none."""
+    """Return a pattern for the words of `text` with any space between them, or None."""
     words = r"\s+".join(map(re.escape, text.split()))
     return re.compile(words, re.IGNORECASE) if words else None
 
 
 def _excerpt(file: BinaryIO, wanted: re.Pattern[str]) -> str:
-    """The line around the first place where it was said; empty if it was not."""
+    """Return the text around the first match, or an empty string."""
     for said in _said(file):
         for text in _texts(said):
             if found := wanted.search(text):
@@ -183,7 +183,7 @@ def _excerpt(file: BinaryIO, wanted: re.Pattern[str]) -> str:
 
 
 def _around(text: str, start: int, end: int) -> str:
-    room = MAX_EXCERPT_CHARS - 2  # for the dots
+    room = MAX_EXCERPT_CHARS - 2  # for the ellipses
     first = max(0, min(start - (room - (end - start)) // 2, start))
     last = first + room
     before, after = "…" * (first > 0), "…" * (last < len(text))

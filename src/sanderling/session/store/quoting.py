@@ -1,4 +1,4 @@
-"""The last words of another session, for a prompt that mentions it."""
+"""The last answer of another session, for a prompt that mentions it."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from sanderling.session.session import derived_title
 
 
 class LastWords(msgspec.Struct, frozen=True):
-    """The title of a session and the last answer in it, below what was said before in short, if that was summarized."""
+    """The title of a session and its last answer, preceded by its summary if it has one."""
 
     title: str
     text: str
@@ -23,7 +23,7 @@ def last_words(session_dir: Path, session_id: str) -> LastWords:
     Return the last answer of a session, and its summary.
 
     Raises:
-        SessionError: there is none, its log cannot be read, or nothing was answered in it.
+        SessionError: the session does not exist, its log cannot be read, or it has no answer.
     """
     title = named = summary = answer = ""
     log = log_path(session_dir, session_id)
@@ -41,8 +41,8 @@ def last_words(session_dir: Path, session_id: str) -> LastWords:
                 case _:
                     pass
     if not answer:
-        raise SessionError("no answer was given in it")
-    before = f"What was said before, in short:\n\n{summary}\n\n" if summary else ""
+        raise SessionError("it has no answer yet")
+    before = f"Summary of what came before:\n\n{summary}\n\n" if summary else ""
     return LastWords(named or title, f"{before}{answer}")
 
 

@@ -1,1 +1,1 @@
-"""Code intelligence: tools that ask the language servers which the person runs in their editor, and what they answer in words."""
+"""Code intelligence: tools that query the language servers of the user's editor."""

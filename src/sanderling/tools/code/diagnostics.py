@@ -1,4 +1,4 @@
-"""`diagnostics` at work: the errors and warnings that the person's editor shows now."""
+"""`diagnostics`: the errors and warnings that the user's editor shows now."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ MAX_ROWS, MAX_BYTES, MAX_COUNTS = 100, 8 * 1024, 50
 
 
 async def tell(args: DiagnosticsInput, context: Context) -> Outcome:
-    """Tell of them, as far as the model may know of their files."""
+    """Report the diagnostics of files that the model may see."""
     servers, reach, workspace = servers_of(context), Reach(context), context.workspace
     file = await reach.named(workspace.path(args.path)) if args.path else None
     said = await servers.diagnostics(file)

@@ -1,4 +1,4 @@
-"""A server's edits of a text: positions as it counts them, applied to exactly the text that it knows."""
+"""A server's edits: converts its positions to offsets and applies them to exactly the text that it knows."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,14 +12,12 @@ ServerEdit = tuple[int, int, int, int, str]
 
 _UNIT_BYTES = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 OVERLAPPING = "The server's edits of {name} overlap: nothing was changed."
-CHANGED = "{name} has changed since the server looked at it: nothing more was changed. Ask again."
-STRANGE = (
-    "The server counts characters as {encoding}, which is not known here: nothing was changed."
-)
+CHANGED = "{name} has changed since the server read it: nothing more was changed. Try again."
+STRANGE = "The server's position encoding {encoding} is not supported: nothing was changed."
 
 
 def offset_of(text: str, row: int, character: int, encoding: str) -> int:
-    """The offset of a position; one behind a line's end, or the text's, is that end."""
+    """Return the offset of a position; positions beyond the end of a line or text mean that end."""
     codec, size = _UNIT_BYTES[encoding]
     start = line_start(text, row)
     end = text.find("\n", start)
@@ -32,10 +30,10 @@ def splices(
     text: str, edits: Sequence[ServerEdit], encoding: str, name: str
 ) -> list[tuple[int, int, str]]:
     """
-    The edits as offsets and new texts, the first first.
+    Return the edits as start, end and new text, in order.
 
     Raises:
-        ToolError: they overlap, or cannot be understood.
+        ToolError: they overlap, or the encoding is unknown.
     """
     if encoding not in _UNIT_BYTES:
         raise ToolError(STRANGE.format(encoding=encoding))
@@ -47,7 +45,7 @@ def splices(
         )
         for row, character, last_row, last, new in edits
     ]
-    found.sort(key=lambda each: each[:2])  # those at one place stay in their order
+    found.sort(key=lambda each: each[:2])  # edits at one position keep their order
     for one, other in pairwise(found):
         if one[1] > other[0]:
             raise ToolError(OVERLAPPING.format(name=name))
@@ -55,7 +53,7 @@ def splices(
 
 
 def applied(text: str, changes: Sequence[tuple[int, int, str]]) -> str:
-    """The text after `splices`."""
+    """Apply the result of `splices`."""
     pieces, done = list[str](), 0
     for start, end, new in changes:
         pieces += (text[done:start], new)
@@ -65,10 +63,10 @@ def applied(text: str, changes: Sequence[tuple[int, int, str]]) -> str:
 
 def changed(data: bytes, base: str, changes: Sequence[tuple[int, int, str]], name: str) -> bytes:
     """
-    The bytes of a file after `splices` of its text, which must be `base`.
+    Apply `splices` to a file whose text must be `base`.
 
     Raises:
-        ToolError: it holds another text by now.
+        ToolError: the file has changed.
     """
     draft = Draft(decode(data))
     if draft.text != base:

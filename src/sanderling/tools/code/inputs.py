@@ -1,4 +1,4 @@
-"""The inputs of the tools that ask language servers."""
+"""Inputs of the tools that query language servers."""
 
 from typing import Annotated, Literal
 
@@ -19,18 +19,16 @@ class NavInput(msgspec.Struct, forbid_unknown_fields=True):
     ]
     symbol: Annotated[
         str,
-        msgspec.Meta(description="`parse`, `Parser/parse`, or as its line has it: `self.parse`"),
+        msgspec.Meta(description="`parse`, `Parser/parse`, or as in the source: `self.parse`"),
     ] = ""
-    path: Annotated[str, msgspec.Meta(description="A file in which it stands, if you know one")] = (
-        ""
-    )
+    path: Annotated[str, msgspec.Meta(description="A file where it occurs, if known")] = ""
     line: Annotated[int, msgspec.Meta(ge=0, description="Its line there; 0: unknown")] = 0
     within: Annotated[str, msgspec.Meta(description="Only results in this directory or file")] = ""
 
 
 class RefactorInput(msgspec.Struct, forbid_unknown_fields=True):
     op: Literal["rename", "action", "move_file"]
-    path: Annotated[str, msgspec.Meta(description="The file in which it stands, or that moves")]
+    path: Annotated[str, msgspec.Meta(description="The file where it occurs, or to move")]
     symbol: Annotated[
         str, msgspec.Meta(description="As for code_nav; for an action the place on the line")
     ] = ""
@@ -38,10 +36,10 @@ class RefactorInput(msgspec.Struct, forbid_unknown_fields=True):
     to: Annotated[
         str,
         msgspec.Meta(
-            description="New name, new path, or the title of the action: without one, actions are listed"
+            description="New name, new path, or an action's title; without it, actions are listed"
         ),
     ] = ""
 
 
 class DiagnosticsInput(msgspec.Struct, forbid_unknown_fields=True):
-    path: Annotated[str, msgspec.Meta(description="A file; without one, all that are known")] = ""
+    path: Annotated[str, msgspec.Meta(description="A file; without it, all known files")] = ""

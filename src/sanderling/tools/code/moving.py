@@ -1,4 +1,4 @@
-"""A file that gets another path: the new one is written, the old one goes, and the journal has both."""
+"""Moves a file: writes the new one, removes the old one, and journals both."""
 
 import os
 import stat
@@ -14,16 +14,16 @@ from sanderling.tools.base import Context
 from sanderling.tools.change import MAX_BYTES, UNDONE, Change
 from sanderling.tools.known import Proposal
 
-EXISTS = "{name} exists already: nothing was moved."
+EXISTS = "{name} already exists: nothing was moved."
 UNSAVED = (
-    "{name} has unsaved changes in the editor: ask the person to write it first. Nothing was moved."
+    "{name} has unsaved changes in the editor: ask the user to save it first. Nothing was moved."
 )
 LINK = "{name} is a link: move it with bash. Nothing was moved."
 STAYS = "{new} is written, but {old} could not be removed: {reason}"
 
 
 class Move:
-    """The move of one file, whose content becomes what `change` makes of it."""
+    """The move of one file, with new content."""
 
     def __init__(self, context: Context, old: str, new: str) -> None:
         self._context = context
@@ -32,10 +32,10 @@ class Move:
 
     async def check(self) -> Loaded:
         """
-        Look whether it can be done now; return the file.
+        Check that the move is possible now; return the file.
 
         Raises:
-            ToolError: it cannot.
+            ToolError: it is not.
         """
         workspace = self._workspace
         names = {path: workspace.shown(path) for path in (self.old, self.new)}
@@ -58,10 +58,10 @@ class Move:
 
     async def make(self, data: bytes) -> None:
         """
-        Move the file, which is to hold `data` then.
+        Move the file, and give it the content `data`.
 
         Raises:
-            ToolError: it cannot be moved; or, as that says, the old one could not be removed.
+            ToolError: it could not be moved, or the old one could not be removed.
         """
         loaded = await self.check()
         mode = stat.S_IMODE(loaded.stamp.mode)
@@ -73,7 +73,7 @@ class Move:
             await self._workspace.code.moved(self.old, self.new)
 
     async def _set_mode(self, data: bytes, mode: int) -> None:
-        """Give the new file the mode of the old one: a program stays one."""
+        """Copy the old file's mode to the new one, so that a program stays executable."""
         workspace = self._workspace
         files = await workspace.files()
         look = await files.look(self.new, 0)
@@ -105,7 +105,7 @@ class Move:
 
 
 def target_of(context: Context, path: str, to: str) -> str:
-    """The new path of a file, where `to` may be a directory."""
+    """Return a file's new path; `to` may be a directory."""
     workspace = context.workspace
     new = workspace.path(to)
     status = workspace.disk.status(new)

@@ -1,4 +1,4 @@
-"""`code_nav` at work: from a symbol to its places, by way of the person's language servers."""
+"""`code_nav`: finds a symbol's locations through the editor's language servers."""
 
 import re
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from sanderling.errors import ToolError
 from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import NavInput
 from sanderling.tools.code.reach import Reach, servers_of
-from sanderling.tools.code.rows import Rows, Told, outlined
+from sanderling.tools.code.rows import Listing, Rows, outlined
 from sanderling.tools.code.servers import Answer, CodeFile, LanguageServers, Places
 from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.grep import Found
@@ -32,25 +32,23 @@ NOUNS = {
 _DECLARES = re.compile(
     r"\b(class|def|fn|func|function|interface|let|const|var|struct|enum|type|trait|module)\b"
 )
-NOT_FOUND = (
-    "The language servers know no symbol {symbol}. Is it spelt so? Use grep for what is no symbol."
-)
-NOTHING = "{server} knows no {what} of {symbol}. If that surprises you, look with grep."
+NOT_FOUND = "The language servers know no symbol {symbol}. Check the spelling, or use grep for text that is not a symbol."
+NOTHING = "{server} knows no {what} {symbol}. If in doubt, use grep."
 
 
 class _Spot(NamedTuple):
-    """A file in which a symbol stands, and its line there if that is known."""
+    """A file that contains a symbol, and its line if known."""
 
     file: CodeFile
     line: int | None
 
 
-class _Several(Exception):  # noqa: N818 - it is no error
-    """Several symbols may be meant; `str` is what the model is told."""
+class _Several(Exception):  # noqa: N818 - it is not an error
+    """The symbol is ambiguous; `str` is the result for the model."""
 
 
 async def navigate(args: NavInput, context: Context) -> Outcome:
-    """Answer the question of one tool use."""
+    """Answer one call."""
     return await _Nav(args, context).run()
 
 
@@ -73,19 +71,19 @@ class _Nav:
             raise ToolError(f"{args.op} needs a symbol.")
         if args.op == "symbols":
             answer = await self._servers.symbols(self._workspace.project, args.symbol, is_like=True)
-            return await self._told(answer)
+            return await self._result(answer)
         try:
             spot = await self._spot()
             answer = await self._ask(args.op, spot)
             await self._require_clear(spot.file, answer)
         except _Several as several:
-            return Outcome(content=str(several), summary="not clear which")
+            return Outcome(content=str(several), summary="ambiguous")
         if args.op == "hover" and answer.hover:
             answer = await self._disclosed(spot.file, answer)
-        return await self._told(answer)
+        return await self._result(answer)
 
     async def _disclosed(self, file: CodeFile, answer: Answer) -> Answer:
-        """The answer with what may be shown of its words."""
+        """Return the answer with undisclosed text removed from the hover."""
         disclosure = Disclosure(self._workspace, self._context.may_read)
         defining = (places.path for places in answer.files)
         for path in dict.fromkeys((file.path, *defining, *answer.sources)):
@@ -106,14 +104,14 @@ class _Nav:
             content="\n".join([f"{self._rows.shown(file.path)}: {count}", *lines]), summary=count
         )
 
-    # --- where the symbol stands -----------------------------------------------------------------------------------------
+    # --- finding the symbol ------------------------------------------------------------------------------------------------
 
     async def _spot(self) -> _Spot:
         """
-        A place where the symbol stands.
+        Find a place where the symbol occurs.
 
         Raises:
-            _Several: it could be one of several.
+            _Several: it is ambiguous.
         """
         args = self._args
         if args.path:
@@ -122,7 +120,7 @@ class _Nav:
         return await self._spot_in_workspace() or await self._spot_in_texts()
 
     async def _spot_in_workspace(self) -> _Spot | None:
-        """The place that the servers themselves know for that name."""
+        """Return the place that the servers report for the name."""
         answer = await self._servers.symbols(
             self._workspace.project, self._args.symbol, is_like=False
         )
@@ -140,7 +138,7 @@ class _Nav:
         return fitting[0] if fitting else None
 
     async def _in_their_files(self, spots: list[_Spot]) -> list[_Spot]:
-        """The places at which the files themselves have the whole name: some servers do not say in what a symbol is."""
+        """Find the whole name in these files, because some servers do not report a symbol's container."""
         found: list[_Spot] = []
         for path in list(dict.fromkeys(spot.file.path for spot in spots))[:MAX_CANDIDATES]:
             file = next(spot.file for spot in spots if spot.file.path == path)
@@ -150,7 +148,7 @@ class _Nav:
         return found or spots
 
     async def _spot_in_texts(self) -> _Spot:
-        """A place where the name stands in a file's text, and the servers say that it is what is meant."""
+        """Find the symbol by text search, confirmed by the language server."""
         name = _last_name(self._args.symbol)
         definitions: dict[tuple[str, int], _Spot] = {}
         found = await self._search(name)
@@ -171,7 +169,7 @@ class _Nav:
         return next(iter(definitions.values()))
 
     async def _search(self, name: str) -> list[_Spot]:
-        """The files whose text has the name, each with the line that looks most like its definition, those first that have one."""
+        """Search for files with the name; return the line most like a definition in each, best first."""
         directory = self._workspace.project
         found = Found(
             Filter(directory, "", "", self._context.may_read), MAX_SEARCHED, MAX_LINES_OF_FILE
@@ -193,7 +191,7 @@ class _Nav:
 
     async def _require_one(self, spots: list[_Spot]) -> None:
         """
-        Tell of the places of several symbols.
+        Report several matching symbols.
 
         Raises:
             _Several: always.
@@ -202,15 +200,15 @@ class _Nav:
         by_path: dict[str, list[int]] = {}
         for spot in few:
             by_path.setdefault(spot.file.path, []).append((spot.line or 1) - 1)
-        told = await self._rows.told([Places(p, tuple(rows)) for p, rows in by_path.items()])
+        listing = await self._rows.listing([Places(p, tuple(rows)) for p, rows in by_path.items()])
         also = [f"… and {more:,} more"] if more > 0 else []
         head = (
-            f"{escaped(self._args.symbol)} is several symbols. Nothing was done; ask again with path and line of one, or with"
-            " more of its name (`Class/method`):"
+            f"{escaped(self._args.symbol)} is ambiguous. Nothing was done; ask again with path and line of one, or with more of its name"
+            " (`Class/method`):"
         )
-        raise _Several("\n".join([head, *told.lines, *also]))
+        raise _Several("\n".join([head, *listing.lines, *also]))
 
-    # --- what is known of it ---------------------------------------------------------------------------------------------
+    # --- answers -----------------------------------------------------------------------------------------------------------
 
     async def _ask(self, op: str, spot: _Spot) -> Answer:
         return await self._servers.navigate(spot.file, op, self._args.symbol, spot.line)
@@ -223,35 +221,34 @@ class _Nav:
                 f"{answer.server} knows no symbol {escaped(self._args.symbol)} in {self._rows.shown(file.path)}."
             )
 
-    async def _told(self, answer: Answer) -> Outcome:
+    async def _result(self, answer: Answer) -> Outcome:
         args = self._args
-        told = await self._rows.told(answer.files, self._within)
+        listing = await self._rows.listing(answer.files, self._within)
         notes = [f"{answer.still}: there may be more."] if answer.still else []
-        if told.elsewhere:
-            notes.append(f"{told.elsewhere:,} more outside of the project.")
+        if listing.elsewhere:
+            notes.append(f"{listing.elsewhere:,} more outside the project.")
         if answer.count > sum(len(each.rows) for each in answer.files):
-            notes.append("There are too many to look at all of them.")
+            notes.append("There are too many to check all of them.")
         if args.op == "hover":
-            return self._hovered(answer, told, notes)
-        if not told.place_count:
-            what = f"{NOUNS[args.op]}s" if args.op != "symbols" else "symbol like it"
+            return self._hovered(answer, listing, notes)
+        if not listing.place_count:
+            what = f"{NOUNS[args.op]}s of" if args.op != "symbols" else "symbol like"
             text = NOTHING.format(server=answer.server, what=what, symbol=escaped(args.symbol))
             return Outcome(content="\n".join([text, *notes]), summary=f"no {NOUNS[args.op]}s")
-        plural = "s" * (told.place_count != 1)
-        files = f" in {told.file_count:,} files" if told.file_count > 1 else ""
-        summary = f"{told.place_count:,} {NOUNS[args.op]}{plural}{files}"
-        content = "\n".join([f"{summary} ({answer.server}):", *told.lines, *notes])
+        plural = "s" * (listing.place_count != 1)
+        files = f" in {listing.file_count:,} files" if listing.file_count > 1 else ""
+        summary = f"{listing.place_count:,} {NOUNS[args.op]}{plural}{files}"
+        content = "\n".join([f"{summary} ({answer.server}):", *listing.lines, *notes])
         return Outcome(content=content, summary=summary)
 
-    def _hovered(self, answer: Answer, told: Told, notes: list[str]) -> Outcome:
-        """The words on a symbol; none on one that is defined in a file which the model may not know of."""
-        is_hidden = bool(answer.files) and not told.place_count
+    def _hovered(self, answer: Answer, listing: Listing, notes: list[str]) -> Outcome:
+        """Return the hover text, unless the symbol is defined in a file that is hidden from the model."""
+        is_hidden = bool(answer.files) and not listing.place_count
         if not answer.hover or is_hidden:
-            text = NOTHING.format(
-                server=answer.server, what="more", symbol=escaped(self._args.symbol)
-            )
+            symbol = escaped(self._args.symbol)
+            text = NOTHING.format(server=answer.server, what="details of", symbol=symbol)
             return Outcome(content=text, summary="nothing")
-        where = ["", "Defined:", *told.lines] if told.lines else []
+        where = ["", "Defined:", *listing.lines] if listing.lines else []
         content = "\n".join([answer.hover, *where, *notes])
         return Outcome(content=content, summary=f"{len(answer.hover.splitlines())} lines")
 

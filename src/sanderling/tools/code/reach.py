@@ -1,4 +1,4 @@
-"""Reach: the files of a server's answer that the model may know of, and what stands in them."""
+"""Access to files in a server's answer: which ones the model may see, and their lines."""
 
 from collections.abc import Sequence
 
@@ -15,16 +15,14 @@ from sanderling.tools.code.servers import CodeFile, LanguageServers
 from sanderling.tools.texts import text_of
 
 MAX_BYTES = 4 << 20
-FEW = 100  # paths that are looked up at once: each takes some 20 us
+FEW = 100  # looked up without a thread: each takes some 20 us
 MAX_LINE_CHARS = 200
-NO_EDITOR = (
-    "There is no editor here whose language servers could be asked (print mode): use grep and read."
-)
+NO_EDITOR = "There is no editor with language servers (print mode): use grep and read."
 
 
 def servers_of(context: Context) -> LanguageServers:
     """
-    The language servers of the face.
+    Return the frontend's language servers.
 
     Raises:
         ToolError: it has none.
@@ -35,7 +33,7 @@ def servers_of(context: Context) -> LanguageServers:
 
 
 class Reach:
-    """The files that one tool use meets, each looked up once."""
+    """The files in one tool call, each looked up once."""
 
     def __init__(self, context: Context) -> None:
         self._workspace = context.workspace
@@ -43,11 +41,10 @@ class Reach:
         self._files: dict[str, CodeFile | None] = {}
 
     def is_inside(self, path: str) -> bool:
-        """Say whether the path leads into the project."""
         return path.startswith("/") and self._workspace.is_inside(path)
 
     async def inside(self, paths: Sequence[str]) -> frozenset[str]:
-        """The paths that lead into the project, of thousands that a server can name."""
+        """Return the paths in the project; a server can name thousands."""
 
         def choose() -> frozenset[str]:
             return frozenset(filter(self.is_inside, paths))
@@ -56,17 +53,17 @@ class Reach:
         return choose() if is_few else await anyio.to_thread.run_sync(choose)
 
     async def file(self, path: str) -> CodeFile | None:
-        """The file as the sandbox shows it; None where it shows none, or another than the editor has, or a rule keeps it from the model."""
+        """Return the file as the sandbox shows it; None if it is hidden, not the editor's file, or denied by a rule."""
         if path not in self._files:
             self._files[path] = await self._look_up(path)
         return self._files[path]
 
     async def named(self, path: str) -> CodeFile:
         """
-        The file of the project that the model has named.
+        Return the project file that the model named.
 
         Raises:
-            ToolError: it is none that may be asked about.
+            ToolError: the model may not ask about it.
         """
         if not self.is_inside(path):
             raise ToolError(f"{self._workspace.shown(path)} is not in the project: use read.")
@@ -75,7 +72,7 @@ class Reach:
         raise await self._workspace.missing(path)
 
     async def lines(self, path: str, rows: tuple[int, ...], *, is_modified: bool) -> list[str]:
-        """The lines of a file, as the person sees it, trimmed and cut."""
+        """Return lines of a file as the user sees it, trimmed and cut."""
         text = await self._text(path, is_modified=is_modified)
         lines = lines_of(text)
         return [_short(lines[row]) if row < len(lines) else "" for row in rows]
@@ -103,7 +100,7 @@ class Reach:
 
 
 def is_meant(path: str, within: Sequence[str]) -> bool:
-    """Say whether a result lies in what the model has asked for; `within` has the names of that, and is empty for everything."""
+    """True if a result is in a path that the model asked for; an empty `within` means everywhere."""
     return not within or is_in_any(path, within)
 
 

@@ -1,4 +1,4 @@
-"""`code_refactor` at work: what a language server would change becomes a plan, and that our own edits."""
+"""`code_refactor`: turns a language server's proposed change into a plan, and the plan into edits."""
 
 from collections.abc import Sequence
 
@@ -27,17 +27,17 @@ from sanderling.tools.workspace import Workspace
 
 MAX_FILES = 500
 MAX_REGION_LINES, MAX_LISTED_FILES = 30, 100
-OUTSIDE = "The server would also change {name}, which is not a file of the project that you may change: nothing was changed."
+OUTSIDE = "The server would also change {name}, which you may not change: nothing was changed."
 OPERATION = (
-    "The server would also {kind} the file {name}, which is not done here: nothing was changed."
+    "The server would also {kind} the file {name}, which is not supported: nothing was changed."
 )
-UNKNOWN_TEXT = "{name} has unsaved changes in the editor that {server} does not know: nothing was changed. Ask the person to write it first."
-STALE = "{server} has an older text of {name} than what is there now: nothing was changed. Try again, or use edit."
+UNKNOWN_TEXT = "{name} has unsaved changes in the editor that {server} does not know: nothing was changed. Ask the user to save it first."
+STALE = "{server} has an outdated text of {name}: nothing was changed. Try again, or use edit."
 NOTHING = "{server} would change nothing."
 
 
 class FilePlan(msgspec.Struct, frozen=True):
-    """A file whose text `base` is to change: offsets, and what comes between them."""
+    """A change to a file with the text `base`: start and end offsets, and new text."""
 
     path: str
     base: str
@@ -50,9 +50,9 @@ class FilePlan(msgspec.Struct, frozen=True):
 
 class Plan(msgspec.Struct, frozen=True):
     """
-    The change as the server has proposed it: judged, shown and made as it is, or not at all. `moves` is the new path of a file.
+    The change as the server proposed it, approved, shown and made as a whole. `moves` is a file's new path.
 
-    Without files and move there is nothing to do but to tell the model `answer`.
+    Without files and a move, only `answer` is returned to the model.
     """
 
     args: RefactorInput
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 async def plan_for(args: RefactorInput, context: Context) -> Plan:
-    """Ask the servers what would change."""
+    """Ask the servers for the change."""
     return await _Planner(args, context).plan()
 
 
@@ -121,17 +121,17 @@ class _Planner:
     async def _rename(self, file: CodeFile) -> WorkspaceChange:
         args = self._args
         if not args.symbol or not args.to:
-            raise ToolError("rename needs symbol, and in `to` its new name.")
+            raise ToolError("rename needs a symbol, and its new name in `to`.")
         change = await self._servers.rename(file, args.symbol, args.line or None, args.to)
         if not change.candidates and not change.files:
             raise ToolError(
-                f"{change.server} knows no symbol {escaped(args.symbol)} there that it could rename."
+                f"{change.server} found no symbol {escaped(args.symbol)} there to rename."
             )
         return change
 
     async def _target(self) -> str:
         if not self._args.to:
-            raise ToolError("move_file needs in `to` the new path.")
+            raise ToolError("move_file needs the new path in `to`.")
         new = target_of(self._context, self._path, self._args.to)
         if not self._reach.is_inside(new):
             raise ToolError(f"{new} is not in the project: nothing was moved.")
@@ -140,7 +140,7 @@ class _Planner:
 
     async def _files(self, change: WorkspaceChange) -> tuple[FilePlan, ...]:
         if len(change.files) > MAX_FILES:
-            raise ToolError(f"{len(change.files):,} files would change: that is too many at once.")
+            raise ToolError(f"{len(change.files):,} files would change; the limit is {MAX_FILES}.")
         by_path: dict[str, FileEdits] = {}
         for each in change.files:
             before = by_path.get(each.path)
@@ -163,7 +163,7 @@ class _Planner:
     def _require_name(
         self, changes: Sequence[tuple[int, int, str]], base: str, name: str, server: str
     ) -> None:
-        """A server that looks at files now and then may know another text than what is there: then something else would be renamed."""
+        """Check that each edit covers the symbol: with an outdated text, a server would rename something else."""
         for start, end, _ in changes:
             if self._last_name() not in base[start:end]:
                 raise ToolError(STALE.format(server=server, name=name))
@@ -175,7 +175,7 @@ class _Planner:
         return symbol
 
     async def _text(self, file: FileEdits, server: str) -> str:
-        """The text that the server knows: what is on the disk, or what the editor has of it, if that is what it was told."""
+        """Return the text that the server knows: the buffer's if it was sent to the server, otherwise the disk's."""
         workspace, name = self._workspace, self._workspace.shown(file.path)
         with workspace.explaining(file.path, "changed"):
             loaded = await (await workspace.files()).load(file.path, MAX_BYTES)
@@ -198,13 +198,11 @@ class _Planner:
 
 def _listed(titles: Sequence[str]) -> str:
     if not titles:
-        return "No actions are offered there."
-    return "\n".join(
-        ["Actions there; give the title of one as `to`:", *(f"- {each}" for each in titles)]
-    )
+        return "No actions are available there."
+    return "\n".join(["Actions there; pass a title as `to`:", *(f"- {each}" for each in titles)])
 
 
-# --- what becomes of it ------------------------------------------------------------------------------------------------
+# --- making the change -------------------------------------------------------------------------------------------------
 
 
 def _change(file: FilePlan, context: Context) -> Change:
@@ -217,13 +215,13 @@ def _change(file: FilePlan, context: Context) -> Change:
 
 
 def _others(plan: Plan, context: Context) -> list[FilePlan]:
-    """The files that change where they are: all but the one that moves."""
+    """Return all changed files except the moving one."""
     moved = context.workspace.path(plan.args.path) if plan.moves else ""
     return [file for file in plan.files if file.path != moved]
 
 
 async def preview(plan: Plan, context: Context) -> Preview:
-    """The whole change: hunk by hunk where it is of one file, else as one difference."""
+    """Preview the whole change: by hunks for one file, otherwise as one difference."""
     if len(plan.files) == 1 and not plan.moves:
         return await _change(plan.files[0], context).preview()
     workspace, parts = context.workspace, list[str]()
@@ -238,7 +236,7 @@ async def preview(plan: Plan, context: Context) -> Preview:
 
 
 async def make(plan: Plan, context: Context) -> Outcome:
-    """Make the change of a plan, all of it or, as the error says then, its first files."""
+    """Make the planned change completely; an error lists the files changed before it."""
     if not (plan.files or plan.moves):
         return Outcome(content=plan.answer, summary="nothing changed")
     others = _others(plan, context)
@@ -257,7 +255,7 @@ async def make(plan: Plan, context: Context) -> Outcome:
             ) from error
         what = await difference(done.old or "", done.new)
         name = context.workspace.shown(file.path)
-        lines.append(_told(name, what, done.notes, done.is_written))
+        lines.append(_file_summary(name, what, done.notes, done.is_written))
         differences += (f"--- {name}", shown_to_person(what).subject)
         made.append(ChangedLines(name, *what.counts))
         if len(others) == 1:
@@ -288,9 +286,9 @@ async def _move(plan: Plan, context: Context) -> str:
             data = changed(data, file.base, file.changes, workspace.shown(old))
     await move.make(data)
     workspace.seen.note(plan.moves, decode(data).text)
-    return f"{workspace.shown(old)} is {workspace.shown(plan.moves)} now"
+    return f"{workspace.shown(old)} is now {workspace.shown(plan.moves)}"
 
 
-def _told(name: str, what: Difference, notes: Sequence[str], is_written: bool) -> str:
+def _file_summary(name: str, what: Difference, notes: Sequence[str], is_written: bool) -> str:
     where = "" if is_written else " (in the editor, not saved)"
     return "\n".join([f"{escaped(name)}: {what.summary}{where}", *notes])

@@ -1,4 +1,4 @@
-"""Rows: places in files as the model reads them, `path:line: source`, at most so many, and then how many there are in each file."""
+"""Result rows for the model: `path:line: source`, up to a limit, then counts by file."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from sanderling.tools.paths import escaped
 
 MAX_ROWS, MAX_BYTES = 100, 8 * 1024
 MAX_COUNTS = 50
-NARROW = "Only counts follow. `within` a directory or file shows the lines there:"
+NARROW = "Only counts follow; pass a directory or file as `within` for its lines:"
 
 
-class Told(NamedTuple):
-    """Places in words; `place_count` of them are in `file_count` files that the model may know of, `elsewhere` are outside of the project."""
+class Listing(NamedTuple):
+    """Places as text: `place_count` in `file_count` files visible to the model, and `elsewhere` outside the project."""
 
     lines: list[str]
     place_count: int
@@ -25,7 +25,7 @@ class Told(NamedTuple):
 
 
 class Rows:
-    """The rows of one answer. `shows_outside`: places outside of the project are shown, too, where the sandbox shows them."""
+    """The rows of one answer. `shows_outside` includes places outside the project that the sandbox shows."""
 
     def __init__(self, context: Context, reach: Reach, *, shows_outside: bool = False) -> None:
         self._workspace = context.workspace
@@ -39,8 +39,8 @@ class Rows:
         shown = path.removeprefix(f"{real}/") if path.startswith(f"{real}/") else path
         return escaped(self._workspace.shown(shown))
 
-    async def told(self, files: Sequence[Places], within: Sequence[str] = ()) -> Told:
-        """Tell of the places in the order of their paths."""
+    async def listing(self, files: Sequence[Places], within: Sequence[str] = ()) -> Listing:
+        """Return the places as text, sorted by path."""
         count = file_count = elsewhere = 0
         counts: list[str] = []
         meant = [each for each in files if is_meant(each.path, within)]
@@ -57,7 +57,7 @@ class Rows:
             file_count += 1
             if file is None or is_full or not await self._add(file, places):
                 counts.append(f"{self.shown(places.path)}: {len(places.rows)}")
-        return Told(
+        return Listing(
             [*self.lines, *_counted(counts, has_rows=bool(self.lines))],
             count,
             file_count,
@@ -65,7 +65,7 @@ class Rows:
         )
 
     async def _add(self, file: CodeFile, places: Places) -> bool:
-        """Add the rows of a file; False if there is no room for one of them."""
+        """Add the rows of a file; return False if there is no room for any."""
         names = places.names or ("",) * len(places.rows)
         merged: dict[int, list[str]] = {}
         for row, name in sorted(zip(places.rows, names, strict=False)):
@@ -92,7 +92,7 @@ class Rows:
         return bool(new)
 
     async def candidates(self, file: CodeFile, candidates: Candidates) -> str:
-        """The lines in which a symbol could be meant."""
+        """Return the lines where an ambiguous symbol occurs."""
         await self._add(file, Places(file.path, candidates.rows))
         lines = "\n".join(self.lines)
         return f"{candidates.why}. Nothing was done; ask again with path and line of one:\n{lines}"
@@ -107,14 +107,14 @@ def _counted(counts: Sequence[str], *, has_rows: bool) -> list[str]:
 
 
 def outlined(symbols: Sequence[Symbol]) -> list[str]:
-    """The outline of a file: each symbol with its lines, or where those are too many, only the outer ones."""
+    """Return the outline of a file: all symbols with their lines, or only the outer ones if there are too many."""
     lines = [_outline(each) for each in symbols]
     depth = max((each.depth for each in symbols), default=0)
     while depth and (len(lines) > MAX_ROWS or sum(map(len, lines)) > MAX_BYTES):
         depth -= 1
         lines = [_outline(each) for each in symbols if each.depth <= depth]
     if len(lines) < len(symbols):
-        lines.append(f"… {len(symbols) - len(lines):,} symbols inside of these are not shown.")
+        lines.append(f"… {len(symbols) - len(lines):,} nested symbols are not shown.")
     if len(lines) > MAX_ROWS:
         lines[MAX_ROWS:] = [f"… and {len(lines) - MAX_ROWS:,} more"]
     return lines

@@ -1,4 +1,4 @@
-"""The language servers of a face that has some, for the tools: what they are asked, and what they answer."""
+"""The language servers of a frontend: requests and answers, for the tools."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from sanderling.tools.editor import Diagnostic
 
 
 class CodeFile(msgspec.Struct, frozen=True):
-    """A file as the sandbox has opened it: the editor loads only what is that very file."""
+    """A file as opened in the sandbox: the editor only loads the same file (device and inode)."""
 
     path: str
     device: int
@@ -17,7 +17,7 @@ class CodeFile(msgspec.Struct, frozen=True):
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Places in the file `path`: rows count from 0; `names` say what each is in. `is_modified`: a buffer has it with unsaved changes."""
+    """Rows in the file `path`, from 0; `names` are their containers. `is_modified`: a buffer has unsaved changes to it."""
 
     path: str
     rows: tuple[int, ...]
@@ -26,14 +26,14 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """Rows of a file in which the symbol could be meant, and why that is not clear."""
+    """Rows where an ambiguous symbol occurs, and the reason."""
 
     why: str
     rows: tuple[int, ...]
 
 
 class Symbol(msgspec.Struct, frozen=True):
-    """A symbol of a file, `depth` others around it."""
+    """A symbol of a file at nesting level `depth`."""
 
     name: str
     kind: str
@@ -44,10 +44,10 @@ class Symbol(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     """
-    The answer of the servers called `server`. Of `count` places `files` has as many as are of use.
+    An answer from `server`. `files` has the useful ones of `count` places.
 
-    `row` is where the symbol stands; None: it was not found there, or could be one of the `candidates`. `still` says that a server
-    is not ready, so that there may be more. `sources` are files that the words of a hover may come from.
+    `row` is the symbol's row; None: it was not found, or is ambiguous (`candidates`). `still` says that a server is not ready, so the
+    answer may be incomplete. `sources` are files from which hover text may come.
     """
 
     server: str
@@ -63,9 +63,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 class FileEdits(msgspec.Struct, frozen=True):
     """
-    Edits of a file: row and character of a range's beginning and end, and its new text.
+    Edits of a file: row and character of each range's start and end, and the new text.
 
-    If it `is_attached`, the server knows what the editor's buffer holds, else what the disk does.
+    If it `is_attached`, the server knows the editor's buffer; otherwise the file on disk.
     """
 
     path: str
@@ -75,9 +75,9 @@ class FileEdits(msgspec.Struct, frozen=True):
 
 class WorkspaceChange(msgspec.Struct, frozen=True):
     """
-    A change that a server proposes. `encoding` says how it counts characters.
+    A change that a server proposes. `encoding` is its position encoding.
 
-    `operations` are what it would do with files beside that: kind, path, and new path. With `titles`, it is a list of actions instead.
+    `operations` are other file operations: kind, path, and new path. With `titles`, it is a list of actions instead.
     """
 
     server: str
@@ -90,7 +90,7 @@ class WorkspaceChange(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """Errors and warnings of now, errors first: `count` in all."""
+    """Current errors and warnings, errors first; `count` is their total."""
 
     found: tuple[Diagnostic, ...]
     count: int
@@ -100,37 +100,37 @@ class Said(msgspec.Struct, frozen=True):
 
 class LanguageServers(Protocol):
     """
-    The servers that run in the editor. None is started for a question.
+    The language servers running in the editor. A request starts none.
 
-    Every method raises `ToolError` with what is wrong when there is none, it does not answer, or it has not read the project yet.
+    Every method raises `ToolError` with the reason if there is no server, it does not answer, or it is still loading the project.
     """
 
     async def navigate(self, file: CodeFile, op: str, symbol: str, line: int | None) -> Answer:
-        """Answer `op` about a symbol of the file, which is loaded for that if it was not."""
+        """Answer `op` about a symbol of the file, loading the file if needed."""
         ...
 
     async def symbols(self, project: str, symbol: str, *, is_like: bool) -> Answer:
-        """Return the symbols of the project that have this name, or one like it; nothing where no server can say."""
+        """Return the project's symbols with this name, or similar ones; nothing if no server supports it."""
         ...
 
     async def rename(
         self, file: CodeFile, symbol: str, line: int | None, new: str
     ) -> WorkspaceChange:
-        """Return what has to change when the symbol is to be called `new`."""
+        """Return the changes that rename the symbol to `new`."""
         ...
 
     async def action(self, file: CodeFile, symbol: str, line: int, title: str) -> WorkspaceChange:
-        """Return the actions that are offered there, or what the one with this title would change."""
+        """Return the available actions, or the changes by the one with this title."""
         ...
 
     async def move(self, file: CodeFile, new: str) -> WorkspaceChange:
-        """Return what has to change in others when the file gets the path `new`."""
+        """Return the changes to other files when the file moves to `new`."""
         ...
 
     async def moved(self, old: str, new: str) -> None:
-        """The file has got its new path."""
+        """Notify the servers that the file moved."""
         ...
 
     async def diagnostics(self, file: CodeFile | None) -> Said:
-        """Return what is said of a file now, or of all that the editor knows of."""
+        """Return current diagnostics of a file, or of all files known to the editor."""
         ...

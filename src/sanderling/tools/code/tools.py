@@ -1,7 +1,7 @@
 """
-The tools that ask language servers: `code_nav`, `code_refactor` and `diagnostics`, as the model is told of them.
+The tools that query language servers: definitions of `code_nav`, `code_refactor` and `diagnostics`.
 
-What they do is loaded when one is used.
+Their implementations are imported on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -30,11 +30,12 @@ def _nav_title(args: NavInput, workspace: Workspace) -> str:
 @tool(NavInput, effect=_nav_effect, title=_nav_title)
 async def code_nav(args: NavInput, context: Context) -> Outcome:
     """
-    Ask the language servers in the person's editor about a symbol.
+    Ask the language servers in the user's editor about a symbol.
 
-    For callers, implementations, types and all real uses of a name this is exact; for plain text use `grep`. `outline` lists the symbols of `path`; `symbols` those of the project whose names are like `symbol`; the others want a `symbol`,
-    and `path` and `line` where it stands if you know them. Results are `path:line: source`; where they are too many, the rest is
-    counted by file. Unsaved text in the editor counts. Without an editor, or a server for that language, you are told so.
+    Exact for callers, implementations, types and all real uses of a name; for plain text use `grep`. `outline` lists the symbols of
+    `path`, `symbols` the project's symbols with names like `symbol`. The others need a `symbol`, and if known the `path` and `line` where
+    it occurs. Results are `path:line: source`; if there are too many, the rest is counted by file. Unsaved text in the editor counts.
+    Without an editor, or a server for that language, it fails.
     """
     from sanderling.tools.code.nav import navigate
 
@@ -42,7 +43,7 @@ async def code_nav(args: NavInput, context: Context) -> Outcome:
 
 
 def _refactor_effect(args: "RefactorInput | Plan", workspace: Workspace) -> Effect:
-    """The effect; before the plan is there, as wide as it could be."""
+    """Return the effect; the widest possible one before the plan is known."""
     if not isinstance(args, RefactorInput):
         return args.effect(workspace)
     if args.op == "action" and not args.to:
@@ -73,10 +74,11 @@ async def _preview(plan: "Plan", context: Context) -> Preview:
 @tool(RefactorInput, effect=_refactor_effect, title=_refactor_title, preview=_preview, plan=_plan)
 async def code_refactor(plan: "Plan", context: Context) -> Outcome:
     """
-    Have a language server in the person's editor change code: one call instead of many edits, and exact.
+    Let a language server in the user's editor change code: one exact call instead of many edits.
 
-    It can rename a symbol in all files, do one of its actions (fixes, imports) on a line, or move a file and what names it. The person reviews the change as any edit; all files it touches are saved, and listed in the result: do not read them again.
-    Actions that run commands in the server are refused.
+    It can rename a symbol in all files, apply one of its actions (fixes, imports) on a line, or move a file and update references to it.
+    The user reviews the change like any edit. All touched files are saved and listed in the result: do not read them again. Actions that
+    run server commands are refused.
     """
     from sanderling.tools.code.refactor import make
 
@@ -94,9 +96,10 @@ def _diagnostics_title(args: DiagnosticsInput, workspace: Workspace) -> str:
 @tool(DiagnosticsInput, effect=_diagnostics_effect, title=_diagnostics_title)
 async def diagnostics(args: DiagnosticsInput, context: Context) -> Outcome:
     """
-    List the errors and warnings of the language servers and linters in the person's editor.
+    List errors and warnings of the language servers and linters in the user's editor.
 
-    They are those of one file, or of all that is reported on. After your edits you are told the new errors without asking. Run the project's own checks before you say that it works.
+    They are for one file, or all known files. New errors after your edits are reported without asking. Run the project's own checks
+    before you say that it works.
     """
     from sanderling.tools.code.diagnostics import tell
 

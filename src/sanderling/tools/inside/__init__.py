@@ -1,1 +1,1 @@
-"""Programs of the tools that run inside of the sandbox, each in a process of its own."""
+"""Programs of the tools that run inside the sandbox, each in its own process."""

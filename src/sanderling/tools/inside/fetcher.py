@@ -1,13 +1,13 @@
 """
-Fetches one page of the web: the program that `web_fetch` runs inside the sandbox.
+Fetches a web page: the program that `web_fetch` runs inside the sandbox.
 
-The model can be talked into asking for anything, and whoever answers is a stranger. So a URL is read once, strictly, into a host,
-a port and a path; a name is looked up once, here; each address that is found is judged; and one of exactly those is connected to:
-between check and use nothing is looked up again. Each redirect goes the same way, and none to another host, for that is a question
-of its own to the person. Behind the sandbox's proxy (`sandbox/network/proxy.py`) it is the proxy that looks up, judges and connects.
+The model can be tricked into requesting anything, and any server may be hostile. So a URL is parsed once, strictly, into host, port and
+path. The name is resolved once, here; every address is checked; and the connection goes to one of exactly these: nothing is resolved
+again between check and use. Redirects are handled the same way, but not followed to another host, which needs the user's permission.
+Behind the sandbox's proxy (`sandbox/network/proxy.py`), the proxy resolves, checks and connects.
 
-Bytes (as sent and unpacked), seconds and memory are counted. What arrives is made Markdown here, too, so that nothing of it is
-parsed outside. This process knows no cookies, no keys, and of the environment's proxies only the sandbox's.
+Bytes (received and unpacked), time and memory are limited. The conversion to Markdown happens here, too, so that untrusted pages are
+never parsed outside the sandbox. The process has no cookies, no keys, and only the sandbox's proxy.
 """
 
 import re
@@ -51,7 +51,7 @@ from sanderling.tools.inside.web import (
     parse_url,
 )
 
-if TYPE_CHECKING:  # 100 ms that the host does not need
+if TYPE_CHECKING:  # importing it takes 100 ms, which the host need not spend
     import httpcore2
 
 MAX_REDIRECTS = 5
@@ -59,22 +59,22 @@ MAX_ADDRESSES = 4
 MAX_BODY_BYTES = 5_000_000
 MAX_ERROR_BYTES = 64 << 10
 MAX_ERROR_CHARS = 1000
-MAX_MEMORY_BYTES = 2 << 30  # 5 MB of list items take 0.7 GB
+MAX_MEMORY_BYTES = 2 << 30  # 5 MB of list items need 0.7 GB
 MAX_CPU_S = 30
 
 CONNECT_S = 5.0  # per address
 SILENCE_S = 10.0
-BODY_S = 20.0  # what has come by then is shown
+BODY_S = 20.0  # a body cut off by then is shown
 
 
-# --- the ways there ----------------------------------------------------------------------------------------------------
+# --- networks ----------------------------------------------------------------------------------------------------------
 
 
 class Network(NamedTuple):
     """
-    A way to reach hosts: `resolve` gives a name's addresses, `permits` judges every address.
+    A way to reach hosts: `resolve` returns a name's addresses, `permits` checks each address.
 
-    With a `proxy` (its URL), names are its business.
+    With a `proxy` (a URL), the proxy handles names.
     """
 
     permits: Callable[[str], bool]
@@ -84,17 +84,17 @@ class Network(NamedTuple):
 
 def resolve(name: str) -> list[str]:
     """
-    The name's addresses, in the order in which they should be tried.
+    Return the name's addresses, in the order to try them.
 
     Raises:
-        OSError: it has none, or nobody can say.
+        OSError: it cannot be resolved.
     """
     found = socket.getaddrinfo(name.encode(), None, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
 
 def own_loopback(name: str) -> list[str]:
-    """The addresses that RFC 6761 has for the local names, without asking anyone. Servers may listen on either."""
+    """Return the addresses that RFC 6761 defines for local names, without a lookup. Servers may listen on either."""
     return ["127.0.0.1", "::1"] if is_loopback(name) else []
 
 
@@ -107,10 +107,10 @@ NETWORKS: dict[Route, Network] = {
 
 def _places(target: Target, network: Network) -> list[str]:
     """
-    The hosts to connect to, one after the other: addresses that were judged, or what the proxy is to be told.
+    Return the hosts to try in order: checked addresses, or the name for the proxy.
 
     Raises:
-        ToolError: an address that must not be reached is among them, or there is none.
+        ToolError: it has a forbidden address, or no address.
     """
     if is_address(target.host):
         found = [target.host]
@@ -124,7 +124,7 @@ def _places(target: Target, network: Network) -> list[str]:
             raise ToolError(f"{target.host} cannot be resolved: {reason}.") from error
     for address in found:
         if not network.permits(address):
-            raise ToolError(f"{target.host} leads to {address}, which must not be fetched.")
+            raise ToolError(f"{target.host} resolves to {address}, which may not be fetched.")
     if not found:
         raise ToolError(f"{target.host} has no address.")
     return list(dict.fromkeys(found))[:MAX_ADDRESSES]
@@ -139,10 +139,10 @@ class _DeniedByProxyError(Exception):
 
 def fetch(wanted: Fetch, network: Network) -> Reply:
     """
-    Get the page, and whatever it redirects to on the same host.
+    Fetch the page, following redirects on the same host.
 
     Raises:
-        ToolError: there is none to show, and why.
+        ToolError: the page could not be fetched, with the reason.
     """
     target = parse_url(wanted.url)
     for _ in range(MAX_REDIRECTS + 1):
@@ -172,7 +172,7 @@ def _redirected(target: Target, location: str) -> Target:
 
 
 def _is_same_place(here: Target, there: Target) -> bool:
-    """True if who let us go to `here` has let us go `there`: the same host, or the site's `www`; never back from https to http."""
+    """True if permission for `here` covers `there`: the same host or its `www` name, and never from https back to http."""
     hosts = {target.host.removeprefix("www.") for target in (here, there)}
     ways = ((here.scheme, here.port), (there.scheme, there.port))
     return len(hosts) == 1 and (ways[0] == ways[1] or ways == (("http", 80), ("https", 443)))
@@ -180,13 +180,13 @@ def _is_same_place(here: Target, there: Target) -> bool:
 
 @contextmanager
 def _answer(target: Target, network: Network) -> "Generator[httpcore2.Response]":
-    """The answer to a GET, its body unread."""
+    """Send a GET; yield the response with its body unread."""
     import httpcore2
 
     proxy = httpcore2.Proxy(network.proxy) if network.proxy else None
     context = httpcore2.default_ssl_context() if target.scheme == "https" else None
     with (
-        _told_to_the_model(target),
+        _explained_errors(target),
         httpcore2.ConnectionPool(ssl_context=context, proxy=proxy) as pool,
     ):
         *others, last = _places(target, network)
@@ -221,14 +221,14 @@ def _request(target: Target, place: str, network: Network) -> "httpcore2.Request
             ("Connection", "close"),
         ],
         extensions={
-            "sni_hostname": target.host,  # the certificate must be the host's, not the address's
+            "sni_hostname": target.host,  # the certificate must match the host, not the address
             "timeout": {"connect": CONNECT_S, "read": SILENCE_S, "write": SILENCE_S},
         },
     )
 
 
 @contextmanager
-def _told_to_the_model(target: Target) -> Generator[None]:
+def _explained_errors(target: Target) -> Generator[None]:
     import httpcore2
 
     try:
@@ -236,9 +236,9 @@ def _told_to_the_model(target: Target) -> Generator[None]:
     except httpcore2.ProxyError as error:
         if DENIED_REASON in str(error):
             raise _DeniedByProxyError from error
-        reason = f"the sandbox's proxy says {error}"
+        reason = f"the sandbox's proxy reports {error}"
     except httpcore2.TimeoutException:
-        reason = "it does not answer in time"
+        reason = "it timed out"
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
         reason = str(error) or type(error).__name__
     else:
@@ -282,7 +282,7 @@ def _page(target: Target, response: "httpcore2.Response", offset: int) -> WebPag
         text, offset = text[:MAX_ERROR_CHARS], 0
     if offset and offset >= len(text):
         raise ToolError(
-            f"{target.url} has {len(text):,} characters: there is nothing at {offset:,}."
+            f"{target.url} has {len(text):,} characters: offset {offset:,} is past the end."
         )
     page = page_at(text, offset)
     return WebPage(
@@ -301,13 +301,13 @@ def _page(target: Target, response: "httpcore2.Response", offset: int) -> WebPag
 def _described(media_type: str, response: "httpcore2.Response") -> str:
     length = _header(response, b"content-length")
     size = f", {int(length):,} bytes" if re.fullmatch(r"[0-9]{1,15}", length) else ""
-    return f"{one_line(media_type) or 'of no known type'}{size}"
+    return f"{one_line(media_type) or 'of unknown type'}{size}"
 
 
 def _read(
     target: Target, response: "httpcore2.Response", max_bytes: int
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The body, unpacked, as much of it as may be; and what is missing."""
+    """Return the unpacked body up to `max_bytes`, and notes on missing parts."""
     import httpcore2
 
     deadline = time.monotonic() + BODY_S
@@ -320,26 +320,26 @@ def _read(
             if max(received, len(body)) > max_bytes:
                 return bytes(body[:max_bytes]), (f"Only the first {max_bytes:,} bytes were read.",)
             if time.monotonic() > deadline:
-                return bytes(body), (f"Only what came within {BODY_S:.0f} s is here.",)
+                return bytes(body), (f"Only the part received within {BODY_S:.0f} s was read.",)
     except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
         if not body:
             raise
-        return bytes(body), (f"This is not all, the answer broke off: {one_line(str(error))}.",)
+        return bytes(body), (f"Incomplete, the connection broke off: {one_line(str(error))}.",)
     except zlib.error as error:
         if not body:
-            raise ToolError(f"{target.url} says it is packed with gzip, but is not.") from error
-        return bytes(body), ("This is not all, what follows cannot be unpacked.",)
+            raise ToolError(f"{target.url} claims gzip encoding, but is not gzip.") from error
+        return bytes(body), ("Incomplete, the rest could not be unpacked.",)
     return bytes(body), ()
 
 
 def _unpacker(target: Target, encoding: str) -> Callable[[bytes, int], bytes]:
-    """A function that makes bytes of the wire into bytes of the page, at most as many as it is told."""
+    """Return a function that unpacks received bytes, up to a given number of bytes."""
     if encoding in ("", "identity"):
         return lambda chunk, room: chunk[:room]
     if encoding not in ("gzip", "x-gzip"):
-        raise ToolError(f"{target.url} is packed in a way that was not asked for: '{encoding}'.")
+        raise ToolError(f"{target.url} uses an unsupported encoding: '{encoding}'.")
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    # A rest that does not fit is left in it; who has no more room does not come again.
+    # Excess output stays in the decompressor; without room there is no further call.
     return unpacking.decompress
 
 
@@ -347,8 +347,8 @@ def _unpacker(target: Target, encoding: str) -> Callable[[bytes, int], bytes]:
 
 
 def main(argument: str) -> None:
-    """Make the fetch that `argument` holds as JSON; print the reply as the last line."""
-    with suppress(ValueError, OSError):  # not every system has it
+    """Fetch the page of the JSON `argument`; print the reply as the last line."""
+    with suppress(ValueError, OSError):  # not supported on every system
         resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     reply = reply_to(msgspec.json.decode(argument, type=Fetch))
@@ -358,11 +358,11 @@ def main(argument: str) -> None:
 def reply_to(wanted: Fetch) -> Reply:
     if wanted.route != "internet" and network_namespace() in ("", wanted.outside):
         return Failed(
-            "The sandbox has no network of its own now, so localhost would be the person's machine, which cannot be fetched."
+            "The sandbox has no network of its own now, so localhost is the user's machine, which may not be fetched."
         )
     try:
         return fetch(wanted, NETWORKS[wanted.route])
     except ToolError as error:
         return Failed(str(error))
     except MemoryError:
-        return Failed(f"{one_line(wanted.url)} takes more memory than it may.")
+        return Failed(f"{one_line(wanted.url)} needs too much memory.")

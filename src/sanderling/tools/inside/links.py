@@ -1,7 +1,7 @@
 """
-The links below a directory that are not ignored: the program that runs in the sandbox next to ripgrep, which passes over links.
+Finds links below a directory that are not ignored. Runs in the sandbox next to ripgrep, which skips links.
 
-The standard library alone, for it starts at every search.
+Only standard library imports, because it starts with every search.
 """
 
 import os
@@ -17,7 +17,7 @@ FILE, DIRECTORY, MORE = "f", "d", "m"
 
 
 def links(top: str) -> Iterator[str]:
-    """Yield each link as its kind and its path, but none that leads nowhere or to a device; `MORE` at the end if there may be others."""
+    """Yield the kind and path of each link to a file or directory; `MORE` at the end if there may be others."""
     waiting = [(top, ignored_above(top))]
     opened = found = 0
     while waiting:
@@ -35,9 +35,9 @@ def links(top: str) -> Iterator[str]:
 
 
 def _entries(path: str, above: Ignored) -> Iterator[tuple[os.DirEntry[str], Ignored]]:
-    """The directories and links in a directory that are not ignored, with what is ignored there."""
+    """Yield the directories and links in a directory that are not ignored, with the rules that apply there."""
     ignored = above.inside(path)
-    with suppress(OSError), os.scandir(path) as entries:  # ripgrep reports what cannot be read
+    with suppress(OSError), os.scandir(path) as entries:  # ripgrep reports errors
         for entry in entries:
             is_directory = entry.is_dir(follow_symlinks=False)
             if (

@@ -1,4 +1,4 @@
-"""A page of the web as text: its bytes decoded, its HTML as Markdown, what a person would not see taken out."""
+"""Web pages as text: decodes bytes, converts HTML to Markdown, and removes invisible characters."""
 
 import codecs
 import html
@@ -10,13 +10,13 @@ MAX_PAGE_BYTES = 50_000
 MAX_TITLE_CHARS = 200
 MAX_HEAD_CHARS = 64 << 10
 
-# Patterns are compiled when they are used: the host loads this module with the first chat, and has no page.
+# Patterns are compiled on use: the host loads this module with the first chat, but has no page.
 HTML = ("text/html", "application/xhtml+xml")
 LOOKS_LIKE_HTML = rb"(?i)\s{0,100}<(?:!doctype html|html|head|body)\b"
 _TITLE = r"(?i)<title\b[^>]{0,200}>([^<]{0,1000})"
 _CHARSET = r"(?ai)charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})"
 _DECLARED = rb"(?i)<meta\b[^>]{0,500}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})|^<\?xml[^>]{0,200}?encoding=[\"']([\w.:-]{1,40})"
-# Python knows more: some take quadratic time, some are none of text.
+# Python knows more charsets: some take quadratic time, some are not for text.
 _KNOWN_CHARSET = (
     r"utf-?8|utf-?(?:16|32)(?:-?[lb]e)?|(?:us-)?ascii|(?:iso-?)?8859-?\d{1,2}|iso-?8859-?\d{1,2}|latin-?\d|(?:windows-|cp)\d{3,4}"
     r"|koi8-?[rut]|gb2312|gbk|gb18030|big5(?:-?hkscs)?|euc-?(?:jp|kr)|shift[_-]?jis|sjis|iso-?2022-?jp|tis-?620|macintosh"
@@ -28,12 +28,12 @@ _BOMS = (  # the longer ones first
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Control characters, and the "tags": text that a person does not see, and a model reads.
+# Control characters and the Unicode "tags", which users do not see, but models read.
 _INVISIBLE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]"
 
 
 def decoded(body: bytes, content_type: str) -> str | None:
-    """`body` as text; None if it is none."""
+    """Return `body` as text; None if it is binary."""
     for mark, encoding in _BOMS:
         if body.startswith(mark):
             return body.decode(encoding, "replace")
@@ -51,7 +51,7 @@ def decoded(body: bytes, content_type: str) -> str | None:
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
-        # A body that was cut may end within a character.
+        # A truncated body may end within a character.
         is_utf8 = error.start > 0 and len(body) - error.start < len("\U0010ffff".encode())
         return body.decode("utf-8" if is_utf8 else "cp1252", "replace")
 
@@ -68,13 +68,13 @@ def _python_charset(name: str) -> str:
 
 
 def read_html(text: str, url: str) -> tuple[str, str]:
-    """The page as Markdown, and its title."""
+    """Return the page as Markdown, and its title."""
     found = re.search(_TITLE, text[:MAX_HEAD_CHARS])
     return _markdown(text, url), one_line(html.unescape(found[1])) if found else ""
 
 
 def cleaned(text: str) -> str:
-    """`text` with plain line endings, without what a person does not see."""
+    """Return `text` with plain line endings and without invisible characters."""
     return re.sub(_INVISIBLE, "", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
 
 
@@ -92,7 +92,7 @@ def _markdown(text: str, url: str) -> str:
 
 
 def page_at(text: str, offset: int) -> str:
-    """The part of `text` from character `offset`, at most `MAX_PAGE_BYTES`, whole lines if they are not too long."""
+    """Return `text` from character `offset`, up to `MAX_PAGE_BYTES`, in whole lines if they are not too long."""
     page = text[offset : offset + MAX_PAGE_BYTES]
     is_cut = offset + len(page) < len(text)
     encoded = page.encode()

@@ -1,7 +1,7 @@
 """
-A directory as a tree: the program that `ls` runs in the sandbox, so that the kernel decides what can be seen.
+A directory as a tree: the program that `ls` runs in the sandbox, so that the kernel decides what is visible.
 
-The standard library alone, and little of it, for it starts at every use.
+Only a few standard library imports, because it starts with every call.
 """
 
 import errno
@@ -15,9 +15,9 @@ from typing import NamedTuple
 from sanderling.tools.paths import Glob, GlobError, escaped
 
 MAX_LINES = 500
-MAX_BYTES = 26_000  # with its heading it stays below 30 KB, however long that is
-MAX_ENTRIES = 100  # of one directory that are shown
-MAX_SCANNED = 20_000  # of one directory that are looked at
+MAX_BYTES = 26_000  # with the heading, the result stays below 30 KB
+MAX_ENTRIES = 100  # shown of one directory
+MAX_SCANNED = 20_000  # read of one directory
 MAX_RULES_BYTES = 256 * 1024
 REPOSITORIES = frozenset({".git", ".hg", ".jj", ".svn"})
 NOT_OPENED = "…"
@@ -29,7 +29,7 @@ KINDS = {
 }
 
 
-# --- what is ignored ---------------------------------------------------------------------------------------------------
+# --- ignore rules ------------------------------------------------------------------------------------------------------
 
 
 class Rule(NamedTuple):
@@ -41,13 +41,13 @@ class Rule(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """An ignore file's rules, for paths below `base`, which ends in a slash. The last one that matches decides."""
+    """The rules of an ignore file for paths below `base`, which ends in a slash. The last match decides."""
 
     base: str
     rules: list[Rule]
 
     def verdict(self, path: str, *, is_directory: bool) -> bool | None:
-        """True if `path` is ignored, False if not; None if no rule says."""
+        """Return True if `path` is ignored, False if it is an exception; None if no rule matches."""
         inside = path[len(self.base) :]
         for rule in reversed(self.rules):
             if rule.is_for_directories <= is_directory and rule.glob.matches(inside):
@@ -78,15 +78,15 @@ def _rule(line: str) -> Rule | None:
         return None
     try:
         return Rule(Glob(bare, has_braces=False), glob != line, glob != bare)
-    except GlobError:  # git takes no notice of such a line either
+    except GlobError:  # git ignores such a line, too
         return None
 
 
 class Ignored(NamedTuple):
     """
-    The ignored files below a directory: by the rules of its own files and of those above it, nearest first.
+    The ignore rules for a directory, from its own files and those above, nearest first.
 
-    `.ignore` files overrule git's; git's own reach up to the root of the repository.
+    `.ignore` files override git's, which only apply up to the repository root.
     """
 
     plain: tuple[Rules, ...]
@@ -125,17 +125,17 @@ def ignored_above(path: str) -> Ignored:
 
 
 class Directory:
-    """A directory of the tree: `line` names it, `children` are the lines and directories in it, once it was opened."""
+    """A directory of the tree: `line` names it; once opened, `children` are its lines and subdirectories."""
 
     def __init__(self, path: str, line: str, level: int, above: Ignored) -> None:
         self.path = path
         self.line = line
         self.level = level
         self.children: list[str | Directory] = []
-        self._ignored = above  # until it is opened: what is ignored in the one above
+        self._ignored = above  # the parent's, until it is opened
 
     def open(self, room: int) -> int:
-        """Find its children, if `room` lines hold them; return how many lines they take."""
+        """Read the entries if they fit in `room` lines; return the number of lines used."""
         self._ignored = self._ignored.inside(self.path)
         try:
             entries, left_out, hidden = self._entries()
@@ -155,7 +155,7 @@ class Directory:
         return count
 
     def _entries(self) -> tuple[list[os.DirEntry[str]], str, bool]:
-        """The entries to show, how many more there are, and whether others are ignored."""
+        """Return the entries to show, the number of others, and whether some are hidden."""
         shown: list[os.DirEntry[str]] = []
         count, is_all = 0, True
         with os.scandir(self.path) as entries:
@@ -186,7 +186,7 @@ class Directory:
         return f"{line}  (cannot be read: {os.strerror(errno.EACCES)})"
 
     def lines(self) -> Iterator[str]:
-        """The lines of its children and theirs, each indented by its level."""
+        """Yield the lines of all descendants, indented by level."""
         indent = "  " * self.level
         for child in self.children:
             if isinstance(child, str):
@@ -201,7 +201,7 @@ def _target(path: str) -> str:
         target = escaped(os.readlink(path))
     except OSError as error:
         return f"({error.strerror})"
-    return target if os.path.exists(path) else f"{target}  (leads nowhere)"
+    return target if os.path.exists(path) else f"{target}  (broken link)"
 
 
 def _size(entry: os.DirEntry[str]) -> str:
@@ -213,7 +213,7 @@ def _size(entry: os.DirEntry[str]) -> str:
         return f"({kind})"
     size = float(status.st_size)
     for unit in ("B", "K", "M"):
-        if size < 1000:  # noqa: PLR2004 - then it has four digits
+        if size < 1000:  # noqa: PLR2004 - four digits
             return f"{size:.0f}{unit}" if unit == "B" else f"{size:.1f}{unit}"
         size /= 1024
     return f"{size:.1f}G"
@@ -221,9 +221,9 @@ def _size(entry: os.DirEntry[str]) -> str:
 
 def tree(path: str, depth: int) -> list[str]:
     """
-    The lines of the tree below `path`, directories first, `depth` levels deep at most.
+    Return the lines of the tree below `path`, directories first, up to `depth` levels.
 
-    What is near comes before what is deep: a directory is opened when there is room for what is in it, level by level.
+    Directories are opened level by level while there is room, so near entries come before deep ones.
 
     Raises:
         OSError: `path` cannot be listed.
@@ -241,7 +241,7 @@ def tree(path: str, depth: int) -> list[str]:
 
 
 def main(path: str, depth: str) -> None:
-    """Write the tree, or say why not and fail."""
+    """Write the tree, or the error with exit status 1."""
     try:
         text = "\n".join(tree(path, int(depth)))
     except OSError as error:
@@ -250,5 +250,5 @@ def main(path: str, depth: str) -> None:
         sys.exit(1)
     data = text.encode()
     if len(data) > MAX_BYTES:
-        data = data[: data.rfind(b"\n", 0, MAX_BYTES)] + b"\n[cut here: list a directory of it]"
+        data = data[: data.rfind(b"\n", 0, MAX_BYTES)] + b"\n[cut here: list a subdirectory]"
     sys.stdout.buffer.write(data)

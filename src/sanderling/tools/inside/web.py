@@ -1,4 +1,4 @@
-"""The terms of `web_fetch` and its program `fetcher.py`: the place that a URL leads to, what is asked for, and what came of it."""
+"""Types shared by `web_fetch` and its program `fetcher.py`: parsed URLs, requests and replies."""
 
 import os
 import re
@@ -15,11 +15,11 @@ MAX_URL_CHARS = 4000
 MAX_HOST_CHARS = 260  # with its port
 
 Route = Literal["internet", "session", "proxy"]
-"""To public addresses; to the loopback of the session's own network; to what the session's proxy lets through."""
+"""To public addresses; to the loopback of the session's own network; through the session's proxy."""
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """`outside` is the host's network namespace: two of the routes must not begin there."""
+    """A request. `outside` is the host's network namespace, from which two of the routes must not start."""
 
     url: str
     route: Route
@@ -28,7 +28,7 @@ class Fetch(msgspec.Struct, frozen=True):
 
 
 class WebPage(msgspec.Struct, frozen=True, tag="page"):
-    """Characters `offset` to `end` of `total` that the page has as Markdown, or as it came if it is no HTML."""
+    """Characters `offset` to `end` of a page with `total`, as Markdown, or unchanged if it is not HTML."""
 
     url: str
     status: int
@@ -42,14 +42,14 @@ class WebPage(msgspec.Struct, frozen=True, tag="page"):
 
 
 class Moved(msgspec.Struct, frozen=True, tag="moved"):
-    """`url` redirects to a place that was not asked for."""
+    """`url` redirects to a URL that was not requested."""
 
     url: str
     location: str
 
 
 class Denied(msgspec.Struct, frozen=True, tag="denied"):
-    """The proxy does not let anyone through to `host`."""
+    """The proxy blocks `host`."""
 
     host: str
 
@@ -61,16 +61,16 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 Reply = WebPage | Moved | Denied | Failed
 
 
-# --- what is asked for -------------------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------------------------
 
 _URL = r"(?i:(https?)://)([^/?]*)(.*)"
-_FORBIDDEN = r"[\x00-\x1f\x7f-\x9f\\]"  # read differently by different programs
+_FORBIDDEN = r"[\x00-\x1f\x7f-\x9f\\]"  # programs disagree on how to read these
 _KEPT_IN_PATH = "/?:@!$&'()*+,;=%-._~"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Target(NamedTuple):
-    """The place that a URL leads to. `host` is a name, or an address in its one spelling."""
+    """A parsed URL. `host` is a name, or an address in canonical form."""
 
     scheme: str
     host: str
@@ -93,25 +93,23 @@ class Target(NamedTuple):
 
 def parse_url(url: str) -> Target:
     """
-    Read `url`, strictly.
+    Parse `url`, strictly.
 
     Raises:
-        ToolError: it is none that may be fetched, in whatever network: its scheme, its spelling, a password, a private address.
+        ToolError: it may not be fetched in any network, because of its scheme, spelling, a password, or a private address.
     """
     text = url.strip(" ")
     if len(text) > MAX_URL_CHARS:
         raise ToolError(f"The URL is longer than {MAX_URL_CHARS:,} characters.")
     if re.search(_FORBIDDEN, text):
-        raise ToolError("The URL has control characters or backslashes in it: percent-encode them.")
+        raise ToolError("The URL contains control characters or backslashes: percent-encode them.")
     match = re.fullmatch(_URL, text.partition("#")[0])
     if not match:
-        raise ToolError(
-            f"Only whole URLs can be fetched, with http:// or https://; this one begins with {text[:20]!r}."
-        )
+        raise ToolError(f"The URL must begin with http:// or https://, not with {text[:20]!r}.")
     scheme, authority, path = match.groups()
     scheme = scheme.lower()
     if "@" in authority:
-        raise ToolError("The URL has a user name or password in it: leave that out.")
+        raise ToolError("The URL contains a user name or password: remove it.")
     host, port = _split(authority, _DEFAULT_PORTS[scheme])
     if is_address(host) and not (is_public(host) or is_loopback(host)):
         raise ToolError(f"{host} is not a public address: it cannot be fetched.")
@@ -125,13 +123,13 @@ def _split(authority: str, default_port: int) -> tuple[str, int]:
             host, port = split_authority(authority)
             return host, port or default_port
     raise ToolError(
-        f"'{authority[:MAX_HOST_CHARS]}' is no host that can be fetched: write a name (xn--… if it is not ASCII) or an address in"
-        " its usual notation, with or without :port."
+        f"'{authority[:MAX_HOST_CHARS]}' is not a valid host: write a name (xn--… if not ASCII) or an address in its usual notation,"
+        " with or without :port."
     )
 
 
 def network_namespace() -> str:
-    """The network that this process lives in, by its name in the kernel; empty where there is only one."""
+    """Return this process's network namespace as named by the kernel; "" if the system has none."""
     try:
         return os.readlink("/proc/self/ns/net")
     except OSError:
