@@ -1133,10 +1133,7 @@ def test_program_of_the_project_is_another_one_in_another_directory(project):
     [
         ({"action": "permit"}, "permit"),
         ({"action": "allow", "tool": "Bash"}, "Bash"),
-        (
-            {"action": "deny", "tool": "mcp_server"},
-            "no tool 'mcp_server'; tools: bash, edit, ",
-        ),
+        ({"action": "deny", "tool": "mcp_server"}, "no tool 'mcp_server'; tools: bash, edit, "),
         ({"action": "deny", "tool": "*_fetch"}, "no tool '*_fetch'"),
         (
             {"action": "deny", "tool": "mcp__x__*", "path": "y"},
