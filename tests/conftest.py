@@ -519,6 +519,18 @@ def marker() -> Iterator[str]:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are none, and nothing of the person's who runs the tests."""
+    for name in ("AUTH_TOKEN", "BASE_URL", "PROFILE", "CUSTOM_HEADERS"):
+        monkeypatch.delenv(f"ANTHROPIC_{name}", raising=False)
+    for name in ("ANTHROPIC", "OPENAI", "DEEPSEEK"):
+        monkeypatch.setenv(f"{name}_API_KEY", "sk-test-0123456789")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
 @contextmanager
 def small_disk(path: Path | str, size: str) -> Iterator[Path]:
     """The directory `path`, with so much room."""

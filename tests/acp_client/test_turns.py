@@ -48,13 +48,7 @@ OPTIONS = [
     {"optionId": "ever", "name": "Yes, and do not ask again", "kind": "allow_always"},
     {"optionId": "no", "name": "No, tell it otherwise", "kind": "reject_once"},
 ]
-MODEL = {
-    "id": "m",
-    "name": "Model",
-    "type": "select",
-    "category": "model",
-    "currentValue": "big",
-}
+MODEL = {"id": "m", "name": "Model", "type": "select", "category": "model", "currentValue": "big"}
 BIG, SMALL = {"value": "big", "name": "Big"}, {"value": "small", "name": "Small"}
 
 
@@ -526,5 +520,5 @@ async def test_a_fork_begins_anew_with_the_agent_and_that_is_said(guests):
     async with guests.talk(script, session_id="s2", agent="") as talk:
         assert await talk.ask("two") == "end_turn"
         assert talk.notices == [
-            "Mine started a new session and does not remember this conversation.",
+            "Mine started a new session and does not remember this conversation."
         ]

@@ -81,10 +81,7 @@ def test_server_that_fails_is_told_and_the_answer_comes(shell):
                 'list:{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":"x"}]}}',
                 "the tool 't': its schema is not an object's",
             ),
-            (
-                'list:{"jsonrpc":"2.0","id":ID,"result":[]}',
-                "its result is an array, not an object",
-            ),
+            ('list:{"jsonrpc":"2.0","id":ID,"result":[]}', "its result is an array, not an object"),
             ("unlisted", "not ready after 10 s: no answer to tools/list"),
             ("mute", "not ready after 10 s: no answer to initialize"),
         ],

@@ -122,10 +122,23 @@ def test_an_answer_below_lines_reads_as_it_does_in_the_chat(start, server):
     child.feed(":5,6AgentAsk why?<CR>")
     see(child, "stays", "closes")
     assert lines_below(child, "▍why?")[2:-1] == [
-        *("  ## It sleeps", "", "  It waits for time.sleep, see the manual for more about"),
-        *("  that function:", "", "  │ call     │ s │", "  │──────────│───│", "  │ sleep(9) │ 9 │"),
-        *("  │ none     │ 0 │", "", "  ───python", "  def fast():", "", "      return 1", "  ───"),
-        *("  * a[0] stays, though it is said in many more words than", "    fit"),
+        "  ## It sleeps",
+        "",
+        "  It waits for time.sleep, see the manual for more about",
+        "  that function:",
+        "",
+        "  │ call     │ s │",
+        "  │──────────│───│",
+        "  │ sleep(9) │ 9 │",
+        "  │ none     │ 0 │",
+        "",
+        "  ───python",
+        "  def fast():",
+        "",
+        "      return 1",
+        "  ───",
+        "  * a[0] stays, though it is said in many more words than",
+        "    fit",
     ]
     groups = child.lua("""
       local found = {}
@@ -566,7 +579,10 @@ def test_commit_says_where_it_is_of_use_and_when_nothing_is_staged(committing, s
 @prove
 def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, server):
     child = committing
-    child.setup(answer="chat", permissions=[{"action": "deny", "tool": "read", "path": "code.py"}])
+    child.setup(
+        answer="chat",
+        permissions=[{"action": "deny", "tool": "read", "path": "code.py"}],
+    )
     child.feed(":AgentCommit<CR>")
     wait_until(lambda: "@staged contains code.py, which a rule keeps" in child.messages())
     assert server.prompts == []

@@ -61,10 +61,7 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
     "prompt, expected",
     [
         ("@secret.env", "secret.env:1-1, as saved on disk:\n```\nKEY=1\n```"),
-        (
-            "(@src/slow.py:3).",
-            "src/slow.py:3-3, current editor text:\n```python\nline3\n```",
-        ),
+        ("(@src/slow.py:3).", "src/slow.py:3-3, current editor text:\n```python\nline3\n```"),
         ("@src/", "src/:1-1, directory listing:\n```\nslow.py\n```"),
         ("see @buffer", "src/slow.py:1-20, current editor text:"),
         (
@@ -75,10 +72,7 @@ GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
             "@diagnostics",
             "@diagnostics:1-1, diagnostics of language servers and linters:\n```\nsrc/slow.py:3: error: wrong\n```",
         ),
-        (
-            "@quickfix",
-            "@quickfix:1-1, the editor's quickfix list:\n```\nsrc/slow.py:5: here\n```",
-        ),
+        ("@quickfix", "@quickfix:1-1, the editor's quickfix list:\n```\nsrc/slow.py:5: here\n```"),
         ("@diff", "+new"),
         ("@staged", "+staged"),
         ("@my\\ file.txt", "my file.txt:1-1, as saved on disk:\n```\nblank\n```"),

@@ -374,14 +374,8 @@ def test_checkhealth_tells_versions_key_host_and_files(child):
     report = health(child)
     assert "ERROR" not in report
     for fact in (
-        "pynvim 0.",
-        "anthropic 2.",
-        "there is no API key",
-        "answers in",
-        "sanderling.log",
-        "the API and the keychain were not checked",
-        "sanderling/sessions",
-        "sanderling/rules",
+        *("pynvim 0.", "anthropic 2.", "there is no API key", "answers in", "sanderling.log"),
+        *("the API and the keychain were not checked", "sanderling/sessions", "sanderling/rules"),
     ):
         assert fact in report, fact
 

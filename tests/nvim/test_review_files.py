@@ -213,10 +213,7 @@ def test_a_file_that_a_hook_of_the_users_replaces_is_not_written(reviewed, proje
 OBSTACLES = {
     "nomodifiable": ("setlocal nomodifiable", "f.txt is locked in Neovim ('nomodifiable')."),
     "readonly": ("setlocal readonly", "f.txt is locked in Neovim ('readonly')."),
-    "large": (
-        "call system('truncate -s 40M f.txt')",
-        "f.txt was not changed: it is 40 MB now",
-    ),
+    "large": ("call system('truncate -s 40M f.txt')", "f.txt was not changed: it is 40 MB now"),
 }
 
 

@@ -68,8 +68,13 @@ def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
     assert any(line.startswith("Trust these 3 files as shown?") for line in lines)
     start = lines.index("AGENTS.md (new, 3 lines)")
     assert lines[start + 1 :] == [
-        *("│ # Rules", "│ ", "│ Be brief.", ""),
-        *(".sanderling/commands/ship.md (changed since you trusted it, 1 line)", "│ Ship it.", ""),
+        "│ # Rules",
+        "│ ",
+        "│ Be brief.",
+        "",
+        ".sanderling/commands/ship.md (changed since you trusted it, 1 line)",
+        "│ Ship it.",
+        "",
         ".sanderling.toml (trusted, 0 lines)",
     ]
     assert screen.lua("return vim.bo.modifiable") is False
@@ -192,7 +197,11 @@ def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
     wait_until(
         lambda: (
             marks(screen)
-            == {"AGENTS.md": "☑", ".sanderling/commands/ship.md": "☑", ".sanderling.toml": "☐"}
+            == {
+                "AGENTS.md": "☑",
+                ".sanderling/commands/ship.md": "☑",
+                ".sanderling.toml": "☐",
+            }
         )
     )
     screen.feed("ggt")

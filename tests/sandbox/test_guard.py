@@ -492,11 +492,7 @@ def names_told(events: list[GuardEvent]) -> list[str]:
 
 def test_what_hooks_name_is_held_and_so_are_their_managers_files(yard: Yard):
     for name in (
-        "scripts/lint.py",
-        "check.sh",
-        "tools/deep/run",
-        ".githooks/common",
-        "package.json",
+        *("scripts/lint.py", "check.sh", "tools/deep/run", ".githooks/common", "package.json"),
     ):
         put(yard.project / name)
     put(
@@ -739,13 +735,7 @@ def bury_git(yard: Yard) -> None:
 
 
 CHANGES = [
-    change_config,
-    replace_config,
-    link_config,
-    add_hook,
-    replace_hooks,
-    exchange_git,
-    link_git,
+    *(change_config, replace_config, link_config, add_hook, replace_hooks, exchange_git, link_git),
     bury_git,
 ]
 

@@ -157,11 +157,7 @@ class Victim:
             path.write_text(f"{self.token}\n")
             path.chmod(0o600)
         for path in (
-            ".bashrc",
-            ".profile",
-            ".gitconfig",
-            ".config/nvim/init.lua",
-            ".ssh/authorized_keys",
+            *(".bashrc", ".profile", ".gitconfig", ".config/nvim/init.lua", ".ssh/authorized_keys"),
         ):
             (self.home / path).parent.mkdir(parents=True, exist_ok=True)
             (self.home / path).write_text("")

@@ -28,13 +28,8 @@ WRONG = [
 ]
 UPGRADE = b"\r\n".join(
     (
-        b"GET /acp HTTP/1.1",
-        b"Host: localhost",
-        b"Connection: Upgrade",
-        b"Upgrade: websocket",
-        b"Sec-WebSocket-Version: 13",
-        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-        b"\r\n",
+        *(b"GET /acp HTTP/1.1", b"Host: localhost", b"Connection: Upgrade", b"Upgrade: websocket"),
+        *(b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", b"\r\n"),
     )
 )
 

@@ -14,6 +14,8 @@ from tests.wires.talk import Talk
 from sanderling.protocol.events import ErrorOccurred, RetryScheduled, TurnEnded
 from sanderling.protocol.messages import TextBlock, ToolUse
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 TODO = '{"items": [{"content": "Look.", "status": "pending"}]}'
 HELLO = {
     "anthropic": loopback.message_start() + loopback.text("Hello there.") + loopback.done(),
@@ -40,17 +42,6 @@ SECOND = {
     "responses": responses.events_of([responses.said("Second.", "msg_2")]),
     "ollama": ollama.text("Second.") + ollama.done(),
 }
-
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch) -> None:
-    for name in ("AUTH_TOKEN", "BASE_URL", "PROFILE", "CUSTOM_HEADERS"):
-        monkeypatch.delenv(f"ANTHROPIC_{name}", raising=False)
-    for name in ("ANTHROPIC", "OPENAI"):
-        monkeypatch.setenv(f"{name}_API_KEY", "sk-test")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("NO_PROXY", "*")
 
 
 @pytest.fixture(params=HELLO)

@@ -564,27 +564,12 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
     (tmp_path / "other").mkdir()
     Path(project, "away").symlink_to(tmp_path / "other")
     for command in (
-        f"cat {secret}",
-        "cat innocent",
-        "cat ../secret",
-        "cat ~/.ssh/id_rsa",
-        "grep -r x /etc",
-        "cat $x",
-        "ls src && cat /etc/passwd",
-        f"cat < {secret}",
-        "{ cat; } < ../secret",
-        f"read -r x < {secret}; echo x",
-        "while read -r x; do echo x; done < ../secret",
-        f"file -b -i -F: {secret}",
-        "cat sub/../../secret",
-        "cat away/../secret",
-        "sort --files0-from=list",
-        "wc --fi=-",
-        "grep -f../secret x",
-        "ps",
-        "cat ~-/secret",
-        "head -1 ~1/secret",
-        "cat '~/secret'",
+        *(f"cat {secret}", "cat innocent", "cat ../secret", "cat ~/.ssh/id_rsa", "grep -r x /etc"),
+        *("cat $x", "ls src && cat /etc/passwd", f"cat < {secret}", "{ cat; } < ../secret"),
+        *(f"read -r x < {secret}; echo x", "while read -r x; do echo x; done < ../secret"),
+        *(f"file -b -i -F: {secret}", "cat sub/../../secret", "cat away/../secret"),
+        *("sort --files0-from=list", "wc --fi=-", "grep -f../secret x", "ps", "cat ~-/secret"),
+        *("head -1 ~1/secret", "cat '~/secret'"),
     ):
         assert action(run(command), project, is_confined=False) == "ask", command
         assert action(run(command), project, is_confined=True) == "allow", command
@@ -1121,28 +1106,15 @@ def test_code_from_elsewhere_is_not_what_a_rule_for_its_program_means(project, t
     )
     Path(project, "away").symlink_to(tmp_path)
     for command in (
-        "python ../evil.py",
-        "python ../evil.py -m x",
-        "pytest away",
-        "cmake -S../evil .",
-        "python away/evil.py",
-        "bash ~/evil.sh",
-        f"pytest {tmp_path}/test_evil.py::test_x",
-        "pytest src ../evil",
-        "python -m pytest away/evil",
-        "make -C away test",
-        "make -C .. test",
-        "git -C away/.. status",
-        "git -C away status",
+        *("python ../evil.py", "python ../evil.py -m x", "pytest away", "cmake -S../evil ."),
+        *("python away/evil.py", "bash ~/evil.sh", f"pytest {tmp_path}/test_evil.py::test_x"),
+        *("pytest src ../evil", "python -m pytest away/evil", "make -C away test"),
+        *("make -C .. test", "git -C away/.. status", "git -C away status"),
     ):
         assert action(run(command), project, *rules) == "ask", command
     for command in (
-        "python src/a.py ../data.csv",
-        f"pytest {project}/src/test_a.py::test_x",
-        "pytest sub src",
-        f"python {tmp_path}/a.py",
-        "make -C sub test",
-        "git -C sub status",
+        *("python src/a.py ../data.csv", f"pytest {project}/src/test_a.py::test_x"),
+        *("pytest sub src", f"python {tmp_path}/a.py", "make -C sub test", "git -C sub status"),
     ):
         assert action(run(command), project, *rules) == "allow", command
 
@@ -1161,10 +1133,7 @@ def test_program_of_the_project_is_another_one_in_another_directory(project):
     [
         ({"action": "permit"}, "permit"),
         ({"action": "allow", "tool": "Bash"}, "Bash"),
-        (
-            {"action": "deny", "tool": "mcp_server"},
-            "no tool 'mcp_server'; tools: bash, edit, ",
-        ),
+        ({"action": "deny", "tool": "mcp_server"}, "no tool 'mcp_server'; tools: bash, edit, "),
         ({"action": "deny", "tool": "*_fetch"}, "no tool '*_fetch'"),
         (
             {"action": "deny", "tool": "mcp__x__*", "path": "y"},

@@ -31,6 +31,8 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Message, TextBlock, Usage
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 TODO = '{"items": [{"content": "Look.", "status": "pending"}]}'
 
 
@@ -140,18 +142,6 @@ class WordyTalk(Talk):
 
     def begun(self, *steps: Step) -> Reply:
         return self.reply(self.words.beginning, *steps)
-
-
-@pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch) -> None:
-    """Keys that are none, and nothing of the person's who runs the tests."""
-    for name in ("AUTH_TOKEN", "BASE_URL", "PROFILE", "CUSTOM_HEADERS"):
-        monkeypatch.delenv(f"ANTHROPIC_{name}", raising=False)
-    for name in ("ANTHROPIC", "OPENAI", "DEEPSEEK"):
-        monkeypatch.setenv(f"{name}_API_KEY", "sk-test")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("NO_PROXY", "*")
 
 
 @pytest.fixture(params=SPOKEN)

@@ -282,10 +282,7 @@ def test_a_replacement_of_what_one_before_it_wrote_is_told():
             id="a line before the first",
         ),
         pytest.param(
-            b"a\n",
-            [insert(1, "")],
-            "`new` is empty: nothing to insert.",
-            id="nothing to insert",
+            b"a\n", [insert(1, "")], "`new` is empty: nothing to insert.", id="nothing to insert"
         ),
         pytest.param(
             b"a\n",

@@ -849,11 +849,7 @@ async def test_many_links_are_bounded(place):
 
 
 NEXT = (
-    "app/[id]/page.tsx",
-    "app/[...slug]/page.tsx",
-    "app/{a,b}/x.ts",
-    "[user-id].ts",
-    "x.{ts,md}",
+    *("app/[id]/page.tsx", "app/[...slug]/page.tsx", "app/{a,b}/x.ts", "[user-id].ts", "x.{ts,md}"),
 )
 
 
@@ -912,11 +908,7 @@ async def test_escape_sequences_are_made_visible(place):
 @prove
 async def test_strange_names_stay_on_one_line_and_are_text(place):
     names = [
-        b"new\nline.txt",
-        b"caf\xe9.txt",
-        b"-dash.txt",
-        b"tab\t.txt",
-        b"\xe2\x80\xaebidi.txt",
+        *(b"new\nline.txt", b"caf\xe9.txt", b"-dash.txt", b"tab\t.txt", b"\xe2\x80\xaebidi.txt"),
         b"sp ace.txt",
     ]
     for name in names:

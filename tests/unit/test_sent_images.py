@@ -8,7 +8,7 @@ from tests.conftest import prove_rest
 from tests.fuzz.wires import WIRES
 from tests.loopback import LoopbackServer, Reply
 from tests.pictures import in_base64, jpeg, png
-from tests.unit.test_ends_of_answers import HELLO, alone
+from tests.unit.test_ends_of_answers import HELLO
 from tests.wires.servers import SERVERS
 from tests.wires.talk import Talk
 
@@ -22,7 +22,8 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 
-__all__ = ["alone"]
+pytestmark = pytest.mark.usefixtures("alone")
+
 IMAGE = re.compile(rb"base64,|\"base64\"|\"images\":")
 
 

@@ -61,10 +61,7 @@ def test_what_may_come_with_another_try_is_named_with_the_way_to_it(shell):
     )
     (shell.project / "new.txt").rmdir()
     again = shell.run("undo", "--turn", "1")
-    assert (again.returncode, again.stdout) == (
-        0,
-        "undone: no file, all are already as before\n",
-    )
+    assert (again.returncode, again.stdout) == (0, "undone: no file, all are already as before\n")
 
 
 @prove

@@ -201,11 +201,7 @@ async def test_what_is_too_large_is_left_and_all_else_comes_back(place, project,
         )
         undone = await agent.undo()
     assert {Path(path).name for path, _ in undone.left} == {
-        "changed",
-        "removed",
-        "moved",
-        "to",
-        "made",
+        *("changed", "removed", "moved", "to", "made")
     }
     assert all("too large" in why for _, why in undone.left)
     assert (project / "small").read_text() == "before\n"
