@@ -110,8 +110,8 @@ def test_a_place_without_an_end_is_not_opened(screen, project, key):
     screen.send(started(), output(text), ended("", is_error=True))
     for line, told in (
         ("^/proc", "No existing file is named here"),
-        ("^app", "No file that exists is named here"),
-        ("^large", "large.py is 100 MB: open it with :edit"),
+        ("^app", "No existing file is named here"),
+        ("^large", "large.py is 100 MB. Open it with :edit"),
     ):
         go_to(screen, line)
         press(screen, key)
