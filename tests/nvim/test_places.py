@@ -111,7 +111,7 @@ def test_a_place_without_an_end_is_not_opened(screen, project, key):
     for line, told in (
         ("^/proc", "No existing file is named here"),
         ("^app", "No existing file is named here"),
-        ("^large", "large.py is 100 MB: open it with :edit"),
+        ("^large", "large.py is 100 MB. Open it with :edit"),
     ):
         go_to(screen, line)
         press(screen, key)
