@@ -4,9 +4,11 @@ import json
 import os
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from sanderling.acp_client import link
+from sanderling.errors import ProviderError
 from sanderling.protocol.actions import CancelTurn
 from sanderling.protocol.events import TurnStarted
 from tests.acp_client.test_turns import OPTIONS, call, news, update
@@ -187,3 +189,18 @@ async def test_closing_in_mid_turn_ends_it(guests):
             talk.submit("go")
             await talk.wait_for(lambda: talk.text)
             assert talk.of(TurnStarted)
+
+
+async def test_an_agent_that_is_ended_while_it_is_about_to_start_does_not_start(guests):
+    async def is_refused(link):
+        with pytest.raises(ProviderError, match="stopped"):
+            await link.ready()
+
+    async with guests.talk({"prompts": {}}) as talk:
+        link = talk.agent.guest.link
+        await link.ready()
+        await link.ended()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(is_refused, link)
+            await anyio.lowlevel.checkpoint()
+            link.end("It was stopped.")

@@ -1166,7 +1166,9 @@ def test_a_link_to_a_file_of_the_kernel_is_told_and_not_loaded(child, opened, pr
     (project / "link").symlink_to(name)
     path.symlink_to("link")
     files_changed(child)
-    wait_until(lambda: "a.txt has changed on disk; it now leads to a kernel file" in child.messages())
+    wait_until(
+        lambda: "a.txt has changed on disk; it now leads to a kernel file" in child.messages()
+    )
     assert lines(child) == ["one", "two", "three", "four"]
     path.unlink()
     path.write_text("a file again\n")

@@ -6,6 +6,7 @@ import re
 import resource
 import shutil
 import stat
+import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 from tests.api_rules.anthropic import refusals
-from tests.conftest import prove, prove_rest
+from tests.conftest import DEADLINE_S, happens, prove, prove_rest
 from tests.fuzz import part
 
 from sanderling.conversation.prompt import prompt_message
@@ -199,6 +200,27 @@ def test_log_of_this_version_keeps_loading(tmp_path):
     assert session.ledger.total == Usage(105, 20, 30, 40)
     assert session.project == "/project"
     assert (tmp_path / "s1.jsonl").read_bytes() == GOLDEN.read_bytes(), "reading wrote to it"
+
+
+async def test_a_sync_that_outlives_its_log_touches_no_other_file(tmp_path, monkeypatch):
+    session = Session.open(tmp_path, "s1", "/project")
+    say_everything(session)
+    has_begun, may_sync, synced = threading.Event(), threading.Event(), list[str]()
+
+    def fsync(fd: int) -> None:
+        has_begun.set()
+        may_sync.wait(DEADLINE_S)
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(session.log.synced)
+        await happens(has_begun.is_set)
+        session.close()
+        with (tmp_path / "another").open("w"):  # gets the number of the log's descriptor
+            may_sync.set()
+            await happens(lambda: synced)
+    assert synced == [str(session.path)]
 
 
 def test_state_that_was_kept_last_is_there_after_reopening(log):

@@ -14,7 +14,7 @@ from tests.conftest import happens, prove
 from tests.talk import BaseTalk, Steps, scripted
 
 from sanderling.commands.shell import ShellState
-from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
+from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED, _InOrder
 from sanderling.permissions.rules import rule_from_text
 from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
@@ -1194,3 +1194,12 @@ async def test_a_turn_is_a_checkpoint_of_what_its_tools_have_changed(tmp_path):
     assert found["app.py"].after.kind == "absent"
     assert await journal.content(found["d/app.py"].after) == b"def f():\n    return 2\n"
     assert turn.doubtful == ()
+
+
+def test_output_that_comes_after_the_last_use_has_ended_is_not_shown():
+    shown = []
+    order = _InOrder(["t1", "t2"], shown.append)
+    for use_id in ("t1", "t2"):
+        order.finish(use_id)
+        order.show(use_id, ToolOutput(use_id, "late"))
+    assert shown == []
