@@ -207,3 +207,88 @@ async def test_what_git_ignores_is_named_when_it_is_gone(place, project, command
     assert {name for name in found(project) if not names.intersection((name, "build"))} >= {
         name for name in before if not name.startswith("build")
     }
+
+
+def shut(project: Path) -> None:
+    project.mkdir(parents=True, exist_ok=True)
+    (project / "file").write_text("one\n")
+    for name, mode in (("shut", 0), ("blind", 0o300)):
+        (project / name / "in").mkdir(parents=True)
+        (project / name / "mine").write_text(f"mine in {name}\n")
+        (project / name / "in/mine").write_text(f"mine in {name}/in\n")
+        (project / name).chmod(mode)
+
+
+def bytes_of(project: Path) -> list[bytes]:
+    for path in project.iterdir():
+        if path.is_dir():
+            path.chmod(0o700)
+    return sorted(path.read_bytes() for path in project.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "command, names",
+    [
+        ("chmod 755 shut blind; ln file other", ""),
+        ("chmod 755 shut; echo > .gitignore", ""),
+        ("chmod 755 shut; echo > shut/new", ""),
+        ("mv shut moved", "moved"),
+        ("chmod 755 shut; mv shut moved", "moved moved/in moved/in/mine moved/mine"),
+        ("chmod 755 blind; echo more >> blind/mine; echo new > blind/new", "blind/mine"),
+    ],
+)
+async def test_what_was_in_a_closed_directory_is_not_new(place, project, command, names):
+    shut(project)
+    async with place.desk(is_on=True) as desk:  # root has no rights of its own in there
+        agent = Agent(desk)
+        await run(desk, command)
+        undone = await agent.undo()
+    assert sorted(str(Path(path).relative_to(project)) for path, _ in undone.left) == names.split()
+    modes = [stat.S_IMODE((project / name).stat().st_mode) for name in ("shut", "blind")]
+    assert modes == [0, 0o300]
+    more = b"more\n" if "more" in command else b""
+    assert bytes_of(project) == sorted(
+        [
+            b"one\n",
+            b"mine in blind\n" + more,
+            b"mine in blind/in\n",
+            b"mine in shut\n",
+            b"mine in shut/in\n",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "command, moved",
+    [
+        ("mv a.log kept", {"kept": "a.log"}),
+        ("mv build kept; echo > kept/new", {"kept/out": "build/out"}),
+        ("ln d/b.log kept; rm d/b.log", {"kept": "d/b.log"}),
+        ("mv d e; mv e/b.log e/kept; rm -r build", {"e/kept": "d/b.log"}),
+    ],
+)
+async def test_what_git_ignores_is_not_new_where_it_was_moved_to(place, project, command, moved):
+    ignoring(project)
+    for name in ("a.log", "build/out", "d/b.log"):
+        (project / name).write_text(f"only copy of {name}\n")
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, command)
+        undone = await agent.undo()
+    left = {str(Path(path).relative_to(project)): why for path, why in undone.left}
+    for name, was in moved.items():
+        assert (project / name).read_text() == f"only copy of {was}\n"
+        assert "ignored until then" in left[name]
+    assert not (project / "kept/new").exists()
+
+
+@pytest.mark.parametrize("again", ["rm -r build a.log; mkdir new; echo x > new/file; echo y > z"])
+async def test_what_gets_the_inode_of_something_ignored_is_new(place, project, again):
+    ignoring(project)
+    before = {name for name in found(project) if not name.startswith(("build", "a.log"))}
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, again)
+        undone = await agent.undo()
+    assert {Path(path).name for path, _ in undone.left} == {"build", "a.log"}
+    assert set(found(project)) == before

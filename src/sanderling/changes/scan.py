@@ -39,6 +39,7 @@ MAX_COPIES_BYTES = 256 << 20
 RESERVE_BYTES = 1 << 30
 """The room that copies leave free on the disk."""
 IGNORED = "it was ignored until then"
+CLOSED = "nobody could look into its directory until then"
 LEFT_OUT = {
     "ignored": "git ignores it, so no copy was kept",
     "own": "version control's own files are not kept",
@@ -297,7 +298,8 @@ class Scan:
         if seen.is_unsure and seen.after and self._state(seen.path, seen.after):
             row = seen.after  # what a tool has written since, or what was there all the time
         if row is None:
-            return State("file", lost=IGNORED) if seen.was_ignored else ABSENT
+            lost = IGNORED if seen.was_ignored else CLOSED if seen.was_closed else ""
+            return State("file", lost=lost) if lost else ABSENT
         if state := _directory(row) or self._state(seen.path, row):
             if state.content and (copy := self._copies.get(bytes.fromhex(state.content))):
                 return self._stored(copy, row)

@@ -34,8 +34,8 @@ class Seen(NamedTuple):
     """
     A name that has changed: its row `before` and `after`, None where there was nothing.
 
-    `object` names that of git's which held the bytes before, in a `repository`. `was_ignored`: something may have been there, but
-    nobody had looked.
+    `object` names that of git's which held the bytes before, in a `repository`. `was_ignored`, or `was_closed`: something may have
+    been there, but nobody had looked, or could.
 
     If it `is_unsure`, its times cannot tell what happened to it, so that its bytes have to: with equal rows whether it has changed at
     all, else whether somebody has changed it again since a tool did. If it `is_shared`, it has got another name outside of the tree
@@ -54,3 +54,4 @@ class Seen(NamedTuple):
     before_twin: str = ""
     after_twin: str = ""
     left_out: Literal["", "ignored", "own"] = ""
+    was_closed: bool = False
