@@ -43,6 +43,7 @@ CLOSED = "nobody could look into its directory until then"
 LEFT_OUT = {
     "ignored": "git ignores it, so no copy was kept",
     "own": "version control's own files are not kept",
+    "closed": "nobody could look into it",
 }
 UNSEEN = "it was not looked at before"
 HOME = "it is the home directory, or above it"

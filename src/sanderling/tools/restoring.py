@@ -455,6 +455,8 @@ def _present(look: Look) -> Present:
     lost = stamp = ""
     if look.kind == "file":
         lost = TOO_LARGE if look.size > MAX_FILE_BYTES else UNREADABLE
+    if look.kind == "other" and not look.stamp:  # it could not be looked at
+        lost = UNREADABLE
     if look.stamp and (lost == UNREADABLE or look.kind == "socket"):
         stamp = stamp_of(look.stamp.inode, look.stamp.ctime_ns)
     size = look.size if look.kind == "file" else 0

@@ -40,7 +40,8 @@ class Seen(NamedTuple):
     If it `is_unsure`, its times cannot tell what happened to it, so that its bytes have to: with equal rows whether it has changed at
     all, else whether somebody has changed it again since a tool did. If it `is_shared`, it has got another name outside of the tree
     since, by which somebody else may have changed it. A twin is another name of the same file, before or after. What was `left_out`
-    is known by its name alone, for that is how it was looked at: git ignores it, or it is version control's own.
+    is known by its name alone, for that is how it was looked at: git ignores it, it is version control's own, or a directory that
+    nobody could look into.
     """
 
     path: str
@@ -53,5 +54,5 @@ class Seen(NamedTuple):
     is_shared: bool = False
     before_twin: str = ""
     after_twin: str = ""
-    left_out: Literal["", "ignored", "own"] = ""
+    left_out: Literal["", "ignored", "own", "closed"] = ""
     was_closed: bool = False

@@ -26,7 +26,7 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sanderling.sandbox.inside.directories import Directory, FileSystem, known_row
 from sanderling.sandbox.inside.doubts import Racy, is_linked, note_strangers, note_twins
@@ -253,9 +253,9 @@ class Tree:
                 continue
             self._watches.remove(path)
             self._unwatched.discard(path)
-            if directory.is_closed:
-                self._hidden.is_gone(directory.row.inode, was_closed=True)
             self._note(path, directory.row, None)
+            if directory.is_closed:
+                self._note_left_out(path, directory.row, "closed")
             for name, row in directory.files.items():
                 self._note(f"{path}/{name}", row, None)
             for name, row in directory.left_out.items():
@@ -385,12 +385,12 @@ class Tree:
             name, repository = known.object, known.repository
         self._changes[path] = Seen(path, before, after, name, repository, was_ignored)
 
-    def _note_left_out(self, path: str, row: Row) -> None:
+    def _note_left_out(self, path: str, row: Row, why: Literal["", "closed"] = "") -> None:
         """Take note that something is gone of which the name alone was known."""
         if self._changes is not None:
-            what = "own" if os.path.basename(path) in OWN else "ignored"
+            what = why or ("own" if os.path.basename(path) in OWN else "ignored")
             self._changes[path] = Seen(path, row._replace(inode=0), None, left_out=what)
-            self._hidden.is_gone(row.inode)
+            self._hidden.is_gone(row.inode, was_closed=bool(why))
 
     def _note_lost_repositories(self) -> None:
         """
