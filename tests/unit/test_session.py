@@ -354,6 +354,19 @@ def test_resumed_session_goes_on_in_the_same_file(log):
     assert [message.role for message in again.history][-2:] == ["user", "assistant"]
 
 
+async def test_log_is_synced_though_no_descriptor_is_left(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    say_hello(session)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        await session.log.synced()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert session.log.write_error == ""
+    session.close()
+
+
 def test_disk_that_is_full_for_a_while_loses_nothing(tmp_path):
     session = Session.open(tmp_path, "s1", "/project")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

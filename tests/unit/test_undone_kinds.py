@@ -12,8 +12,10 @@ from tests.sandbox.child import USERS, in_child, open_directory
 from tests.unit.test_file_tools import Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
-from tests.unit.test_restorer import Agent
+from tests.unit.test_restorer import Agent, die_at
 from tests.unit.test_undone_trees import git, repository, run
+
+from sanderling.tools.restoring import Restorer
 
 pytestmark = pytest.mark.guard
 
@@ -315,3 +317,25 @@ async def test_what_was_in_a_closed_directory_that_is_gone_is_named(place, proje
         undone = await agent.undo()
     ((path, why),) = undone.left
     assert (Path(path).name, "nobody could look into it" in why) == ("shut", True)
+
+
+@pytest.mark.parametrize("made", ["mkfifo f", "mkdir f", "ln -s x f"])
+async def test_what_a_killed_undoing_has_taken_away_to_make_something_else_of_it_is_made(
+    place, project, made
+):
+    (project / "f").write_text("before\n")
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, f"rm f; {made}")
+        await die_at(agent, 0)
+        agent.journal.close()
+        path = project / "f"
+        path.rmdir() if path.is_dir() else path.unlink()  # as it would have
+        desk.workspace.journal = agent.journal = type(agent.journal)(
+            place.base / "state" / "changes", "s", str(project)
+        )
+        unfinished = (await agent.timeline()).latest
+        assert unfinished
+        finished = await Restorer(desk.workspace).finish(unfinished)
+        assert finished.left == ()
+        assert path.read_text() == "before\n"

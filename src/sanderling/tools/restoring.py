@@ -439,7 +439,15 @@ def _that_fit(made: Mapping[str, Sequence[FileChange]]) -> list[str]:
 
 
 def _is_half_done(now: Present, step: Step) -> bool:
-    """Say whether who was killed has left `now` on the way of this step: a file overwritten in part, a directory opened for us."""
+    """
+    Say whether who was killed has left `now` on the way of this step.
+
+    A file is overwritten in part, a directory opened for us, or one kind of thing gone and the other one not made yet.
+    """
+    if now.state.kind == "absent":
+        return "absent" not in (step.now.state.kind, step.then.state.kind) and (
+            step.now.state.kind != step.then.state.kind
+        )
     kinds = {now.state.kind, step.now.state.kind, step.then.state.kind}
     if kinds == {"file"}:
         return is_torn(now, step.now.data, step.then.data)
