@@ -10,6 +10,8 @@ import stat
 import time
 from collections.abc import Iterator
 
+from sanderling.sandbox.inside.directories import SECOND_NS
+from sanderling.sandbox.inside.doubts import COARSE_S
 from sanderling.sandbox.inside.rows import Row, Seen
 from sanderling.sandbox.kernel.file_systems import birth_ns
 
@@ -44,7 +46,7 @@ class Hidden:
         for path, was_closed, is_in_place in self._found(changes, since_ns):
             row = changes[path].after
             assert row
-            if is_in_place and row.ctime_ns < since_ns:
+            if is_in_place and row.ctime_ns + _doubtful_ns(row) < since_ns:
                 same.append(path)
             else:
                 seen = changes[path]
@@ -76,3 +78,8 @@ def _was_there(path: str, row: Row, since_ns: int) -> bool:
     """Say whether something was made before `since_ns`: the number of an inode that is gone is given to the next one."""
     born = birth_ns(path)
     return (row.mtime_ns if born is None else born) < since_ns
+
+
+def _doubtful_ns(row: Row) -> int:
+    """Return how much later than its time a file may have changed: where times are whole seconds, one that is may be a cut-off one."""
+    return 0 if row.ctime_ns % SECOND_NS else int(COARSE_S * SECOND_NS)
