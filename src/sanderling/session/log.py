@@ -369,7 +369,7 @@ def header_of(log: Path, line: bytes) -> Header:
         SessionError: the line is not a header of a readable version.
     """
     version: Any = None
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, KeyError, RecursionError):
         version = msgspec.json.decode(
             msgspec.json.decode(line, type=dict[str, msgspec.Raw])["version"]
         )
