@@ -2,12 +2,15 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import textwrap
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from sanderling.errors import SandboxError
@@ -48,6 +51,32 @@ async def test_an_idle_sandbox_closes_for_one_that_lacks_descriptors(place):
             assert await said(other, "printf other") == "other"
         assert idle.keeper.sandbox is None
         assert await said(idle, "printf again") == "again"
+
+
+async def test_a_sandbox_that_is_closing_already_is_waited_for(place):
+    async with session_of(place) as idle, session_of(place) as other:
+        assert await said(idle, "printf idle") == "idle"
+        processes = children()
+        with few_descriptors_left():
+            for each in processes:
+                os.kill(each, signal.SIGSTOP)
+            idle.keeper.rest_soon()
+            while idle.keeper.sandbox:
+                await anyio.lowlevel.checkpoint()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(resume, processes)
+                assert await said(other, "printf other") == "other"
+
+
+async def resume(processes: list[int]) -> None:
+    await anyio.sleep(0.3)
+    for each in processes:
+        os.kill(each, signal.SIGCONT)
+
+
+def children() -> list[int]:
+    threads = Path("/proc/self/task").iterdir()
+    return [int(each) for thread in threads for each in (thread / "children").read_text().split()]
 
 
 async def test_a_sandbox_in_use_stays_and_the_other_session_hears_of_the_limit(place):

@@ -351,10 +351,11 @@ async def noted(journal: Journal, *turns: str) -> None:
         await journal.note(FileChange(f"/{turn}", ABSENT, State("link", target="1"), "t"))
 
 
-async def test_a_damaged_line_is_reported_and_the_others_are_read(place):
+@pytest.mark.parametrize("damage", [b'"/p2', b"[" * 100_000])
+async def test_a_damaged_line_is_reported_and_the_others_are_read(place, damage):
     await noted(place.journal(), "p1", "p2", "p3")
     path = journal_file(place)
-    path.write_bytes(path.read_bytes().replace(b'"/p2"', b'"/p2'))
+    path.write_bytes(path.read_bytes().replace(b'"/p2"', damage))
     again = place.journal()
     assert [turn.turn for turn in await again.turns()] == ["p1", "p3"]
     assert place.problems == [*again.problems]

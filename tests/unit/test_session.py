@@ -357,6 +357,30 @@ def test_resumed_session_goes_on_in_the_same_file(log):
     assert [message.role for message in again.history][-2:] == ["user", "assistant"]
 
 
+def test_a_line_that_is_nested_too_deeply_is_damaged(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    say_hello(session)
+    session.close()
+    with session.path.open("ab") as file:
+        file.write(b'{"type":"message","message":' + b'{"a":' * 100_000 + b"\n")
+    again = reopen(session.path)
+    assert again.history == session.history
+    assert again.log.damaged_lines == 1
+
+
+async def test_log_is_synced_though_no_descriptor_is_left(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    say_hello(session)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        await session.log.synced()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert session.log.write_error == ""
+    session.close()
+
+
 def test_disk_that_is_full_for_a_while_loses_nothing(tmp_path):
     session = Session.open(tmp_path, "s1", "/project")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -639,6 +663,7 @@ HEADER = b'{"type":"session","version":%b,"session_id":"s1","project":"/p","sand
         (1, b"# My notes", "line 1, is damaged"),
         (1, b"[]", "line 1, is damaged"),
         (1, b"", "line 1, is damaged"),
+        (1, b'{"version":' + b"[" * 100_000, "line 1, is damaged"),
     ],
 )
 def test_damaged_log_is_refused_with_a_sentence_and_left_alone(log, lnum, line, words):

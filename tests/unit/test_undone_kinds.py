@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+import time
 from pathlib import Path
 
 import anyio
@@ -12,8 +13,12 @@ from tests.sandbox.child import USERS, in_child, open_directory
 from tests.unit.test_file_tools import Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
-from tests.unit.test_restorer import Agent
+from tests.unit.test_restorer import Agent, die_at
 from tests.unit.test_undone_trees import git, repository, run
+
+from sanderling.sandbox.inside.hidden import Hidden
+from sanderling.sandbox.inside.rows import Seen, row_of
+from sanderling.tools.restoring import Restorer
 
 pytestmark = pytest.mark.guard
 
@@ -207,3 +212,148 @@ async def test_what_git_ignores_is_named_when_it_is_gone(place, project, command
     assert {name for name in found(project) if not names.intersection((name, "build"))} >= {
         name for name in before if not name.startswith("build")
     }
+
+
+def shut(project: Path) -> None:
+    project.mkdir(parents=True, exist_ok=True)
+    (project / "file").write_text("one\n")
+    for name, mode in (("shut", 0), ("blind", 0o300)):
+        (project / name / "in").mkdir(parents=True)
+        (project / name / "mine").write_text(f"mine in {name}\n")
+        (project / name / "in/mine").write_text(f"mine in {name}/in\n")
+        (project / name).chmod(mode)
+
+
+def bytes_of(project: Path) -> list[bytes]:
+    for path in project.iterdir():
+        if path.is_dir():
+            path.chmod(0o700)
+    return sorted(path.read_bytes() for path in project.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "command, names",
+    [
+        ("chmod 755 shut blind; ln file other", ""),
+        ("chmod 755 shut; echo > .gitignore", ""),
+        ("chmod 755 shut; echo > shut/new", ""),
+        ("mv shut moved", "moved shut"),
+        ("chmod 755 shut; mv shut moved", "moved moved/in moved/in/mine moved/mine shut"),
+        ("chmod 755 blind; echo more >> blind/mine; echo new > blind/new", "blind/mine"),
+    ],
+)
+async def test_what_was_in_a_closed_directory_is_not_new(place, project, command, names):
+    shut(project)
+    async with place.desk(is_on=True) as desk:  # root has no rights of its own in there
+        agent = Agent(desk)
+        await run(desk, command)
+        undone = await agent.undo()
+    assert sorted(str(Path(path).relative_to(project)) for path, _ in undone.left) == names.split()
+    for name, mode in (("shut", 0), ("blind", 0o300)):
+        assert name in names.split() or stat.S_IMODE((project / name).stat().st_mode) == mode
+    more = b"more\n" if "more" in command else b""
+    assert bytes_of(project) == sorted(
+        [
+            b"one\n",
+            b"mine in blind\n" + more,
+            b"mine in blind/in\n",
+            b"mine in shut\n",
+            b"mine in shut/in\n",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "command, moved",
+    [
+        ("mv a.log kept", {"kept": "a.log"}),
+        ("mv build kept; echo > kept/new", {"kept/out": "build/out"}),
+        ("ln d/b.log kept; rm d/b.log", {"kept": "d/b.log"}),
+        ("mv d e; mv e/b.log e/kept; rm -r build", {"e/kept": "d/b.log"}),
+    ],
+)
+async def test_what_git_ignores_is_not_new_where_it_was_moved_to(place, project, command, moved):
+    ignoring(project)
+    for name in ("a.log", "build/out", "d/b.log"):
+        (project / name).write_text(f"only copy of {name}\n")
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, command)
+        undone = await agent.undo()
+    left = {str(Path(path).relative_to(project)): why for path, why in undone.left}
+    for name, was in moved.items():
+        assert (project / name).read_text() == f"only copy of {was}\n"
+        assert "ignored until then" in left[name]
+    assert not (project / "kept/new").exists()
+
+
+@pytest.mark.parametrize("again", ["rm -r build a.log; mkdir new; echo x > new/file; echo y > z"])
+async def test_what_gets_the_inode_of_something_ignored_is_new(place, project, again):
+    ignoring(project)
+    before = {name for name in found(project) if not name.startswith(("build", "a.log"))}
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, again)
+        undone = await agent.undo()
+    assert {Path(path).name for path, _ in undone.left} == {"build", "a.log"}
+    assert set(found(project)) == before
+
+
+async def test_what_was_changed_in_a_directory_that_was_then_closed_is_not_gone(place, project):
+    (project / "d").mkdir()
+    (project / "d/file").write_text("one\n")
+    async with place.desk(is_on=True) as desk:
+        agent = Agent(desk)
+        await run(desk, "echo two >> d/file; chmod 0 d")
+        undone = await agent.undo()
+    assert stat.S_IMODE((project / "d").stat().st_mode) == 0o755
+    ((path, why),) = undone.left
+    assert Path(path).name == "file"
+    assert why == "whether it was changed since cannot be told: unreadable"
+
+
+async def test_what_was_in_a_closed_directory_that_is_gone_is_named(place, project):
+    shut(project)
+    async with place.desk(is_on=True) as desk:
+        agent = Agent(desk)
+        await run(desk, "chmod 755 shut; rm -r shut")
+        undone = await agent.undo()
+    ((path, why),) = undone.left
+    assert (Path(path).name, "nobody could look into it" in why) == ("shut", True)
+
+
+@pytest.mark.parametrize("made", ["mkfifo f", "mkdir f", "ln -s x f"])
+async def test_what_a_killed_undoing_has_taken_away_to_make_something_else_of_it_is_made(
+    place, project, made
+):
+    (project / "f").write_text("before\n")
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, f"rm f; {made}")
+        await die_at(agent, 0)
+        agent.journal.close()
+        path = project / "f"
+        path.rmdir() if path.is_dir() else path.unlink()  # as it would have
+        desk.workspace.journal = agent.journal = type(agent.journal)(
+            place.base / "state" / "changes", "s", str(project)
+        )
+        unfinished = (await agent.timeline()).latest
+        assert unfinished
+        finished = await Restorer(desk.workspace).finish(unfinished)
+        assert finished.left == ()
+        assert path.read_text() == "before\n"
+
+
+def test_a_time_in_whole_seconds_does_not_say_that_nothing_has_happened_in_a_closed_directory(
+    tmp_path,
+):
+    path = tmp_path / "file"
+    path.write_text("one\n")
+    hidden = Hidden()
+    hidden.is_open(str(tmp_path))
+    looked_at_ns = time.time_ns()
+    at_the_second = looked_at_ns // 1_000_000_000 * 1_000_000_000
+    row = row_of(path.lstat())._replace(ctime_ns=at_the_second)
+    changes = {str(path): Seen(str(path), None, row)}
+    assert hidden.note(changes, looked_at_ns) == []
+    assert changes[str(path)].was_closed

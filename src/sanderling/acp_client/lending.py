@@ -175,7 +175,7 @@ class Lending:
     def _model(self, asked: Asked) -> str:
         try:
             model = msgspec.json.decode(asked.body, type=_Body).model
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise invalid("the body is no request to a model") from error
         return full_name(asked.provider, model, self._settings)
 

@@ -131,7 +131,7 @@ def encoded(record: Header | Record) -> bytes:
 
 
 def decoded(line: bytes) -> Header | Record | None:
-    with suppress(ValueError, msgspec.ValidationError):
+    with suppress(ValueError, RecursionError, msgspec.ValidationError):
         return msgspec.convert(json.loads(line), Header | Record)
     return None
 

@@ -232,6 +232,8 @@ def _mode(change: FileChange, now: Present) -> int:
 def _why_other(change: FileChange, now: Present) -> str:
     if now.state.kind == "absent":
         return GONE
+    if now.state.kind == "other" and now.state.lost:  # in a directory that is closed
+        return NOT_KNOWN.format(why=now.state.lost)
     if now.state.kind != change.after.kind:
         return OTHER_THING
     if change.after.lost or now.state.lost:

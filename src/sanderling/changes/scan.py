@@ -39,9 +39,11 @@ MAX_COPIES_BYTES = 256 << 20
 RESERVE_BYTES = 1 << 30
 """Free disk space that copies must leave."""
 IGNORED = "it was ignored before"
+CLOSED = "its directory could not be read before"
 LEFT_OUT = {
     "ignored": "git ignores it, so no copy was kept",
     "own": "version control's own files are not kept",
+    "closed": "it could not be read",
 }
 UNSEEN = "it was not scanned before"
 HOME = "it is the home directory or contains it"
@@ -295,7 +297,8 @@ class Scan:
         if seen.is_unsure and seen.after and self._state(seen.path, seen.after):
             row = seen.after  # written by a tool since, or unchanged
         if row is None:
-            return State("file", lost=IGNORED) if seen.was_ignored else ABSENT
+            lost = IGNORED if seen.was_ignored else CLOSED if seen.was_closed else ""
+            return State("file", lost=lost) if lost else ABSENT
         if state := _directory(row) or self._state(seen.path, row):
             if state.content and (copy := self._copies.get(bytes.fromhex(state.content))):
                 return self._stored(copy, row)

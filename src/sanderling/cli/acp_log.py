@@ -38,7 +38,7 @@ def show_log(arguments: argparse.Namespace) -> int:
 def _shown(line: bytes, number: int, methods: dict[Any, str], *, is_full: bool) -> str:
     try:
         logged = msgspec.json.decode(line, type=Logged)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return f"(line {number} is incomplete)"
     head = f"{logged.at:%H:%M:%S.%f}"[:-3] + f" {ARROWS[logged.direction]}"
     if logged.message is UNSET:

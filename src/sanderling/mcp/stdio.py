@@ -213,7 +213,7 @@ class _Reader:
         await self._session.send(SessionMessage(answer))
 
     def _take_said(self, params: msgspec.Raw) -> None:
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError, RecursionError):
             said = msgspec.json.decode(params, type=_Said)
             words = (
                 said.data if isinstance(said.data, str) else msgspec.json.encode(said.data).decode()

@@ -79,6 +79,7 @@ class Keeper:
         self._needed_at = -math.inf  # the last use since it opened
         self._patience: anyio.CancelScope | None = None  # until it may rest
         self._has_no_room = False
+        self._is_closing = False
         self._closed = anyio.Event()  # set when all processes of a sandbox have ended
 
     @property
@@ -142,6 +143,7 @@ class Keeper:
                     is_decided.set()
                     await self._until_it_can_rest(sandbox)
                 finally:
+                    self._is_closing = True
                     if self.sandbox is sandbox:  # else it was left
                         self._let_go()
                 if sandbox.has_ended.is_set():  # a failure
@@ -153,6 +155,7 @@ class Keeper:
             self._has_no_room = isinstance(error, NoRoomError)
         finally:
             del _with_processes[self]
+            self._is_closing = False
             self._closed.set()
         if self._is_wanted is is_wanted:
             self._let_go()
@@ -265,9 +268,16 @@ class Keeper:
                     raise
 
     async def _make_room(self) -> bool:
-        """Close the sandbox of another session that has been idle longest. Return False if no session has one to close."""
-        others = [keeper for keeper in _with_processes if keeper is not self and keeper.is_idle]
-        for keeper in sorted(others, key=lambda each: each._needed_at):  # noqa: SLF001 - of this class
+        """
+        Wait until a sandbox of another session has closed: one that is closing, else the one that has been idle longest.
+
+        Return False if no session has one to close.
+        """
+        others = [keeper for keeper in _with_processes if keeper is not self]
+        closing = [keeper for keeper in others if keeper._is_closing]  # noqa: SLF001 - of this class
+        idle = [keeper for keeper in others if keeper.is_idle]
+        idle.sort(key=lambda each: each._needed_at)  # noqa: SLF001
+        for keeper in (*closing, *idle):
             keeper.rest_soon()
             with anyio.move_on_after(CLOSE_S):
                 await keeper._closed.wait()  # noqa: SLF001

@@ -98,7 +98,7 @@ class Codec:
                 case _:
                     pass
             return _fit(record)
-        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, RecursionError):
             return None
 
     def _learn(self, number: int, prompt: Prompt) -> None:

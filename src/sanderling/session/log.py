@@ -276,15 +276,23 @@ class Log:
         with self._closing:
             if self._fd is None:
                 return
-            fd = os.dup(self._fd)
+            try:
+                fd = os.dup(self._fd)
+            except OSError:  # there is no descriptor left: whoever closes the log waits
+                self._flush(self._fd)
+                return
+        try:
+            self._flush(fd)
+        finally:
+            os.close(fd)
+
+    def _flush(self, fd: int) -> None:
         try:
             os.fsync(fd)
         except OSError as error:
             self._sync_error = f"{error.strerror}: {self.path}"
         else:
             self._sync_error = ""
-        finally:
-            os.close(fd)
 
     def close(self) -> None:
         """Release the lock at once. Otherwise a thread waiting for the disk would hold it until that is done."""
@@ -361,7 +369,7 @@ def header_of(log: Path, line: bytes) -> Header:
         SessionError: the line is not a header of a readable version.
     """
     version: Any = None
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, KeyError, RecursionError):
         version = msgspec.json.decode(
             msgspec.json.decode(line, type=dict[str, msgspec.Raw])["version"]
         )

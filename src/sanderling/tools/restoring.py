@@ -439,7 +439,15 @@ def _that_fit(made: Mapping[str, Sequence[FileChange]]) -> list[str]:
 
 
 def _is_half_done(now: Present, step: Step) -> bool:
-    """True if a killed process left this step half done: a partly written file, or a directory with added owner permissions."""
+    """
+    Return whether a killed process left this step half done.
+
+    Then a file is partly written, a directory has added owner permissions, or the old kind of entry is gone and the new one is missing.
+    """
+    if now.state.kind == "absent":
+        return "absent" not in (step.now.state.kind, step.then.state.kind) and (
+            step.now.state.kind != step.then.state.kind
+        )
     kinds = {now.state.kind, step.now.state.kind, step.then.state.kind}
     if kinds == {"file"}:
         return is_torn(now, step.now.data, step.then.data)
@@ -455,6 +463,8 @@ def _present(look: Look) -> Present:
     lost = stamp = ""
     if look.kind == "file":
         lost = TOO_LARGE if look.size > MAX_FILE_BYTES else UNREADABLE
+    if look.kind == "other" and not look.stamp:  # it could not be looked at
+        lost = UNREADABLE
     if look.stamp and (lost == UNREADABLE or look.kind == "socket"):
         stamp = stamp_of(look.stamp.inode, look.stamp.ctime_ns)
     size = look.size if look.kind == "file" else 0

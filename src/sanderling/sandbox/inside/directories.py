@@ -29,6 +29,11 @@ class FileSystem:
         except OSError as error:
             return row_at(path) if error.errno == errno.ENOSYS else None
 
+    def inode(self, entry: "os.DirEntry[str]") -> int:
+        """Return what `row` has; not every file system with another side tells the same when it lists a directory."""
+        row = self.row(entry.path) if self.is_blind else None
+        return row.inode if row else entry.inode()
+
     def learn(self, rows: Iterable[Row]) -> None:
         if self.is_coarse:
             self.is_coarse = all(row.ctime_ns % SECOND_NS == 0 for row in rows)
@@ -41,7 +46,9 @@ class Directory:
         "chain",
         "files",
         "index",
+        "is_closed",
         "is_ignored",
+        "is_listed",
         "left_out",
         "own",
         "row",
@@ -65,6 +72,7 @@ class Directory:
         self.chain = chain
         self.index = index
         self.is_ignored = is_ignored
+        self.is_listed = self.is_closed = False  # once, and: it could not be
         self.rules_text = ""
         self.own: Rules | None = None
         self.rules = chain  # including its own

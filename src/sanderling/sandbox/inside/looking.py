@@ -16,6 +16,8 @@ DIGEST_BYTES = 32
 MAX_ANSWER_BYTES = 4 << 20
 MAX_TRIES = 3
 MAX_TREES = 16
+GONE, HIDDEN = Row(0, 0, 0, 0, 0), Row(stat.S_IFREG, 0, 0, 0, 0)
+"""The rows of what is not there, and of what may be there, in a directory that is closed."""
 _trees: dict[str, Tree] = {}
 _forgotten: set[str] = set()
 _turn = Lock()
@@ -120,7 +122,7 @@ def copies(_root: str, paths: Sequence[str], limit: int) -> list[Copy]:
 
 
 def _copy(path: str, limit: int) -> Copy:
-    row = Row(0, 0, 0, 0, 0)
+    row = GONE
     for _ in range(MAX_TRIES):
         try:
             row = row_of(os.lstat(path))
@@ -132,6 +134,8 @@ def _copy(path: str, limit: int) -> Copy:
         except OSError as error:
             if error.errno == errno.ESTALE:
                 continue
+            if row == GONE and error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                row = HIDDEN
             break
         digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
         return path, tuple(row), digest, len(data), zlib.compress(data, 1)

@@ -37,11 +37,13 @@ class Seen(NamedTuple):
     Attributes:
         object: the git object with the previous bytes, in `repository`.
         was_ignored: the file may have existed before, unnoticed because it was ignored.
+        was_closed: the file may have existed before, in a directory that could not be read.
         is_unsure: the times cannot show what happened, so the bytes must be compared. With equal rows it is unknown whether the file
             changed at all, else whether another program changed it again after a tool did.
         is_shared: the file has gained a name outside the tree, through which another program may have changed it.
         before_twin, after_twin: another name of the same file, before or after the change.
-        left_out: only the name was known, because git ignores it, or because it belongs to version control ("own").
+        left_out: only the name was known, because git ignores it, because it belongs to version control ("own"), or because it is a
+            directory that could not be read ("closed").
     """
 
     path: str
@@ -54,4 +56,5 @@ class Seen(NamedTuple):
     is_shared: bool = False
     before_twin: str = ""
     after_twin: str = ""
-    left_out: Literal["", "ignored", "own"] = ""
+    left_out: Literal["", "ignored", "own", "closed"] = ""
+    was_closed: bool = False

@@ -27,12 +27,13 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sanderling.sandbox.inside.directories import Directory, FileSystem, known_row
 from sanderling.sandbox.inside.doubts import Racy, is_linked, note_strangers, note_twins
 from sanderling.sandbox.inside.git_index import MAX_ENTRIES, Index
 from sanderling.sandbox.inside.git_objects import Held
+from sanderling.sandbox.inside.hidden import Hidden
 from sanderling.sandbox.inside.ignoring import NAME, Rules, is_ignored
 from sanderling.sandbox.inside.reading import TICK_NS, load
 from sanderling.sandbox.inside.rows import Row, Seen, row_of
@@ -72,6 +73,7 @@ class Tree:
         self._systems: dict[int, FileSystem] = {}  # by device
         self._unwatched: set[str] = set()  # directories whose files inotify cannot fully watch
         self._racy = Racy(self._directories)
+        self._hidden = Hidden()
         self._watches = Watches()
         if not is_watched:
             self._watches.close()
@@ -99,6 +101,7 @@ class Tree:
             OSError: the root cannot be read; E2BIG: too many files; ETIME: it takes too long.
         """
         self._end = time.monotonic() + MAX_WALK_S
+        since_ns = self._hidden.begin()
         if not self._directories:
             system = FileSystem(self._root)
             around = Directory(Row(0, 0, 0, 0, 0), *self._surroundings(), system, is_ignored=False)
@@ -121,10 +124,11 @@ class Tree:
             ):
                 self._rescan(self._directories)
         self._note_lost_repositories()
+        same = self._hidden.note(self._changes, since_ns)
         self._doubt(happened or {})
         changes = list(self._changes.values())
-        for seen in changes:
-            directory, _, name = seen.path.rpartition("/")
+        for path in (*same, *self._changes):
+            directory, _, name = path.rpartition("/")
             self._unjudged.setdefault(directory, set()).add(name)
         _settle(changes)
         return changes
@@ -250,6 +254,8 @@ class Tree:
             self._watches.remove(path)
             self._unwatched.discard(path)
             self._note(path, directory.row, None)
+            if directory.is_closed:
+                self._note_left_out(path, directory.row, "closed")
             for name, row in directory.files.items():
                 self._note(f"{path}/{name}", row, None)
             for name, row in directory.left_out.items():
@@ -269,10 +275,15 @@ class Tree:
             with os.scandir(path) as found:
                 entries = list(found)
         except PermissionError:  # new names stay unknown, and nothing counts as removed
+            directory.is_closed = not directory.is_listed
+            self._unwatched.add(path)  # inotify would have to read it, too
             self._compare_known(path, directory)
             return
         except OSError:
             entries = []
+        if directory.is_closed:
+            self._hidden.is_open(path)
+        directory.is_listed, directory.is_closed = True, False
         old_rules = directory.rules
         self._read_rules(path, directory, entries)
         found = self._chosen(path, directory, entries)
@@ -299,6 +310,7 @@ class Tree:
         found = _Names({}, set(), {})
         has_rules = directory.rules or directory.is_ignored
         known, prefix, row_at = directory.files, f"{path}/", directory.system.row
+        inode_of = directory.system.inode
         for number, entry in enumerate(entries):
             if has_rules and number % CHECKED_EACH == 0:
                 self._check_time()
@@ -306,13 +318,13 @@ class Tree:
             below = prefix + name
             if entry.is_dir(follow_symlinks=False):
                 if name in OWN or (has_rules and directory.leaves_out(f"{below}/", f"{name}/")):
-                    found.left_out[name] = A_DIRECTORY
+                    found.left_out[name] = A_DIRECTORY._replace(inode=inode_of(entry))
                 else:
                     found.directories.add(name)
             elif name in OWN or (
                 name not in known and has_rules and directory.leaves_out(below, name)
             ):
-                found.left_out[name] = A_FILE
+                found.left_out[name] = A_FILE._replace(inode=inode_of(entry))
             elif row := row_at(below):
                 found.files[name] = row
         return found
@@ -373,11 +385,12 @@ class Tree:
             name, repository = known.object, known.repository
         self._changes[path] = Seen(path, before, after, name, repository, was_ignored)
 
-    def _note_left_out(self, path: str, row: Row) -> None:
+    def _note_left_out(self, path: str, row: Row, why: Literal["", "closed"] = "") -> None:
         """Record that an entry is gone of which only the name was known."""
         if self._changes is not None:
-            what = "own" if os.path.basename(path) in OWN else "ignored"
-            self._changes[path] = Seen(path, row, None, left_out=what)
+            what = why or ("own" if os.path.basename(path) in OWN else "ignored")
+            self._changes[path] = Seen(path, row._replace(inode=0), None, left_out=what)
+            self._hidden.is_gone(row.inode, was_closed=bool(why))
 
     def _note_lost_repositories(self) -> None:
         """

@@ -29,10 +29,13 @@ _LOCAL = frozenset(
 OVERLAY = 0x794C_7630
 STATFS_BYTES = 256  # larger than the structure on any architecture
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _AT_STATX_FORCE_SYNC = -100, 0x100, 0x2000
-_STATX_BASIC_STATS = 0x7FF
+_STATX_BASIC_STATS, _STATX_BTIME = 0x7FF, 0x800
 _STATX_BYTES = 256
 _STATX = struct.Struct("=16xI8xH2xQQ16x32xqI4xqI4x")
 """nlink; mode; inode, size; then ctime and mtime, each in s and ns, with access and birth time skipped"""
+_BIRTH = struct.Struct("=I76xqI")
+"""the mask of known fields; the birth time in s and ns"""
+_NS = 1_000_000_000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -97,15 +100,29 @@ def fresh_status(path: str) -> Status:
     Raises:
         OSError: it is unavailable; ENOSYS: this system lacks the call.
     """
-    buffer = ctypes.create_string_buffer(_STATX_BYTES)
-    flags = _AT_SYMLINK_NOFOLLOW | _AT_STATX_FORCE_SYNC
+    buffer = _statx(path, _AT_STATX_FORCE_SYNC, _STATX_BASIC_STATS)
+    nlink, mode, inode, size, ctime, ctime_ns, mtime, mtime_ns = _STATX.unpack_from(buffer)
+    return Status(nlink, mode, inode, size, mtime * _NS + mtime_ns, ctime * _NS + ctime_ns)
+
+
+def birth_ns(path: str) -> int | None:
+    """Return the birth time of `path` without following links, in ns; None if it is unknown."""
     try:
-        failed = _libc.statx(_AT_FDCWD, os.fsencode(path), flags, _STATX_BASIC_STATS, buffer)
+        known, birth, birth_ns = _BIRTH.unpack_from(_statx(path, 0, _STATX_BTIME))
+    except OSError:
+        return None
+    return birth * _NS + birth_ns if known & _STATX_BTIME else None
+
+
+def _statx(path: str, flags: int, mask: int) -> ctypes.Array[ctypes.c_char]:
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    try:
+        failed = _libc.statx(
+            _AT_FDCWD, os.fsencode(path), flags | _AT_SYMLINK_NOFOLLOW, mask, buffer
+        )
     except AttributeError:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), path) from None
     if failed:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error), path)
-    nlink, mode, inode, size, ctime, ctime_ns, mtime, mtime_ns = _STATX.unpack_from(buffer)
-    s = 1_000_000_000
-    return Status(nlink, mode, inode, size, mtime * s + mtime_ns, ctime * s + ctime_ns)
+    return buffer
