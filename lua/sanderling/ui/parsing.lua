@@ -14,6 +14,8 @@ local MAX_EMPHASES = 300 -- likewise, of those that take most: 12 s for 9,000
 local MAX_NESTING = 100 -- of brackets in code: each node is looked for from the root on
 local MAX_DEPTH = 200 -- of quotes and lists within one another: with 252 the parser writes beyond its memory
 local MAX_RUN = 200 -- delimiters in a row, of which each is held against all of the others
+local MAX_DOCUMENTS = 8 -- in fences: all that is in one is parsed again, and what is in a fence there once more
+local MAX_EXCESS = 400 -- of operators over words: a parser that finds no sense in code tries all that it could be
 local MAX_OPENERS = 500 -- of long strings of Lua, for each of which an end is looked for
 
 --- The most blocks within one another that `line` can be in: each needs a sign, or two columns of the indent.
@@ -58,6 +60,33 @@ local function nesting_behind(line, open)
   return open
 end
 
+--- The fences that `line` could open in a quote or a list, too, whose language is one in which there are fences again.
+---@param line string
+---@return integer
+local function documents_begun_by(line)
+  local found = 0
+  for fence, name in line:gmatch('([`~]+)[%s{.]*([%w_]*)') do
+    if #fence >= 3 and name ~= '' then
+      local lang = vim.treesitter.language.get_lang(name:lower()) or name:lower()
+      found = found + ((vim.startswith(lang, 'markdown') or lang == 'vimdoc') and 1 or 0)
+    end
+  end
+  return found
+end
+
+--- The operators in a line of code beyond its words, of which most have none; a line across is few.
+---@param line string
+---@return integer
+local function excess_in(line)
+  for _ = 1, 3 do
+    line = line:gsub('([^%w%s])%1', '%1')
+  end
+  local _, words_there = line:gsub('[%w_]+', '')
+  local _, operators = line:gsub('[^%w%s_()%[%]{},;.:"\']', '')
+  local _, brackets = line:gsub('[()%[%]{},;.:"\']', '')
+  return math.max(operators - words_there, math.floor(brackets / 4) - words_there)
+end
+
 --- Does code nest so deeply that each of its nodes is found late?
 ---@param lines string[]
 ---@return boolean
@@ -74,14 +103,16 @@ end
 ---@param max_bytes? integer
 ---@return boolean
 function M.is_too_much(lines, fence, max_bytes)
-  local bytes, signs, emphases, openers, open = 0, 0, 0, 0, 0
+  local bytes, signs, emphases, openers, open, documents, excess = 0, 0, 0, 0, 0, 0, 0
   for _, line in ipairs(lines) do
     local before = fence
     fence = words.fence_behind(line, fence)
     bytes = bytes + #line + 1
     openers = openers + select(2, line:gsub('%[=*%[', ''))
+    documents = documents + documents_begun_by(line)
     if before and fence then
       open = nesting_behind(line, open)
+      excess = math.max(0, excess + excess_in(line))
     else
       open = 0
       signs = signs + count(line, { '`+', '[%[!<$&\\]' })
@@ -90,7 +121,9 @@ function M.is_too_much(lines, fence, max_bytes)
     if
       bytes > (max_bytes or M.MAX_BYTES)
       or openers > MAX_OPENERS
+      or documents > MAX_DOCUMENTS
       or open > MAX_NESTING
+      or excess > MAX_EXCESS
       or signs > MAX_SIGNS
       or emphases > MAX_EMPHASES
       or depth_of(line) > MAX_DEPTH
