@@ -214,6 +214,18 @@ async def test_answers_are_asked_for_one_by_one_within_a_budget(elsewhere, borro
         assert len(borrower.refusals) == 4
 
 
+async def test_a_model_without_a_price_is_not_lent_within_a_budget(elsewhere, borrower, api):
+    others = [json.dumps(BODY | {"model": name}) for name in ("one-of-theirs", "one-of-ours")]
+    borrower.plan(within=[{**ASKED, "body": body} for body in others])
+    ours = {"model": "one-of-ours", "budget_usd": 1}
+    async with elsewhere.talk(options={**options(api), **ours}) as talk:
+        assert await talk.ask("hello") == "end_turn", talk.errors
+        assert len(api.requests) == 1
+        assert "one-of-ours" in api.requests[0].body.decode()
+        assert len(borrower.refusals) == 1
+        assert "price" in borrower.refusals[0]
+
+
 @pytest.mark.parametrize("change", [{"stream": False}, {"background": True}])
 async def test_an_answer_that_does_not_report_what_it_costs_is_refused(
     elsewhere, borrower, api, change

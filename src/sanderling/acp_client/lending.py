@@ -50,6 +50,9 @@ NO_TURN = "keys are lent only during a turn that a prompt of the client started"
 NOT_LENT = "the client's settings name no provider {name!r}"
 TOO_MANY = f"at most {MAX_OPEN} requests at a time, each with an id of its own"
 NO_STREAM = "a model is asked for a stream, which ends with the number of tokens"
+NO_PRICE = (
+    "the client has a budget, and knows no price of {model}: its option `prices` can name one"
+)
 NO_ADDRESS = "http://elsewhere.invalid"
 
 
@@ -77,12 +80,21 @@ def _address_of(table: Mapping[str, Any]) -> dict[str, str]:
     return {"base_url": NO_ADDRESS} if "base_url" in table else {}
 
 
+def _chosen(settings: Settings) -> frozenset[str]:
+    """Return the models that the user has chosen, by full name. Without a price they count nothing, as in a session without an agent elsewhere."""
+    models = {name: table.get("model", "") for name, table in settings.providers.items()}
+    named = [*models.items(), (choose(settings), settings.model)]
+    return frozenset(full_name(name, model, settings) for name, model in named if model)
+
+
 class Limits(Protocol):
     """The limits of the local settings, and the count of what was used."""
 
     async def refusal(self, model: str) -> str:
         """Return why `model` may not be called now; empty if it may. The call counts from then on."""
         ...
+
+    def is_priced(self, model: str) -> bool: ...
 
     def count(self, model: str, usage: Usage) -> None: ...
 
@@ -176,6 +188,9 @@ class Lending:
         try:
             if not await self._turn.is_running():
                 raise invalid(NO_TURN)
+            is_budgeted = self._settings.budget_usd and model not in _chosen(self._settings)
+            if is_budgeted and not self._limits.is_priced(model):
+                raise invalid(NO_PRICE.format(model=model))
             if why := await self._limits.refusal(model):
                 raise invalid(why)
             is_admitted = True
