@@ -51,6 +51,12 @@ def test_text_of_ten_megabytes_is_no_countless_values_whatever_stands_in_it():
     assert result["content"][0]["text"] == text
 
 
+@pytest.mark.parametrize("uri", [b'"uri":""', b'"uri":"","name":"x"', b'"uri":5,"uriTemplate":""'])
+def test_resource_without_an_address_costs_only_itself(uri):
+    listed = answer_of(b'{"resources":[{%b},{"uri":"notes:1"}]}' % uri).result["resources"]
+    assert listed == [{"name": "notes:1", "uri": "notes:1"}]
+
+
 @pytest.mark.parametrize(
     "wrong, left",
     [

@@ -177,6 +177,10 @@ REFUSED = {
     "null": ('"result":null', "its answer is not valid: its result is null, not an object"),
     "an array": ('"result":[1]', "its result is an array, not an object"),
     "neither": ('"x":1', "it has neither a result nor an error"),
+    "content that is a number": (
+        '"result":{"content":5,"structuredContent":[4711]}',
+        "its answer is not valid: content",
+    ),
     "a code that is a text": ('"error":{"code":"E_FULL","message":"no room"}', "E_FULL: no room"),
     "an error that is a text": ('"error":"no room"', "no room"),
     "an error without words": ('"error":{"code":5}', '"code":5'),

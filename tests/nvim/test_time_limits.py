@@ -70,6 +70,39 @@ def test_little_is_parsed_at_once_and_little_in_all(screen, name):
     wait_for_capture(screen, "Some **strong** words.", "@markup.strong.markdown_inline")
 
 
+SLOW = {  # what a parser takes 0.2 s to 20 s for, in 8 kB
+    "documents in fences": "```markdown\n" * 600,
+    "in other words": "```Markdown title=x\n" * 300,
+    "documents in a quote": "> > ```markdown\n" * 250,
+    "operators": "```c\n" + "===***" * 1200,
+    "in lines": "```c\n" + "<!--<!--<!\n" * 600,
+    "with words": "```c\n" + "!-\nx " * 1400,
+    "brackets": "```c\n" + ")(;,}{" * 1200,
+}
+CODE = {
+    "JSON": '{"a": [1, 2, {"b": null}], "c": "---"},\n' * 60,
+    "C": "/* ====================== */\nwhile (n > 0 && *p != 0) { *p++ = a->b << 2; n--; }\n" * 40,
+    "a rule": "-" * 2000 + "\n",
+    "documents": "```md\na\n```\n" * 3,
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_would_be_parsed_for_long_is_not(child, name):
+    assert is_too_much(child, SLOW[name])
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_usual_code_is_parsed(child, name):
+    assert not is_too_much(child, f"````x\n{CODE[name]}````")
+
+
+def is_too_much(child, text):
+    return child.lua(
+        "return require('sanderling.ui.parsing').is_too_much(vim.split(..., '\\n'))", text[:8000]
+    )
+
+
 def set_clock(screen, seconds):
     """Have the clock of budgets go on by `seconds` each time that somebody looks at it."""
     screen.lua(

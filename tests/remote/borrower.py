@@ -39,6 +39,8 @@ def take(message):
             ask(PLAN["within"])
         case "_sanderling/http_data" if message["params"].get("isLast"):
             answers.append({"last": message["params"]})
+        case "_sanderling/http_data" if PLAN["ends_early"]:
+            send(method="_sanderling/http_end", params={"id": message["params"]["id"]})
         case "_sanderling/http_data":
             taken = {"id": message["params"]["id"], "count": len(message["params"]["data"])}
             send(method="_sanderling/http_taken", params=taken)

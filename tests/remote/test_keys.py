@@ -15,7 +15,7 @@ from sanderling.protocol.actions import RetryNow
 from sanderling.protocol.events import ApprovalRequested, UsageUpdated
 from sanderling.providers.http.way import Asked
 from tests.conftest import happens, prove
-from tests.loopback import LoopbackServer, Reply, Status, done, message_start, text
+from tests.loopback import Act, LoopbackServer, Reply, Status, done, message_start, text
 from tests.remote.conftest import program
 
 pytestmark = pytest.mark.anyio
@@ -117,8 +117,9 @@ class Borrower:
         self._elsewhere = elsewhere
         self._plan, self._answers = tmp_path / "plan", tmp_path / "answers"
 
-    def plan(self, before=(), within=()):
+    def plan(self, before=(), within=(), *, ends_early=False):
         plan = {"version": __version__, "before": list(before), "within": list(within)}
+        plan["ends_early"] = ends_early
         self._plan.write_text(json.dumps(plan))
         script = Path(__file__).with_name("borrower.py")
         words = shlex.join([sys.executable, str(script), str(self._plan), str(self._answers)])
@@ -189,6 +190,51 @@ async def test_an_answer_that_reports_no_usage_counts_by_its_length(elsewhere, b
     async with elsewhere.talk(options=options(api)) as talk:
         assert await talk.ask("one") == "end_turn", talk.errors
         assert talk.of(UsageUpdated)[-1].total.output_tokens > 4_000
+
+
+async def test_an_answer_that_is_not_read_to_its_end_counts(elsewhere, borrower, api):
+    words = text(*("word " for _ in range(4_000)))
+    api.answer(Reply(message_start(input_tokens=70_000), words, Act.STALL))
+    borrower.plan(within=[ASKED], ends_early=True)
+    async with elsewhere.talk(options=options(api)) as talk:
+        assert await talk.ask("one") == "end_turn", talk.errors
+        total = talk.of(UsageUpdated)[-1].total
+        assert total.input_tokens == 70_000
+        assert total.output_tokens > 1_000
+
+
+async def test_answers_are_asked_for_one_by_one_within_a_budget(elsewhere, borrower, api):
+    tokens = {"input_tokens": 400_000, "output_tokens": 20_000}
+    api.answer(Reply(message_start(**tokens), text("A long answer."), done()))
+    borrower.plan(within=[ASKED] * 5)
+    async with elsewhere.talk(options={**options(api), "budget_usd": 0.01}) as talk:
+        talk.answer = {"answer": "deny"}
+        assert await talk.ask("one") == "end_turn", talk.errors
+        assert len(api.requests) == 1
+        assert len(borrower.refusals) == 4
+
+
+async def test_a_model_without_a_price_is_not_lent_within_a_budget(elsewhere, borrower, api):
+    others = [json.dumps(BODY | {"model": name}) for name in ("one-of-theirs", "one-of-ours")]
+    borrower.plan(within=[{**ASKED, "body": body} for body in others])
+    ours = {"model": "one-of-ours", "budget_usd": 1}
+    async with elsewhere.talk(options={**options(api), **ours}) as talk:
+        assert await talk.ask("hello") == "end_turn", talk.errors
+        assert len(api.requests) == 1
+        assert "one-of-ours" in api.requests[0].body.decode()
+        assert len(borrower.refusals) == 1
+        assert "price" in borrower.refusals[0]
+
+
+@pytest.mark.parametrize("change", [{"stream": False}, {"background": True}])
+async def test_an_answer_that_does_not_report_what_it_costs_is_refused(
+    elsewhere, borrower, api, change
+):
+    borrower.plan(within=[{**ASKED, "body": json.dumps(BODY | change)}])
+    async with elsewhere.talk(options=options(api)) as talk:
+        assert await talk.ask("hello") == "end_turn", talk.errors
+        assert api.requests == []
+        assert len(borrower.refusals) == 1
 
 
 def test_no_address_no_key_and_no_header_is_told_with_what_is_offered(tmp_path, monkeypatch):

@@ -66,6 +66,13 @@ WAYS = (
     Way("{ ./tools/x; }"),
     Way("!f() { ./tools/x; }; f", key="alias.st", git=("st",)),
     Way("!cd tools && ./x", key="alias.st", git=("st",)),
+    Way("-c core.fsmonitor=./tools/x status", key="alias.st", git=("st",)),
+    Way("-c color.ui=never -c 'filter.x.clean=sh tools/x' diff", key="alias.d", git=("d",)),
+    Way("rebase --root --exec ./tools/x", key="alias.check", git=("check",)),
+    Way("rebase --root -x 'sh tools/x'", key="alias.check", git=("check",)),
+    Way("grep -Otools/x ours", key="alias.look", git=("look",)),
+    Way("grep --open=tools/x ours", key="alias.look", git=("look",)),
+    Way('sh "$(dirname tools/caller)"/x'),
     Way("for f in tools/*; do sh $f; done"),
     Way("sh tools/?"),
     Way("'tools/with blank'", path="tools/with blank"),
@@ -106,6 +113,7 @@ class Place(Yard):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
+        self.variables: dict[str, str] = {}
         here = self.project
         self.git("checkout", "-qb", "other")
         (here / "a.txt").write_text("other\n")
@@ -160,7 +168,7 @@ class Place(Yard):
         else:  # of a file of another size git knows that it has changed, without the filter
             file.touch()
         path = os.pathsep.join((os.environ["PATH"], str(Path(sys.executable).parent)))
-        environment = {"PATH": path, "HOME": str(self.home)}
+        environment = {"PATH": path, "HOME": str(self.home)} | self.variables
         subprocess.run(
             ["git", *git],
             cwd=self.project / cwd,
@@ -259,6 +267,53 @@ def test_alias_forbids_only_what_it_runs(place: Place):
         (place.project / name).parent.mkdir(exist_ok=True)
         place.program(name, "")
     assert [*guard.handle_events(), *guard.audit()] == []
+
+
+def test_alias_of_git_s_own_commands_forbids_only_what_it_runs(place: Place):
+    for number, alias in enumerate(
+        ("log -- a.txt", "-c color.ui=always log a.txt", "add -u bin/cl")
+    ):
+        place.configure(f"alias.a{number}", alias)
+    assert not place.holds("a.txt")
+    assert not place.holds("bin/cl")
+
+
+@pytest.mark.parametrize("name", ["", "hooks", "hooks/post-checkout"])
+def test_template_of_new_repositories_is_held(place: Place, name: str):
+    hook = place.project / "template/hooks/post-checkout"
+    hook.parent.mkdir(parents=True)
+    place.program("template/hooks/post-checkout", "#!/bin/sh\n")
+    place.configure("init.templateDir", f"{place.project}/template", "--global")
+    place.plant("template/hooks/post-checkout")
+    assert place.runs("clone", "-q", ".", str(place.project.parent / "clone"))
+    assert place.holds(f"template/{name}".rstrip("/"))
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "core.fsmonitor",
+            "GIT_CONFIG_VALUE_0": "sh tools/x",
+        },
+        {"GIT_CONFIG_PARAMETERS": "'core.fsmonitor'='tools/x'"},
+        {"GIT_CONFIG_GLOBAL": "HOME/elsewhere"},
+        {"GIT_EXTERNAL_DIFF": "./tools/x"},
+    ],
+    ids=lambda variables: next(iter(variables)),
+)
+def test_settings_in_the_user_s_environment_are_read(
+    place: Place, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+):
+    elsewhere = place.home / "elsewhere"
+    elsewhere.write_text("[core]\n\tfsmonitor = tools/x\n")
+    for name, value in variables.items():
+        place.variables[name] = value.replace("HOME", str(place.home))
+        monkeypatch.setenv(name, place.variables[name])
+    assert place.holds("tools/x")
+    place.plant("tools/x")
+    assert place.runs(*(DIFF if "GIT_EXTERNAL_DIFF" in variables else STATUS))
 
 
 def test_package_of_node_that_git_runs_is_held(place: Place):

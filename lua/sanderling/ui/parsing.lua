@@ -14,6 +14,8 @@ local MAX_EMPHASES = 300 -- of the most expensive delimiters: 12 s for 9,000
 local MAX_NESTING = 100 -- of brackets in code: each node is searched from the root
 local MAX_DEPTH = 200 -- of nested quotes and lists: with 252 the parser writes out of bounds
 local MAX_RUN = 200 -- delimiters in a row: each is compared with all others
+local MAX_DOCUMENTS = 8 -- in fences: each is parsed again, with the fences in it
+local MAX_EXCESS = 400 -- of operators over words: a parser tries everything on code that makes no sense
 local MAX_OPENERS = 500 -- of long strings in Lua: the end of each is searched
 
 --- Return the most nested blocks that `line` can be in: each needs a sign, or two columns of indent.
@@ -58,6 +60,33 @@ local function nesting_behind(line, open)
   return open
 end
 
+--- Return how many fences of a language with fences of its own `line` could open, also in a quote or a list.
+---@param line string
+---@return integer
+local function documents_begun_by(line)
+  local found = 0
+  for fence, name in line:gmatch('([`~]+)[%s{.]*([%w_]*)') do
+    if #fence >= 3 and name ~= '' then
+      local lang = vim.treesitter.language.get_lang(name:lower()) or name:lower()
+      found = found + ((vim.startswith(lang, 'markdown') or lang == 'vimdoc') and 1 or 0)
+    end
+  end
+  return found
+end
+
+--- Return how many operators a line of code has beyond its words. A run of one operator counts little.
+---@param line string
+---@return integer
+local function excess_in(line)
+  for _ = 1, 3 do
+    line = line:gsub('([^%w%s])%1', '%1')
+  end
+  local _, words_there = line:gsub('[%w_]+', '')
+  local _, operators = line:gsub('[^%w%s_()%[%]{},;.:"\']', '')
+  local _, brackets = line:gsub('[()%[%]{},;.:"\']', '')
+  return math.max(operators - words_there, math.floor(brackets / 4) - words_there)
+end
+
 --- Does code nest so deeply that finding its nodes is slow?
 ---@param lines string[]
 ---@return boolean
@@ -74,14 +103,16 @@ end
 ---@param max_bytes? integer
 ---@return boolean
 function M.is_too_much(lines, fence, max_bytes)
-  local bytes, signs, emphases, openers, open = 0, 0, 0, 0, 0
+  local bytes, signs, emphases, openers, open, documents, excess = 0, 0, 0, 0, 0, 0, 0
   for _, line in ipairs(lines) do
     local before = fence
     fence = words.fence_behind(line, fence)
     bytes = bytes + #line + 1
     openers = openers + select(2, line:gsub('%[=*%[', ''))
+    documents = documents + documents_begun_by(line)
     if before and fence then
       open = nesting_behind(line, open)
+      excess = math.max(0, excess + excess_in(line))
     else
       open = 0
       signs = signs + count(line, { '`+', '[%[!<$&\\]' })
@@ -90,7 +121,9 @@ function M.is_too_much(lines, fence, max_bytes)
     if
       bytes > (max_bytes or M.MAX_BYTES)
       or openers > MAX_OPENERS
+      or documents > MAX_DOCUMENTS
       or open > MAX_NESTING
+      or excess > MAX_EXCESS
       or signs > MAX_SIGNS
       or emphases > MAX_EMPHASES
       or depth_of(line) > MAX_DEPTH

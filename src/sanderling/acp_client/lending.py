@@ -49,13 +49,19 @@ TOLD = ("wire", "preset", "model", "quirks", "models")
 NO_TURN = "keys are lent only during a turn that a prompt of the client started"
 NOT_LENT = "the client's settings name no provider {name!r}"
 TOO_MANY = f"at most {MAX_OPEN} requests at a time, each with an id of its own"
+NO_STREAM = "a model is asked for a stream, which ends with the number of tokens"
+NO_PRICE = (
+    "the client has a budget, and knows no price of {model}: its option `prices` can name one"
+)
 NO_ADDRESS = "http://elsewhere.invalid"
 
 
 class _Body(msgspec.Struct):
-    """The part of a request body that all wires share."""
+    """The part of a request body that all wires share, and what would have an answer generated that does not come as the response."""
 
     model: str
+    stream: bool = False
+    background: bool | None = None
 
 
 def offered(settings: Settings) -> OfModels | None:
@@ -74,12 +80,21 @@ def _address_of(table: Mapping[str, Any]) -> dict[str, str]:
     return {"base_url": NO_ADDRESS} if "base_url" in table else {}
 
 
+def _chosen(settings: Settings) -> frozenset[str]:
+    """Return the models that the user has chosen, by full name. Without a price they count nothing, as in a session without an agent elsewhere."""
+    models = {name: table.get("model", "") for name, table in settings.providers.items()}
+    named = [*models.items(), (choose(settings), settings.model)]
+    return frozenset(full_name(name, model, settings) for name, model in named if model)
+
+
 class Limits(Protocol):
     """The limits of the local settings, and the count of what was used."""
 
     async def refusal(self, model: str) -> str:
         """Return why `model` may not be called now; empty if it may. The call counts from then on."""
         ...
+
+    def is_priced(self, model: str) -> bool: ...
 
     def count(self, model: str, usage: Usage) -> None: ...
 
@@ -111,6 +126,9 @@ class Lending:
         self._spawn = spawn
         self._turn = turn
         self._limits = limits
+        # The cost of an answer is known at its end: within a budget, the next one is not begun before.
+        self._free = anyio.Semaphore(1 if settings.budget_usd else MAX_OPEN)
+        self._waiting: set[str] = set()
         self._open: dict[str, _Open] = {}
         self._providers: dict[str, HttpProvider] = {}
 
@@ -135,16 +153,16 @@ class Lending:
         asked = Asked(request.provider, request.path, request.query or {}, request.body)
         if not asked.is_allowed:
             raise invalid("an API is asked about its models, or with a body")
-        if request.id in self._open or len(self._open) >= MAX_OPEN:
+        known = self._waiting | self._open.keys()
+        if request.id in known or len(known) >= MAX_OPEN:
             raise invalid(TOO_MANY)
         provider = self._provider(request.provider)
-        if not await self._turn.is_running():
-            raise invalid(NO_TURN)
         model = self._model(asked) if asked.body else ""
-        if asked.body and (why := await self._limits.refusal(model)):
-            raise invalid(why)
-        if request.id in self._open or len(self._open) >= MAX_OPEN:  # others came meanwhile
-            raise invalid(TOO_MANY)
+        self._waiting.add(request.id)
+        try:
+            await self._admit(model)
+        finally:
+            self._waiting.remove(request.id)
         it = self._open[request.id] = _Open()
         self._spawn(self._pass_on, it, request.id, provider, asked, model)
         try:
@@ -158,6 +176,27 @@ class Lending:
             assert problem
             raise RpcError(INTERNAL_ERROR, problem.message, _told(problem))
         return it.head
+
+    async def _admit(self, model: str) -> None:
+        """Wait until a request may be made: for an answer of `model`, or about models. One for an answer gives `_free` back at its end."""
+        if not model:
+            if not await self._turn.is_running():
+                raise invalid(NO_TURN)
+            return
+        await self._free.acquire()
+        is_admitted = False
+        try:
+            if not await self._turn.is_running():
+                raise invalid(NO_TURN)
+            is_budgeted = self._settings.budget_usd and model not in _chosen(self._settings)
+            if is_budgeted and not self._limits.is_priced(model):
+                raise invalid(NO_PRICE.format(model=model))
+            if why := await self._limits.refusal(model):
+                raise invalid(why)
+            is_admitted = True
+        finally:
+            if not is_admitted:
+                self._free.release()
 
     def _provider(self, name: str) -> "HttpProvider":
         """Return the provider `name` of the local settings. A preset that they do not name is not lent, even if its key is here."""
@@ -174,10 +213,12 @@ class Lending:
 
     def _model(self, asked: Asked) -> str:
         try:
-            model = msgspec.json.decode(asked.body, type=_Body).model
+            body = msgspec.json.decode(asked.body, type=_Body)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise invalid("the body is no request to a model") from error
-        return full_name(asked.provider, model, self._settings)
+        if not body.stream or body.background:
+            raise invalid(NO_STREAM)
+        return full_name(asked.provider, body.model, self._settings)
 
     async def _pass_on(
         self, it: _Open, number: str, provider: "HttpProvider", asked: Asked, model: str
@@ -203,6 +244,8 @@ class Lending:
             if meter and it.head and it.head.status < HTTPStatus.BAD_REQUEST:
                 with anyio.CancelScope(shield=True):
                     self._limits.count(model, await meter.usage())
+            if meter:
+                self._free.release()
         self._notify(DATA, last)
 
     async def _send(self, it: _Open, number: str, piece: bytes) -> None:
@@ -214,7 +257,7 @@ class Lending:
     def _take(self, params: msgspec.Raw) -> None:
         told = decoded(params, HttpTaken)
         if it := self._open.get(told.id):
-            it.untaken_bytes -= max(0, told.count)
+            it.untaken_bytes -= min(max(0, told.count), it.untaken_bytes)
             it.changed.notify()
 
     def _end(self, params: msgspec.Raw) -> None:

@@ -285,6 +285,9 @@ class _LentLimits(Limits):
         self._guest.tell_once(USES_KEY.format(name=self._guest.name, model=visible(model)))
         return ""
 
+    def is_priced(self, model: str) -> bool:
+        return self._guest.parts.calls.prices.of(model) is not None
+
     def count(self, model: str, usage: Usage) -> None:
         self._guest.usage.add_lent(model, usage, self._guest.parts.calls.prices)
 

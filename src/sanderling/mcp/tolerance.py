@@ -92,9 +92,9 @@ def _prompt(given: Table) -> Table | None:
 
 
 def _resource(given: Table) -> Table | None:
-    if not (_has(given, "uri") or _has(given, "uriTemplate")):
-        return None
-    return {"name": given.get("uri") or given["uriTemplate"], **_only(given, _RESOURCE)}
+    fields = _only(given, _RESOURCE)
+    uri = fields.get("uri") or fields.get("uriTemplate")
+    return {"name": uri, **fields} if uri else None
 
 
 _LISTS: Mapping[str, Callable[[Table], Table | None]] = {
@@ -115,7 +115,7 @@ def _fit_call(result: Table) -> None:
     if not isinstance(result.get("isError", False), bool):
         result["isError"] = str(result["isError"]).lower() in ("true", "1")
     structured = result.get("structuredContent")
-    if structured is not None and not isinstance(structured, dict):
+    if structured is not None and not isinstance(structured, dict) and isinstance(content, list):
         result["content"] = [*result["content"], _text(structured)]
     if not isinstance(structured, dict):
         result.pop("structuredContent", None)

@@ -120,8 +120,10 @@ def found_in_line(line: str, worktree: str) -> Found:
     found = Found(set(), set(), set(), set(), set(), is_unclear)
     pieces = list(islice(dict.fromkeys(_pieces(line, worktree)), MAX_PIECES))
     named = {path for piece in pieces for path in _candidates(piece, [worktree])} - {worktree}
+    if "dirname" in line:
+        named.update(os.path.dirname(path) for path in tuple(named))
     directories = sorted(
-        path for path in named if is_within(path, worktree) and os.path.isdir(path)
+        path for path in named - {worktree} if is_within(path, worktree) and os.path.isdir(path)
     )
     places = [worktree, *directories]
     for piece in pieces:

@@ -83,7 +83,9 @@ class TrustedGit:
         import subprocess
 
         environment = {
-            key: value for key, value in os.environ.items() if not key.startswith("GIT_")
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("GIT_") or (key.startswith("GIT_CONFIG_") and not is_bare)
         }
         environment |= {"PATH": os.pathsep.join(self._search_path()), "LC_ALL": "C"}
         environment |= {

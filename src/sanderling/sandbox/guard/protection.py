@@ -27,7 +27,9 @@ from sanderling.sandbox.guard.settings import (
     is_inert,
     may_run_something,
     relative_settings,
+    runs_of_alias,
     settings_of,
+    settings_of_environment,
 )
 
 MAX_SHOWN_CHARS = 100
@@ -154,6 +156,8 @@ class _Plan:
                 self._hold_setting(worktree, origin, key, value)
                 if key == "core.sharedrepository":
                     self.shared = value
+            for key, value in settings_of_environment():
+                self._hold_setting(worktree, "", key, value)
             self._hold_alternates(repository.common_dir)
         else:
             for key, value in self.users:
@@ -286,8 +290,16 @@ class _Plan:
             if name == "_" and around != self.project:
                 self._hold_path(around)
                 self._hold_what_hooks_name(around)
+        elif key == "init.templatedir":  # its hooks are copied into every new clone
+            template = os.path.normpath(os.path.join(worktree, os.path.expanduser(value)))
+            self._hold_path(template)
+            self._hold_what_hooks_name(f"{template}/hooks")
         elif key.startswith("alias.") and not value.startswith("!"):
-            return  # an alias of a built-in git command
+            for name, line in runs_of_alias(value):
+                if name == "alias.":
+                    self._hold_command_line(worktree, origin, key, line)
+                else:
+                    self._hold_setting(worktree, origin, name, line)
         elif value and not is_inert(key):
             self._hold_command_line(worktree, origin, key, value.lstrip("!"))
 

@@ -2,19 +2,35 @@
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, TrustedGit
 from sanderling.sandbox.guard.repositories import MAX_CONFIG_BYTES, Survey, read_file
 
 PUBLIC_ENV_ENDINGS = (".example", ".sample", ".template", ".dist")
 
+VARIABLES = {
+    "GIT_EXTERNAL_DIFF": "diff.external",
+    "GIT_EDITOR": "core.editor",
+    "GIT_SEQUENCE_EDITOR": "sequence.editor",
+    "GIT_PAGER": "core.pager",
+    "GIT_SSH": "core.sshcommand",
+    "GIT_SSH_COMMAND": "core.sshcommand",
+    "GIT_ASKPASS": "core.askpass",
+    "GIT_PROXY_COMMAND": "core.gitproxy",
+    "GIT_TEMPLATE_DIR": "init.templatedir",
+}
+"""The variables of the user's environment that git takes for a setting. It reads those named GIT_CONFIG_* itself."""
 IN_NO_WORKTREE = ("alias.", "include.", "includeif.", "safe.", "url.", "http.")
 """Sections of the user's own settings that run nothing from the current repository, unless the user types it."""
 _MAY_BE_RELATIVE = re.compile(
     r"(?:^|[\s\"'=;&|<(])[\w.@+-]+/|\$|`|\b(?:sh|bash|dash|zsh|source|python[\d.]*|node|ruby|perl)[\"']?[\s<]"
 )
+_OPTION_THAT_RUNS = re.compile(r"-x|-O|--(?:ex|op|up|rec|[\w-]+-(?:cmd|filter)\b)|(?:foreach|run)$")
+"""Of git's own commands: `rebase --exec`, `difftool --extcmd`, `grep --open-files-in-pager`, `fetch --upload-pack`, `bisect run`."""
 INERT = {
     "advice": "*",
     "author": "*",
@@ -60,6 +76,20 @@ def is_inert(key: str) -> bool:
     section, _, rest = key.partition(".")
     names = INERT.get(section, "")
     return names == "*" or rest.rpartition(".")[2] in names.split()
+
+
+def runs_of_alias(value: str) -> Iterator[tuple[str, str]]:
+    """Yield the key and value of each setting that an alias of git's own commands makes, and itself, by "alias.", if its options run something."""
+    try:
+        words = shlex.split(value)
+    except ValueError:
+        words = value.split()
+    for option, word in pairwise(words):
+        key, _, setting = word.partition("=")
+        if option == "-c":
+            yield key.lower(), setting
+    if any(map(_OPTION_THAT_RUNS.match, words)):
+        yield "alias.", value
 
 
 def may_run_something(content: bytes) -> bool:
@@ -116,6 +146,13 @@ def relative_settings(git: TrustedGit) -> tuple[tuple[str, str], ...]:
         for _, key, value in settings_of(git, cwd="/")
         if not is_inert(key) and not key.startswith(IN_NO_WORKTREE) and _is_relative(key, value)
     )
+
+
+def settings_of_environment() -> Iterator[tuple[str, str]]:
+    """Yield the variables that mean the same as a setting, by its key."""
+    for variable, key in VARIABLES.items():
+        if value := os.environ.get(variable):
+            yield key, value
 
 
 def _is_relative(key: str, value: str) -> bool:
