@@ -130,7 +130,7 @@ async def test_what_cannot_be_read_says_why(tmp_path):
             (f"{it.project}", ToolError, "is a directory"),
             (f"{it.project}/binary", ToolError, "binary file"),
             (f"{it.project}/.env", ToolError, "A rule forbids this"),
-            ("/dev/zero", ToolError, "no regular file"),
+            ("/dev/zero", ToolError, "not a regular file"),
             ("/a\0b", ToolError, "NUL"),
         ):
             with pytest.raises(kind, match=words):
