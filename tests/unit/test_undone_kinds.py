@@ -283,7 +283,7 @@ async def test_what_git_ignores_is_not_new_where_it_was_moved_to(place, project,
     left = {str(Path(path).relative_to(project)): why for path, why in undone.left}
     for name, was in moved.items():
         assert (project / name).read_text() == f"only copy of {was}\n"
-        assert "ignored until then" in left[name]
+        assert "ignored before" in left[name]
     assert not (project / "kept/new").exists()
 
 
@@ -309,7 +309,7 @@ async def test_what_was_changed_in_a_directory_that_was_then_closed_is_not_gone(
     assert stat.S_IMODE((project / "d").stat().st_mode) == 0o755
     ((path, why),) = undone.left
     assert Path(path).name == "file"
-    assert why == "whether it was changed since cannot be told: unreadable"
+    assert why == "it may have been changed since: unreadable"
 
 
 async def test_what_was_in_a_closed_directory_that_is_gone_is_named(place, project):

@@ -142,7 +142,7 @@ class ToolUses:
         tool = self._tools.get(asked.name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
-            return _Use(asked, problem=f"There is no tool '{asked.name}'. Available: {names}.")
+            return _Use(asked, problem=f"There is no tool '{asked.name}'. There are: {names}.")
         if problem:
             return _Use(asked, problem=problem)
         try:
