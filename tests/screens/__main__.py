@@ -1,13 +1,21 @@
-"""`python -m tests.screens [name…] [--to DIR]`: picture each state of the screen as an SVG, from the cells that Neovim draws."""
+"""
+`python -m tests.screens [name…] [--to DIR]`: picture each state of the screen as an SVG, from the cells that Neovim draws.
+
+`tour.svg` shows some of them in turn.
+"""
 
 import argparse
 import json
+import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.screens.states import CODE, STATES, Pictured, State
 
+TOUR = ("empty", "streaming", "tools", "question", "review")
+FRAME_S = 4
 QUIET_S = 0.2  # a spinner turns four times a second
 
 
@@ -47,6 +55,26 @@ def picture(state: State, home: Path) -> str:
         child.close()
 
 
+def film(pictures: Sequence[str]) -> str:
+    """Return an SVG that shows pictures of one size in turn, each for FRAME_S seconds."""
+    [size] = {re.search(r'viewBox="[^"]+" width="\d+" height="\d+"', each)[0] for each in pictures}
+    share, length_s = 100 / len(pictures), FRAME_S * len(pictures)
+    style = (
+        f"@keyframes turn{{0%{{visibility:visible}}{share:.2f}%,100%{{visibility:hidden}}}}"
+        f".frame{{visibility:hidden;animation:turn {length_s}s steps(1) infinite}}.f0{{visibility:visible}}"
+    )
+    frames = ""
+    for number, each in enumerate(pictures):
+        body = re.sub(r"^<svg[^>]*>|</svg>\s*$|<title>[^<]*</title>", "", each.strip())
+        body = re.sub(
+            r'(class="|\.)c(\d+)\b', rf"\1f{number}c\2", body
+        )  # styles hold for the whole file
+        style += f".f{number}{{animation-delay:{FRAME_S * number}s}}"
+        frames += f'<g class="frame f{number}">{body}</g>\n'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<title>Sanderling: a tour</title>'
+    return f"{head}\n<style>{style}</style>\n{frames}</svg>\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="picture the states of the screen")
     parser.add_argument("names", nargs="*", metavar="name", help=" ".join(s.name for s in STATES))
@@ -59,6 +87,9 @@ def main() -> None:
                 path = arguments.to / f"{state.name}.svg"
                 path.write_text(picture(state, Path(home) / "home"))
                 print(path)
+    if not arguments.names:
+        frames = [(arguments.to / f"{name}.svg").read_text() for name in TOUR]
+        (arguments.to / "tour.svg").write_text(film(frames))
 
 
 if __name__ == "__main__":
