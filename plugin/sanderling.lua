@@ -167,8 +167,8 @@ command('Terminal', {
   bang = true,
   complete = true,
 })
-command('Approvals', { desc = 'go to the pending question', plug = 'nxit' })
-command('Approve', {
+command('Question', { desc = 'go to the pending question', plug = 'nxit' })
+command('Allow', {
   desc = 'allow the request once, for the session, or always',
   nargs = '?',
   bar = true,
@@ -223,21 +223,18 @@ command('Edit', {
   plug = 'nx',
   operator = true,
 })
-command('Accept', { desc = 'accept an edit; with ! all in the buffer', bang = true })
-command('Discard', {
-  desc = 'discard or stop an edit or an answer; with ! all in the buffer',
-  bang = true,
-})
-command('Keep', {
-  desc = "accept the agent's changes: here, in the file, in the turn, or all",
+command('Accept', {
+  desc = 'accept an edit or changes: here, in the file, in the turn, or all; with ! all edits',
   nargs = '?',
   bar = true,
+  bang = true,
   range = true,
   complete = true,
 })
 command('Reject', {
-  desc = "reject the agent's changes, with a reason for the model",
+  desc = 'reject an edit, an answer or changes, with a reason for the model; with ! all edits and answers',
   nargs = '*',
+  bang = true,
   range = true,
   complete = true,
 })
@@ -276,13 +273,13 @@ local function map_verb(modes, name, verb, desc)
   end)
 end
 
-map_verb('nxit', 'ApproveSession', 'approve_session', 'allow for the session')
-map_verb('nxit', 'ApproveAlways', 'approve_always', 'allow always')
+map_verb('nxit', 'AllowSession', 'allow_session', 'allow for the session')
+map_verb('nxit', 'AllowAlways', 'allow_always', 'allow always')
 map_verb('n', 'NextSession', 'next_session', 'next session; takes a count')
 map_verb('n', 'PreviousSession', 'previous_session', 'previous session; takes a count')
 map_verb('n', 'NextHunk', 'next_hunk', 'next change; takes a count')
 map_verb('n', 'PreviousHunk', 'previous_hunk', 'previous change; takes a count')
-map_verb('n', 'KeepAll', 'keep_all', 'accept all changes')
+map_verb('n', 'AcceptAll', 'accept_all', 'accept all changes')
 map_verb('n', 'RejectAll', 'reject_all', 'reject all changes')
 
 for name, link in pairs({

@@ -49,7 +49,7 @@ def decide(child, path, *choices, reason=""):
             local hunks = require('sanderling.review.hunks')
             local list = hunks.list(vim.fn.bufnr(path))
             if is_kept then
-              hunks.keep({ list[number] })
+              hunks.accept({ list[number] })
             else
               hunks.reject({ list[number] }, reason)
             end
@@ -429,7 +429,7 @@ def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, 
     child.command(f"exe bufwinnr('{name}') .. 'wincmd w' | normal! 10Gzt2j")
     place = "return { vim.fn.line('.'), vim.fn.line('w0'), vim.fn.bufname() }"
     assert child.lua(place) == [12, 10, name]
-    child.feed("\\hk")
+    child.feed("\\ha")
     wait_for_turn(child)
     assert (project / name).read_text() == text
     assert child.lua(place) == [12, 10, name]
@@ -507,7 +507,7 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     assert paths[0].read_text() == TWELVE
     assert hunk_count(child, paths[0]) == 4
     child.command("only")
-    child.command("AgentApprovals")
+    child.command("AgentQuestion")
     child.wait_for_screen(":AgentReviews shows it in the file")
     decide(child, paths[0], *[(1, False)] * 4)
     wait_for_turn(child)

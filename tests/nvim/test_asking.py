@@ -287,7 +287,7 @@ def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(s
     child.feed(":1,2AgentAsk three?<CR>")
     see(child, "Answer 2.", "Answer 3.")
     assert "Answer 1." not in child.screen_text()
-    child.command("AgentDiscard!")
+    child.command("AgentReject!")
     wait_until(lambda: "Answer" not in child.screen_text())
     assert child.lua("return #require('sanderling.session.live').all()") == 0
 

@@ -269,7 +269,7 @@ def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
     "command, told",
     [
         ("AgentSandbox bogus", "AgentSandbox: status, off or on, not 'bogus'."),
-        ("AgentApprove bogus", "AgentApprove: once, session or always, not 'bogus'."),
+        ("AgentAllow bogus", "AgentAllow: once, session or always, not 'bogus'."),
         ("AgentNet bogus", "AgentNet: off, proxy or on, not 'bogus'."),
     ],
 )

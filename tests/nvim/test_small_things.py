@@ -86,7 +86,7 @@ def test_the_footer_of_a_question_counts_cells(start_screen):
         {"id": "2", "title": "拒否する", "choice": "deny"},
     ]
     screen.send(asked(tool="Claude", options=options, choices=["once"], rule=""))
-    screen.command("AgentApprovals")
+    screen.command("AgentQuestion")
     wait_until(lambda: "許可する" in screen.screen_text().replace(" ", ""), screen.screen_text)
 
 

@@ -92,7 +92,7 @@ def test_a_question_is_settled_once_by_an_answer_or_without_one(screen):
     screen.send(asked("q"))
     wait_until(lambda: "Allow bash" in screen.screen_text())
     count_keys_after(screen, 0)
-    screen.command("AgentApprove")
+    screen.command("AgentAllow")
     screen.send(settled("q"))
     screen.send(asked("r"), settled("r"))
     screen.send(asked("s"), {"type": "local_failed", "message": "gone"})

@@ -60,7 +60,7 @@ def test_agent_with_what_is_no_verb_or_takes_something_else_says_so(child, line,
 @pytest.mark.parametrize(
     "typed, words",
     [
-        ("Agent app", ["approvals", "approve"]),
+        ("Agent acc", ["accept"]),
         ("Agent mode ", ["ask", "auto", "plan"]),
         ("Agent compact! u", ["undo"]),
         ("Agent nothing ", []),

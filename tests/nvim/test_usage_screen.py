@@ -303,10 +303,10 @@ def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
 @pytest.mark.parametrize(
     "width, state, model",
     [
-        (80, "waiting for you: 1 to approve", "claude-sonnet-5-5"),
-        (57, "waiting for you: 1 to approve", "claude-sonnet…"),
-        (34, "1 to approve", "claude-…"),
-        (28, "1 to approve", ""),
+        (80, "waiting for you: 1 to answer", "claude-sonnet-5-5"),
+        (56, "waiting for you: 1 to answer", "claude-sonnet…"),
+        (33, "1 to answer", "claude-…"),
+        (27, "1 to answer", ""),
     ],
 )
 def test_the_state_is_whole_and_the_models_name_gives_way(screen, width, state, model):
@@ -314,7 +314,7 @@ def test_the_state_is_whole_and_the_models_name_gives_way(screen, width, state, 
         {"type": "model_changed", "model": "claude-sonnet-5-5"},
         asked(),
     )
-    screen.command("AgentApprovals")
+    screen.command("AgentQuestion")
     screen.feed("q")  # nothing lies over it
     bar(screen, width)
     line = prompt_winbar(screen)

@@ -85,7 +85,9 @@ def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_n
     agent.feed("igo<C-s>half typed<Esc>")
     agent.wait_for_screen("begun")
     agent.command(command.format(buffer_of(agent, which)))
-    wait_until(lambda: "Still running in the background. :AgentChat shows it" in agent.screen_text())
+    wait_until(
+        lambda: "Still running in the background. :AgentChat shows it" in agent.screen_text()
+    )
     assert "begun" not in agent.screen_text()
     agent.wait_for_turns()
     assert agent.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
@@ -137,7 +139,7 @@ def test_a_question_waits_on_when_the_chat_is_wiped(start_agent):
     agent.command("AgentChat")
     agent.wait_for_question()
     assert agent.events("AgentTurnEnded") == []
-    agent.command("AgentApprove")
+    agent.command("AgentAllow")
     agent.wait_for_turns()
     agent.wait_for_screen("written", "write new.txt")
 

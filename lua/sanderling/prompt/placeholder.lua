@@ -19,8 +19,8 @@ local texts = {
     '{stop} stops',
   },
   asked = {
-    'Question pending: {approvals} goes there to answer it, {answer_deny} denies it',
-    '{approvals} answers, {answer_deny} denies',
+    'Question pending: {question} goes there to answer it, {answer_deny} denies it',
+    '{question} answers, {answer_deny} denies',
     'Question pending',
   },
   held = {
@@ -50,7 +50,7 @@ local commands = {
   steer = ':AgentSteer',
   stop = ':AgentStop',
   answer_deny = ':AgentDeny',
-  approvals = ':AgentApprovals',
+  question = ':AgentQuestion',
   waiting = ':AgentQueue',
 }
 

@@ -2,9 +2,7 @@
 local lazy = require('sanderling.ui.lazy')
 
 local asking = lazy('sanderling.asking')
-local below = lazy('sanderling.asking.below')
 local operator = lazy('sanderling.rewrite.operator')
-local rewrite = lazy('sanderling.rewrite')
 local templates = lazy('sanderling.asking.templates')
 
 --- Start an operator that applies `template` to the lines of its motion.
@@ -92,28 +90,6 @@ return {
     end,
     operator = function()
       operator.start()
-    end,
-  },
-  {
-    name = 'accept',
-    desc = 'accept an edit',
-    forms = 'ex',
-    bang = 'all in the buffer',
-    run = function(call)
-      rewrite.accept(call.bang)
-    end,
-  },
-  {
-    name = 'discard',
-    desc = 'discard or stop an edit or an answer',
-    forms = 'ex',
-    bang = 'all in the buffer',
-    run = function(call)
-      local has_answers = package.loaded['sanderling.asking.below'] ~= nil
-      local is_done = has_answers and below.discard(call.bang)
-      if not is_done or rewrite.here() then
-        rewrite.discard(call.bang)
-      end
     end,
   },
 }

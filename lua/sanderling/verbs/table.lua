@@ -37,9 +37,9 @@ local function showing_report(type)
 end
 
 ---@param choice 'session'|'always'
-local function approving(choice)
+local function allowing(choice)
   return function()
-    approval.approve(choice)
+    approval.allow(choice)
   end
 end
 
@@ -320,14 +320,14 @@ return {
     end,
   },
   {
-    name = 'approvals',
+    name = 'question',
     desc = 'go to the pending question',
     forms = 'ex',
     plug = 'nxit',
     run = approval.focus,
   },
   {
-    name = 'approve',
+    name = 'allow',
     desc = 'allow the request once, for the session, or always',
     forms = 'ex',
     plug = 'nxit',
@@ -335,20 +335,20 @@ return {
     words = approval.choices,
     is_word = true,
     run = function(call)
-      approval.approve(unless_empty(call.args))
+      approval.allow(unless_empty(call.args))
     end,
   },
   {
-    name = 'approve_session',
+    name = 'allow_session',
     desc = 'allow for the session',
     plug = 'nxit',
-    run = approving('session'),
+    run = allowing('session'),
   },
   {
-    name = 'approve_always',
+    name = 'allow_always',
     desc = 'allow always',
     plug = 'nxit',
-    run = approving('always'),
+    run = allowing('always'),
   },
   {
     name = 'deny',
