@@ -165,7 +165,7 @@ class Agent(ChildNvim):
 
     def enter_question(self):
         """Go into the float, whose keys answer."""
-        self.command("AgentQuestion")
+        self.command("Agent question")
         assert self.float() == self.lua("return vim.api.nvim_get_current_win()")
 
     def float(self):

@@ -429,7 +429,7 @@ def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_a
     assert "waiting for you: 1 to answer" in agent.screen_text()
     assert app.read_text() == APP
     assert agent.results() == []
-    agent.command("AgentQuestion")
+    agent.command("Agent question")
     agent.wait_for_question()
     agent.feed("a")
     agent.wait_for_turns()
@@ -521,7 +521,7 @@ def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
     for row in rows[top + 1 : bottom]:
         assert (row[left], row[right]) == ("│", "│"), rows
     assert (rows[bottom][left], rows[bottom][right]) == ("╰", "╯")
-    assert any("more lines: :AgentQuestion" in row for row in rows[top:bottom])
+    assert any("more lines: :Agent question" in row for row in rows[top:bottom])
 
 
 @prove
@@ -642,7 +642,7 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
     agent.wait_for_turns()
     screen = agent.wait_for_screen("→ j1", "· 1 job")
     assert running(marker)
-    agent.command("AgentTerminal")
+    agent.command("Agent terminal")
     wait_until(lambda: agent.lua("return vim.api.nvim_buf_get_lines(0, 0, 1, true)[1]") == "began")
     agent.feed("<C-c>")
     screen = agent.wait_for_screen("[ended by SIGINT")
@@ -665,7 +665,7 @@ def test_nothing_is_left_running(start_agent, marker, way):
         agent.command("AgentStop")
         agent.wait_for_turns()
         agent.wait_for_screen("✗", "Stopped.")
-        agent.command("AgentTerminal!")
+        agent.command("Agent terminal!")
     elif way == "clear":
         agent.lua("require('sanderling').clear()")
     elif way == "quit":
@@ -741,7 +741,7 @@ def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
     pinned = [row for row, text in enumerate(screen) if re.search("│[☐◐☑] ", text)]
     assert [screen[row].partition("│")[2] for row in pinned] == ["☑ Look", "◐ Change", "☐ Test"]
     assert pinned == list(range(pinned[0], pinned[0] + 3))
-    agent.command("AgentTodo")
+    agent.command("Agent todo")
     lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
     assert lines == ["☑ Look", "◐ Change", "☐ Test"]
     assert "╭ Todo ─" in agent.screen_text()
@@ -785,7 +785,7 @@ def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
         agent.ask()
         agent.wait_for_turns()
     else:
-        agent.command(f"AgentRun {change}")
+        agent.command(f"Agent run {change}")
     (project / "go").touch()
     wait_until(lambda: agent.lua("return vim.fn.getline(1)") == "new")
     assert not agent.is_blocked()
@@ -938,7 +938,7 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     text = agent.wait_for_question(1)
     assert re.search(r"Allow edit \S*greeter\.py\?", text)
     assert "+    return [greet(name) for name in names]" in text
-    agent.command("AgentQuestion")
+    agent.command("Agent question")
     agent.feed("a")
     text = agent.wait_for_question(2)
     assert "Allow bash cd " in text

@@ -89,7 +89,7 @@ def ask(screen, *events):
 
 
 def enter(screen):
-    screen.feed(":AgentQuestion<CR>")
+    screen.feed(":Agent question<CR>")
     wait_until(lambda: (float_of(screen) or {}).get("is_focused"), "the float is entered")
 
 
@@ -139,7 +139,7 @@ def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, si
     assert "Commands ask in mode ask." in text
     assert "in /srv/project sbx:landlock partial net:proxy" in text
     assert "make all && rm -rf 'build dir'" in text
-    assert ":AgentQuestion to answer" in text
+    assert ":Agent question to answer" in text
     enter(screen)
     text = screen.screen_text()
     for key in ("a ", "s ", "A always", "d deny", "D ", "p "):
@@ -173,7 +173,7 @@ def test_a_long_subject_shows_its_head_and_whole_where_it_is_entered(editor, siz
     ask(screen, asked(subject=many_lines()))
     assert "echo 0" in drawn(screen)
     shown = drawn(screen).count("│echo ")
-    assert f"… {40 - shown} more lines: :AgentQuestion" in drawn(screen)
+    assert f"… {40 - shown} more lines: :Agent question" in drawn(screen)
     enter(screen)
     screen.feed("G")
     wait_until(lambda: "echo 39" in screen.screen_text(), "the end can be scrolled to")
@@ -217,7 +217,7 @@ def test_a_title_that_is_cut_is_not_said_twice(editor):
 def test_one_endless_line_is_cut_at_the_end_of_the_float(editor):
     screen = editor()
     ask(screen, asked(subject="x" * 100_000 + "\nls"))
-    assert "… 2 more lines: :AgentQuestion" in drawn(screen)
+    assert "… 2 more lines: :Agent question" in drawn(screen)
     assert float_of(screen)["config"]["height"] <= 16
 
 
@@ -543,7 +543,7 @@ def test_commands_complete_and_refuse_other_words(editor):
     assert screen.actions() == []
 
 
-@pytest.mark.parametrize("command", ["AgentQuestion", "AgentAllow", "AgentDeny"])
+@pytest.mark.parametrize("command", ["Agent question", "AgentAllow", "AgentDeny"])
 def test_where_nothing_is_asked_the_commands_say_so(start_screen, command):
     screen = start_screen()
     screen.feed(f":{command}<CR>")
@@ -626,7 +626,7 @@ def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
     assert screen.actions() == []
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
     assert "1 to answer" in screen.lua("return require('sanderling').statusline()")
-    how = "Question pending: :AgentQuestion brings it back, \\a in the chat."
+    how = "Question pending: :Agent question brings it back, \\a in the chat."
     wait_until(lambda: how in screen.screen_text())
     enter(screen)
     screen.feed("q")

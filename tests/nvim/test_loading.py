@@ -332,7 +332,7 @@ def test_the_list_of_changes_opens_no_file(changed, is_unloaded):
     child = changed()
     if is_unloaded:
         unload(child, "a.py", "b.py")
-    child.command("AgentReviews")
+    child.command("Agent reviews")
     assert len(child.lua("return vim.fn.getqflist()")) == 2
     assert heard(child, "a.py") == heard(child, "b.py") == []
     child.feed("<CR>")
@@ -555,7 +555,7 @@ def leave_swap_file(start_nvim, directory, name):
 @pytest.mark.parametrize(
     "command",
     [
-        "AgentReviews",
+        "Agent reviews",
         "AgentAccept all",
         "AgentReject all",
         "lua require('sanderling.review.commands').go(1)",
@@ -574,7 +574,7 @@ def test_a_swap_file_is_no_obstacle_and_no_question(
     leave_swap_file(start_nvim, swap, child.project / "a.py")
     child.command(command)
     assert not child.is_blocked()
-    if command == "AgentReviews":
+    if command == "Agent reviews":
         assert len(child.lua("return vim.fn.getqflist()")) == 2
         child.feed("<CR>")
     elif command == "AgentDiff":
@@ -721,7 +721,7 @@ def test_the_projects_typescript_does_not_run_for_another_agents_write(start_gue
 # --- what is no file ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["AgentConfig project", "AgentConfig"])
+@pytest.mark.parametrize("command", ["Agent config project", "Agent config"])
 def test_settings_that_are_a_pipe_are_not_opened(child, project, command):
     own = child.home / "config" / "sanderling" / "config.toml"
     own.parent.mkdir(parents=True)
@@ -737,7 +737,7 @@ def test_settings_that_are_a_pipe_are_not_opened(child, project, command):
 @pytest.mark.parametrize(
     "command",
     [
-        "AgentReviews",
+        "Agent reviews",
         "AgentAccept all",
         "AgentReject all",
         "AgentDiff",

@@ -264,7 +264,7 @@ def test_the_command_rejects_in_lines_in_the_file_and_in_all_files(opened, proje
     assert text(child) == "a B c d e f g h"
     child.command(f"silent edit {other}")
     agent(child, other, 0, 1, "1")
-    child.command("AgentReviews")
+    child.command("Agent reviews")
     listed = child.lua("return vim.fn.getqflist()")
     assert [(each["lnum"], each["text"]) for each in listed] == [
         (2, "+1 −1  B"),
@@ -339,7 +339,7 @@ def test_where_nothing_is_to_be_kept_it_is_said_what_goes_to_the_changes(opened)
     assert "to review here: ]h goes to the next." in child.messages()
     child.command("enew")
     child.command("AgentAccept")
-    assert "to review here: see :AgentReviews." in child.messages()
+    assert "to review here: see :Agent reviews." in child.messages()
 
 
 def test_a_rejection_is_written_where_the_file_had_no_unsaved_changes(opened):

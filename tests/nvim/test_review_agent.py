@@ -231,7 +231,7 @@ def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, a
     agent.command("AgentMode auto")
     agent.ask()
     agent.wait_for_turns()
-    agent.command("AgentReviews")
+    agent.command("Agent reviews")
     listed = agent.lua("return vim.fn.getqflist()")
     assert [(each["lnum"], each["text"]) for each in listed] == [
         (2, "1 change while it was not open")

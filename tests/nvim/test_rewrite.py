@@ -184,7 +184,7 @@ def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
     wait_until(
         lambda: child.lua("return require('sanderling').status().cost_usd") == 2 * before > 0
     )
-    child.command("AgentUsage")
+    child.command("Agent usage")
     page = wait_until(
         lambda: next(
             (line for line in child.screen() if "claude-sonnet" in line and "20" in line), ""

@@ -222,7 +222,7 @@ def floats(screen):
 
 
 def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen):
-    screen.feed(":AgentUsage<CR>")
+    screen.feed(":Agent usage<CR>")
     wait_until(screen.actions)
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
     screen.feed("<Esc><F5>")
@@ -235,7 +235,7 @@ def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen
     wait_until(lambda: len(floats(screen)) == 1, "the report")
 
 
-@pytest.mark.parametrize("command", ["AgentUsage", "AgentSettings"])
+@pytest.mark.parametrize("command", ["Agent usage", "Agent settings"])
 def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(screen, command):
     before = screen.lua("return vim.api.nvim_get_current_win()")
     screen.feed(f":{command}<CR>")
@@ -256,10 +256,10 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
 
 
 def test_another_report_is_asked_for_while_one_is_shown(screen):
-    screen.feed(":AgentUsage<CR>")
+    screen.feed(":Agent usage<CR>")
     screen.answer("show_usage", **REPORT)
     wait_until(lambda: floats(screen))
-    screen.feed(":AgentSettings<CR>")
+    screen.feed(":Agent settings<CR>")
     wait_until(
         lambda: [a["type"] for a in screen.actions()] == ["show_usage", "show_settings"],
         "the settings are asked for",
@@ -267,10 +267,10 @@ def test_another_report_is_asked_for_while_one_is_shown(screen):
 
 
 def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
-    screen.feed(":AgentUsage<CR>")
+    screen.feed(":Agent usage<CR>")
     screen.answer("show_usage", **REPORT)
     wait_until(lambda: floats(screen))
-    screen.feed(":AgentUsage<CR>g?")
+    screen.feed(":Agent usage<CR>g?")
     wait_until(lambda: "close it, and answer" in screen.screen_text())
     screen.feed("q")
     wait_until(lambda: "close it, and answer" not in screen.screen_text())
@@ -290,7 +290,7 @@ def test_a_report_that_comes_while_a_person_types_takes_no_key_of_theirs(screen)
 
 
 def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
-    screen.feed(":AgentUsage<CR>")
+    screen.feed(":Agent usage<CR>")
     wait_until(screen.actions)
     screen.command("tabnew")
     screen.answer("show_usage", **REPORT)
@@ -314,7 +314,7 @@ def test_the_state_is_whole_and_the_models_name_gives_way(screen, width, state, 
         {"type": "model_changed", "model": "claude-sonnet-5-5"},
         asked(),
     )
-    screen.command("AgentQuestion")
+    screen.command("Agent question")
     screen.feed("q")  # nothing lies over it
     bar(screen, width)
     line = prompt_winbar(screen)

@@ -95,7 +95,7 @@ function M.head_of(lines, width, height)
     head[beyond] = vim.fn.printf(('%%.%dS'):format(room), lines[beyond])
   end
   local left = ('%s %s'):format(icons.more, words.counted(#lines - beyond + 1, 'more line'))
-  local way = left .. ': :AgentQuestion'
+  local way = left .. ': :Agent question'
   head[#head + 1] = api.nvim_strwidth(way) <= width and way or left
   return head, height, true
 end
@@ -311,7 +311,7 @@ function M.body_of(q, width, is_terse)
   local asker = asker_of(q)
   local lines = asker and { asker } or {}
   local reason = words.plain(event.reason)
-    .. (progress and ' :AgentReviews shows it in the file.' or '')
+    .. (progress and ' :Agent reviews shows it in the file.' or '')
   vim.list_extend(lines, words.wrapped(reason, width))
   local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
   if is_cut and not headings[event.kind] and not says_title(event) then
@@ -339,14 +339,14 @@ end
 ---@return string
 function M.ways_in(purpose, width)
   local key = config.key_name(config.options.keys.question, '')
-  local text = (':AgentQuestion %s'):format(purpose)
+  local text = (':Agent question %s'):format(purpose)
   local ways = { key ~= '' and ('%s, %s in the chat'):format(text, key) or text, text }
   for _, way in ipairs(ways) do
     if api.nvim_strwidth(way) <= (width or math.huge) then
       return way
     end
   end
-  return ':AgentQuestion'
+  return ':Agent question'
 end
 
 return M

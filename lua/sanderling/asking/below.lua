@@ -51,7 +51,7 @@ end
 local function doing(answer)
   local state = answer.session.state
   if #state.questions > 0 then
-    return 'Waiting for you: :AgentQuestion'
+    return 'Waiting for you: :Agent question'
   elseif #state.tools > 0 then
     return 'Uses ' .. words.plain(state.tools[#state.tools].name)
   end

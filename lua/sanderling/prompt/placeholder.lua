@@ -47,11 +47,11 @@ end
 local commands = {
   send_normal = ':Send',
   send_insert = ':Send',
-  steer = ':AgentSteer',
+  steer = ':Agent steer',
   stop = ':AgentStop',
   answer_deny = ':AgentDeny',
-  question = ':AgentQuestion',
-  waiting = ':AgentQueue',
+  question = ':Agent question',
+  waiting = ':Agent queue',
 }
 
 --- Return the key of an option, or the equivalent command. Keys that answer questions are not set where the user has

@@ -109,7 +109,7 @@ local function way_on(buf)
   if key then
     return (': %s goes to the next'):format(key)
   end
-  return hunks.counts() > 0 and ': see :AgentReviews' or ''
+  return hunks.counts() > 0 and ': see :Agent reviews' or ''
 end
 
 --- Return the hunks that a command applies to. If there are none, say so.

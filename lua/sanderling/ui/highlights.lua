@@ -32,7 +32,7 @@ return {
   { 'AgentHunkSignChange', 'Changed', 'changed' },
   { 'AgentHunkSignDelete', 'Removed', 'removed' },
   { 'AgentEditTitle', 'Title', 'title of an edit' },
-  { 'AgentEditRange', 'Visual', 'the lines it replaces' },
+  { 'AgentEditRange', 'Visual', 'lines it replaces' },
   { 'AgentEditSame', 'Comment', 'unchanged lines' },
   { 'AgentAnswer', 'Normal', 'an answer below lines' },
   { 'AgentApproval', 'Normal', 'a question' },

@@ -47,7 +47,7 @@ OTHER = "{name} has Sanderling {version}, and this is {ours}: what only one of t
 NOT_LENT = "{name} wants files and commands to be those of here. If you trust it with that, say so in its address: ?tools=client."
 DONE_HERE = "{name} has this done here, and does not say so: {what}"
 USES_KEY = (
-    "{name} uses your key for {model}. It counts against your limits and is shown in :AgentUsage."
+    "{name} uses your key for {model}. It counts against your limits and is shown in :Agent usage."
 )
 LIMIT_REACHED = "a limit of the client's settings is reached"
 NO_PLACE = "{name} does not say in which directory it works: name one in the address."
