@@ -55,7 +55,7 @@ local function verb_of(name)
   return (name:gsub('(%l)(%u)', '%1_%2'):lower())
 end
 
---- Create a command and a <Plug> map for a verb. As in Vim, `|` ends a command that takes no text.
+--- Create a command and a <Plug> map for a verb in daily use. As in Vim, `|` ends a command that takes no text.
 ---@param name string
 ---@param opts table
 local function command(name, opts)
@@ -82,9 +82,7 @@ local function command(name, opts)
 end
 
 command('Chat', { desc = 'show or hide the chat', nargs = '?', bar = true, complete = true })
-command('Help', { desc = 'show these commands' })
 command('New', { desc = 'open another session' })
-command('Clear', { desc = 'start a new session in these windows' })
 command('Resume', {
   desc = 'resume an earlier session, by default the newest',
   nargs = '?',
@@ -95,34 +93,18 @@ command('Sessions', {
   nargs = '*',
   bang = true,
 })
-command('Fork', { desc = 'continue in a copy of this session' })
-command('Rename', { desc = 'give the session a title', nargs = '*' })
-command('Export', { desc = 'write the session as Markdown', nargs = '?', complete = 'file' })
-command('Compact', {
-  desc = 'summarize the conversation to free context; with ! undo it',
-  nargs = '*',
-  bang = true,
-  complete = true,
-})
 command('Undo', {
   desc = "undo the agent's changes in its last turn",
   nargs = '*',
   complete = true,
 })
 command('Redo', { desc = 'redo the last undo', nargs = '*', complete = true })
-command('Rewind', {
-  desc = 'go back to before a prompt: conversation, files or both',
-  nargs = '*',
-  complete = true,
-})
 command('Model', {
   desc = 'choose the model; with ! ask all providers for their models',
   nargs = '?',
   bang = true,
   complete = true,
 })
-command('Option', { desc = "set an external agent's option", nargs = '*', complete = true })
-command('ProviderTest', { desc = 'test a provider', nargs = '?', complete = true })
 command('Mode', {
   desc = 'show or set the permission mode',
   nargs = '?',
@@ -135,40 +117,8 @@ command('Net', {
   bar = true,
   complete = true,
 })
-command('Sandbox', {
-  desc = 'show the sandbox, switch it off or on',
-  nargs = '?',
-  bar = true,
-  complete = true,
-})
-command('Todo', { desc = "show the model's to-do list" })
-command('Usage', { desc = 'show tokens and dollars' })
-command('Settings', { desc = 'show the settings in effect' })
-command('Config', {
-  desc = "open your settings file, or the project's",
-  nargs = '?',
-  bar = true,
-  complete = true,
-})
-command('Trust', { desc = "read and trust the project's files" })
-command('Mcp', { desc = 'show the MCP servers, their tools and logs' })
-command('Login', { desc = 'store an API key in the keychain', nargs = '?', complete = true })
-command('Logout', { desc = 'remove the key from the keychain', nargs = '?', complete = true })
-command('Close', { desc = 'close the session; its log stays' })
-command('Review', { desc = 'have the model review the changes, or what you describe', nargs = '*' })
-command('Steer', { desc = 'send text to the model during its turn', nargs = '+' })
 command('Stop', { desc = 'stop the turn, or the command' })
-command('Queue', { desc = 'show the queued prompts' })
-command('Retry', { desc = 'retry the request now' })
-command('Run', { desc = 'run a command in the sandbox', nargs = '+', complete = true })
-command('Terminal', {
-  desc = "show one of the model's jobs; with ! stop it",
-  nargs = '?',
-  bang = true,
-  complete = true,
-})
-command('Approvals', { desc = 'go to the pending question', plug = 'nxit' })
-command('Approve', {
+command('Allow', {
   desc = 'allow the request once, for the session, or always',
   nargs = '?',
   bar = true,
@@ -182,20 +132,8 @@ command('Deny', {
   plug = 'nxit',
 })
 command('Install', { desc = 'build the Python environment' })
-command('Log', { desc = "open the host's log" })
-command('Health', {
-  desc = 'check the installation; with ! check the API and the keychain, too',
-  bang = true,
-})
 command('Ask', {
   desc = 'ask a question, about the selected lines if any',
-  nargs = '*',
-  range = true,
-  plug = 'nxs',
-  operator = true,
-})
-command('Explain', {
-  desc = 'explain lines',
   nargs = '*',
   range = true,
   plug = 'nxs',
@@ -208,14 +146,6 @@ command('Fix', {
   range = true,
   plug = 'n',
 })
-command('Test', {
-  desc = 'write tests for the code here',
-  nargs = '*',
-  range = true,
-  plug = 'nxs',
-  operator = true,
-})
-command('Commit', { desc = 'write a commit message for the staged changes', nargs = '*' })
 command('Edit', {
   desc = 'rewrite lines in place; on a pending edit, revise it',
   nargs = '+',
@@ -223,25 +153,21 @@ command('Edit', {
   plug = 'nx',
   operator = true,
 })
-command('Accept', { desc = 'accept an edit; with ! all in the buffer', bang = true })
-command('Discard', {
-  desc = 'discard or stop an edit or an answer; with ! all in the buffer',
-  bang = true,
-})
-command('Keep', {
-  desc = "accept the agent's changes: here, in the file, in the turn, or all",
+command('Accept', {
+  desc = 'accept an edit or changes: here, in the file, in the turn, or all; with ! all edits',
   nargs = '?',
   bar = true,
+  bang = true,
   range = true,
   complete = true,
 })
 command('Reject', {
-  desc = "reject the agent's changes, with a reason for the model",
+  desc = 'reject an edit, an answer or changes, with a reason for the model; with ! all edits and answers',
   nargs = '*',
+  bang = true,
   range = true,
   complete = true,
 })
-command('Reviews', { desc = "list the agent's unreviewed changes" })
 command('Diff', {
   desc = "show the agent's changes in the turn or the session; with ! in diff mode",
   nargs = '?',
@@ -251,7 +177,7 @@ command('Diff', {
 })
 
 create_command('Agent', function(cmd)
-  call('Agent', 'run_root', cmd)
+  call('Agent ' .. (cmd.args:match('^[%l_]+') or ''), 'run_root', cmd)
 end, {
   desc = 'run the named command',
   nargs = '*',
@@ -268,22 +194,56 @@ end
 --- Create only a <Plug> map for a verb.
 ---@param modes string
 ---@param name string
----@param verb string
 ---@param desc string
-local function map_verb(modes, name, verb, desc)
-  map(modes, name, desc, '', function()
-    call('Agent', 'run', verb)
-  end)
+---@param how? 'operate'|'begin'
+local function map_verb(modes, name, desc, how)
+  local verb = verb_of(name)
+  local rhs = how == 'begin' and (':Agent %s '):format(verb) or ''
+  map(modes, name, desc, rhs, rhs == '' and function()
+    call('Agent ' .. verb, how or 'run', verb)
+  end or nil)
 end
 
-map_verb('nxit', 'ApproveSession', 'approve_session', 'allow for the session')
-map_verb('nxit', 'ApproveAlways', 'approve_always', 'allow always')
-map_verb('n', 'NextSession', 'next_session', 'next session; takes a count')
-map_verb('n', 'PreviousSession', 'previous_session', 'previous session; takes a count')
-map_verb('n', 'NextHunk', 'next_hunk', 'next change; takes a count')
-map_verb('n', 'PreviousHunk', 'previous_hunk', 'previous change; takes a count')
-map_verb('n', 'KeepAll', 'keep_all', 'accept all changes')
-map_verb('n', 'RejectAll', 'reject_all', 'reject all changes')
+map_verb('n', 'Help', 'show these commands')
+map_verb('n', 'Clear', 'start a new session in these windows')
+map_verb('n', 'Fork', 'continue in a copy of this session')
+map_verb('n', 'Rename', 'give the session a title')
+map_verb('n', 'Export', 'write the session as Markdown')
+map_verb('n', 'Compact', 'summarize the conversation to free context')
+map_verb('n', 'Rewind', 'go back to before a prompt: conversation, files or both')
+map_verb('n', 'Option', "set an external agent's option")
+map_verb('n', 'ProviderTest', 'test a provider')
+map_verb('n', 'Sandbox', 'show the sandbox, switch it off or on')
+map_verb('n', 'Todo', "show the model's to-do list")
+map_verb('n', 'Usage', 'show tokens and dollars')
+map_verb('n', 'Settings', 'show the settings in effect')
+map_verb('n', 'Config', "open your settings file, or the project's")
+map_verb('n', 'Trust', "read and trust the project's files")
+map_verb('n', 'Mcp', 'show the MCP servers, their tools and logs')
+map_verb('n', 'Login', 'store an API key in the keychain')
+map_verb('n', 'Logout', 'remove the key from the keychain')
+map_verb('n', 'Close', 'close the session; its log stays')
+map_verb('n', 'Review', 'have the model review the changes, or what you describe')
+map_verb('n', 'Steer', 'send text to the model during its turn', 'begin')
+map_verb('n', 'Queue', 'show the queued prompts')
+map_verb('n', 'Retry', 'retry the request now')
+map_verb('n', 'Run', 'run a command in the sandbox', 'begin')
+map_verb('n', 'Terminal', "show one of the model's jobs")
+map_verb('nxit', 'Question', 'go to the pending question')
+map_verb('nxit', 'AllowSession', 'allow for the session')
+map_verb('nxit', 'AllowAlways', 'allow always')
+map_verb('n', 'NextSession', 'next session; takes a count')
+map_verb('n', 'PreviousSession', 'previous session; takes a count')
+map_verb('n', 'Log', "open the host's log")
+map_verb('n', 'Health', 'check the installation')
+map_verb('nxs', 'Explain', 'explain lines', 'operate')
+map_verb('nxs', 'Test', 'write tests for the code here', 'operate')
+map_verb('n', 'Commit', 'write a commit message for the staged changes')
+map_verb('n', 'Reviews', "list the agent's unreviewed changes")
+map_verb('n', 'NextHunk', 'next change; takes a count')
+map_verb('n', 'PreviousHunk', 'previous change; takes a count')
+map_verb('n', 'AcceptAll', 'accept all changes')
+map_verb('n', 'RejectAll', 'reject all changes')
 
 for name, link in pairs({
   AgentUser = 'Title',

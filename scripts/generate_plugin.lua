@@ -73,7 +73,7 @@ local function verb_of(name)
   return (name:gsub('(%l)(%u)', '%1_%2'):lower())
 end
 
---- Create a command and a <Plug> map for a verb. As in Vim, `|` ends a command that takes no text.
+--- Create a command and a <Plug> map for a verb in daily use. As in Vim, `|` ends a command that takes no text.
 ---@param name string
 ---@param opts table
 local function command(name, opts)
@@ -101,7 +101,7 @@ end
 
 @COMMANDS
 create_command('Agent', function(cmd)
-  call('Agent', 'run_root', cmd)
+  call('Agent ' .. (cmd.args:match('^[%l_]+') or ''), 'run_root', cmd)
 end, {
   desc = 'run the named command',
   nargs = '*',
@@ -118,12 +118,14 @@ end
 --- Create only a <Plug> map for a verb.
 ---@param modes string
 ---@param name string
----@param verb string
 ---@param desc string
-local function map_verb(modes, name, verb, desc)
-  map(modes, name, desc, '', function()
-    call('Agent', 'run', verb)
-  end)
+---@param how? 'operate'|'begin'
+local function map_verb(modes, name, desc, how)
+  local verb = verb_of(name)
+  local rhs = how == 'begin' and (':Agent %s '):format(verb) or ''
+  map(modes, name, desc, rhs, rhs == '' and function()
+    call('Agent ' .. verb, how or 'run', verb)
+  end or nil)
 end
 
 @MAPS
@@ -216,15 +218,15 @@ end
 local function plugin()
   local commands, maps, groups = {}, {}, {}
   for _, verb in ipairs(verbs.list) do
-    if verbs.name_in(verb, 'ex') then
+    if verb.has_command then
       commands[#commands + 1] = command_code(verb) .. '\n'
-    elseif verb.plug then
-      local name = verbs.capitalized(verb.name)
-      maps[#maps + 1] = ("map_verb('%s', '%s', '%s', %s)\n"):format(
-        verb.plug,
-        name,
-        verb.name,
-        quoted(verb.desc)
+    elseif verb.plug or verbs.name_in(verb, 'ex') then
+      local how = verb.operator and 'operate' or verbs.argument_of(verb) == '+' and 'begin'
+      maps[#maps + 1] = ("map_verb('%s', '%s', %s%s)\n"):format(
+        verb.plug or 'n',
+        verbs.capitalized(verb.name),
+        quoted(verb.desc),
+        how and (", '%s'"):format(how) or ''
       )
     end
   end

@@ -48,6 +48,13 @@ local function described(left, col, text)
   return table.concat(lines, '\n')
 end
 
+--- Return the tag of the verb's entry among the commands.
+---@param verb sanderling.verbs.Verb
+---@return string
+local function tag_of(verb)
+  return ':' .. verbs.command_of(verb):gsub(' ', '-')
+end
+
 --- Return a sentence about what the verb does, with the equivalent command.
 ---@param verb sanderling.verbs.Verb
 ---@return string
@@ -56,8 +63,7 @@ local function sentence(verb)
   if verb.undo then
     text = ('%s; "/%s %s": %s'):format(text, verb.name, verb.undo, verb.bang)
   end
-  local command = verbs.name_in(verb, 'ex') and verbs.capitalized(verb.name)
-  return text .. (command and (': |:Agent%s|'):format(command) or '.')
+  return text .. (verbs.name_in(verb, 'ex') and (': |%s|'):format(tag_of(verb)) or '.')
 end
 
 ---@param verb sanderling.verbs.Verb
@@ -90,7 +96,7 @@ local function maps_list()
     local is_command = verbs.name_in(verb, 'ex') ~= nil
     if is_command or verb.plug then
       local name = verbs.capitalized(verb.name)
-      local does = is_command and ('|:Agent%s|'):format(name) or verb.desc
+      local does = is_command and ('|%s|'):format(tag_of(verb)) or verb.desc
       if verb.operator then
         does = does .. ' as an operator'
       elseif verbs.argument_of(verb) == '+' then
@@ -133,11 +139,12 @@ end
 local function with_heads(text)
   for _, verb in ipairs(verbs.list) do
     if verbs.name_in(verb, 'ex') then
-      local name = 'Agent' .. verbs.capitalized(verb.name)
       local range, bang = verb.range and '[range]' or '', verb.bang and '[!]' or ''
-      local head = tagged((':%s%s%s%s'):format(range, name, bang, argument(verb)), ':' .. name)
-      local first, last = text:find(('\n[^\n]*%%*:%s%%*\n'):format(name))
-      assert(first, ('the help has no entry for :%s: write one'):format(name))
+      local head = (':%s%s%s%s'):format(range, verbs.command_of(verb), bang, argument(verb))
+      local tag = tag_of(verb)
+      local first, last = text:find(('\n[^\n]*%%*%s%%*\n'):format(vim.pesc(tag)))
+      assert(first, ('the help has no entry for %s: write one'):format(tag))
+      head = tagged(head, tag)
       text = ('%s\n%s\n%s'):format(text:sub(1, first - 1), head, text:sub(last + 1))
     end
   end
@@ -153,15 +160,15 @@ local PLACES = {
   { 'edit', 'In a file with a pending inline edit, |:AgentEdit|' },
   { 'answer', 'In an inline answer\'s float, in addition to the transcript\'s keys' },
   { 'asked', 'In a file with an inline answer, |:AgentAsk|' },
-  { 'job', 'In a job\'s output, |:AgentTerminal|' },
+  { 'job', 'In a job\'s output, |:Agent-terminal|' },
   { 'question', 'In a question, |sanderling-approvals|' },
   { 'form', 'In a form, |sanderling-mcp-forms|' },
-  { 'trust', 'In the |:AgentTrust| page' },
-  { 'waiting', 'In the |:AgentQueue| list' },
-  { 'mcp', 'In the |:AgentMcp| list' },
+  { 'trust', 'In the |:Agent-trust| page' },
+  { 'waiting', 'In the |:Agent-queue| list' },
+  { 'mcp', 'In the |:Agent-mcp| list' },
   { 'ask', 'In the small |:AgentAsk| prompt' },
-  { 'rewind', 'In the |:AgentRewind| preview' },
-  { 'page', 'In these and all others (<Esc> not in forms, |:AgentTrust|, |:AgentQueue|)' },
+  { 'rewind', 'In the |:Agent-rewind| preview' },
+  { 'page', 'In these and all others (<Esc> not in forms, |:Agent-trust|, |:Agent-queue|)' },
 }
 
 -- The keys of all floats and pages are listed once, in 'page', not in these places.

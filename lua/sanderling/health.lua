@@ -16,7 +16,7 @@ local STDERR_SHOWN = 10
 local MAX_ESCAPE_MS = 50
 
 local KEY_ADVICE =
-  'Store one with :AgentLogin, or set ANTHROPIC_API_KEY in the environment that starts Neovim'
+  'Store one with :Agent login, or set ANTHROPIC_API_KEY in the environment that starts Neovim'
 local KEYCHAIN_MARKER = 'keychain' -- src/sanderling/providers/credentials.py writes it when it stores a key
 
 local asks_api = false
@@ -176,7 +176,7 @@ local function check_configuration(report, err)
     vim.health.info(('%s: %s'):format(name, state))
   end
   for _, mistake in ipairs(report.mistakes) do
-    vim.health.error(mistake.text, ':AgentConfig opens the file')
+    vim.health.error(mistake.text, ':Agent config opens the file')
   end
 end
 
@@ -201,7 +201,7 @@ local function check_model(report, options)
     check_keychain()
   end
   if not report.api then
-    vim.health.info('the API and the keychain were not checked; :AgentHealth! checks them')
+    vim.health.info('the API and the keychain were not checked; :Agent health! checks them')
   elseif report.api.is_reachable then
     vim.health.ok('the API answers and knows ' .. report.api.model)
   else
@@ -210,7 +210,7 @@ local function check_model(report, options)
 end
 
 local RUN_WITHOUT =
-  ':AgentSandbox off runs commands without a sandbox in one session, after you confirm'
+  ':Agent sandbox off runs commands without a sandbox in one session, after you confirm'
 
 --- Advice for a layer that does not work.
 ---@type table<string, string>
@@ -333,7 +333,7 @@ local function check_host()
     if ok then
       vim.health.ok(('process %d answers in %.1f ms'):format(pid, (vim.uv.hrtime() - began) / 1e6))
     else
-      vim.health.error('running, but does not answer: ' .. tostring(pid), 'See the log: :AgentLog')
+      vim.health.error('running, but does not answer: ' .. tostring(pid), 'See the log: :Agent log')
     end
   else
     vim.health.info('not running; the first use starts it')

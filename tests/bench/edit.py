@@ -23,7 +23,7 @@ def edit(bench: Bench) -> Iterator[Row]:
             if number:  # the first one loads what it needs
                 seen.append(1000 * (at - began))
             nvim.wait_for_text("accepts")
-            nvim.command("AgentDiscard")
+            nvim.command("AgentReject")
         for _ in bench.times(ROUNDS):
             answer_id, words = bench.server.words("stream", 2000, 100)
             nvim.feed(f":2AgentEdit {words}<CR>")

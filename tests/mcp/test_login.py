@@ -69,7 +69,7 @@ async def test_a_person_logs_in_from_the_list_and_goes_on(tmp_path, unused_port,
         servers = {"it": {"url": url}}
         async with talking(tmp_path, *script, mcp_servers=servers, permissions=ALLOWED) as talk:
             failed = await talk.state("it", "failed")
-            assert failed.why == "it requires a login: `L` in :AgentMcp opens its page"
+            assert failed.why == "it requires a login: `L` in :Agent mcp opens its page"
             assert failed.needs_login
             assert not log.exists(), "nothing was begun"
             talk.agent.act(ControlToolServer("it", "login"))

@@ -174,7 +174,7 @@ class Agent(ChildNvim):
 
     def enter_question(self):
         """Go into the float, whose keys answer."""
-        self.command("AgentApprovals")
+        self.command("Agent question")
         assert self.float() == self.lua("return vim.api.nvim_get_current_win()")
 
     def float(self):

@@ -76,8 +76,8 @@ def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(star
     assert re.search(r"│sbx:\S+( partial)? net:off ", text)
     assert "│-    return a - b " in text
     assert "│+    return a + b " in text
-    assert "ask waiting for you: 1 to approve" in text
-    assert "waiting for you: 1 to approve" in agent.lua("return require('sanderling').statusline()")
+    assert "ask waiting for you: 1 to answer" in text
+    assert "waiting for you: 1 to answer" in agent.lua("return require('sanderling').statusline()")
     told = agent.events("AgentApprovalRequested")
     assert [(event["tool"], event["title"], event["count"]) for event in told] == [
         ("edit", "src/app.py", 1)
@@ -249,7 +249,7 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     agent.ask()
     assert "1 hunk to review in the file" in agent.wait_for_question()
     assert "# mine" in agent.results()[0]
-    agent.command("AgentApprove")
+    agent.command("AgentAllow")
     agent.wait_for_turns()
     lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
     assert "\n".join(lines) == f"{FIXED}# mine"
@@ -267,7 +267,7 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
 
 @prove
 @pytest.mark.parametrize(
-    "mode, answer", [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")]
+    "mode, answer", [("auto", "AgentAllow"), ("auto", "AgentDeny"), ("ask", "AgentAllow")]
 )
 def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     start_agent, app, project, mode, answer
@@ -287,7 +287,7 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     agent.command(answer)
     agent.wait_for_turns()
     assert app.read_text() == APP
-    if answer == "AgentApprove":
+    if answer == "AgentAllow":
         assert agent.lua("return vim.fn.getline(2)") == "    return a + b"
         agent.command("silent undo")
     else:
@@ -313,7 +313,7 @@ def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
     assert agent.lua("return vim.fn.getline(1)") == typed
     assert agent.lua("return vim.fn.expand('%')") == "notes.txt"
     assert app.read_text() == APP
-    assert "1 to approve" in agent.screen_text()
+    assert "1 to answer" in agent.screen_text()
 
 
 # --- answers -----------------------------------------------------------------------------------------------------------
@@ -324,9 +324,9 @@ def test_once_is_once(start_agent):
     agent = start_agent(reply(bash("touch made")), reply(bash("touch made")), DONE)
     agent.ask()
     agent.wait_for_question()
-    agent.command("AgentApprove")
+    agent.command("AgentAllow")
     agent.wait_for_question(2)
-    agent.command("AgentApprove once")
+    agent.command("AgentAllow once")
     agent.wait_for_turns()
 
 
@@ -425,10 +425,10 @@ def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_a
     agent.feed("<Esc>")
     wait_until(lambda: not agent.float())
     assert "Allow" not in agent.screen_text()
-    assert "waiting for you: 1 to approve" in agent.screen_text()
+    assert "waiting for you: 1 to answer" in agent.screen_text()
     assert app.read_text() == APP
     assert agent.results() == []
-    agent.command("AgentApprovals")
+    agent.command("Agent question")
     agent.wait_for_question()
     agent.feed("a")
     agent.wait_for_turns()
@@ -459,7 +459,7 @@ def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
     agent.ask()
     assert "╭ Let it continue? ─" in agent.wait_for_question()
     assert len(agent.results()) == 5
-    agent.command("AgentApprove")
+    agent.command("AgentAllow")
     agent.wait_for_question(2)
     assert len(agent.results()) == 10
     agent.command("AgentDeny")
@@ -471,10 +471,10 @@ def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
 
 
 @prove
-@pytest.mark.parametrize("how", [":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"])
+@pytest.mark.parametrize("how", [":AgentAllow<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"])
 def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent, app, how):
     agent = start_agent(reply(edit()), DONE)
-    agent.command("map <F2> <Plug>(AgentApprove)")
+    agent.command("map <F2> <Plug>(AgentAllow)")
     agent.command("map <F3> <Plug>(AgentDeny)")
     agent.ask()
     agent.command("tabnew")
@@ -483,7 +483,7 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
     agent.feed(how)
     agent.wait_for_turns()
     assert agent.lua("return vim.fn.tabpagenr()") == 2
-    is_allowed = "Approve" in how or how == "<F2>"
+    is_allowed = "Allow" in how or how == "<F2>"
     assert app.read_text() == (FIXED if is_allowed else APP)
 
 
@@ -499,7 +499,7 @@ def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, a
     agent.lua("return 1")
     agent.wait_for_screen("Allow edit src/app.py?", "│+    return a + b")
     agent.wait_for_question()  # it has to be seen anew
-    agent.command("AgentApprove")
+    agent.command("AgentAllow")
     wait_until(lambda: app.read_text() == FIXED)
 
 
@@ -519,7 +519,7 @@ def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
     for row in rows[top + 1 : bottom]:
         assert (row[left], row[right]) == ("│", "│"), rows
     assert (rows[bottom][left], rows[bottom][right]) == ("╰", "╯")
-    assert any("more lines: :AgentApprovals" in row for row in rows[top:bottom])
+    assert any("more lines: :Agent question" in row for row in rows[top:bottom])
 
 
 @prove
@@ -592,7 +592,7 @@ def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent,
     agent.command("AgentMode plan")
     agent.wait_for_screen(" plan ")
     if agent.float():
-        agent.command("AgentApprove")
+        agent.command("AgentAllow")
     agent.wait_for_turns()
     assert app.read_text() == APP
 
@@ -637,7 +637,7 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
     agent.wait_for_turns()
     screen = agent.wait_for_screen("→ j1", "· 1 job")
     assert running(marker)
-    agent.command("AgentTerminal")
+    agent.command("Agent terminal")
     wait_until(lambda: agent.lua("return vim.api.nvim_buf_get_lines(0, 0, 1, true)[1]") == "began")
     agent.feed("<C-c>")
     screen = agent.wait_for_screen("[ended by SIGINT")
@@ -660,7 +660,7 @@ def test_nothing_is_left_running(start_agent, marker, way):
         agent.command("AgentStop")
         agent.wait_for_turns()
         agent.wait_for_screen("✗", "Stopped.")
-        agent.command("AgentTerminal!")
+        agent.command("Agent terminal!")
     elif way == "clear":
         agent.lua("require('sanderling').clear()")
     elif way == "quit":
@@ -736,7 +736,7 @@ def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
     pinned = [row for row, text in enumerate(screen) if re.search("│[☐◐☑] ", text)]
     assert [screen[row].partition("│")[2] for row in pinned] == ["☑ Look", "◐ Change", "☐ Test"]
     assert pinned == list(range(pinned[0], pinned[0] + 3))
-    agent.command("AgentTodo")
+    agent.command("Agent todo")
     lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
     assert lines == ["☑ Look", "◐ Change", "☐ Test"]
     assert "╭ Todo ─" in agent.screen_text()
@@ -780,7 +780,7 @@ def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
         agent.ask()
         agent.wait_for_turns()
     else:
-        agent.command(f"AgentRun {change}")
+        agent.command(f"Agent run {change}")
     (project / "go").touch()
     wait_until(lambda: agent.lua("return vim.fn.getline(1)") == "new")
     assert not agent.is_blocked()
@@ -817,7 +817,7 @@ def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, 
     agent.command("AgentStop")
     agent.wait_for_turns()
     assert "Allow" not in agent.screen_text()
-    assert "to approve" not in agent.screen_text()
+    assert "to answer" not in agent.screen_text()
     assert "edit src/app.py  ✗ stopped" in agent.screen_text()
     assert agent.results() == ["Interrupted by the user."]
     assert app.read_text() == APP
@@ -933,18 +933,18 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     text = agent.wait_for_question(1)
     assert re.search(r"Allow edit \S*greeter\.py\?", text)
     assert "+    return [greet(name) for name in names]" in text
-    agent.command("AgentApprovals")
+    agent.command("Agent question")
     agent.feed("a")
     text = agent.wait_for_question(2)
     assert "Allow bash cd " in text
     assert "unittest" in text
     assert 0 < text.index("│ bash cd ") < text.index("╭ Allow")  # what led to it is not hidden
     assert "+1 −1" in text
-    agent.feed(":AgentApprove<CR>")
+    agent.feed(":AgentAllow<CR>")
     text = agent.wait_for_question(3)
     assert "call_out.py" in text
     assert "OK" in agent.transcript()
-    agent.feed(":AgentApprove<CR>")
+    agent.feed(":AgentAllow<CR>")
     text = agent.wait_for_question(4)
     assert "resolve example.org" in text
     agent.feed(":AgentDeny<CR>")

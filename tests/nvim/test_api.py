@@ -128,7 +128,7 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     answer, message, remedy = FAILURES[failure]
     server.answer(answer)
     claude.submit("hi")
-    repeat_until_the_turn_ends(claude, "AgentRetry")
+    repeat_until_the_turn_ends(claude, "Agent retry")
     assert len(server.prompts) == (1 if failure in LASTING else 10)
     transcript = claude.transcript_text()
     assert transcript.count(message) == 1
@@ -156,7 +156,7 @@ def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_ther
     answer, _, _ = FAILURES[failure]
     server.answer(answer, answer, Reply(message_start(), text("Half an answer is whole."), done()))
     claude.submit("hi")
-    repeat_until_the_turn_ends(claude, "AgentRetry")
+    repeat_until_the_turn_ends(claude, "Agent retry")
     assert len(server.prompts) == 3
     assert server.prompts[0].body == server.prompts[1].body == server.prompts[2].body
     assert claude.transcript_text() == "## You\n\nhi\n\n## Sanderling\n\nHalf an answer is whole."
@@ -175,7 +175,7 @@ def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, s
     assert re.search(r"Retry 2/10 in (19|20|21) s", screen)
     assert "overloaded" not in claude.transcript_text()
     wait_until(lambda: re.search(r"Retry 2/10 in 1[78] s", claude.screen_text()), "it counts")
-    claude.command("AgentRetry")
+    claude.command("Agent retry")
     claude.wait_for_turns()
     assert claude.transcript()[-1] == "Whole."
     assert len(server.prompts) == 2
@@ -220,7 +220,7 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     )
     child.open_chat()
     child.submit("hi")
-    repeat_until_the_turn_ends(child, "AgentRetry")
+    repeat_until_the_turn_ends(child, "Agent retry")
     assert "Cannot reach 127.0.0.1:9" in child.transcript_text()
     assert "Check the network" in child.transcript_text()
 
@@ -243,7 +243,7 @@ def test_no_key_is_told_with_its_remedy(start_nvim):
     child.submit("hi")
     child.wait_for_turns()
     assert "There is no API key." in child.transcript_text()
-    assert "Store one with :AgentLogin, or set ANTHROPIC_API_KEY" in child.transcript_text()
+    assert "Store one with :Agent login, or set ANTHROPIC_API_KEY" in child.transcript_text()
 
 
 @prove
@@ -253,7 +253,7 @@ def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
     child.setup(base_url=server.url, idle_timeout_s=2)
     child.open_chat()
     child.submit("hi")
-    repeat_until_the_turn_ends(child, "AgentRetry")
+    repeat_until_the_turn_ends(child, "Agent retry")
     assert "went silent: nothing arrived for 2 s" in child.transcript_text()
     assert child.transcript_text().count("Half") == 1
     pings = [step for _ in range(10) for step in (Wait(0.3), ping())]

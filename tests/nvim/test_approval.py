@@ -89,7 +89,7 @@ def ask(screen, *events):
 
 
 def enter(screen):
-    screen.feed(":AgentApprovals<CR>")
+    screen.feed(":Agent question<CR>")
     wait_until(lambda: (float_of(screen) or {}).get("is_focused"), "the float is entered")
 
 
@@ -139,7 +139,7 @@ def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, si
     assert "Commands ask in mode ask." in text
     assert "in /srv/project sbx:landlock partial net:proxy" in text
     assert "make all && rm -rf 'build dir'" in text
-    assert ":AgentApprovals to answer" in text
+    assert ":Agent question to answer" in text
     enter(screen)
     text = screen.screen_text()
     for key in ("a ", "s ", "A always", "d deny", "D ", "p "):
@@ -173,7 +173,7 @@ def test_a_long_subject_shows_its_head_and_whole_where_it_is_entered(editor, siz
     ask(screen, asked(subject=many_lines()))
     assert "echo 0" in drawn(screen)
     shown = drawn(screen).count("│echo ")
-    assert f"… {40 - shown} more lines: :AgentApprovals" in drawn(screen)
+    assert f"… {40 - shown} more lines: :Agent question" in drawn(screen)
     enter(screen)
     screen.feed("G")
     wait_until(lambda: "echo 39" in screen.screen_text(), "the end can be scrolled to")
@@ -217,7 +217,7 @@ def test_a_title_that_is_cut_is_not_said_twice(editor):
 def test_one_endless_line_is_cut_at_the_end_of_the_float(editor):
     screen = editor()
     ask(screen, asked(subject="x" * 100_000 + "\nls"))
-    assert "… 2 more lines: :AgentApprovals" in drawn(screen)
+    assert "… 2 more lines: :Agent question" in drawn(screen)
     assert float_of(screen)["config"]["height"] <= 16
 
 
@@ -348,7 +348,7 @@ def test_a_key_that_was_typed_for_what_stood_there_before_answers_nothing(editor
     wait_until(lambda: screen.actions()[1:] == [answer("deny", "q2")])
 
 
-@pytest.mark.parametrize("command", ["AgentApprove", "AgentApprove session", "AgentDeny no"])
+@pytest.mark.parametrize("command", ["AgentAllow", "AgentAllow session", "AgentDeny no"])
 def test_a_command_does_not_answer_what_has_only_just_appeared(editor, command):
     screen = editor()
     count_keys_after(screen, 60)
@@ -436,10 +436,10 @@ def test_to_cancel_what_an_answer_asks_for_is_to_go_back_to_the_question(editor,
     "how, expected",
     prove_rest(
         [
-            (":AgentApprove<CR>", answer("once")),
-            (":AgentApprove once<CR>", answer("once")),
-            (":AgentApprove session<CR>", answer("session")),
-            (":AgentApprove always<CR><CR>", answer("always", rule="make *")),
+            (":AgentAllow<CR>", answer("once")),
+            (":AgentAllow once<CR>", answer("once")),
+            (":AgentAllow session<CR>", answer("session")),
+            (":AgentAllow always<CR><CR>", answer("always", rule="make *")),
             (":AgentDeny<CR>", answer("deny")),
             (":AgentDeny not | now<CR>", answer("deny", reason="not | now")),
             ("<F2>", answer("once")),
@@ -454,7 +454,7 @@ def test_to_cancel_what_an_answer_asks_for_is_to_go_back_to_the_question(editor,
 )
 def test_commands_and_maps_answer_from_anywhere(editor, how, expected):
     screen = editor()
-    names = ["Approve", "ApproveSession", "ApproveAlways", "Deny"]
+    names = ["Allow", "AllowSession", "AllowAlways", "Deny"]
     for number, name in enumerate(names, 2):
         screen.command(f"map <F{number}> <Plug>(Agent{name})")
         screen.command(f"imap <F{number}> <Plug>(Agent{name})")
@@ -477,7 +477,7 @@ def test_what_was_typed_for_an_answer_does_not_stay_on_the_screen(editor, keys):
 
 def test_the_map_into_the_float_leaves_insert_mode(editor):
     screen = editor()
-    screen.command("imap <F2> <Plug>(AgentApprovals)")
+    screen.command("imap <F2> <Plug>(AgentQuestion)")
     ask(screen)
     screen.feed("i<F2>")
     wait_until(lambda: (float_of(screen) or {}).get("is_focused") and screen.mode() == "n")
@@ -496,7 +496,7 @@ def test_a_key_goes_to_the_question_from_both_windows_of_the_chat(screen):
 
 @pytest.mark.parametrize(
     "keys, options",
-    [("\\a", {}), ("\\d", {}), ("\\p", {}), ("<Space>a", {"approvals": "<Space>a"})],
+    [("\\a", {}), ("\\d", {}), ("\\p", {}), ("<Space>a", {"question": "<Space>a"})],
 )
 def test_in_the_float_a_key_of_the_chat_answers_nothing(editor, keys, options):
     screen = editor(keys=options)
@@ -534,16 +534,16 @@ def test_in_the_chat_the_answering_keys_keep_what_they_mean_there(screen):
 
 def test_commands_complete_and_refuse_other_words(editor):
     screen = editor()
-    complete = "return vim.fn.getcompletion('AgentApprove ', 'cmdline')"
+    complete = "return vim.fn.getcompletion('AgentAllow ', 'cmdline')"
     assert screen.lua(complete) == ["once", "session", "always"]
     ask(screen)
-    screen.feed(":AgentApprove maybe<CR>")
+    screen.feed(":AgentAllow maybe<CR>")
     wait_until(lambda: "once, session or always, not 'maybe'" in screen.messages())
     assert not screen.is_blocked()
     assert screen.actions() == []
 
 
-@pytest.mark.parametrize("command", ["AgentApprovals", "AgentApprove", "AgentDeny"])
+@pytest.mark.parametrize("command", ["Agent question", "AgentAllow", "AgentDeny"])
 def test_where_nothing_is_asked_the_commands_say_so(start_screen, command):
     screen = start_screen()
     screen.feed(f":{command}<CR>")
@@ -625,8 +625,8 @@ def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
     assert not float_of(screen)
     assert screen.actions() == []
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
-    assert "1 to approve" in screen.lua("return require('sanderling').statusline()")
-    how = "Question pending: :AgentApprovals brings it back, \\a in the chat."
+    assert "1 to answer" in screen.lua("return require('sanderling').statusline()")
+    how = "Question pending: :Agent question brings it back, \\a in the chat."
     wait_until(lambda: how in screen.screen_text())
     enter(screen)
     screen.feed("q")
@@ -642,7 +642,7 @@ def test_a_command_shows_a_question_that_was_left_before_it_answers_it(editor):
     screen.feed("q")
     wait_until(lambda: not float_of(screen))
     count_keys_after(screen, 60)
-    screen.command("AgentApprove")
+    screen.command("AgentAllow")
     assert screen.actions() == []
     assert "Allow bash" in drawn(screen)
 
@@ -657,12 +657,12 @@ def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(s
         lambda: screen.command("lua require('sanderling').clear()"),
     ):
         ask(screen, asked("q1"), asked("q2"))
-        assert "waiting for you: 2 to approve" in screen.screen_text()
+        assert "waiting for you: 2 to answer" in screen.screen_text()
         end()
         assert not float_of(screen)
         screen.command("redrawstatus!")
-        assert "to approve" not in screen.screen_text()
-        assert "to approve" not in screen.lua("return require('sanderling').statusline()")
+        assert "to answer" not in screen.screen_text()
+        assert "to answer" not in screen.lua("return require('sanderling').statusline()")
 
 
 # --- where it is -------------------------------------------------------------------------------------------------------
@@ -692,7 +692,7 @@ def test_it_survives_what_closes_windows(editor, size, keys):
       end, vim.api.nvim_list_wins())
     """)
     assert len(floats) == 1
-    screen.command("AgentApprove")
+    screen.command("AgentAllow")
     assert screen.actions() == [answer("once")]
 
 
@@ -772,7 +772,7 @@ def test_a_session_file_does_not_know_it(editor, tmp_path):
     text = re.sub(r"^(set runtimepath=.*|cd .*)$", "", path.read_text(), flags=re.MULTILINE)
     assert "sanderling" not in text
     assert "code.py" in text
-    assert "Allow" not in text
+    assert "make && rm" not in text
 
 
 @pytest.mark.parametrize(
@@ -803,7 +803,7 @@ def test_what_neovim_is_busy_with_delays_it_and_does_not_lose_it(editor, enter_k
     screen.feed(leave_keys)
     screen.rpc.answer(request)
     wait_until_seen(screen)
-    screen.command("AgentApprove")
+    screen.command("AgentAllow")
     assert screen.actions() == [answer("once")]
     assert "rror" not in screen.messages()
 

@@ -49,7 +49,7 @@ def decide(child, path, *choices, reason=""):
             local hunks = require('sanderling.review.hunks')
             local list = hunks.list(vim.fn.bufnr(path))
             if is_kept then
-              hunks.keep({ list[number] })
+              hunks.accept({ list[number] })
             else
               hunks.reject({ list[number] }, reason)
             end
@@ -429,7 +429,7 @@ def test_the_window_shows_what_it_showed_when_all_is_kept(start_agent, project, 
     child.command(f"exe bufwinnr('{name}') .. 'wincmd w' | normal! 10Gzt2j")
     place = "return { vim.fn.line('.'), vim.fn.line('w0'), vim.fn.bufname() }"
     assert child.lua(place) == [12, 10, name]
-    child.feed("\\hk")
+    child.feed("\\ha")
     wait_for_turn(child)
     assert (project / name).read_text() == text
     assert child.lua(place) == [12, 10, name]
@@ -507,8 +507,8 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     assert paths[0].read_text() == TWELVE
     assert hunk_count(child, paths[0]) == 4
     child.command("only")
-    child.command("AgentApprovals")
-    child.wait_for_screen(":AgentReviews shows it in the file")
+    child.command("Agent question")
+    child.wait_for_screen(":Agent reviews shows it in the file")
     decide(child, paths[0], *[(1, False)] * 4)
     wait_for_turn(child)
     assert paths[0].read_text() == TWELVE
@@ -526,7 +526,7 @@ def test_an_entry_of_the_list_opens_in_a_window_for_code(start_agent, project):
     child.command("edit a.txt")
     child.ask()
     wait_until(lambda: all(hunk_count(child, project / name) == 4 for name in ("a.txt", "b.txt")))
-    child.command("wincmd t | AgentReviews")
+    child.command("wincmd t | Agent reviews")
     windows = child.lua("return vim.fn.winnr('$')")
     child.feed("5G<CR>")
     wait_until(lambda: child.lua("return vim.fn.bufname()") == "b.txt")

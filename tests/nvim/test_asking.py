@@ -287,7 +287,7 @@ def test_several_answers_stand_side_by_side_and_one_takes_the_place_of_another(s
     child.feed(":1,2AgentAsk three?<CR>")
     see(child, "Answer 2.", "Answer 3.")
     assert "Answer 1." not in child.screen_text()
-    child.command("AgentDiscard!")
+    child.command("AgentReject!")
     wait_until(lambda: "Answer" not in child.screen_text())
     assert child.lua("return #require('sanderling.session.live').all()") == 0
 
@@ -494,7 +494,7 @@ def test_a_file_of_the_persons_takes_the_place_of_ours(start, server):
     commands = child.home / "config" / "sanderling" / "commands"
     commands.mkdir(parents=True)
     (commands / "test.md").write_text("Test it with nose, $ARGUMENTS!")
-    child.feed("4G:AgentTest please<CR>")
+    child.feed("4G:Agent test please<CR>")
     child.wait_for_turns()
     assert told(server)[-1] == "Test it with nose, please!"
 
@@ -507,7 +507,7 @@ def test_findings_of_a_review_are_the_quickfix_list(start, server):
     )
     server.answer(Reply(message_start(), text(answer), done()))
     child = start("chat")
-    child.command("AgentReview")
+    child.command("Agent review")
     child.wait_for_turns()
     wait_until(lambda: ":copen lists them" in child.messages())
     found = child.lua("""
@@ -545,7 +545,7 @@ def committing(start, project):
 def test_commit_writes_the_message_of_what_is_staged(committing, server):
     child = committing
     server.answer(Reply(message_start(), text("feat: sleep\n\nIt was too fast."), done()))
-    child.feed(":AgentCommit in few words<CR>")
+    child.feed(":Agent commit in few words<CR>")
     see(child, "+  feat: sleep", "accepts")
     request = server.prompts[0].json()
     assert "tools" not in request
@@ -568,10 +568,10 @@ def test_commit_writes_the_message_of_what_is_staged(committing, server):
 def test_commit_says_where_it_is_of_use_and_when_nothing_is_staged(committing, server, project):
     child = committing
     subprocess.run(["git", "rm", "-q", "--cached", "code.py"], cwd=project, check=True)
-    child.feed(":AgentCommit<CR>")
+    child.feed(":Agent commit<CR>")
     wait_until(lambda: "nothing is staged" in child.messages())
     child.command("edit code.py")
-    child.feed(":AgentCommit<CR>")
+    child.feed(":Agent commit<CR>")
     wait_until(lambda: "No commit message is open" in child.messages())
     assert server.prompts == []
 
@@ -583,6 +583,6 @@ def test_commit_sends_nothing_that_a_rule_keeps_from_the_model(committing, serve
         answer="chat",
         permissions=[{"action": "deny", "tool": "read", "path": "code.py"}],
     )
-    child.feed(":AgentCommit<CR>")
+    child.feed(":Agent commit<CR>")
     wait_until(lambda: "@staged contains code.py, which a rule keeps" in child.messages())
     assert server.prompts == []

@@ -443,7 +443,7 @@ def test_the_person_is_asked_about_all_of_it_at_once(coding, project):
     )
     screen = agent.wait_for_question()
     assert "rename one.name" in screen
-    agent.command("AgentApprove")
+    agent.command("AgentAllow")
     agent.wait_for_turns()
     assert (project / "b.txt").read_text() == TEXTS["b.txt"].replace("one.name", "one.title")
     assert len(agent.events("AgentApprovalRequested")) == 1

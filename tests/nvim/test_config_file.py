@@ -1,4 +1,4 @@
-""":AgentConfig opens the files of settings; a mistake in one is told where a person looks."""
+""":Agent config opens the files of settings; a mistake in one is told where a person looks."""
 
 import pytest
 from tests.conftest import ROOT, prove, wait_until
@@ -25,7 +25,7 @@ def diagnostics(child):
 
 @prove
 def test_a_file_that_does_not_exist_yet_begins_as_its_template(child, user_file):
-    child.command("AgentConfig")
+    child.command("Agent config")
     assert buffer_name(child) == str(user_file)
     lines = child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
     assert lines == (TEMPLATES / "user.toml").read_text().splitlines()
@@ -40,7 +40,7 @@ def test_a_file_that_does_not_exist_yet_begins_as_its_template(child, user_file)
 def test_a_file_that_is_there_is_opened_as_it_is(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("model = 'x'\n")
-    child.command("AgentConfig user")
+    child.command("Agent config user")
     assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") == ["model = 'x'"]
     assert not child.lua("return vim.bo.modified")
 
@@ -50,7 +50,7 @@ def test_the_projects_file_is_that_of_the_projects_root(child, project):
     (project / "sub").mkdir()
     (project / ".git").mkdir(exist_ok=True)
     child.command(f"edit {project}/sub/x.txt")
-    child.command("AgentConfig project")
+    child.command("Agent config project")
     assert buffer_name(child) == str(project / ".sanderling.toml")
     child.command("write")
     wait_until(lambda: "Takes effect once trusted" in child.screen_text())
@@ -59,12 +59,12 @@ def test_the_projects_file_is_that_of_the_projects_root(child, project):
 def test_xdg_config_home_is_honoured(start_nvim, tmp_path):
     child = start_nvim()
     child.lua(f"vim.env.XDG_CONFIG_HOME = '{tmp_path}/elsewhere'")
-    child.command("AgentConfig")
+    child.command("Agent config")
     assert buffer_name(child) == f"{tmp_path}/elsewhere/sanderling/config.toml"
 
 
 def test_what_is_wrong_stands_at_its_line_when_the_file_is_written(child):
-    child.command("AgentConfig")
+    child.command("Agent config")
     child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { '# x', 'modle = 1', 'max_calls = 2' })")
     child.command("write")
     told = wait_until(lambda: diagnostics(child))
@@ -76,16 +76,16 @@ def test_what_is_wrong_stands_at_its_line_when_the_file_is_written(child):
 
 
 @pytest.mark.parametrize(
-    "words, expected", [("AgentConfig ", ["user", "project"]), ("AgentConfig p", ["project"])]
+    "words, expected", [("Agent config ", ["user", "project"]), ("Agent config p", ["project"])]
 )
 def test_its_argument_completes(child, words, expected):
     assert child.lua("return vim.fn.getcompletion(..., 'cmdline')", words) == expected
 
 
 def test_a_word_that_is_no_file_is_told(child):
-    child.feed(":AgentConfig all<CR>")
+    child.feed(":Agent config all<CR>")
     assert (
-        wait_until(lambda: child.messages().strip()) == "AgentConfig: user or project, not 'all'."
+        wait_until(lambda: child.messages().strip()) == "Agent config: user or project, not 'all'."
     )
 
 
@@ -139,7 +139,7 @@ def test_a_change_takes_effect_with_the_next_session(child, user_file, tmp_path)
     child.submit("ping")
     child.wait_for_turns(2)
     assert child.transcript()[-1] == "pong"
-    child.command("AgentClear")
+    child.command("Agent clear")
     child.submit("anything")
     child.wait_for_turns(3)
     assert child.transcript()[-1] == "from the file"
@@ -153,7 +153,7 @@ def test_setup_goes_before_the_file_and_the_settings_say_where_each_is_from(chil
     child.open_chat()
     child.submit("ping")
     child.wait_for_turns()
-    child.command("AgentSettings")
+    child.command("Agent settings")
     wait_until(lambda: "max_calls: 7 (setup())" in report(child))
     assert "thinking: false (~/config/sanderling/config.toml:3)" in report(child)
 

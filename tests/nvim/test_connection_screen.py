@@ -28,7 +28,7 @@ def test_a_lost_connection_counts_down_in_the_bars_and_is_told_below_the_text(sc
     )
     text = screen.screen_text()
     assert "Cannot connect to box: Connection timed out." in text
-    assert ":AgentRetry retries now." in text
+    assert ":Agent retry retries now." in text
     assert screen.transcript() == before
     wait_until(lambda: "reconnecting in 1 s" in prompt_winbar(screen))
     wait_until(lambda: "reconnecting in 1 s" in screen.screen_text())  # nobody has moved
@@ -75,7 +75,7 @@ def test_a_turn_that_went_on_elsewhere_goes_on_below_what_was_shown_of_it(screen
 
 def test_the_person_need_not_wait(screen):
     screen.send(LOST)
-    screen.command("AgentRetry")
+    screen.command("Agent retry")
     assert screen.actions("retry_now")
 
 

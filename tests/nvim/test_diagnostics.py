@@ -310,7 +310,7 @@ local list = hunks.list(vim.api.nvim_get_current_buf())
 if not is_kept[2] then
   hunks.reject({ list[2] })
 end
-hunks.keep({ list[1], is_kept[2] and list[2] or nil })
+hunks.accept({ list[1], is_kept[2] and list[2] or nil })
 """
 
 

@@ -188,7 +188,7 @@ def test_no_key_of_ours_that_allows_has_an_escape(screen):
 
 ALT = ["<M-a>", "<A-a>", "<T-a>", "<M-S-a>", "<C-M-a>", "<Esc>a", "<C-[>a", "\x1ba", "<lt><M-a>"]
 TYPED = ["<F1>", "<Up>", "<End>", "<kPlus>"]
-ALLOWING = ["answer_once", "question_once", "form_send", "trust_all", "keep_file", "edit_accept"]
+ALLOWING = ["answer_once", "question_once", "form_send", "trust_all", "accept_file", "edit_accept"]
 
 
 @pytest.mark.parametrize("lhs", ALT + TYPED)
@@ -217,12 +217,12 @@ def test_a_leader_with_an_escape_leaves_keys_out_that_allow(start_screen):
     screen = start_screen(commands=('let maplocalleader = "\\<M-,>"',))
     screen.lua("""
       local function nothing() end
-      require('sanderling.ui.keys').set(0, 'edit', { edit_accept = nothing, edit_discard = nothing })
+      require('sanderling.ui.keys').set(0, 'edit', { edit_accept = nothing, edit_reject = nothing })
     """)
     maps = screen.lua(
         "return vim.tbl_map(function(map) return map.lhs end, vim.api.nvim_buf_get_keymap(0, 'n'))"
     )
-    assert "<M-,>ed" in maps
+    assert "<M-,>er" in maps
     assert "<M-,>ea" not in maps
 
 

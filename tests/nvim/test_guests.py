@@ -88,10 +88,10 @@ def test_its_options_and_commands_complete_and_are_chosen(start_guest):
         "prompts": {"/init": [{"say": "begun"}]},
     }
     child = start_guest(script)
-    wait_until(lambda: child.lua("return vim.fn.getcompletion('AgentOption ', 'cmdline')"))
-    completed = child.lua("return vim.fn.getcompletion('AgentOption mode ', 'cmdline')")
+    wait_until(lambda: child.lua("return vim.fn.getcompletion('Agent option ', 'cmdline')"))
+    completed = child.lua("return vim.fn.getcompletion('Agent option mode ', 'cmdline')")
     assert completed == ["code", "plan"]
-    child.command("AgentOption mode plan")
+    child.command("Agent option mode plan")
 
     def mode():
         return child.lua(
@@ -104,7 +104,7 @@ def test_its_options_and_commands_complete_and_are_chosen(start_guest):
     wait_until(lambda: mode() == "plan")
     typed(child, "/init")
     wait_until(lambda: "begun" in child.transcript_text())
-    child.command("AgentOption nothing")
+    child.command("Agent option nothing")
     assert wait_until(lambda: "not 'nothing'" in child.messages())
 
 
@@ -129,7 +129,7 @@ def test_names_of_agents_complete_and_a_session_of_one_is_found_again(start_gues
     wait_until(lambda: "heard: go" not in child.transcript_text())
     child.command("AgentChat mine")
     wait_until(lambda: "heard: go" in child.transcript_text())
-    child.command("AgentClear")
+    child.command("Agent clear")
     typed(child, "again")
     wait_until(lambda: "heard: again" in child.transcript_text())
     assert len(child.session_files()) == 2

@@ -70,7 +70,7 @@ def scroll_to_top(screen):
 
 
 def message_at(screen, text):
-    """What `:AgentFork` is told of the first line that equals `text`."""
+    """What `:Agent fork` is told of the first line that equals `text`."""
     row = screen.transcript().index(text)
     return screen.lua(
         """

@@ -315,12 +315,12 @@ def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child
 
 @prove
 def test_the_log_is_written_and_agentlog_opens_it(child):
-    child.command("AgentLog")
+    child.command("Agent log")
     assert "has no log yet" in child.messages()
     child.command("AgentChat")
     child.submit("ping")
     child.wait_for_turns()
-    child.command("AgentLog")
+    child.command("Agent log")
     assert "started" in child.lua(
         "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')"
     )

@@ -73,7 +73,7 @@ def keys(child, typed):
 
 
 def keep(child, index):
-    child.lua("hunks.keep({ hunks.list(vim.api.nvim_get_current_buf())[...] })", index)
+    child.lua("hunks.accept({ hunks.list(vim.api.nvim_get_current_buf())[...] })", index)
 
 
 def reject(child, index):

@@ -169,7 +169,7 @@ function acts.keep()
   if #list == 0 then return end
   local before = text()
   local hunk = list[random(1, #list)]
-  hunks.keep({ hunk })
+  hunks.accept({ hunk })
   check('keeping leaves the text', before, text())
   states = {} -- what is kept is so in older states, too
   remember()

@@ -162,7 +162,7 @@ def test_a_proposal_runs_nothing_until_the_user_enters_its_window(listening):
     assert [event for event in heard(child, "a.py") if event in OPENING] == OPENING
     assert heard(child, "a.py").count("BufEnter") == heard(child, "a.py").count("BufWinEnter") == 1
     assert state(child, "a.py") | {"tabstop": 3} == BY_HAND
-    child.command("AgentKeep all")
+    child.command("AgentAccept all")
     child.wait_for_turns()
     assert (child.project / "a.py").read_text() == TEXT.replace("one", "ONE")
     child.feed("u")
@@ -262,7 +262,7 @@ def test_a_refactoring_that_is_asked_about_runs_nothing(listening):
     )
     child.wait_for_question()
     assert heard(child, "other.txt") == []
-    child.command("AgentApprove")
+    child.command("AgentAllow")
     child.wait_for_turns()
     assert (child.project / "other.txt").read_text() == "use one.title\n"
     assert heard(child, "other.txt") == []
@@ -332,7 +332,7 @@ def test_the_list_of_changes_opens_no_file(changed, is_unloaded):
     child = changed()
     if is_unloaded:
         unload(child, "a.py", "b.py")
-    child.command("AgentReviews")
+    child.command("Agent reviews")
     assert len(child.lua("return vim.fn.getqflist()")) == 2
     assert heard(child, "a.py") == heard(child, "b.py") == []
     child.feed("<CR>")
@@ -358,7 +358,7 @@ def test_the_key_to_the_next_change_opens_the_file_that_it_goes_to_and_no_other(
     assert heard(child, "b.py" if here == "a.py" else "a.py") == []
 
 
-@pytest.mark.parametrize("command", ["AgentKeep all", "AgentReject all"])
+@pytest.mark.parametrize("command", ["AgentAccept all", "AgentReject all"])
 @pytest.mark.parametrize("is_unloaded", [False, True])
 def test_a_decision_about_all_files_opens_none(changed, command, is_unloaded):
     child = changed()
@@ -367,7 +367,7 @@ def test_a_decision_about_all_files_opens_none(changed, command, is_unloaded):
     child.command(command)
     wait_until(lambda: "2 changes." in child.messages(), "they are decided on")
     assert heard(child, "a.py") == heard(child, "b.py") == []
-    wanted = TEXT.replace("one", "ONE") if "Keep" in command else TEXT
+    wanted = TEXT.replace("one", "ONE") if "Accept" in command else TEXT
     assert (child.project / "a.py").read_text() == (child.project / "b.py").read_text() == wanted
 
 
@@ -472,7 +472,7 @@ def test_a_language_server_has_a_proposal_that_the_user_has_entered_and_what_is_
     assert child.lua(count) == 0
     enter(child, "other.txt")
     wait_until(lambda: child.lua(count) == 1, "the server is attached")
-    child.command("AgentKeep all")
+    child.command("AgentAccept all")
     child.wait_for_turns()
     assert child.lua(count) == 1
     assert "BufWritePost" in heard(child, "other.txt")
@@ -493,7 +493,7 @@ def test_an_autocommand_that_fails_stops_no_other_and_asks_nothing(listening):
     assert not child.is_blocked()
     assert child.lua("return vim.b.last") == 1
     assert "An autocommand for a.py failed" in child.messages()
-    child.command("AgentKeep all")
+    child.command("AgentAccept all")
     child.wait_for_turns()
 
 
@@ -555,8 +555,8 @@ def leave_swap_file(start_nvim, directory, name):
 @pytest.mark.parametrize(
     "command",
     [
-        "AgentReviews",
-        "AgentKeep all",
+        "Agent reviews",
+        "AgentAccept all",
         "AgentReject all",
         "lua require('sanderling.review.commands').go(1)",
         "AgentDiff",
@@ -574,7 +574,7 @@ def test_a_swap_file_is_no_obstacle_and_no_question(
     leave_swap_file(start_nvim, swap, child.project / "a.py")
     child.command(command)
     assert not child.is_blocked()
-    if command == "AgentReviews":
+    if command == "Agent reviews":
         assert len(child.lua("return vim.fn.getqflist()")) == 2
         child.feed("<CR>")
     elif command == "AgentDiff":
@@ -721,7 +721,7 @@ def test_the_projects_typescript_does_not_run_for_another_agents_write(start_gue
 # --- what is no file ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["AgentConfig project", "AgentConfig"])
+@pytest.mark.parametrize("command", ["Agent config project", "Agent config"])
 def test_settings_that_are_a_pipe_are_not_opened(child, project, command):
     own = child.home / "config" / "sanderling" / "config.toml"
     own.parent.mkdir(parents=True)
@@ -737,7 +737,7 @@ def test_settings_that_are_a_pipe_are_not_opened(child, project, command):
 @pytest.mark.parametrize(
     "command",
     [
-        *("AgentReviews", "AgentKeep all", "AgentReject all", "AgentDiff", "AgentDiff!"),
+        *("Agent reviews", "AgentAccept all", "AgentReject all", "AgentDiff", "AgentDiff!"),
         "lua require('sanderling.review.commands').go(1)",
     ],
 )

@@ -72,7 +72,7 @@ def bottom_row(screen):
     return screen.rpc.request("nvim_eval", cells)
 
 
-@pytest.mark.parametrize("login", ["i/login<C-s>", ":AgentLogin<CR>"])
+@pytest.mark.parametrize("login", ["i/login<C-s>", ":Agent login<CR>"])
 def test_login_asks_for_the_key_and_gives_it_to_the_host(screen, login):
     screen.feed(login)
     wait_until(lambda: requests(screen) == [{"type": "login"}])
@@ -90,7 +90,7 @@ def test_login_asks_for_the_key_and_gives_it_to_the_host(screen, login):
     assert "/login" not in screen.lua("return require('sanderling.prompt.history').entries()")
 
 
-@pytest.mark.parametrize("login", ["i/login mistral<C-s>", ":AgentLogin mistral<CR>"])
+@pytest.mark.parametrize("login", ["i/login mistral<C-s>", ":Agent login mistral<CR>"])
 def test_each_provider_has_a_key_of_its_own(screen, login):
     screen.feed(login)
     wait_until(lambda: requests(screen) == [{"type": "login", "provider": "mistral"}])
@@ -100,15 +100,15 @@ def test_each_provider_has_a_key_of_its_own(screen, login):
     answer(screen)
     told = "API key for mistral stored in the keychain of the test. /logout mistral removes it."
     wait_until(lambda: told in screen.transcript_text())
-    screen.command("AgentLogout mistral")
+    screen.command("Agent logout mistral")
     assert requests(screen)[2] == {"type": "logout", "provider": "mistral"}
 
 
 def test_providers_are_completed(screen):
-    for command in ("AgentLogin", "AgentLogout", "Agent login"):
+    for command in ("Agent login", "Agent logout", "Agent login"):
         found = screen.lua("return vim.fn.getcompletion(..., 'cmdline')", f"{command} dee")
         assert found == ["deepseek", "deepseek-anthropic"]
-    every = screen.lua("return vim.fn.getcompletion('AgentLogin ', 'cmdline')")
+    every = screen.lua("return vim.fn.getcompletion('Agent login ', 'cmdline')")
     assert set(every) == set(presets())
 
 
@@ -127,7 +127,7 @@ def test_the_key_is_not_shown_while_it_is_typed(screen):
 
 @pytest.mark.parametrize("keys", ["<CR>", "  <CR>", "<Esc>", "<C-c>"])
 def test_without_a_key_nothing_changes(screen, keys):
-    screen.feed(":AgentLogin<CR>")
+    screen.feed(":Agent login<CR>")
     wait_until(lambda: requests(screen))
     answer(screen, backend="x")
     wait_until(lambda: is_asking(screen))
@@ -156,7 +156,7 @@ def test_a_key_that_the_keychain_does_not_take_is_told(screen):
 
 
 @pytest.mark.parametrize(
-    "login", prove_rest(["i/login {}<C-s>", ":AgentLogin {}<CR>", ":Agent login {}<CR>"])
+    "login", prove_rest(["i/login {}<C-s>", ":Agent login {}<CR>", ":Agent login {}<CR>"])
 )
 @pytest.mark.parametrize("key", prove_rest([KEY, "sk-abc", "AbCdEfGhIjKlMnOpQrStUvWxYz", "a b"]))
 def test_a_key_on_the_line_is_refused_and_kept_nowhere(screen, login, key):
@@ -178,7 +178,7 @@ def test_a_key_in_a_prompt_that_is_never_sent_is_not_kept_either(screen):
 
 
 def test_a_macro_does_not_record_the_key(screen):
-    screen.feed("<C-w>hqx:AgentLogin<CR>")
+    screen.feed("<C-w>hqx:Agent login<CR>")
     wait_until(lambda: requests(screen))
     answer(screen, backend="x")
     wait_until(lambda: "A macro is being recorded" in screen.transcript_text())
@@ -191,7 +191,7 @@ def test_a_question_that_comes_while_something_else_is_typed_does_not_take_its_k
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     answer(screen, backend="the keychain of the test")
-    wait_until(lambda: "Run :AgentLogin to enter it" in screen.transcript_text())
+    wait_until(lambda: "Run :Agent login to enter it" in screen.transcript_text())
     assert not is_asking(screen)
 
 
@@ -200,10 +200,10 @@ def test_logout_removes_it(screen):
     wait_until(lambda: requests(screen) == [{"type": "logout"}])
     answer(screen, was_kept=True)
     wait_until(lambda: "API key removed from the keychain." in screen.transcript_text())
-    screen.command("AgentLogout openai")
+    screen.command("Agent logout openai")
     answer(screen, was_kept=False)
     wait_until(lambda: "No API key for openai is stored" in screen.transcript_text())
-    screen.command("AgentLogout")
+    screen.command("Agent logout")
     answer(screen, error="There is none.")
     assert "There is none." in screen.transcript_text()
 

@@ -40,11 +40,11 @@ def test_an_answer_of_one_line_is_shown_in_part_and_kept_whole(start_agent, chun
     agent.wait_for_turns()
     agent.wait_for_screen("The end.")
     [line] = assert_shown_in_part(agent)
-    assert line.endswith("… [10.0 MB more: :AgentExport writes all of it]")
+    assert line.endswith("… [10.0 MB more: :Agent export writes all of it]")
     assert "and more" in agent.transcript()
     assert told(agent, "assistant") == [answer["text"]]
 
-    agent.command("AgentExport out.md")
+    agent.command("Agent export out.md")
     wait_until((agent.project / "out.md").exists, "it is written")
     wait_until(lambda: LINE.strip().encode() in (agent.project / "out.md").read_bytes())
 

@@ -188,7 +188,7 @@ def test_an_empty_prompt_names_the_key_of_the_mode_that_one_is_in(screen):
 
 def test_what_a_command_does_is_wrapped_below_its_beginning(start_screen):
     screen = start_screen(columns=80, lines=24)
-    screen.command("AgentHelp")
+    screen.command("Agent help")
     wait_until(lambda: "/help  " in screen.screen_text())
     rows = screen.screen()
     first = next(i for i, row in enumerate(rows) if "/resume" in row)

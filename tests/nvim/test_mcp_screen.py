@@ -1,4 +1,4 @@
-"""The list of tool servers, :AgentMcp."""
+"""The list of tool servers, :Agent mcp."""
 
 import pytest
 from tests.conftest import prove, running, wait_until
@@ -18,7 +18,7 @@ SERVERS = [
         "name": "linear",
         "state": "failed",
         "place": "https://mcp.linear.app/mcp",
-        "why": "it requires a login: `L` in :AgentMcp opens its page",
+        "why": "it requires a login: `L` in :Agent mcp opens its page",
         "needs_login": True,
     },
     {"name": "notes", "state": "stopped", "place": "notes-server", "is_projects": True},
@@ -35,7 +35,7 @@ def shown(screen):
 
 def show(screen, servers=SERVERS):
     screen.lua("_G.answers = {}")
-    screen.command("AgentMcp")
+    screen.command("Agent mcp")
     wait_until(lambda: screen.actions("list_tool_servers"))
     screen.answer("list_tool_servers", servers=servers)
 
@@ -55,7 +55,7 @@ def test_the_list_tells_how_each_server_is(shown):
         "    mcp-server-git --repository .",
         "✗ linear  failed",
         "    https://mcp.linear.app/mcp",
-        "    it requires a login: `L` in :AgentMcp opens its page",
+        "    it requires a login: `L` in :Agent mcp opens its page",
         "⏸ notes   stopped · the project's",
         "    notes-server",
     ]

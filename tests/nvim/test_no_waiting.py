@@ -3,7 +3,7 @@
 import pytest
 from tests.conftest import wait_until
 
-COMPLETED = ["AgentChat ", "AgentResume ", "AgentModel ", "AgentRewind ", "AgentProviderTest "]
+COMPLETED = ["AgentChat ", "AgentResume ", "AgentModel ", "Agent rewind ", "Agent provider_test "]
 WATCH_WAITS = """
   _G.waits = {}
   local wait = vim.wait
@@ -85,7 +85,7 @@ def test_a_prompt_whose_session_is_closed_meanwhile_is_in_the_history(slow_git):
     screen.feed("ireview @diff<C-s>")
     wait_until(lambda: "Resolving" in screen.screen_text())
     screen.feed("<Esc>")
-    screen.command("AgentClear")
+    screen.command("Agent clear")
     go.touch()
     screen.feed("i<M-p>")
     wait_until(lambda: screen.prompt_lines() == ["review @diff"])

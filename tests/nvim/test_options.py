@@ -136,7 +136,7 @@ def test_all_mistakes_are_told_at_once_in_one_line_and_the_rest_of_the_configura
     """)
     child = start_nvim(commands=[f"luafile {str(init).replace(' ', chr(92) + ' ')}"])
     wait_until(lambda: child.lua("return vim.g.rest_ran"))
-    told = "4 invalid options, see :AgentHealth: 1, chat.pos (chat.position?), keys.send"
+    told = "4 invalid options, see :Agent health: 1, chat.pos (chat.position?), keys.send"
     wait_until(lambda: not child.is_blocked() and told in child.screen_text())
     messages = child.messages()
     assert "traceback" not in messages
@@ -265,8 +265,8 @@ def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
 @pytest.mark.parametrize(
     "command, told",
     [
-        ("AgentSandbox bogus", "AgentSandbox: status, off or on, not 'bogus'."),
-        ("AgentApprove bogus", "AgentApprove: once, session or always, not 'bogus'."),
+        ("Agent sandbox bogus", "Agent sandbox: status, off or on, not 'bogus'."),
+        ("AgentAllow bogus", "AgentAllow: once, session or always, not 'bogus'."),
         ("AgentNet bogus", "AgentNet: off, proxy or on, not 'bogus'."),
     ],
 )
@@ -408,11 +408,11 @@ def test_checkhealth_tells_what_is_kept_and_what_cannot_be_written(child):
 def test_agenthealth_with_a_bang_asks_the_api(start_nvim):
     with LoopbackServer() as server:
         child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-        assert "the API and the keychain were not checked" in health(child, "AgentHealth")
+        assert "the API and the keychain were not checked" in health(child, "Agent health")
         assert server.requests == []
-        assert "the API answers and knows claude-sonnet-5-5" in health(child, "AgentHealth!")
+        assert "the API answers and knows claude-sonnet-5-5" in health(child, "Agent health!")
         assert [request.path for request in server.requests] == ["/v1/models/claude-sonnet-5-5"]
-    assert "Cannot reach 127.0.0.1" in health(child, "AgentHealth!")
+    assert "Cannot reach 127.0.0.1" in health(child, "Agent health!")
 
 
 def test_checkhealth_without_an_environment_says_what_to_do(child):

@@ -185,7 +185,7 @@ def in_the_whole_of_a_question(screen):
 
 def in_job(screen):
     screen.send(jobs(""))
-    screen.command("AgentTerminal")
+    screen.command("Agent terminal")
     screen.send(job_output(HOSTILE))
     wait_until(lambda: terminal(screen) == [HOSTILE])
     screen.feed("gg0")
@@ -193,7 +193,7 @@ def in_job(screen):
 
 def in_trust(screen):
     file = {"path": "AGENTS.md", "kind": "instructions", "text": HOSTILE, "state": "new"}
-    screen.command("AgentTrust")
+    screen.command("Agent trust")
     screen.answer("show_trust", project="/p", files=[file | {"sha256": "0" * 64}])
     wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling_trust")
     assert screen.lua("return vim.fn.search('term://')") > 0

@@ -25,7 +25,7 @@ def test_the_countdown_stands_below_the_text_and_is_no_text(screen):
     text = screen.screen_text()
     assert "The API is overloaded (529)." in text
     assert "Retry 3/10 in 7 s." in text
-    assert ":AgentRetry" in text
+    assert ":Agent retry" in text
     assert "tries now." in text, "lines are wrapped, not cut"
     assert "retrying 3/10" in prompt_winbar(screen)
     assert screen.transcript() == before
@@ -108,7 +108,7 @@ def test_a_chat_that_is_cleared_has_no_countdown(screen):
 
 def test_the_wait_can_be_cut_short(screen):
     screen.send(TURN_STARTED, scheduled())
-    screen.command("AgentRetry")
+    screen.command("Agent retry")
     assert screen.actions("retry_now") == [{"type": "retry_now"}]
 
 
@@ -129,7 +129,7 @@ def test_a_cut_answer_is_asked_for_again_and_stands_there_once(start_agent):
     agent.wait_for_screen("Half of the ans", "Retry ")
 
     def has_ended():
-        agent.command("AgentRetry")
+        agent.command("Agent retry")
         return agent.events("AgentTurnEnded")
 
     wait_until(has_ended)

@@ -154,7 +154,7 @@ def test_signs_and_virtual_lines_go_with_their_hunk_and_come_back_with_undo(open
     assert rows(child, 4) == ["one", "two", "three", "~"]
     child.feed("<C-r>")
     assert rows(child, 4) == ["  one", "− two", "~ 2", "  three"]
-    child.lua("local h = require('sanderling.review.hunks') h.keep(h.list(vim.fn.bufnr()))")
+    child.lua("local h = require('sanderling.review.hunks') h.accept(h.list(vim.fn.bufnr()))")
     assert rows(child, 4) == ["one", "2", "three", "~"]
 
 
@@ -174,11 +174,11 @@ def test_keys_go_from_hunk_to_hunk_keep_one_and_reject_another(opened):
     agent(child, path, 5, 6, "F")
     type_keys(child, "]h]h")
     assert child.lua("return vim.fn.line('.')") == 4
-    type_keys(child, r"\hr[h\hk")
+    type_keys(child, r"\hr[h\ha")
     assert text(child) == "a B c d e F g h"
     type_keys(child, "]h")
     assert child.lua("return vim.fn.line('.')") == 6
-    child.command("AgentKeep all")
+    child.command("AgentAccept all")
     assert child.lua("return vim.api.nvim_buf_get_keymap(0, 'n')") == []
 
 
@@ -200,7 +200,7 @@ def test_which_key_is_told_once_what_a_group_of_keys_is_for(opened):
       package.loaded['which-key'] = { add = function(spec) table.insert(named, spec) end }
     """)
     agent(child, path, 0, 1, "1")
-    child.feed("\\hk")
+    child.feed("\\ha")
     agent(child, path, 3, 4, "4")
     buf = child.lua("return vim.api.nvim_get_current_buf()")
     assert child.lua("return #named") == 1
@@ -226,7 +226,7 @@ def test_keys_take_a_count_and_the_dot_repeats_them(opened):
     assert text(child) == "a b c d e 5 g 7 i 9"
     type_keys(child, "u")
     assert text(child) == "a b c 3 e 5 g 7 i 9"
-    type_keys(child, r"gg]h2\hk")
+    type_keys(child, r"gg]h2\ha")
     assert child.lua("return #require('sanderling.review.hunks').list(vim.fn.bufnr())") == 2
     type_keys(child, "]h2.")
     assert child.lua("return #require('sanderling.review.hunks').list(vim.fn.bufnr())") == 0
@@ -240,7 +240,7 @@ def test_a_map_of_another_buffer_takes_no_key(opened):
     maps = "return vim.tbl_map(function(m) return m.lhs end, vim.api.nvim_buf_get_keymap(vim.fn.bufnr(...), 'n'))"
     assert "]h" in child.lua(maps, str(path))
     child.command(f"edit {path}")
-    child.command("AgentKeep all | nnoremap <buffer> ]h :let g:mine = 1<CR>")
+    child.command("AgentAccept all | nnoremap <buffer> ]h :let g:mine = 1<CR>")
     agent(child, path, 0, 1, "A")
     type_keys(child, "]h")
     assert child.lua("return vim.g.mine") == 1
@@ -264,7 +264,7 @@ def test_the_command_rejects_in_lines_in_the_file_and_in_all_files(opened, proje
     assert text(child) == "a B c d e f g h"
     child.command(f"silent edit {other}")
     agent(child, other, 0, 1, "1")
-    child.command("AgentReviews")
+    child.command("Agent reviews")
     listed = child.lua("return vim.fn.getqflist()")
     assert [(each["lnum"], each["text"]) for each in listed] == [(2, "+1 −1  B"), (1, "+1 −1  1")]
     child.command("AgentReject all")
@@ -275,20 +275,68 @@ def test_the_command_rejects_in_lines_in_the_file_and_in_all_files(opened, proje
 
 def test_the_commands_say_what_is_missing(opened):
     child, _ = opened("abc")
-    child.command("AgentKeep")
+    child.command("AgentAccept")
     assert "No change to review here." in child.messages()
-    child.command("AgentKeep some")
-    assert "AgentKeep: hunk, file, turn, all, not 'some'." in child.messages()
+    child.command("AgentAccept some")
+    assert "AgentAccept: hunk, file, turn, all, not 'some'." in child.messages()
+
+
+OFFER = """
+local line, text = ...
+local region = require('sanderling.rewrite.region').lines(vim.fn.bufnr(), line, line)
+require('sanderling.rewrite').offer(region, text, 'offered')
+"""
+
+
+def test_accept_and_reject_mean_the_edit_at_the_cursor_before_the_change_there(opened):
+    child, path = opened("abcdef")
+    agent(child, path, 1, 2, "B")
+    agent(child, path, 3, 4, "D")
+    child.lua(OFFER, 2, "edited")
+    child.feed("4G")
+    child.command("AgentReject")  # the change: the edit is elsewhere
+    assert text(child) == "a B c d e f"
+    child.feed("2G")
+    child.command("AgentAccept hunk")
+    assert child.lua("return #require('sanderling.review.hunks').list(0)") == 0
+    child.command("AgentAccept")
+    assert text(child) == "a edited c d e f"
+    child.lua(OFFER, 5, "E")
+    child.command("1AgentAccept")  # a range means changes
+    assert "No change to review in these lines." in child.messages()
+    child.command("AgentAccept")  # the only edit
+    assert text(child) == "a edited c d E f"
+
+
+def test_with_a_bang_all_edits_are_meant_and_nothing_else(opened):
+    child, path = opened("abcdef")
+    agent(child, path, 1, 2, "B")
+    for line in (1, 3, 5):
+        child.lua(OFFER, line, line * "x")
+    child.feed("2G")
+    child.command("AgentAccept! all")
+    assert "With ! it takes no scope and no range." in child.messages()
+    child.command("AgentAccept!")
+    assert text(child) == "x B xxx d xxxxx f"
+    child.command("AgentReject!")
+    assert "No edit in this buffer." in child.messages()
+    child.lua(OFFER, 1, "y")
+    child.lua(OFFER, 3, "y")
+    child.command("AgentReject!")
+    assert child.lua("return require('sanderling.rewrite').here() == nil")
+    assert text(child) == "x B xxx d xxxxx f"
+    child.command("AgentReject")
+    assert text(child) == "x b xxx d xxxxx f"
 
 
 def test_where_nothing_is_to_be_kept_it_is_said_what_goes_to_the_changes(opened):
     child, path = opened("abc")
     agent(child, path, 2, 3, "C")
-    child.feed("\\hk")
+    child.feed("\\ha")
     assert "to review here: ]h goes to the next." in child.messages()
     child.command("enew")
-    child.command("AgentKeep")
-    assert "to review here: see :AgentReviews." in child.messages()
+    child.command("AgentAccept")
+    assert "to review here: see :Agent reviews." in child.messages()
 
 
 def test_a_rejection_is_written_where_the_file_had_no_unsaved_changes(opened):
@@ -315,7 +363,7 @@ def test_the_bytes_are_exact_after_two_of_four_hunks_are_kept(opened):
       local hunks = require('sanderling.review.hunks')
       local list = hunks.list(vim.fn.bufnr())
       _G.count = #list
-      hunks.keep({ list[1], list[3] })
+      hunks.accept({ list[1], list[3] })
     """)
     assert child.lua("return _G.count") == 4
     child.command("AgentReject file")

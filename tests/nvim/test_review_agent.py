@@ -60,7 +60,7 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     assert "2 to review" in agent.lua("return require('sanderling').statusline()")
     agent.command("5AgentReject the numbers were right")
     assert app.read_text() == changed.replace("(2, 3)", "(1, 2)")
-    agent.command("AgentKeep all")
+    agent.command("AgentAccept all")
     wait_until(lambda: agent.events("AgentStatusChanged")[-1]["unreviewed"] == 0)
     assert "to review" not in agent.screen_text()
     agent.ask("and now?")
@@ -137,7 +137,7 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, proj
 
     assert listed() == ["+1 −1  return a + b", "+1 −1  print(add(2, 3))", "+1 −1  2"]
     agent.command("edit app.py | 2AgentKeep")
-    agent.command("buffer other.txt | AgentKeep file")
+    agent.command("buffer other.txt | AgentAccept file")
     agent.command("bwipeout! app.py")
     wait_until(
         lambda: (
@@ -146,7 +146,7 @@ def test_the_difference_has_hunks_only_of_what_is_not_reviewed(start_agent, proj
         )
     )
     assert len(hunks(agent)) == 1
-    agent.command("AgentKeep all")
+    agent.command("AgentAccept all")
     wait_until(lambda: [text[:9] for text in listed()] == ["reviewed:"] * 3)
     assert hunks(agent) == []
     assert other.read_text() == "one\n2\nthree\n"
@@ -227,7 +227,7 @@ def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, a
     agent.command("AgentMode auto")
     agent.ask()
     agent.wait_for_turns()
-    agent.command("AgentReviews")
+    agent.command("Agent reviews")
     listed = agent.lua("return vim.fn.getqflist()")
     assert [(each["lnum"], each["text"]) for each in listed] == [
         (2, "1 change while it was not open")
@@ -294,7 +294,7 @@ def test_what_was_undone_is_not_to_be_reviewed_and_what_is_done_again_is(start_a
 
 @prove
 def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, start_agent):
-    closed.command("AgentKeep turn")
+    closed.command("AgentAccept turn")
     assert "Accepted 3 changes." in closed.messages()
     assert unreviewed(closed) == 0
     closed.command("edit app.py")
@@ -326,7 +326,7 @@ def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
 def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start_agent, is_open):
     closed.command("edit app.py")
     wait_until(lambda: len(hunks(closed)) == 2)
-    closed.command("2AgentKeep")
+    closed.command("2AgentAccept")
     closed.command("$put ='# mine'")
     closed.command("silent write")
     [journal] = (app.parent.parent / "home").rglob("journal.jsonl")
@@ -367,8 +367,8 @@ def test_files_are_reviewed_while_an_answer_streams_and_the_person_types_in_anot
     windows = "vim.fn.win_execute(vim.fn.bufwinid('app.py'), ...)"
     agent.lua(f"{windows}", "5AgentReject the numbers were right")
     agent.feed(" on")
-    agent.lua(f"{windows}", "2AgentKeep")
-    agent.lua("vim.fn.win_execute(vim.fn.bufwinid('new.py'), 'AgentKeep file')")
+    agent.lua(f"{windows}", "2AgentAccept")
+    agent.lua("vim.fn.win_execute(vim.fn.bufwinid('new.py'), 'AgentAccept file')")
     agent.feed(" and on")
     wait_until(lambda: agent.lua("return vim.api.nvim_get_current_line()") == "type on and on")
     assert agent.mode() == "i"

@@ -86,7 +86,7 @@ def test_what_is_no_file_any_more_is_left_alone(reviewed, project, kind, autorea
     assert lines(child, path)[0] == "ONE"
     if kind == "link":
         assert (project / "g.txt").read_text() == CHANGED
-    child.command("AgentKeep all")
+    child.command("AgentAccept all")
     assert hunk_count(child, path) == 0
 
 
@@ -226,7 +226,7 @@ def test_one_bad_buffer_does_not_stop_the_others(reviewed, project, name):
     told(child, f"Rejected 2 changes; 1 left. {words}")
     assert (project / "e.txt").read_text() == (project / "o.txt").read_text() == TEXT
     assert (project / "f.txt").read_text().startswith(CHANGED)
-    child.command("AgentKeep all")
+    child.command("AgentAccept all")
     assert "internal error" not in child.messages()
 
 

@@ -39,10 +39,10 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
     agent.command("AgentRedo")
     wait_until(lambda: app.read_text() == FIXED)
     turns = ["2 And a new one.", "1 Fix it."]
-    complete = "return vim.fn.getcompletion('AgentRewind ', 'cmdline')"
+    complete = "return vim.fn.getcompletion('Agent rewind ', 'cmdline')"
     wait_until(lambda: agent.lua(complete) == turns)
 
-    agent.command("AgentRewind 1 Fix it.")
+    agent.command("Agent rewind 1 Fix it.")
     screen = agent.wait_for_screen(
         "Back to before: Fix it.", "src/app.py  +1", "Conversation: without the last 2 turns"
     )
@@ -59,7 +59,7 @@ def test_a_turn_that_there_is_not_is_named(start_agent):
     turn(agent, "Hello.", 1)
     agent.command("AgentUndo")
     agent.wait_for_screen("Nothing to undo")
-    agent.command("AgentRewind 7")
+    agent.command("Agent rewind 7")
     agent.wait_for_screen("No turn 7")
 
 

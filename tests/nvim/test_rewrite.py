@@ -59,7 +59,7 @@ def test_the_keys_of_an_edit_are_seen_in_a_narrow_window(start_editor):
     child.command("rightbelow vnew | wincmd p | vertical resize 42")
     child.feed(":5,6AgentEdit be quick<CR>")
     wait_ready(child)
-    assert any("\\ea accepts · \\ed rejects · \\er refines" in line for line in child.screen())
+    assert any("\\ea accepts · \\er rejects · \\ee refines" in line for line in child.screen())
 
 
 @prove
@@ -72,8 +72,8 @@ def test_a_preview_that_reaches_the_end_of_its_window_is_drawn_to_its_end(start_
     wait_ready(child)
     wait_until(lambda: "y = 'all of it'" in child.screen_text())
     assert "\\ea accepts" in child.screen_text()
-    child.feed("\\ed")
-    wait_until(lambda: outcomes(child) == ["discarded"])
+    child.feed("\\er")
+    wait_until(lambda: outcomes(child) == ["rejected"])
     assert "all of it" not in child.screen_text()
 
 
@@ -184,7 +184,7 @@ def test_what_an_edit_has_used_counts_in_the_session_and_in_none_of_its_turns(
     wait_until(
         lambda: child.lua("return require('sanderling').status().cost_usd") == 2 * before > 0
     )
-    child.command("AgentUsage")
+    child.command("Agent usage")
     page = wait_until(
         lambda: next(
             (line for line in child.screen() if "claude-sonnet" in line and "20" in line), ""
@@ -203,7 +203,7 @@ def test_the_key_asks_what_is_to_be_different(start_editor):
     child = start_editor(*says("one"), *says("two"))
     child.command("1AgentEdit go")
     wait_ready(child)
-    child.feed("\\er")
+    child.feed("\\ee")
     wait_until(lambda: "Change it how?" in child.screen_text())
     child.feed("again<CR>")
     wait_ready(child, 2)
@@ -554,7 +554,7 @@ def test_the_preview_scrolls_into_view_at_the_end_of_a_window(start_editor):
 
 
 @prove
-@pytest.mark.parametrize("end", ["\\ea", "\\ed"])
+@pytest.mark.parametrize("end", ["\\ea", "\\er"])
 def test_the_keys_go_with_the_edit(start_editor, end):
     child = start_editor(*says("x"))
     child.command("1AgentEdit x")

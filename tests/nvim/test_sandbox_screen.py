@@ -357,7 +357,7 @@ def test_a_sandbox_that_is_off_stands_under_a_banner(screen):
     screen.send(changed("full"), changed("off"), changed("off"))
     banner = (
         "THE SANDBOX IS OFF in this session: commands run with all your rights. "
-        ":AgentSandbox on switches it on again."
+        ":Agent sandbox on switches it on again."
     )
     assert screen.transcript() == [banner]
     assert screen.highlight(banner) == ["AgentError"]
@@ -460,7 +460,7 @@ def test_the_prompts_winbar_counts_commands_while_the_model_rests(screen):
 
 def test_agentrun_takes_the_command_raw_and_leaves_the_cursor_where_it_is(start_screen):
     screen = start_screen()
-    screen.feed(r""":AgentRun echo "a % # $HOME <lt>cword> \| b" | wc -l<CR>""")
+    screen.feed(r""":Agent run echo "a % # $HOME <lt>cword> \| b" | wc -l<CR>""")
     (action,) = wait_until(lambda: screen.actions("run_command"))
     assert action["command"] == r"""echo "a % # $HOME <cword> \| b" | wc -l"""
     assert screen.lua("return vim.bo.filetype") == ""
@@ -470,8 +470,8 @@ def test_agentrun_takes_the_command_raw_and_leaves_the_cursor_where_it_is(start_
 def test_agentrun_completes_commands_and_then_files(screen, project):
     (project / "some_file.txt").touch()
     complete = "return vim.fn.getcompletion(..., 'cmdline')"
-    assert "cat" in screen.lua(complete, "AgentRun ca")
-    assert screen.lua(complete, "AgentRun cat some_f") == ["some_file.txt"]
+    assert "cat" in screen.lua(complete, "Agent run ca")
+    assert screen.lua(complete, "Agent run cat some_f") == ["some_file.txt"]
     assert screen.lua(complete, "Run cat some_f") == ["some_file.txt"]
 
 
@@ -513,7 +513,7 @@ def test_a_command_that_the_host_never_started_stands_in_the_prompt_again(screen
 
 
 def test_a_command_that_ran_when_the_host_ended_is_announced_as_interrupted(screen):
-    screen.command("AgentRun make")
+    screen.command("Agent run make")
     (action,) = screen.actions("run_command")
     screen.send(started("make", action["id"]), {"type": "commands_running", "count": 1})
     screen.lua("""
@@ -527,14 +527,14 @@ def test_a_command_that_ran_when_the_host_ended_is_announced_as_interrupted(scre
 
 @pytest.mark.parametrize("stop", ["<C-c>", "i<C-c>", ":AgentStop<CR>", "<C-w>k<C-c>"])
 def test_a_command_is_stopped_while_no_turn_runs(screen, stop):
-    screen.command("AgentRun sleep 100")
+    screen.command("Agent run sleep 100")
     screen.screen()  # Neovim maps no <C-c> that comes while it draws
     screen.feed(stop)
     wait_until(lambda: screen.actions("cancel_turn"))
 
 
 def test_without_a_command_or_a_turn_nothing_is_stopped(screen):
-    screen.command("AgentRun true")
+    screen.command("Agent run true")
     (action,) = screen.actions("run_command")
     screen.send(started("true", action["id"]), ended(id_=action["id"]))
     screen.command("AgentStop")
@@ -585,7 +585,7 @@ def test_agentnet_completes_its_words_and_refuses_others_naming_them(screen):
     complete = "return vim.fn.getcompletion(..., 'cmdline')"
     assert screen.lua(complete, "AgentNet ") == ["off", "proxy", "on"]
     assert screen.lua(complete, "AgentNet o") == ["off", "on"]
-    assert screen.lua(complete, "AgentSandbox o") == ["off", "on"]
+    assert screen.lua(complete, "Agent sandbox o") == ["off", "on"]
     screen.feed(":AgentNet maybe<CR>")
     wait_until(lambda: "AgentNet: off, proxy or on, not 'maybe'." in screen.messages())
     assert not screen.is_blocked()
@@ -601,7 +601,7 @@ def test_what_a_command_says_is_seen_where_somebody_has_scrolled_up(screen):
     screen.send({"type": "turn_ended", "stop_reason": "end_turn"})
     screen.feed("<C-w>kgg<C-w>j")
     wait_until(lambda: "line 199" not in screen.screen_text())
-    screen.command("AgentSandbox")
+    screen.command("Agent sandbox")
     wait_until(lambda: "line 199" in screen.screen_text())
 
 
@@ -609,7 +609,7 @@ def test_agentsandbox_tells_all_in_the_transcript(start_screen):
     screen = start_screen()
     screen.lua("require('sanderling').net('off')")
     screen.send(changed("landlock", missing=["Other processes are seen.", "So is the network."]))
-    screen.command("AgentSandbox")
+    screen.command("Agent sandbox")
     assert screen.transcript() == [
         "Sandbox landlock, weaker than full: commands have no namespaces of their own.",
         "Network off: commands reach nothing outside the session.",
@@ -627,7 +627,7 @@ def test_agentsandbox_tells_all_in_the_transcript(start_screen):
 )
 def test_the_sandbox_is_switched_off_only_when_the_person_says_so(screen, choice, actions):
     screen.lua("vim.ui.select = function(...) _G.asked = { ... } end")
-    screen.command("AgentSandbox off")
+    screen.command("Agent sandbox off")
     assert screen.actions() == []
     screen.lua("_G.asked[3](_G.asked[1][...])", choice)
     assert screen.actions() == actions
@@ -635,14 +635,14 @@ def test_the_sandbox_is_switched_off_only_when_the_person_says_so(screen, choice
 
 def test_an_answer_for_a_session_that_is_gone_switches_nothing_off(screen):
     screen.lua("vim.ui.select = function(...) _G.asked = { ... } end")
-    screen.command("AgentSandbox off")
+    screen.command("Agent sandbox off")
     screen.lua("require('sanderling').clear()")
     screen.lua("_G.asked[3](_G.asked[1][1])")
     assert screen.actions("set_sandbox") == []
 
 
 def test_agentsandbox_on_asks_nothing(screen):
-    screen.command("AgentSandbox on")
+    screen.command("Agent sandbox on")
     assert screen.actions() == [{"type": "set_sandbox", "is_on": True}]
 
 

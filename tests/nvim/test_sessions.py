@@ -230,12 +230,12 @@ def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_e
 def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_history(two):
     two.feed("iunfinished<Esc>")
     wait_until(lambda: two.prompt_lines() == ["unfinished"])
-    two.command("AgentClose")
+    two.command("Agent close")
     assert "## You\n\nfirst\n" in two.transcript_text()
     assert len(sessions(two)) == 1
     two.feed("<M-p>")
     wait_until(lambda: two.prompt_lines() == ["unfinished"])
-    two.command("AgentClose")
+    two.command("Agent close")
     assert two.lua("return #vim.api.nvim_list_wins()") == 1
     assert sessions(two) == []
     names = two.lua("return vim.tbl_map(vim.fn.bufname, vim.api.nvim_list_bufs())")
@@ -249,7 +249,7 @@ def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_h
 def test_closing_a_session_closes_or_changes_its_windows_in_all_tab_pages(two):
     two.command("tabnew")
     two.command("AgentChat")
-    two.command("AgentClose")
+    two.command("Agent close")
     for _ in range(2):
         assert "## You\n\nfirst\n" in two.transcript_text()
         assert "first" in two.screen_text()
@@ -264,7 +264,7 @@ def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(
     chat.feed("iand then<C-s><Esc>")
     wait_until(lambda: "1 queued" in chat.screen_text())
     log = chat.session_files()[-1]
-    chat.command("AgentClose")
+    chat.command("Agent close")
     assert chat.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
     wait_until(lambda: '"stop_reason":"cancelled"' in log.read_text())
     chat.feed("<M-p>")
@@ -324,7 +324,7 @@ def test_autocommands_tell_what_opens_changes_and_closes(chat):
     assert not opened[0]["is_resumed"]
     assert opened[0]["project"] == str(chat.project)
     assert chat.events("AgentSessionChanged")[-1] == {"session_id": second, "previous_id": first}
-    chat.command("AgentClose")
+    chat.command("Agent close")
     assert chat.events("AgentSessionClosed") == [{"session_id": second}]
     assert chat.events("AgentSessionChanged")[-1] == {"session_id": first, "previous_id": second}
 
@@ -379,7 +379,7 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     screen.command("AgentNew")
     assert screen.lua("return require('sanderling.screens.jobs').complete('')") == []
     assert "mend it" not in screen.screen_text()
-    screen.command("AgentTodo")
+    screen.command("Agent todo")
     assert "No todo list yet" in screen.messages()
     screen.feed("\\p")
     wait_until(lambda: "mend it" in screen.screen_text())
@@ -618,17 +618,17 @@ def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again)
 
 @prove
 def test_the_current_session_is_renamed(chat):
-    chat.command("AgentRename")
+    chat.command("Agent rename")
     assert "This session is empty" in chat.messages()
     say(chat, "hello", 1)
-    chat.command("AgentRename A better name")
+    chat.command("Agent rename A better name")
     wait_until(lambda: title(chat) == "A better name")
 
 
 @prove
 def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
     say(chat, "hello", 1)
-    chat.feed(":AgentExport<CR>")
+    chat.feed(":Agent export<CR>")
     wait_until(lambda: chat.mode() == "c")
     chat.feed("<C-u><CR>")
     wait_until(lambda: chat.mode() == "n")
@@ -639,10 +639,10 @@ def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
 def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_there(chat):
     say(chat, "hello / there", 1)
     chat.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer(nil) end")
-    chat.command("AgentExport")
+    chat.command("Agent export")
     assert chat.lua("return _G.default") == "hello there.md"
     for _ in range(2):
-        chat.command("AgentExport notes.md")
+        chat.command("Agent export notes.md")
     wait_until(lambda: "notes.md is there already" in chat.transcript_text())
     wait_until(lambda: "Exported to notes.md" in chat.messages())
     text = (chat.project / "notes.md").read_text()
@@ -658,7 +658,7 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
 def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     chat.lua("vim.o.lines = ...", height)
     say(chat, "wrapped", 1)
-    chat.command("AgentFork")
+    chat.command("Agent fork")
     wait_until(lambda: "(fork)" in chat.screen_text())
     wait_until(lambda: "the very end" in chat.screen_text())
 
@@ -681,7 +681,7 @@ def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
     if line:
         lnums = [lnum for lnum, each in enumerate(chat.transcript(), 1) if each == line]
         chat.feed(f"<C-w>k{lnums[number - 1]}G")
-    chat.feed(":AgentFork<CR>")
+    chat.feed(":Agent fork<CR>")
     wait_until(lambda: len(sessions(chat)) == 2)
 
     def prompts():

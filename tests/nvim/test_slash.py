@@ -338,7 +338,7 @@ def test_models_are_completed_with_their_provider_or_without_it(screen):
 
 
 def test_a_provider_is_tried_and_its_row_shown(screen):
-    screen.command("AgentProviderTest ollama:qwen3:8b")
+    screen.command("Agent provider_test ollama:qwen3:8b")
     assert screen.actions("test_provider") == [
         {"type": "test_provider", "provider": "ollama:qwen3:8b"}
     ]
@@ -350,7 +350,7 @@ def test_a_provider_is_tried_and_its_row_shown(screen):
 
 def test_without_a_session_no_provider_is_tried(start_nvim):
     child = start_nvim()
-    child.command("AgentProviderTest")
+    child.command("Agent provider_test")
     assert "No session is open" in child.messages()
 
 
@@ -485,13 +485,13 @@ def test_a_tab_of_the_users_own_and_another_completion_are_left_alone(screen):
 @pytest.mark.parametrize(
     "command, action",
     [
-        ("AgentCompact", {"type": "compact", "focus": ""}),
-        ("AgentCompact the parser", {"type": "compact", "focus": "the parser"}),
-        ("AgentCompact!", {"type": "undo_compaction"}),
+        ("Agent compact", {"type": "compact", "focus": ""}),
+        ("Agent compact the parser", {"type": "compact", "focus": "the parser"}),
+        ("Agent compact!", {"type": "undo_compaction"}),
         ("AgentModel claude-x", {"type": "set_model", "model": "claude-x"}),
-        ("AgentUsage", {"type": "show_usage"}),
-        ("AgentSettings", {"type": "show_settings"}),
-        ("AgentTrust", {"type": "show_trust"}),
+        ("Agent usage", {"type": "show_usage"}),
+        ("Agent settings", {"type": "show_settings"}),
+        ("Agent trust", {"type": "show_trust"}),
     ],
 )
 def test_the_commands_of_the_editor_do_the_same(screen, command, action):
@@ -510,11 +510,11 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
 @pytest.mark.parametrize(
     "command, sentence",
     [
-        ("AgentUsage", "No session is open. :AgentChat opens one."),
-        ("AgentSettings", "No session is open. :AgentChat opens one."),
-        ("AgentCompact", "No session is open. :AgentChat opens one."),
-        ("AgentQueue", "No prompts are queued."),
-        ("AgentRetry", "Nothing to retry."),
+        ("Agent usage", "No session is open. :AgentChat opens one."),
+        ("Agent settings", "No session is open. :AgentChat opens one."),
+        ("Agent compact", "No session is open. :AgentChat opens one."),
+        ("Agent queue", "No prompts are queued."),
+        ("Agent retry", "Nothing to retry."),
     ],
 )
 def test_a_look_at_no_session_begins_none_and_says_so(start_screen, command, sentence):
@@ -526,7 +526,7 @@ def test_a_look_at_no_session_begins_none_and_says_so(start_screen, command, sen
 
 
 def test_agentreview_is_the_prompt(screen):
-    screen.command("AgentReview the parser")
+    screen.command("Agent review the parser")
     (sent,) = screen.actions()
     assert sent["prompt"]["text"] == "/review the parser"
 
@@ -535,12 +535,12 @@ def test_agentmodel_and_agentcompact_complete(screen):
     complete = "return vim.fn.getcompletion(..., 'cmdline')"
     screen.send({"type": "local_models_known", "models": ["claude-a", "claude-b"]})
     assert screen.lua(complete, "AgentModel claude-") == ["claude-a", "claude-b"]
-    assert screen.lua(complete, "AgentCompact u") == ["undo"]
+    assert screen.lua(complete, "Agent compact u") == ["undo"]
 
 
 def test_where_no_request_waits_nothing_is_retried(screen):
     screen.in_a_turn()
-    screen.command("AgentRetry")
+    screen.command("Agent retry")
     assert screen.actions() == []
     assert "Nothing to retry." in screen.messages()
 

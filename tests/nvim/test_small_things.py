@@ -86,7 +86,7 @@ def test_the_footer_of_a_question_counts_cells(start_screen):
         {"id": "2", "title": "拒否する", "choice": "deny"},
     ]
     screen.send(asked(tool="Claude", options=options, choices=["once"], rule=""))
-    screen.command("AgentApprovals")
+    screen.command("Agent question")
     wait_until(lambda: "許可する" in screen.screen_text().replace(" ", ""), screen.screen_text)
 
 
@@ -104,7 +104,7 @@ def test_agent_with_a_verb_takes_a_bar_as_its_own_command_does(screen):
 def test_a_verb_with_two_words_completes_its_argument(screen):
     screen.send({"type": "local_models_known", "models": ["claude-a", "openai:gpt"]})
     complete = "return vim.fn.getcompletion(..., 'cmdline')"
-    names = screen.lua(complete, "AgentProviderTest ")
+    names = screen.lua(complete, "Agent provider_test ")
     assert names
     assert screen.lua(complete, "Agent provider_test ") == names
 

@@ -92,11 +92,11 @@ def test_a_question_is_settled_once_by_an_answer_or_without_one(screen):
     screen.send(asked("q"))
     wait_until(lambda: "Allow bash" in screen.screen_text())
     count_keys_after(screen, 0)
-    screen.command("AgentApprove")
+    screen.command("AgentAllow")
     screen.send(settled("q"))
     screen.send(asked("r"), settled("r"))
     screen.send(asked("s"), {"type": "local_failed", "message": "gone"})
     screen.send(asked("t"))
-    screen.command("AgentClose")
+    screen.command("Agent close")
     told = [(each["id"], each.get("answer")) for each in screen.events("AgentApprovalSettled")]
     assert told == [("q", "once"), ("r", None), ("s", None), ("t", None)]

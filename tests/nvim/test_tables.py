@@ -44,11 +44,14 @@ def test_agent_and_a_verb_do_what_the_command_of_that_name_does(child):
     "line, told",
     [
         ("Agent mdoe plan", "Agent: no 'mdoe'; did you mean 'mode'?"),
-        ("Agent jobs", "Agent: no 'jobs'; :AgentHelp lists them."),
+        ("Agent jobs", "Agent: no 'jobs'; :Agent help lists them."),
         ("Agent stop it", "Agent: stop takes no argument."),
         ("Agent run", "Agent: run needs an argument."),
         ("Agent! stop", "E477: No ! allowed"),
         ("Agent stop!", "Agent: stop takes no !."),
+        ("1Agent todo", "Agent: todo takes no range."),
+        ("Agent config bogus", "Agent config: user or project, not 'bogus'."),
+        ("AgentTodo", "E492: Not an editor command: AgentTodo"),
         ("Agent net bogus", "AgentNet: off, proxy or on, not 'bogus'."),
     ],
 )
@@ -60,7 +63,7 @@ def test_agent_with_what_is_no_verb_or_takes_something_else_says_so(child, line,
 @pytest.mark.parametrize(
     "typed, words",
     [
-        ("Agent app", ["approvals", "approve"]),
+        ("Agent acc", ["accept"]),
         ("Agent mode ", ["ask", "auto", "plan"]),
         ("Agent compact! u", ["undo"]),
         ("Agent nothing ", []),
@@ -68,6 +71,47 @@ def test_agent_with_what_is_no_verb_or_takes_something_else_says_so(child, line,
 )
 def test_agent_completes_verbs_and_what_they_take(child, typed, words):
     assert child.lua("return vim.fn.getcompletion(..., 'cmdline')", typed) == words
+
+
+@pytest.mark.parametrize("line", ["Agent sandbox status", "Agent todo", "Agent mode plan"])
+def test_a_bar_after_agent_ends_a_verb_that_takes_no_text(child, line):
+    child.feed(f":{line} | let g:after = 1<CR>")
+    wait_until(lambda: child.lua("return vim.g.after") == 1)
+
+
+def test_a_bar_after_agent_belongs_to_text(child):
+    child.feed(":Agent run echo one | tr o u<CR>")
+    wait_until(lambda: "une" in child.transcript_text())
+
+
+def test_agent_export_expands_as_a_command_that_takes_a_file(child, tmp_path):
+    child.submit("ping")
+    child.wait_for_turns()
+    child.command(f"let $HERE = '{tmp_path}'")
+    child.feed(":Agent export $HERE/talk.md<CR>")
+    wait_until((tmp_path / "talk.md").exists)
+
+
+def test_agent_takes_a_bang_and_completes_an_argument_behind_it(child):
+    child.command("Agent terminal!")
+    assert "No job" in wait_until(lambda: child.messages().strip())
+    complete = "return vim.fn.getcompletion(..., 'cmdline')"
+    assert child.lua(complete, "silent 1,2Agent comp") == ["compact"]
+    assert child.lua(complete, "Agent sandbox o") == ["off", "on"]
+
+
+def test_a_map_runs_a_verb_that_has_no_command_of_its_own(child):
+    child.command("nmap <F2> <Plug>(AgentTodo)|nmap <F3> <Plug>(AgentRun)")
+    child.feed("<F2>")
+    wait_until(lambda: "No todo list yet." in child.messages())
+    child.feed("<F3>")
+    assert child.lua("return { vim.fn.getcmdtype(), vim.fn.getcmdline() }") == [":", "Agent run "]
+
+
+def test_agent_takes_the_selected_lines_of_a_verb(child):
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'one', 'two', 'three' })")
+    child.feed("jVj:Agent explain<CR>")
+    wait_until(lambda: "2-3" in child.transcript_text())
 
 
 @prove
@@ -110,7 +154,7 @@ def test_the_keys_of_the_transcript_are_shown_there(child):
 
 def test_the_keys_of_a_page_are_shown_as_the_options_have_them(child):
     child.setup(keys={"close": "Q", "show_keys": "<F1>"})
-    child.command("AgentHelp")
+    child.command("Agent help")
     child.feed("<F1>")
     wait_until(lambda: "Q       close it" in child.screen_text())
     child.feed("QQ")
@@ -168,7 +212,7 @@ def test_a_host_that_runs_is_told_of_a_table_that_is_set(child, tmp_path):
     script.write_text('{"version": 1, "reply": [{"step": [{"text": "scripted now"}]}]}')
     table = f"{{ provider = 'scripted', script = '{script}' }}"
     child.lua(f"vim.g.sanderling = {table}")
-    child.command("AgentClear")
+    child.command("Agent clear")
     child.submit("anything")
     child.wait_for_turns(2)
     assert child.transcript()[-1] == "scripted now"

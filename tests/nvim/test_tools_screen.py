@@ -504,14 +504,14 @@ def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
     screen.send(
         started("bash", "make serve", "t2"), ended("→ j1", id_="t2", job="j1"), jobs("", "")
     )
-    screen.command("AgentTerminal! j0")
+    screen.command("Agent terminal! j0")
     assert "Stopping j0: make" in screen.messages()
     screen.send(jobs("stopped", ""))
     screen.send(jobs("stopped", "exit status 2"))
     screen.command("redraw!")
     assert "bash make serve  → j1 · exit status 2" in screen.screen_text()
     assert "▸ bash make watch  → j0 · stopped · 1 line" in screen.screen_text()
-    screen.command("AgentTerminal!")
+    screen.command("Agent terminal!")
     assert "j1 has already ended: exit status 2." in screen.messages()
     assert len(screen.actions("stop_job")) == 1
 
@@ -659,11 +659,11 @@ def test_the_list_is_pinned_around_what_is_in_progress(start_screen, columns, li
     screen = start_screen(columns=columns, lines=lines)
     screen.command("AgentChat")
     screen.send(TURN_STARTED, todo(*["completed"] * 4, "in_progress", *["pending"] * 5))
-    shown = [row for row in screen.screen() if "item" in row or ":AgentTodo" in row]
+    shown = [row for row in screen.screen() if "item" in row or ":Agent todo" in row]
     assert "☑ item 3" in shown[0]
     assert "◐ item 4" in shown[1]
     assert "☐ item 5" in shown[2]
-    assert "more: :AgentTodo" in shown[-1]
+    assert "more: :Agent todo" in shown[-1]
     assert 3 <= len(shown) <= 6
 
 
@@ -691,11 +691,11 @@ def test_a_done_list_is_hidden_when_the_turn_ends_and_an_open_one_is_not(screen)
 
 def test_agenttodo_shows_the_whole_list_in_a_float(start_screen):
     screen = start_screen()
-    screen.feed(":AgentTodo<CR>")
+    screen.feed(":Agent todo<CR>")
     wait_until(lambda: "No todo list yet" in screen.messages())
     screen.command("AgentChat")
     screen.send(todo(*["completed"] * 10, "in_progress", *["pending"] * 9))
-    screen.command("AgentTodo")
+    screen.command("Agent todo")
     text = screen.screen_text()
     assert "☑ item 0" in text
     assert "☐ item 19" in text
@@ -736,7 +736,7 @@ def test_jobs_that_run_are_counted_in_winbar_and_statusline(screen):
 
 def test_agentterminal_watches_the_newest_job_and_shows_what_it_writes(screen):
     screen.send(jobs("", ""))
-    screen.command("AgentTerminal")
+    screen.command("Agent terminal")
     assert screen.actions() == [{"type": "watch_job", "id": "j1", "is_on": True}]
     screen.send(
         job_output("one\n\x1b[31mred\x1b[0m\ntwo\r\nthree", "j1"), job_output("other", "j0")
@@ -782,7 +782,7 @@ def test_what_a_job_writes_cannot_speak_to_the_terminal(screen, name):
       }, paste = { ['+'] = function() return {} end, ['*'] = function() return {} end } }
     """)
     screen.send(jobs(""))
-    screen.command("AgentTerminal")
+    screen.command("Agent terminal")
     title = screen.lua("return vim.b.term_title")
     hostile = HOSTILE_OUTPUT[name]
     for split in range(1, len(hostile) + 1, max(3, len(hostile) // 20)):
@@ -802,7 +802,7 @@ def shown(screen):
 def test_a_job_is_stopped_by_a_key_or_a_command_and_hidden_by_q(screen):
     stop = {"type": "stop_job", "id": "j0"}
     screen.send(jobs(""))
-    screen.feed(":AgentTerminal j0<CR>")
+    screen.feed(":Agent terminal j0<CR>")
     wait_until(lambda: screen.lua("return vim.bo.buftype") == "terminal")
     screen.feed("<C-c>")
     wait_until(lambda: screen.actions("stop_job") == [stop])
@@ -812,29 +812,29 @@ def test_a_job_is_stopped_by_a_key_or_a_command_and_hidden_by_q(screen):
     wait_until(lambda: screen.actions("stop_job") == [stop, stop])
     screen.feed("<C-\\><C-n>q")
     wait_until(lambda: screen.lua("return vim.bo.buftype") != "terminal")
-    screen.command("AgentTerminal! j0")
+    screen.command("Agent terminal! j0")
     assert screen.actions("stop_job") == [stop, stop, stop]
     screen.send(job_output("while hidden\n"))
-    screen.command("AgentTerminal")
+    screen.command("Agent terminal")
     wait_until(lambda: terminal(screen) == ["while hidden"])
     assert len(screen.actions("watch_job")) == 1
 
 
 def test_a_job_is_watched_no_longer_when_its_buffer_is_gone_and_again_when_it_is_asked_for(screen):
     screen.send(jobs(""))
-    screen.command("AgentTerminal")
+    screen.command("Agent terminal")
     screen.command("bwipeout!")
     watch = {"type": "watch_job", "id": "j0", "is_on": True}
     assert screen.actions() == [watch, watch | {"is_on": False}]
     screen.send(job_output("lost"))
-    screen.command("AgentTerminal")
+    screen.command("Agent terminal")
     assert screen.actions()[2:] == [watch]
 
 
 def test_agentterminal_completes_ids_and_says_which_it_does_not_know(screen):
     screen.send(jobs("", ""))
-    assert screen.lua("return vim.fn.getcompletion('AgentTerminal ', 'cmdline')") == ["j0", "j1"]
-    screen.command("AgentTerminal nope")
+    assert screen.lua("return vim.fn.getcompletion('Agent terminal ', 'cmdline')") == ["j0", "j1"]
+    screen.command("Agent terminal nope")
     assert "No job nope." in screen.messages()
     assert screen.actions() == []
 
@@ -842,7 +842,7 @@ def test_agentterminal_completes_ids_and_says_which_it_does_not_know(screen):
 def test_the_terminal_takes_nothing_of_the_chats_windows(screen):
     screen.send(jobs(""))
     screen.feed("<C-w>k")
-    screen.command("AgentTerminal")
+    screen.command("Agent terminal")
     options = screen.lua("return { vim.wo.winbar, vim.wo.winfixbuf, vim.bo.filetype }")
     assert options == ["", False, ""]
     assert screen.transcript_win()
@@ -852,7 +852,7 @@ def test_the_terminal_takes_nothing_of_the_chats_windows(screen):
 
 def test_when_the_host_ends_a_terminal_says_so_and_watches_nothing(screen):
     screen.send(jobs(""))
-    screen.command("AgentTerminal")
+    screen.command("Agent terminal")
     screen.lua("""
       local id = vim.b[require('sanderling').transcript().buf].sanderling_session
       require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })

@@ -1,5 +1,5 @@
 """
-:AgentTrust: what stands on its page is what would be trusted, and nothing is trusted that was not answered for.
+:Agent trust: what stands on its page is what would be trusted, and nothing is trusted that was not answered for.
 
 Events come by the host's own way in, and what Neovim asks of the host is caught before it leaves.
 """
@@ -41,7 +41,7 @@ def open_page(screen, files=FILES, **fields):
     """Ask for the files from a file of the person's, get them, and wait until keys count."""
     screen.feed("<C-w>h")
     wait_until(lambda: screen.lua("return vim.bo.filetype") == "")
-    screen.command("AgentTrust")
+    screen.command("Agent trust")
     assert screen.actions("show_trust")
     screen.answer("show_trust", **shown(files, **fields))
     assert is_on_page(screen)
@@ -143,7 +143,7 @@ def test_q_leaves_all_as_it_is(screen):
 
 
 def test_a_key_that_was_typed_before_the_page_came_is_no_answer(screen):
-    screen.command("stopinsert | AgentTrust")
+    screen.command("stopinsert | Agent trust")
     screen.lua(
         """
         _G.answers.show_trust(...)
@@ -265,7 +265,7 @@ def test_a_refusal_is_told_and_leaves_no_key_that_trusts(screen):
 
 
 def test_a_project_without_such_files_is_a_message_and_a_refusal_a_notice(screen):
-    screen.command("AgentTrust")
+    screen.command("Agent trust")
     screen.answer("show_trust", **shown([]))
     assert "no files that need trust" in screen.messages()
     screen.answer("show_trust", **shown([], refusal="A home directory is not trusted as a whole."))
@@ -280,7 +280,7 @@ def test_files_that_come_while_something_else_is_typed_open_nothing(screen):
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
     screen.answer("show_trust", **shown())
     assert not is_on_page(screen)
-    assert ":AgentTrust again to review them" in screen.messages()
+    assert ":Agent trust again to review them" in screen.messages()
 
 
 def test_from_the_prompt_the_page_is_in_normal_mode_and_q_goes_back(screen):
@@ -301,7 +301,7 @@ def test_the_page_goes_with_its_session(screen):
 
 def test_a_second_page_takes_the_place_of_the_first(screen):
     open_page(screen)
-    screen.command("AgentTrust")
+    screen.command("Agent trust")
     screen.answer("show_trust", **shown([RULES]))
     assert is_on_page(screen)
     assert any(line.startswith("Trust this file as shown?") for line in page(screen))
@@ -313,7 +313,7 @@ def test_after_a_page_was_closed_by_hand_q_goes_back_to_where_the_next_was_asked
     screen.command("quit")
     screen.command("botright new")
     here = screen.lua("return vim.api.nvim_get_current_win()")
-    screen.command("AgentTrust")
+    screen.command("Agent trust")
     screen.answer("show_trust", **shown())
     assert is_on_page(screen)
     count_keys_after(screen, 0)
@@ -338,9 +338,9 @@ def test_of_a_page_that_was_closed_by_hand_nothing_is_left(screen):
 @pytest.mark.parametrize(
     "paths, sentence",
     [
-        (["AGENTS.md"], "AGENTS.md is ignored until trusted: :AgentTrust."),
-        (["a", "b"], "a and b are ignored until trusted: :AgentTrust."),
-        (["a", "b", "c", "d", "e"], "a, b, c and 2 more are ignored until trusted: :AgentTrust"),
+        (["AGENTS.md"], "AGENTS.md is ignored until trusted: :Agent trust."),
+        (["a", "b"], "a and b are ignored until trusted: :Agent trust."),
+        (["a", "b", "c", "d", "e"], "a, b, c and 2 more are ignored until trusted: :Agent trust"),
     ],
 )
 def test_files_that_are_ignored_are_named_once(screen, paths, sentence):
@@ -356,7 +356,7 @@ def test_files_that_are_ignored_are_named_once(screen, paths, sentence):
 def test_files_that_are_ignored_are_no_news_again_in_a_session_that_comes_after(screen):
     needed = {"type": "trust_needed", "paths": ["AGENTS.md"]}
     screen.send(needed)
-    screen.command("AgentClear")
+    screen.command("Agent clear")
     assert screen.transcript() == [""]
     screen.send(needed)
     assert screen.transcript() == [""]
@@ -378,8 +378,8 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     agent.command("AgentChat")
     agent.submit("go")
     agent.wait_for_turns()
-    assert "AGENTS.md is ignored until trusted: :AgentTrust" in agent.transcript_text()
-    agent.command("AgentTrust")
+    assert "AGENTS.md is ignored until trusted: :Agent trust" in agent.transcript_text()
+    agent.command("Agent trust")
     wait_until(lambda: is_on_page(agent))
     assert "│ Be brief." in page(agent)
     count_keys_after(agent, 0)
@@ -389,7 +389,7 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     agent.wait_for_turns(2)
     assert "Be brief." in agent.session_files()[-1].read_text()
     rules.write_text("Be long.\n")
-    agent.command("AgentTrust")
+    agent.command("Agent trust")
     wait_until(lambda: is_on_page(agent))
     assert "AGENTS.md (changed since you trusted it, 1 line)" in page(agent)
     assert marks(agent) == {"AGENTS.md": "☐"}
@@ -400,7 +400,7 @@ def test_settings_that_are_trusted_are_said_to_wait_for_the_next_session(screen)
     screen.feed("a")
     wait_until(lambda: screen.actions("trust_files"))
     screen.send({"type": "slash_commands_changed", "commands": []})
-    assert "take effect in new sessions: :AgentClear" in screen.messages()
+    assert "take effect in new sessions: :Agent clear" in screen.messages()
 
 
 def test_files_that_are_trusted_are_not_said_to_be_ignored_any_more(screen):

@@ -217,7 +217,7 @@ def floats(screen):
 
 
 def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen):
-    screen.feed(":AgentUsage<CR>")
+    screen.feed(":Agent usage<CR>")
     wait_until(screen.actions)
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
     screen.feed("<Esc><F5>")
@@ -230,7 +230,7 @@ def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen
     wait_until(lambda: len(floats(screen)) == 1, "the report")
 
 
-@pytest.mark.parametrize("command", ["AgentUsage", "AgentSettings"])
+@pytest.mark.parametrize("command", ["Agent usage", "Agent settings"])
 def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(screen, command):
     before = screen.lua("return vim.api.nvim_get_current_win()")
     screen.feed(f":{command}<CR>")
@@ -251,10 +251,10 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
 
 
 def test_another_report_is_asked_for_while_one_is_shown(screen):
-    screen.feed(":AgentUsage<CR>")
+    screen.feed(":Agent usage<CR>")
     screen.answer("show_usage", **REPORT)
     wait_until(lambda: floats(screen))
-    screen.feed(":AgentSettings<CR>")
+    screen.feed(":Agent settings<CR>")
     wait_until(
         lambda: [a["type"] for a in screen.actions()] == ["show_usage", "show_settings"],
         "the settings are asked for",
@@ -262,10 +262,10 @@ def test_another_report_is_asked_for_while_one_is_shown(screen):
 
 
 def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
-    screen.feed(":AgentUsage<CR>")
+    screen.feed(":Agent usage<CR>")
     screen.answer("show_usage", **REPORT)
     wait_until(lambda: floats(screen))
-    screen.feed(":AgentUsage<CR>g?")
+    screen.feed(":Agent usage<CR>g?")
     wait_until(lambda: "close it without an answer" in screen.screen_text())
     screen.feed("q")
     wait_until(lambda: "close it without an answer" not in screen.screen_text())
@@ -285,7 +285,7 @@ def test_a_report_that_comes_while_a_person_types_takes_no_key_of_theirs(screen)
 
 
 def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
-    screen.feed(":AgentUsage<CR>")
+    screen.feed(":Agent usage<CR>")
     wait_until(screen.actions)
     screen.command("tabnew")
     screen.answer("show_usage", **REPORT)
@@ -298,15 +298,15 @@ def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
 @pytest.mark.parametrize(
     "width, state, model",
     [
-        (80, "waiting for you: 1 to approve", "claude-sonnet-5-5"),
-        (57, "waiting for you: 1 to approve", "claude-sonnet…"),
-        (34, "1 to approve", "claude-…"),
-        (28, "1 to approve", ""),
+        (80, "waiting for you: 1 to answer", "claude-sonnet-5-5"),
+        (56, "waiting for you: 1 to answer", "claude-sonnet…"),
+        (33, "1 to answer", "claude-…"),
+        (27, "1 to answer", ""),
     ],
 )
 def test_the_state_is_whole_and_the_models_name_gives_way(screen, width, state, model):
     screen.send({"type": "model_changed", "model": "claude-sonnet-5-5"}, asked())
-    screen.command("AgentApprovals")
+    screen.command("Agent question")
     screen.feed("q")  # nothing lies over it
     bar(screen, width)
     line = prompt_winbar(screen)

@@ -94,7 +94,7 @@ def test_the_first_three_are_shown_and_how_many_there_are_besides(screen):
     text = screen.screen_text()
     assert "↳ c3" in text
     assert "d4" not in text
-    assert "… 2 more: :AgentQueue" in text
+    assert "… 2 more: :Agent queue" in text
 
 
 def test_held_prompts_say_how_they_are_sent(screen):
@@ -244,7 +244,7 @@ def test_a_prompt_that_waits_is_changed_before_it_is_sent(start_agent):
     agent.wait_for_screen("Working")
     agent.submit("write teh docs")
     agent.wait_for_screen("↳ write teh docs")
-    agent.command("AgentQueue")
+    agent.command("Agent queue")
     wait_until(lambda: lines(agent) == ["── 1 ↳ after this turn ──", "write teh docs"])
     type_(agent, ":%s/teh/the<CR>:w<CR>")
     agent.wait_for_turns(2)

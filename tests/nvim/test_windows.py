@@ -38,7 +38,7 @@ def test_an_autocommand_of_the_users_that_fails_is_not_in_the_way_of_the_chat(ch
     say_ping(child)
     assert child.transcript()[-1] == PONG
     assert not child.is_blocked()
-    child.feed(":AgentHelp<CR>")
+    child.feed(":Agent help<CR>")
     wait_until(lambda: "Commands" in child.screen_text())
     child.feed("q")
     wait_until(lambda: "Commands" not in child.screen_text())
@@ -129,7 +129,7 @@ def test_a_question_waits_on_when_the_chat_is_wiped(start_agent):
     agent.command("AgentChat")
     agent.wait_for_question()
     assert agent.events("AgentTurnEnded") == []
-    agent.command("AgentApprove")
+    agent.command("AgentAllow")
     agent.wait_for_turns()
     agent.wait_for_screen("written", "write new.txt")
 
@@ -325,7 +325,7 @@ def test_code_beside_the_chat_keeps_the_colors_of_its_syntax(child):
     (child.project / "code.py").write_text("def f():\n    return 1\n")
     child.command("edit code.py")
     child.open_chat(focus=False)
-    child.command("AgentHelp | close")
+    child.command("Agent help | close")
     child.command("wincmd t")
     syntax = "return { vim.bo.syntax, vim.fn.synIDattr(vim.fn.synID(1, 1, 1), 'name') }"
     assert child.lua(syntax) == ["python", "pythonStatement"]
@@ -345,7 +345,7 @@ def test_a_statusline_a_tab_and_a_list_of_buffers_call_the_chat_by_names_for_peo
     assert any(row.startswith(" Prompt") for row in screen)
     child.command("AgentNew")
     wait_until(lambda: "[Sanderling prompt 2]" in child.screen()[0])
-    child.command("AgentHelp")
+    child.command("Agent help")
     names = child.lua("return vim.tbl_map(vim.fn.bufname, vim.api.nvim_list_bufs())")
     assert not [name for name in names if "://" in name or name == "[Scratch]"]
     assert "[Sanderling commands]" in names
@@ -387,7 +387,7 @@ def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(star
     wait_until(lambda: not agent.is_blocked())
     agent.feed("typed")
     wait_until(lambda: agent.prompt_lines() == ["typed"])
-    agent.feed("<Esc>:AgentTodo<CR>")
+    agent.feed("<Esc>:Agent todo<CR>")
     agent.wait_for_screen("No todo list yet")
     assert not agent.is_blocked()
 
@@ -421,9 +421,9 @@ def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
 @pytest.mark.parametrize(
     "command, told",
     [
-        ("AgentTerminal j99", "No job j99."),
+        ("Agent terminal j99", "No job j99."),
         ("AgentNet bogus", "not 'bogus'."),
-        ("AgentLog", "has no log yet"),
+        ("Agent log", "has no log yet"),
     ],
 )
 def test_no_command_asks_for_enter_where_there_is_no_line_for_messages(start_agent, command, told):

@@ -148,7 +148,7 @@ async def test_without_a_key_the_remedy_names_variable_and_login(connect, monkey
     error = await fail(connect(table={"base_url": "https://api.test/v1"}))
     assert (error.kind, error.is_temporary) == ("no_key", False)
     assert "HERE_KEY" in error.remedy
-    assert ":AgentLogin here" in error.remedy
+    assert ":Agent login here" in error.remedy
 
 
 async def test_key_that_is_kept_is_sent_and_can_be_replaced(server, connect, monkeypatch, tmp_path):
@@ -168,7 +168,7 @@ async def test_key_that_is_kept_is_sent_and_can_be_replaced(server, connect, mon
     error = await fail(provider)
     assert error.kind == "auth"
     assert "second-key" not in error.message
-    assert "AgentLogin here" in error.remedy
+    assert "Agent login here" in error.remedy
     sent = [request.headers["authorization"] for request in server.prompts]
     assert sent == ["Bearer first-key", "Bearer second-key"]
 

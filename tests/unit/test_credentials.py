@@ -327,7 +327,7 @@ async def test_login_and_logout_hold_from_the_next_request_on(use, server, provi
     error = await ask(provider)
     assert error
     assert error.kind == "no_key"
-    assert ":AgentLogin" in error.remedy
+    assert ":Agent login" in error.remedy
     assert keys(server) == [KEY, KEY, OTHER_KEY]
 
 
@@ -354,7 +354,7 @@ async def test_kept_key_that_the_api_refuses_can_be_replaced(use, server, provid
     error = await ask(provider)
     assert error
     assert (error.kind, error.is_temporary) == ("auth", False)
-    assert ":AgentLogin" in error.remedy
+    assert ":Agent login" in error.remedy
     assert "ANTHROPIC_API_KEY" not in error.remedy
 
 

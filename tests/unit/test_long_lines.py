@@ -24,7 +24,7 @@ from sanderling.protocol.messages import Prompt, Selection
 
 LONG = "x" * (MAX_LINE_CHARS + 2_500)
 SHOWN = "x" * MAX_LINE_CHARS + "… [2.5 kB more]"
-SAID = "x" * MAX_LINE_CHARS + "… [2.5 kB more: :AgentExport writes all of it]"
+SAID = "x" * MAX_LINE_CHARS + "… [2.5 kB more: :Agent export writes all of it]"
 
 
 def cut(*events: Event) -> list[Event]:
@@ -58,7 +58,7 @@ def test_while_a_long_line_grows_nothing_of_it_goes_to_the_screen():
     assert text_of([*lines.cut(TextDelta(1, LONG))]) == "x" * MAX_LINE_CHARS + "… "
     assert all(lines.cut(TextDelta(1, "more")) == () for _ in range(1000))
     assert text_of([*lines.cut(TextDelta(1, "\nnext"))]).endswith(
-        "[6.5 kB more: :AgentExport writes all of it]\nnext"
+        "[6.5 kB more: :Agent export writes all of it]\nnext"
     )
 
 

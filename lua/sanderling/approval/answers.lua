@@ -75,9 +75,9 @@ local function choose_rule(q, prompt, fn)
 end
 
 --- Allow the request. For `always`, show the rule first, and let the user change it.
----@param choice 'once'|'session'|'always'
 ---@param q sanderling.session.state.Question
-function M.allow(choice, q)
+---@param choice 'once'|'session'|'always'
+function M.allow_one(q, choice)
   local kind = q.event.kind
   if not vim.list_contains(q.event.choices, choice) then
     tell(refusals[choice])
@@ -144,13 +144,13 @@ end
 
 --- Allow the request on the screen.
 ---@param choice? 'once'|'session'|'always'
-function M.approve(choice)
+function M.allow(choice)
   vim.validate('choice', choice, function(value)
     return value == nil or vim.list_contains(M.choices(), value)
   end, words.one_of(M.choices(), "'"))
   local q = question_to_answer()
   if q then
-    M.allow(choice or 'once', q)
+    M.allow_one(q, choice or 'once')
   end
 end
 

@@ -72,7 +72,7 @@ anywhere.actions = {
     option = 'answer_once',
     word = 'allow',
     run = function()
-      answers.approve('once')
+      answers.allow('once')
     end,
   },
   {
@@ -84,7 +84,6 @@ anywhere.actions = {
   },
 }
 form.on_answer = answers.send
-M.choices, M.approve, M.deny, M.focus =
-  answers.choices, answers.approve, answers.deny, answers.focus
+M.choices, M.allow, M.deny, M.focus = answers.choices, answers.allow, answers.deny, answers.focus
 
 return M

@@ -61,7 +61,7 @@ end
 ---@param choice 'once'|'session'|'always'
 local function allowing(choice)
   return answering(function(q)
-    answers.allow(choice, q)
+    answers.allow_one(q, choice)
   end)
 end
 
@@ -108,7 +108,7 @@ function M.set(buf)
   local function disable(lhs, why)
     vim.keymap.set('n', lhs, '<Nop>', { buffer = buf, nowait = true, desc = 'Agent: ' .. why })
   end
-  for _, lhs in ipairs(config.list_keys(config.options.keys.approvals)) do
+  for _, lhs in ipairs(config.list_keys(config.options.keys.question)) do
     disable(lhs, 'already in the question')
   end
   for option in pairs(actions) do

@@ -95,7 +95,7 @@ function M.head_of(lines, width, height)
     head[beyond] = vim.fn.printf(('%%.%dS'):format(room), lines[beyond])
   end
   local left = ('%s %s'):format(icons.more, words.counted(#lines - beyond + 1, 'more line'))
-  local way = left .. ': :AgentApprovals'
+  local way = left .. ': :Agent question'
   head[#head + 1] = api.nvim_strwidth(way) <= width and way or left
   return head, height, true
 end
@@ -187,7 +187,7 @@ end
 --- Return the keys that allow what the rule covers, `s/A`.
 ---@return string
 local function rule_keys()
-  local session = config.key_name(config.options.keys.question_session, ':AgentApprove session')
+  local session = config.key_name(config.options.keys.question_session, ':AgentAllow session')
   return ('%s/%s'):format(session, config.key_name(config.options.keys.question_always, 'always'))
 end
 
@@ -227,13 +227,13 @@ local GLUE = '\194\160' -- a blank without a line break
 ---@return string[]
 local function review_lines(progress, width)
   local keys = {}
-  for _, word in ipairs({ 'next', 'keep', 'reject' }) do
+  for _, word in ipairs({ 'next', 'accept', 'reject' }) do
     local name = ui_keys.name_in(progress.buf, word .. '_hunk')
     keys[#keys + 1] = name and name .. GLUE .. word or nil
   end
   local of = progress.left < progress.count and ('%d of '):format(progress.left) or ''
   local state = of .. words.counted(progress.count, 'hunk') .. ' to review in the file:'
-  local ways = #keys > 0 and table.concat(keys, ', ') or ':AgentKeep, :AgentReject'
+  local ways = #keys > 0 and table.concat(keys, ', ') or ':AgentAccept, :AgentReject'
   local lines = { state .. ' ' .. ways }
   if api.nvim_strwidth(lines[1]) > width then
     lines = vim.list_extend(words.wrapped(state, width), words.wrapped(ways, width))
@@ -311,7 +311,7 @@ function M.body_of(q, width, is_terse)
   local asker = asker_of(q)
   local lines = asker and { asker } or {}
   local reason = words.plain(event.reason)
-    .. (progress and ' :AgentReviews shows it in the file.' or '')
+    .. (progress and ' :Agent reviews shows it in the file.' or '')
   vim.list_extend(lines, words.wrapped(reason, width))
   local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
   if is_cut and not headings[event.kind] and not says_title(event) then
@@ -338,15 +338,15 @@ end
 ---@param width? integer that they may take
 ---@return string
 function M.ways_in(purpose, width)
-  local key = config.key_name(config.options.keys.approvals, '')
-  local text = (':AgentApprovals %s'):format(purpose)
+  local key = config.key_name(config.options.keys.question, '')
+  local text = (':Agent question %s'):format(purpose)
   local ways = { key ~= '' and ('%s, %s in the chat'):format(text, key) or text, text }
   for _, way in ipairs(ways) do
     if api.nvim_strwidth(way) <= (width or math.huge) then
       return way
     end
   end
-  return ':AgentApprovals'
+  return ':Agent question'
 end
 
 return M

@@ -51,7 +51,7 @@ end
 local function doing(answer)
   local state = answer.session.state
   if #state.questions > 0 then
-    return 'Waiting for you: :AgentApprovals'
+    return 'Waiting for you: :Agent question'
   elseif #state.tools > 0 then
     return 'Uses ' .. words.plain(state.tools[#state.tools].name)
   end
@@ -67,7 +67,7 @@ local function status_of(answer)
     return { { text, 'AgentBusy' } }
   end
   local hints = {
-    keys.hint('close', ':AgentDiscard', 'closes'),
+    keys.hint('close', ':AgentReject', 'closes'),
     keys.hint('answer_carry', ':AgentSessions', 'to the chat'),
     keys.hint('answer_further', ':AgentAsk', 'follow-up'),
   }
@@ -351,11 +351,11 @@ function M.ask_here(text)
   return answer ~= nil
 end
 
---- Close the answer at the cursor, or all answers in the buffer.
----@param is_all? boolean
+--- Close answers in the buffer.
+---@param which sanderling.rewrite.region.Which
 ---@return boolean is_done
-function M.discard(is_all)
-  local list = is_all and answers_in(api.nvim_get_current_buf()) or { here() }
+function M.reject(which)
+  local list = regions.chosen(answers_in(api.nvim_get_current_buf()), which)
   for _, answer in ipairs(list) do
     close(answer)
   end

@@ -101,7 +101,7 @@ function M.commit(arguments)
   local buf = commit_buffer()
   if not buf then
     local text =
-      'No commit message is open. Use :AgentCommit in the buffer that `git commit` opens.'
+      'No commit message is open. Use :Agent commit in the buffer that `git commit` opens.'
     return message.tell(text, vim.log.levels.WARN)
   end
   local found, problem = sources.BY_WORD.staged(stored.root_here())

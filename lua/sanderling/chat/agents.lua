@@ -200,7 +200,7 @@ function M.set_or_choose_option(call)
     local known = vim.tbl_map(function(option)
       return option.id
     end, list)
-    message.tell(words.not_one_of('AgentOption', known, name), vim.log.levels.ERROR)
+    message.tell(words.not_one_of('Agent option', known, name), vim.log.levels.ERROR)
   end
 end
 

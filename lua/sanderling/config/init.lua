@@ -106,7 +106,7 @@ local function tell(mistakes)
     local names = vim.tbl_map(function(mistake)
       return mistake.guess and ('%s (%s?)'):format(mistake.name, mistake.guess) or mistake.name
     end, mistakes)
-    line = ('sanderling: %d invalid options, see :AgentHealth: %s'):format(
+    line = ('sanderling: %d invalid options, see :Agent health: %s'):format(
       #mistakes,
       table.concat(names, ', ')
     )

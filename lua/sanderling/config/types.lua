@@ -64,7 +64,7 @@
 ---@field open sanderling.config.Key open the closed fold, or else the file named here
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window
 ---@field inspect sanderling.config.Key show the full input and result of the tool call
----@field approvals sanderling.config.Key to the pending question
+---@field question sanderling.config.Key to the pending question
 ---@field waiting sanderling.config.Key show the queued prompts
 ---@field next_session sanderling.config.Key next session; takes a count
 ---@field previous_session sanderling.config.Key previous session; takes a count
@@ -98,12 +98,12 @@
 ---@field mcp_login sanderling.config.Key log in to the server in a browser
 ---@field next_hunk sanderling.config.Key to the next change; takes a count
 ---@field previous_hunk sanderling.config.Key to the previous change; takes a count
----@field keep_hunk sanderling.config.Key accept the change here; takes a count
+---@field accept_hunk sanderling.config.Key accept the change here; takes a count
 ---@field reject_hunk sanderling.config.Key reject the change here; takes a count
----@field keep_file sanderling.config.Key accept all changes of the file
+---@field accept_file sanderling.config.Key accept all changes of the file
 ---@field reject_file sanderling.config.Key reject all changes of the file
 ---@field edit_accept sanderling.config.Key accept the edit
----@field edit_discard sanderling.config.Key reject the edit
+---@field edit_reject sanderling.config.Key reject the edit
 ---@field edit_refine sanderling.config.Key ask for a different edit
 ---@field answer_carry sanderling.config.Key continue it in the chat
 ---@field answer_further sanderling.config.Key ask a follow-up

@@ -223,7 +223,7 @@ local function report_exit(code, python, missed)
     message = ('The Python environment of %s is broken (%s). %s'):format(python, why, remedy())
   else
     local how = code > 128 and 'signal ' .. code - 128 or 'exit code ' .. code
-    message = ('The agent process exited (%s). The conversation is saved, and the next prompt restarts the process. Details: :AgentLog.'):format(
+    message = ('The agent process exited (%s). The conversation is saved, and the next prompt restarts the process. Details: :Agent log.'):format(
       how
     )
   end

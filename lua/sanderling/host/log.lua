@@ -24,7 +24,7 @@ function M.note_defect(err)
   if not has_reported then
     has_reported = true
     vim.schedule(function()
-      local text = 'Sanderling: internal error. :AgentHealth shows it.'
+      local text = 'Sanderling: internal error. :Agent health shows it.'
       message.tell(text, vim.log.levels.ERROR)
     end)
   end

@@ -19,8 +19,8 @@ local texts = {
     '{stop} stops',
   },
   asked = {
-    'Question pending: {approvals} goes there to answer it, {answer_deny} denies it',
-    '{approvals} answers, {answer_deny} denies',
+    'Question pending: {question} goes there to answer it, {answer_deny} denies it',
+    '{question} answers, {answer_deny} denies',
     'Question pending',
   },
   held = {
@@ -47,11 +47,11 @@ end
 local commands = {
   send_normal = ':Send',
   send_insert = ':Send',
-  steer = ':AgentSteer',
+  steer = ':Agent steer',
   stop = ':AgentStop',
   answer_deny = ':AgentDeny',
-  approvals = ':AgentApprovals',
-  waiting = ':AgentQueue',
+  question = ':Agent question',
+  waiting = ':Agent queue',
 }
 
 --- Return the key of an option, or the equivalent command. Keys that answer questions are not set where the user has

@@ -83,7 +83,7 @@ function Todo:virtual_lines()
     lines[#lines + 1] = { { line_of(items[i]) } }
   end
   if shown < count then
-    local text = ('%s %d more: :AgentTodo'):format(icons.more, count - shown)
+    local text = ('%s %d more: :Agent todo'):format(icons.more, count - shown)
     lines[#lines + 1] = { { text, 'AgentPlaceholder' } }
   end
   return lines

@@ -61,10 +61,10 @@ local function answer_if_decided(asked)
     return
   end
   local review = outcome.review_of(asked)
-  local keeps_any = vim.iter(review.hunks):any(function(hunk)
+  local accepts_any = vim.iter(review.hunks):any(function(hunk)
     return hunk.is_kept or false
   end)
-  local choice = keeps_any and 'once' or 'deny'
+  local choice = accepts_any and 'once' or 'deny'
   answers.send(q, { answer = choice, is_alone = true, review = review })
 end
 

@@ -175,7 +175,7 @@ end
 --- Accept all changes in the matching files.
 ---@param is_meant? fun(file: sanderling.review.closed.File): boolean
 ---@return integer count
-function M.keep(is_meant)
+function M.accept(is_meant)
   local count = 0
   for path, file in pairs(meant(is_meant)) do
     live.act(file.source.session_id, { type = 'note_reviewed', path = path })

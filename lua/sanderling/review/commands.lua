@@ -50,6 +50,12 @@ local function hunk_here(buf)
   return hunks.at(buf, api.nvim_win_get_cursor(0)[1] - 1)
 end
 
+--- Is there a hunk at the cursor?
+---@return boolean
+function M.is_at_cursor()
+  return hunk_here(api.nvim_get_current_buf()) ~= nil
+end
+
 ---@alias sanderling.review.commands.IsMeant fun(change: { source: sanderling.review.Source }): boolean
 
 --- Return a filter for the changes of one turn: the turn of the hunk at the cursor, else the latest turn with
@@ -103,7 +109,7 @@ local function way_on(buf)
   if key then
     return (': %s goes to the next'):format(key)
   end
-  return hunks.counts() > 0 and ': see :AgentReviews' or ''
+  return hunks.counts() > 0 and ': see :Agent reviews' or ''
 end
 
 --- Return the hunks that a command applies to. If there are none, say so.
@@ -170,17 +176,17 @@ end
 ---@param scope string one of `SCOPES`; empty: the hunk at the cursor
 ---@param range? [integer, integer]
 ---@param count? integer
-function M.keep(scope, range, count)
+function M.accept(scope, range, count)
   scope = checked(scope)
   local is_meant = anywhere(scope)
   local list, problems = meant(scope, is_meant, range, count)
-  hunks.keep(list)
+  hunks.accept(list)
   for buf in pairs(hunks.by_buffer(list)) do
     if #vim.fn.win_findbuf(buf) > 0 then -- other buffers are opened when the user goes there
       loading.open(buf)
     end
   end
-  report('Accepted', #list + (is_meant and closed.keep(is_meant) or 0), problems)
+  report('Accepted', #list + (is_meant and closed.accept(is_meant) or 0), problems)
 end
 
 --- Return a sentence that says why hunks of the buffer cannot be rejected, or nil.

@@ -229,7 +229,7 @@ end
 --- Accept hunks: their lines become the baseline, and undo does not restore the hunks. A proposal is not on the disk
 --- yet, so its hunks keep their old lines until the question is answered.
 ---@param hunks sanderling.review.Hunk[]
-function M.keep(hunks)
+function M.accept(hunks)
   for buf, list in pairs(M.by_buffer(hunks)) do
     local self = following.by_buf[buf]
     if self and #list > 0 then
@@ -263,7 +263,7 @@ function M.settle(session_id, path)
   end
   for _, buf in ipairs(M.buffers()) do
     if vim.fn.resolve(api.nvim_buf_get_name(buf)) == path then
-      M.keep(vim.tbl_filter(function(hunk)
+      M.accept(vim.tbl_filter(function(hunk)
         return not is_other(hunk)
       end, M.list(buf)))
     end

@@ -36,14 +36,14 @@ local actions = {
   previous_hunk = function()
     commands.go(-1)
   end,
-  keep_hunk = repeatable(function()
-    commands.keep('hunk', nil, vim.v.count1)
+  accept_hunk = repeatable(function()
+    commands.accept('hunk', nil, vim.v.count1)
   end),
   reject_hunk = repeatable(function()
     commands.reject('hunk', nil, vim.v.count1)
   end),
-  keep_file = repeatable(function()
-    commands.keep('file')
+  accept_file = repeatable(function()
+    commands.accept('file')
   end),
   reject_file = repeatable(function()
     commands.reject('file')

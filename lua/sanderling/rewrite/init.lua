@@ -56,10 +56,14 @@ end
 ---@type table<string, fun()>
 local actions = {
   edit_accept = function()
-    M.accept()
+    if not M.accept('only') then
+      tell(NOTHING_HERE)
+    end
   end,
-  edit_discard = function()
-    M.discard()
+  edit_reject = function()
+    if not M.reject('only') then
+      tell(NOTHING_HERE)
+    end
   end,
   edit_refine = function()
     M.ask_to_refine()
@@ -81,7 +85,7 @@ end
 
 --- End an edit and remove everything but its changes.
 ---@param edit sanderling.rewrite.Edit
----@param outcome 'accepted'|'discarded'|'stopped'|'failed'|'closed'
+---@param outcome 'accepted'|'rejected'|'stopped'|'failed'|'closed'
 local function finish(edit, outcome)
   if edit.request then
     host.stop_request(edit.request)
@@ -332,31 +336,29 @@ local function put_in(edit)
   return why
 end
 
---- Accept the edit at the cursor, or all in the buffer.
----@param is_all? boolean
-function M.accept(is_all)
-  local list = is_all and edits_in(api.nvim_get_current_buf()) or { M.here() }
-  if #list == 0 then
-    return tell(NOTHING_HERE)
-  end
+--- Accept edits in the buffer.
+---@param which sanderling.rewrite.region.Which
+---@return boolean is_done false: there are none
+function M.accept(which)
+  local list = regions.chosen(edits_in(api.nvim_get_current_buf()), which)
   for _, edit in ipairs(list) do
     local why = put_in(edit)
     if why then
       tell(why)
     end
   end
+  return #list > 0
 end
 
---- Reject the edit at the cursor, or all in the buffer.
----@param is_all? boolean
-function M.discard(is_all)
-  local list = is_all and edits_in(api.nvim_get_current_buf()) or { M.here() }
-  if #list == 0 then
-    return tell(NOTHING_HERE)
-  end
+--- Reject edits in the buffer.
+---@param which sanderling.rewrite.region.Which
+---@return boolean is_done false: there are none
+function M.reject(which)
+  local list = regions.chosen(edits_in(api.nvim_get_current_buf()), which)
   for _, edit in ipairs(list) do
-    finish(edit, 'discarded')
+    finish(edit, 'rejected')
   end
+  return #list > 0
 end
 
 --- Stop the request at the cursor; the previous draft returns.

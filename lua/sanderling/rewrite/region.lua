@@ -93,6 +93,17 @@ function M.here(list, is_at_cursor)
   return not is_at_cursor and #list == 1 and list[1] or nil
 end
 
+--- Which of a buffer's items a command means: at the cursor, there or else the only one, or all.
+---@alias sanderling.rewrite.region.Which 'cursor'|'only'|'all'
+
+---@generic T: { region: sanderling.rewrite.region.Region }
+---@param list T[] of the current buffer
+---@param which sanderling.rewrite.region.Which
+---@return T[]
+function M.chosen(list, which)
+  return which == 'all' and list or { M.here(list, which == 'cursor') }
+end
+
 --- Return the bytes of a row between two positions of getregionpos().
 ---@param buf integer
 ---@param pair [integer[], integer[]]

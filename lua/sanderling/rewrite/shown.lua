@@ -49,12 +49,12 @@ end
 local function status_of(edit)
   if edit.request then
     local doing = edit.notice ~= '' and edit.notice or edit.is_empty and 'Asked' or 'Writing'
-    local stop = keys.hint('stop', ':AgentDiscard', 'stops')
+    local stop = keys.hint('stop', ':AgentReject', 'stops')
     return { { words.plain(doing) .. icons.separator .. stop, 'AgentBusy' } }
   end
   local can_be_accepted = edit.notice == ''
   local hints = {
-    keys.hint('edit_discard', ':AgentDiscard', 'rejects'),
+    keys.hint('edit_reject', ':AgentReject', 'rejects'),
     keys.hint('edit_refine', ':AgentEdit', 'refines'),
   }
   if can_be_accepted then

@@ -1,4 +1,4 @@
---- :AgentConfig: the settings files. A new one begins as a template of comments; after each write, mistakes are shown as diagnostics.
+--- :Agent config: the settings files. A new one begins as a template of comments; after each write, mistakes are shown as diagnostics.
 local M = {}
 
 local api = vim.api
@@ -14,7 +14,7 @@ local augroup = api.nvim_create_augroup('sanderling_config', {})
 
 local WRITTEN = {
   user = 'Takes effect in new sessions: :AgentNew.',
-  project = 'Takes effect once trusted: :AgentTrust.',
+  project = 'Takes effect once trusted: :Agent trust.',
 }
 
 --- Return the path of the user's settings, as in src/sanderling/config/file.py.
@@ -112,7 +112,7 @@ end
 function M.open(which)
   which = which == '' and 'user' or which
   if not vim.list_contains(config.FILES, which) then
-    error(words.not_one_of('AgentConfig', config.FILES, which), 0)
+    error(words.not_one_of('Agent config', config.FILES, which), 0)
   end
   ---@cast which 'user'|'project'
   local project = stored.project_here()

@@ -93,7 +93,7 @@ function M.login(call)
     if is_here then
       ask_and_store(session, result.backend, provider)
     else
-      local text = 'The key can be stored in %s. Run :AgentLogin%s to enter it.'
+      local text = 'The key can be stored in %s. Run :Agent login%s to enter it.'
       session:say('info', text:format(result.backend, behind(' ', provider)))
     end
   end)

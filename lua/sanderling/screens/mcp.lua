@@ -1,4 +1,4 @@
---- :AgentMcp: a session's MCP servers, their states, and keys to start and stop them. The list follows the session's state.
+--- :Agent mcp: a session's MCP servers, their states, and keys to start and stop them. The list follows the session's state.
 local M = {}
 
 local api = vim.api
@@ -208,7 +208,7 @@ function M.show(session)
     if #found.servers == 0 then
       message.tell('No tool servers configured, see :help sanderling-mcp.')
     elseif not is_here then
-      message.tell('Tool servers loaded. Run :AgentMcp again to show them.')
+      message.tell('Tool servers loaded. Run :Agent mcp again to show them.')
     elseif page then
       api.nvim_set_current_win(page.win)
     else

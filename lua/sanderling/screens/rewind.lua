@@ -1,4 +1,4 @@
---- :AgentUndo, :AgentRedo and :AgentRewind: undo the agent's changes; a rewind shows a preview first.
+--- :AgentUndo, :AgentRedo and :Agent rewind: undo the agent's changes; a rewind shows a preview first.
 local M = {}
 
 local api = vim.api
@@ -126,7 +126,7 @@ local function preview(session, turn)
         show(session, turn.turn, found)
       end, log.note_defect)
     else
-      message.tell('Rewind preview loaded. Run :AgentRewind again to show it.')
+      message.tell('Rewind preview loaded. Run :Agent rewind again to show it.')
     end
   end)
 end

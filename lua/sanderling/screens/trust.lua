@@ -1,4 +1,4 @@
---- :AgentTrust: shows in a tab page, in full, the project's files that would instruct the model or Sanderling, and asks whether to trust
+--- :Agent trust: shows in a tab page, in full, the project's files that would instruct the model or Sanderling, and asks whether to trust
 --- them. Trust applies to the bytes shown, by their SHA-256.
 local M = {}
 
@@ -225,7 +225,7 @@ function M.ask(session)
     elseif is_here then
       open(session, found)
     else
-      message.tell('Files ready. Run :AgentTrust again to review them.')
+      message.tell('Files ready. Run :Agent trust again to review them.')
     end
   end)
 end
@@ -239,8 +239,8 @@ local function sentence(paths)
   end
   local list = table.concat(names, ', ', 1, #names - 1)
   list = list == '' and names[1] or ('%s and %s'):format(list, names[#names])
-  return #paths == 1 and ('%s is ignored until trusted: :AgentTrust.'):format(list)
-    or ('%s are ignored until trusted: :AgentTrust.'):format(list)
+  return #paths == 1 and ('%s is ignored until trusted: :Agent trust.'):format(list)
+    or ('%s are ignored until trusted: :Agent trust.'):format(list)
 end
 
 --- Report the same files only once.
@@ -265,7 +265,7 @@ bus.subscribe('slash_commands_changed', function(session_id)
   local text = confirmed.count == 0 and 'No project files are trusted now.'
     or ('%s trusted, as shown.'):format(words.counted(confirmed.count, 'file'))
   if confirmed.has_settings then
-    text = text .. ' Its settings take effect in new sessions: :AgentClear.'
+    text = text .. ' Its settings take effect in new sessions: :Agent clear.'
   end
   message.tell(text)
   reported[session.project] = nil

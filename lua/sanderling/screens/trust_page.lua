@@ -1,4 +1,4 @@
---- The page of :AgentTrust: a list of the files, the question, and each file in full.
+--- The page of :Agent trust: a list of the files, the question, and each file in full.
 local M = {}
 
 local api = vim.api

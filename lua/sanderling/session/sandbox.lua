@@ -64,7 +64,7 @@ function M.network_sentence(mode, is_change)
 end
 
 M.OFF_SENTENCE =
-  'THE SANDBOX IS OFF in this session: commands run with all your rights. :AgentSandbox on switches it on again.'
+  'THE SANDBOX IS OFF in this session: commands run with all your rights. :Agent sandbox on switches it on again.'
 
 ---@type table<string, string>
 local level_sentences = {
@@ -73,7 +73,7 @@ local level_sentences = {
   ['full-bwrap'] = 'Sandbox full, using bubblewrap: the kernel confines commands to the project.',
   namespaces = 'Sandbox namespaces, weaker than full: Landlock is not available.',
   landlock = 'Sandbox landlock, weaker than full: commands have no namespaces of their own.',
-  none = 'Sandbox none: nothing here can confine commands, so they are blocked. :AgentSandbox off runs them unconfined in this session.',
+  none = 'Sandbox none: nothing here can confine commands, so they are blocked. :Agent sandbox off runs them unconfined in this session.',
   off = M.OFF_SENTENCE,
 }
 

@@ -42,7 +42,7 @@ local function describe(state, is_short)
   if connection then
     return connection
   elseif #state.questions > 0 then
-    local text = is_short and '%d to approve' or 'waiting for you: %d to approve'
+    local text = is_short and '%d to answer' or 'waiting for you: %d to answer'
     return text:format(#state.questions)
   elseif state.retry and not is_stopping then
     return ('retrying %d/%d'):format(state.retry.attempt, state.retry.attempts)

@@ -34,7 +34,7 @@ end
 ---@param seconds integer
 function Countdown:draw(seconds)
   local when = seconds > 0 and 'in ' .. words.duration(seconds) or 'now'
-  local text = ('Retry %d/%d %s. %s stops, :AgentRetry retries now.'):format(
+  local text = ('Retry %d/%d %s. %s stops, :Agent retry retries now.'):format(
     self.event.attempt,
     self.event.attempts,
     when,

@@ -74,7 +74,7 @@ M.rows = {
     'open the file named here, as `path` or `path:line`, in the last code window'
   ),
   key('inspect', 'K', { transcript = 'n' }, 'show the full input and result of the tool call'),
-  key('approvals', '<LocalLeader>a', BOTH, 'to the pending question'),
+  key('question', '<LocalLeader>a', BOTH, 'to the pending question'),
   key('waiting', '<LocalLeader>w', BOTH, 'show the queued prompts'),
   key('next_session', '<LocalLeader>n', BOTH, 'next session; takes a count'),
   key('previous_session', '<LocalLeader>p', BOTH, 'previous session; takes a count'),
@@ -116,8 +116,8 @@ M.rows = {
   key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
   key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
   key(
-    'keep_hunk',
-    '<LocalLeader>hk',
+    'accept_hunk',
+    '<LocalLeader>ha',
     { file = 'n' },
     'accept the change here; takes a count',
     true
@@ -129,12 +129,12 @@ M.rows = {
     'reject the change here; takes a count',
     true
   ),
-  key('keep_file', '<LocalLeader>hK', { file = 'n' }, 'accept all changes of the file', true),
+  key('accept_file', '<LocalLeader>hA', { file = 'n' }, 'accept all changes of the file', true),
   key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file', true),
 
   key('edit_accept', '<LocalLeader>ea', { edit = 'n' }, 'accept the edit'),
-  key('edit_discard', '<LocalLeader>ed', { edit = 'n' }, 'reject the edit'),
-  key('edit_refine', '<LocalLeader>er', { edit = 'n' }, 'ask for a different edit'),
+  key('edit_reject', '<LocalLeader>er', { edit = 'n' }, 'reject the edit'),
+  key('edit_refine', '<LocalLeader>ee', { edit = 'n' }, 'ask for a different edit'),
 
   key('answer_carry', '<LocalLeader>ec', { answer = 'n', asked = 'n' }, 'continue it in the chat'),
   key('answer_further', '<LocalLeader>ef', { answer = 'n', asked = 'n' }, 'ask a follow-up'),
@@ -191,8 +191,8 @@ for _, option in ipairs({
   'trust_choose',
   'mcp_start',
   'mcp_login',
-  'keep_hunk',
-  'keep_file',
+  'accept_hunk',
+  'accept_file',
   'edit_accept',
 }) do
   M.allowing[option] = true

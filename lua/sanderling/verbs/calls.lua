@@ -33,12 +33,14 @@ end
 ---@param name string
 ---@param desc string
 ---@param screen table
+---@param has_command? boolean
 ---@return sanderling.verbs.Verb
-function M.on_turn(name, desc, screen)
+function M.on_turn(name, desc, screen, has_command)
   return {
     name = name,
     desc = desc,
     forms = 'ex slash',
+    has_command = has_command,
     args = '* turn',
     complete = screen.complete,
     on_session = true,

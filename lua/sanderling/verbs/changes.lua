@@ -1,9 +1,12 @@
 --- Verbs for the agent's changes in files. See table.lua for the other verbs.
 local calls = require('sanderling.verbs.calls')
 local lazy = require('sanderling.ui.lazy')
+local message = require('sanderling.ui.message')
 
+local below = lazy('sanderling.asking.below')
 local difference = lazy('sanderling.review.difference')
 local review = lazy('sanderling.review.commands')
+local rewrite = lazy('sanderling.rewrite')
 
 local always = calls.always
 
@@ -16,29 +19,64 @@ local function going(direction)
   end
 end
 
+--- Accept or reject what is shown below lines: inline edits and, to reject, inline answers. Without `!` that is what is at
+--- the cursor; without a change of the agent's there, also the only one in the buffer.
+---@param call sanderling.verbs.Call
+---@param decision 'accept'|'reject'
+---@return boolean is_done false: the command is about the agent's changes
+local function decide_below(call, decision)
+  if call.args ~= '' or call.range then
+    if call.bang then
+      error('With ! it takes no scope and no range.', 0)
+    end
+    return false
+  end
+  local has_answers = decision == 'reject' and package.loaded['sanderling.asking.below'] ~= nil
+  local at_cursor = review.is_at_cursor() and { 'cursor' } or { 'cursor', 'only' }
+  for _, which in ipairs(call.bang and { 'all' } or at_cursor) do
+    local is_answer = has_answers and below.reject(which)
+    local is_edit = rewrite[decision](which)
+    if is_answer or is_edit then
+      return true
+    end
+  end
+  if call.bang then
+    message.tell('No edit in this buffer.', vim.log.levels.WARN)
+  end
+  return call.bang or false
+end
+
 ---@type sanderling.verbs.Verb[]
 return {
   {
-    name = 'keep',
-    desc = "accept the agent's changes: here, in the file, in the turn, or all",
+    name = 'accept',
+    desc = 'accept an edit or changes: here, in the file, in the turn, or all',
     forms = 'ex',
+    has_command = true,
     args = '? scope',
     words = always(SCOPES),
     is_word = true,
+    bang = 'all edits',
     range = true,
     run = function(call)
-      review.keep(call.args, call.range)
+      if not decide_below(call, 'accept') then
+        review.accept(call.args, call.range)
+      end
     end,
   },
   {
     name = 'reject',
-    desc = "reject the agent's changes, with a reason for the model",
+    desc = 'reject an edit, an answer or changes, with a reason for the model',
     forms = 'ex',
+    has_command = true,
     args = '* scope and reason',
     words = always(SCOPES),
+    bang = 'all edits and answers',
     range = true,
     run = function(call)
-      review.reject(call.args, call.range)
+      if not decide_below(call, 'reject') then
+        review.reject(call.args, call.range)
+      end
     end,
   },
   {
@@ -53,6 +91,7 @@ return {
     name = 'diff',
     desc = "show the agent's changes in the turn or the session",
     forms = 'ex',
+    has_command = true,
     args = '? scope',
     words = always({ 'turn', 'session' }),
     is_word = true,
@@ -69,11 +108,11 @@ return {
     run = going(-1),
   },
   {
-    name = 'keep_all',
+    name = 'accept_all',
     desc = 'accept all changes',
     plug = 'n',
     run = function()
-      review.keep('all')
+      review.accept('all')
     end,
   },
   {

@@ -2,9 +2,7 @@
 local lazy = require('sanderling.ui.lazy')
 
 local asking = lazy('sanderling.asking')
-local below = lazy('sanderling.asking.below')
 local operator = lazy('sanderling.rewrite.operator')
-local rewrite = lazy('sanderling.rewrite')
 local templates = lazy('sanderling.asking.templates')
 
 --- Start an operator that applies `template` to the lines of its motion.
@@ -23,6 +21,7 @@ return {
     name = 'ask',
     desc = 'ask a question, about the selected lines if any',
     forms = 'ex',
+    has_command = true,
     plug = 'nxs',
     args = '* question',
     range = true,
@@ -51,6 +50,7 @@ return {
     name = 'fix',
     desc = 'fix the diagnostics here',
     forms = 'ex',
+    has_command = true,
     plug = 'n',
     args = '* how',
     bang = 'all in the buffer',
@@ -84,6 +84,7 @@ return {
     name = 'edit',
     desc = 'rewrite lines in place; on a pending edit, revise it',
     forms = 'ex',
+    has_command = true,
     plug = 'nx',
     args = '+ instruction',
     range = true,
@@ -92,28 +93,6 @@ return {
     end,
     operator = function()
       operator.start()
-    end,
-  },
-  {
-    name = 'accept',
-    desc = 'accept an edit',
-    forms = 'ex',
-    bang = 'all in the buffer',
-    run = function(call)
-      rewrite.accept(call.bang)
-    end,
-  },
-  {
-    name = 'discard',
-    desc = 'discard or stop an edit or an answer',
-    forms = 'ex',
-    bang = 'all in the buffer',
-    run = function(call)
-      local has_answers = package.loaded['sanderling.asking.below'] ~= nil
-      local is_done = has_answers and below.discard(call.bang)
-      if not is_done or rewrite.here() then
-        rewrite.discard(call.bang)
-      end
     end,
   },
 }

@@ -1,5 +1,5 @@
---- Verbs in all their forms: :Agent commands, `:Agent {verb}`, slash commands, words of the chat's command line, <Plug>
---- maps.
+--- Verbs in all their forms: `:Agent {verb}`, commands of their own, slash commands, words of the chat's command line,
+--- <Plug> maps.
 ---
 --- `plugin/` and `init.lua` load the chat through this module, so that slash commands and command-line words are
 --- registered.
@@ -32,6 +32,7 @@ bus.load_at('turn_started', 'sanderling.asking.findings')
 ---@field name string
 ---@field desc string
 ---@field forms? string of 'ex', 'slash' and 'word'; 'word:quit': it is named `quit` there
+---@field has_command? boolean it is in daily use: `:AgentMode` is `:Agent mode`
 ---@field plug? string modes of its <Plug> map; a command's default is normal mode
 ---@field args? string as in |:command-nargs|, and the argument's name: '? mode'
 ---@field words? fun(session_id: string): string[] values of the argument
@@ -79,6 +80,13 @@ end
 ---@return string
 function M.capitalized(name)
   return (('_' .. name):gsub('_(%l)', string.upper))
+end
+
+--- Return the shortest command of the verb: `AgentMode`, `Agent rename`.
+---@param verb sanderling.verbs.Verb
+---@return string
+function M.command_of(verb)
+  return 'Agent' .. (verb.has_command and M.capitalized(verb.name) or ' ' .. verb.name)
 end
 
 ---@param verb sanderling.verbs.Verb
@@ -135,20 +143,20 @@ local function command_verb(name)
   if not known[name] then
     local nearest, distance = guess.nearest(name, known)
     local hint = distance <= #name / 2 and ("did you mean '%s'?"):format(nearest)
-      or ':AgentHelp lists them.'
+      or ':Agent help lists them.'
     error(("Agent: no '%s'; %s"):format(name, hint), 0)
   end
   return known[name]
 end
 
---- Run `:Agent mode plan` as `:AgentMode plan`, and `:Agent` as `:AgentChat`.
+--- Run `:Agent mode plan` as Vim runs `:AgentMode plan`, and `:Agent` as `:AgentChat`.
 ---@param cmd vim.api.keyset.create_user_command.command_args
 function M.run_root(cmd)
   local word, args = cmd.args:match('^([^%s|]*)%s*(.*)$')
   local name, bang = word:match('^(.-)(!?)$')
   local verb = command_verb(name == '' and 'chat' or name)
   local nargs, behind = M.argument_of(verb), nil ---@type string?, string?
-  if verb.is_word or verb.bar or not nargs then -- as its own command does, see generate_plugin.lua
+  if verb.is_word or verb.bar or not nargs then -- as in |:bar|; generate_plugin.lua does it for commands
     local own, rest = args:match('^(.-)%s*|(.*)$')
     args, behind = own or args, rest
   end
@@ -158,6 +166,10 @@ function M.run_root(cmd)
     error(('Agent: %s needs an argument.'):format(name), 0)
   elseif bang == '!' and not verb.bang then
     error(('Agent: %s takes no !.'):format(name), 0)
+  elseif cmd.range > 0 and not verb.range then
+    error(('Agent: %s takes no range.'):format(verb.name), 0)
+  elseif verb.complete == 'file' then
+    args = vim.fn.expandcmd(args)
   end
   local bounds = { range = cmd.range, line1 = cmd.line1, line2 = cmd.line2 }
   M.run(verb.name, vim.tbl_extend('error', bounds, { args = args, bang = bang == '!' }))

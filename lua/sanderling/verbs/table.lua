@@ -1,7 +1,7 @@
 --- The table of verbs: everything the user can tell the agent to do.
 ---
---- Each row defines an :Agent command, `:Agent {verb}`, a slash command, a word of the chat's command line and a <Plug>
---- map. `make format` generates plugin/sanderling.lua and the lists in the help from it.
+--- Each row defines `:Agent {verb}`, a command of its own if it is in daily use, a slash command, a word of the chat's
+--- command line and a <Plug> map. `make format` generates plugin/sanderling.lua and the lists in the help from it.
 local lazy = require('sanderling.ui.lazy')
 
 local actions = lazy('sanderling.verbs.actions')
@@ -37,9 +37,9 @@ local function showing_report(type)
 end
 
 ---@param choice 'session'|'always'
-local function approving(choice)
+local function allowing(choice)
   return function()
-    approval.approve(choice)
+    approval.allow(choice)
   end
 end
 
@@ -57,6 +57,7 @@ return {
     name = 'chat',
     desc = 'show or hide the chat',
     forms = 'ex',
+    has_command = true,
     args = '? position or agent',
     bar = true,
     complete = agents.complete,
@@ -70,7 +71,13 @@ return {
       actions.show_help(call.session and call.session.id or live.current_id())
     end,
   },
-  { name = 'new', desc = 'open another session', forms = 'ex slash', run = chat.new },
+  {
+    name = 'new',
+    desc = 'open another session',
+    forms = 'ex slash',
+    has_command = true,
+    run = chat.new,
+  },
   {
     name = 'clear',
     desc = 'start a new session in these windows',
@@ -81,6 +88,7 @@ return {
     name = 'resume',
     desc = 'resume an earlier session, by default the newest',
     forms = 'ex slash',
+    has_command = true,
     args = '? id',
     words = function()
       return stored.ids('')
@@ -92,6 +100,7 @@ return {
     name = 'sessions',
     desc = "choose one of the project's sessions",
     forms = 'ex slash',
+    has_command = true,
     args = '* text',
     bang = 'of all projects',
     run = function(call)
@@ -131,13 +140,14 @@ return {
     only_looks = true,
     run = actions.compact,
   },
-  calls.on_turn('undo', "undo the agent's changes in its last turn", rewind),
-  calls.on_turn('redo', 'redo the last undo', rewind),
+  calls.on_turn('undo', "undo the agent's changes in its last turn", rewind, true),
+  calls.on_turn('redo', 'redo the last undo', rewind, true),
   calls.on_turn('rewind', 'go back to before a prompt: conversation, files or both', rewind),
   {
     name = 'model',
     desc = 'choose the model',
     forms = 'ex slash',
+    has_command = true,
     args = '? name',
     words = actions.models_of,
     complete = actions.complete_model,
@@ -159,6 +169,7 @@ return {
     name = 'mode',
     desc = 'show or set the permission mode',
     forms = 'ex slash word',
+    has_command = true,
     args = '? mode',
     words = always(config.MODES),
     is_word = true,
@@ -168,6 +179,7 @@ return {
     name = 'net',
     desc = 'show or set network access for commands',
     forms = 'ex slash word',
+    has_command = true,
     args = '? mode',
     words = always(sandbox.NETWORK_MODES),
     is_word = true,
@@ -292,7 +304,13 @@ return {
     args = '+ text',
     run = with_args(chat.steer),
   },
-  { name = 'stop', desc = 'stop the turn, or the command', forms = 'ex word', run = chat.stop },
+  {
+    name = 'stop',
+    desc = 'stop the turn, or the command',
+    forms = 'ex word',
+    has_command = true,
+    run = chat.stop,
+  },
   { name = 'queue', desc = 'show the queued prompts', forms = 'ex', run = chat.queue },
   {
     name = 'retry',
@@ -320,40 +338,42 @@ return {
     end,
   },
   {
-    name = 'approvals',
+    name = 'question',
     desc = 'go to the pending question',
     forms = 'ex',
     plug = 'nxit',
     run = approval.focus,
   },
   {
-    name = 'approve',
+    name = 'allow',
     desc = 'allow the request once, for the session, or always',
     forms = 'ex',
+    has_command = true,
     plug = 'nxit',
     args = '? scope',
     words = approval.choices,
     is_word = true,
     run = function(call)
-      approval.approve(unless_empty(call.args))
+      approval.allow(unless_empty(call.args))
     end,
   },
   {
-    name = 'approve_session',
+    name = 'allow_session',
     desc = 'allow for the session',
     plug = 'nxit',
-    run = approving('session'),
+    run = allowing('session'),
   },
   {
-    name = 'approve_always',
+    name = 'allow_always',
     desc = 'allow always',
     plug = 'nxit',
-    run = approving('always'),
+    run = allowing('always'),
   },
   {
     name = 'deny',
     desc = 'deny the request, with a reason for the model',
     forms = 'ex',
+    has_command = true,
     plug = 'nxit',
     args = '* reason',
     bang = 'only this one',
@@ -368,7 +388,13 @@ return {
     plug = 'n',
     run = switching(-1),
   },
-  { name = 'install', desc = 'build the Python environment', forms = 'ex', run = install.run },
+  {
+    name = 'install',
+    desc = 'build the Python environment',
+    forms = 'ex',
+    has_command = true,
+    run = install.run,
+  },
   { name = 'log', desc = "open the host's log", forms = 'ex word', run = host.open_log },
   {
     name = 'health',

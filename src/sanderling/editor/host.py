@@ -43,7 +43,7 @@ from sanderling.text import with_printable
 
 MAX_LOG_BYTES = 1_000_000
 EXIT_DEFECT = 70  # sysexits.h: an internal software error
-DEFECT = "Internal error ({}). :AgentLog shows the details."
+DEFECT = "Internal error ({}). :Agent log shows the details."
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from sanderling.protocol.messages import Prompt
 
 # 28,000 would delay a key by 160 ms, because Markdown is parsed while it grows.
 MAX_LINE_CHARS = 10_000
-WHERE = ": :AgentExport writes all of it"  # for answers, and the user's prompts
+WHERE = ": :Agent export writes all of it"  # for answers, and the user's prompts
 
 _replace = msgspec.structs.replace
 

@@ -56,7 +56,7 @@ def _answer(  # noqa: PLR0911 - one table
             rename(directory, session_id, title)
         case DeleteSession(session_id):
             if session_id in open_ids:
-                raise SessionError("the session is open: close it first, with :AgentClose")
+                raise SessionError("the session is open: close it first, with :Agent close")
             delete(directory, session_id)
         case MeasureSession(session_id):
             from sanderling.session.store.quoting import last_words  # only needed for mentions

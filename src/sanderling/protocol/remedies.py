@@ -42,9 +42,9 @@ NEOVIM = Remedies(
     restart="restart Neovim",
     environment="the environment that starts Neovim",
     install=":AgentInstall, or make install",
-    login=":AgentLogin",
+    login=":Agent login",
     network=":AgentNet",
-    server_login="`L` in :AgentMcp opens its page",
+    server_login="`L` in :Agent mcp opens its page",
     key="Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude.\n"
     "Other models: :help sanderling-models.",
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
 SERVICE = "sanderling"
-MARKER_TEXT = "The API key is in the system's keychain. :AgentLogout in Neovim removes it.\n"
+MARKER_TEXT = "The API key is in the system's keychain. :Agent logout in Neovim removes it.\n"
 TIMEOUT_S = 60.0  # a locked keychain asks the user first
 NOT_A_KEYCHAIN = (
     "keyring.backends.fail",

@@ -8,7 +8,7 @@ local function connection_changed(self, event)
   if event.state == 'waiting' then
     local text = ('Cannot connect to %s: %s'):format(event.name, (event.why or ''):gsub('%.$', ''))
     local lines = self.footer:wrapped(words.plain(text .. '.'), 'AgentWarning')
-    local remedy = self.footer:wrapped('Retrying. :AgentRetry retries now.', 'AgentRemedy')
+    local remedy = self.footer:wrapped('Retrying. :Agent retry retries now.', 'AgentRemedy')
     self.footer:set('connection', vim.list_extend(lines, remedy))
   elseif event.state ~= 'connecting' then
     self.footer:set('connection', nil)

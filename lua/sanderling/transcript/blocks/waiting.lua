@@ -44,11 +44,11 @@ local function lines_of(event, footer)
     lines[i] = { { steps[i].sign .. ' ', 'AgentBusy' }, { text, 'AgentStatus' } }
   end
   if #steps > MAX_LINES then
-    local more = ('%s %d more: :AgentQueue'):format(icons.more, #steps - MAX_LINES)
+    local more = ('%s %d more: :Agent queue'):format(icons.more, #steps - MAX_LINES)
     lines[#lines + 1] = { { more, 'AgentPlaceholder' } }
   end
   if event.is_held and #steps > 0 then
-    local key = config.key_name(config.options.keys.send_normal, ':AgentQueue')
+    local key = config.key_name(config.options.keys.send_normal, ':Agent queue')
     local text = ('held: %s on an empty prompt sends them'):format(key)
     vim.list_extend(lines, footer:wrapped(text, 'AgentWarning'))
   end
