@@ -117,6 +117,7 @@ FAILURES = {
     ),
 }
 LASTING = ("a wrong key", "an impossible request")
+PAID = "a stream without its end"  # the next answer, which is paid for, too, most often ends so again
 PASSING = [failure for failure in FAILURES if failure not in LASTING]
 
 
@@ -129,7 +130,7 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     server.answer(answer)
     claude.submit("hi")
     repeat_until_the_turn_ends(claude, "Agent retry")
-    assert len(server.prompts) == (1 if failure in LASTING else 10)
+    assert len(server.prompts) == (1 if failure in LASTING else 2 if failure == PAID else 10)
     transcript = claude.transcript_text()
     assert transcript.count(message) == 1
     assert transcript.count(remedy) == 1
@@ -154,11 +155,12 @@ def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_ther
     claude, server, failure
 ):
     answer, _, _ = FAILURES[failure]
-    server.answer(answer, answer, Reply(message_start(), text("Half an answer is whole."), done()))
+    failures = [answer] if failure == PAID else [answer, answer]
+    server.answer(*failures, Reply(message_start(), text("Half an answer is whole."), done()))
     claude.submit("hi")
     repeat_until_the_turn_ends(claude, "Agent retry")
-    assert len(server.prompts) == 3
-    assert server.prompts[0].body == server.prompts[1].body == server.prompts[2].body
+    assert len(server.prompts) == len(failures) + 1
+    assert len({prompt.body for prompt in server.prompts}) == 1
     assert claude.transcript_text() == "## You\n\nhi\n\n## Sanderling\n\nHalf an answer is whole."
     assert "Again" not in claude.screen_text()
     assert claude.events("AgentError") == []

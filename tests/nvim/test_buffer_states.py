@@ -969,7 +969,8 @@ def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, open
 @pytest.mark.parametrize("seed", range(2))
 def test_no_edit_in_a_buffer_changes_a_byte_outside_of_what_it_replaces(child, opened, desk, seed):
     chance = random.Random(f"edits in buffers {seed}")
-    child.command("set nofixendofline fileformats=unix,dos,mac")
+    # As the file tools decode it: Neovim takes what is not UTF-8 for Latin-1 unless it is set otherwise.
+    child.command("set nofixendofline fileformats=unix,dos,mac fileencodings=ucs-bom,utf-8,cp1252")
     made = 0
     for number in range(150):
         file = AnyFile(chance)
@@ -977,6 +978,8 @@ def test_no_edit_in_a_buffer_changes_a_byte_outside_of_what_it_replaces(child, o
             continue
         path = opened(f"{number}.txt", file.data)
         buf = child.lua("return vim.api.nvim_get_current_buf()")
+        if child.lua("return vim.bo.fileencoding") == "cp1252" and text_of(child) != file.text:
+            continue  # in an encoding that the file tools recognize, and Neovim does not
         edits = [msgspec.to_builtins(asked.replacement)]
         if asked.refusal:
             assert asked.refusal in desk.refusal("edit", path, edits=edits)
