@@ -70,7 +70,10 @@ def test_little_is_parsed_at_once_and_little_in_all(screen, name):
     wait_for_capture(screen, "Some **strong** words.", "@markup.strong.markdown_inline")
 
 
-SLOW = {  # what a parser takes 0.2 s to 20 s for, in 8 kB
+SLOW = {  # what a parser takes 0.2 s to minutes for, in 8 kB
+    "a long fence": "`" * 7000,
+    "brackets in prose": "[*" + "![" * 8 + "_" + "![" * 12 + "*a",
+    "brackets in lines": "_<![[__[_<![[<\n<![![<\n![<![![_[![<\n[___<<_<_____[_<[<![![_[_[!\n",
     "documents in fences": "```markdown\n" * 600,
     "in other words": "```Markdown title=x\n" * 300,
     "documents in a quote": "> > ```markdown\n" * 250,
@@ -79,6 +82,7 @@ SLOW = {  # what a parser takes 0.2 s to 20 s for, in 8 kB
     "with words": "```c\n" + "!-\nx " * 1400,
     "brackets": "```c\n" + ")(;,}{" * 1200,
 }
+PROSE = "See `a[0]`, [the *page*](https://example.com/a_b), [1], *all* of [[x]] and [0, 1).\n"
 CODE = {
     "JSON": '{"a": [1, 2, {"b": null}], "c": "---"},\n' * 60,
     "C": "/* ====================== */\nwhile (n > 0 && *p != 0) { *p++ = a->b << 2; n--; }\n" * 40,
@@ -95,6 +99,10 @@ def test_what_would_be_parsed_for_long_is_not(child, name):
 @pytest.mark.parametrize("name", CODE)
 def test_usual_code_is_parsed(child, name):
     assert not is_too_much(child, f"````x\n{CODE[name]}````")
+
+
+def test_usual_prose_is_parsed(child):
+    assert not is_too_much(child, PROSE * 7 + "\n" + PROSE * 7)
 
 
 def is_too_much(child, text):

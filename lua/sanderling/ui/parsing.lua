@@ -11,6 +11,7 @@ M.MAX_BYTES = 8192 -- of a piece: 40 lines of prose or code have 3,000
 local MAX_CODE_BYTES = 64 * 1024 -- of a piece with code, on a page that the user opened
 local MAX_SIGNS = 600 -- in prose: each possible delimiter is compared with those before it
 local MAX_EMPHASES = 300 -- of the most expensive delimiters: 12 s for 9,000
+local MAX_UNCLOSED = 8 -- brackets in prose: with emphasis between 20 of them, each more doubles the time
 local MAX_NESTING = 100 -- of brackets in code: each node is searched from the root
 local MAX_DEPTH = 200 -- of nested quotes and lists: with 252 the parser writes out of bounds
 local MAX_RUN = 200 -- delimiters in a row: each is compared with all others
@@ -29,7 +30,7 @@ end
 ---@param line string
 ---@return boolean
 local function has_long_run(line)
-  return vim.iter({ '*', '_', '~' }):any(function(delimiter)
+  return vim.iter({ '*', '_', '~', '`' }):any(function(delimiter)
     return line:find(delimiter:rep(MAX_RUN), 1, true) ~= nil
   end)
 end
@@ -87,6 +88,20 @@ local function excess_in(line)
   return math.max(operators - words_there, math.floor(brackets / 4) - words_there)
 end
 
+--- Return how many square brackets are open at most in a line of prose, and how many behind it.
+---@param line string
+---@param open integer before it
+---@return integer
+---@return integer
+local function unclosed_in(line, open)
+  local most = open
+  for bracket in line:gmatch('[%[%]]') do
+    open = math.max(0, open + (bracket == '[' and 1 or -1))
+    most = math.max(most, open)
+  end
+  return most, line:find('^%s*$') and 0 or open
+end
+
 --- Does code nest so deeply that finding its nodes is slow?
 ---@param lines string[]
 ---@return boolean
@@ -104,6 +119,7 @@ end
 ---@return boolean
 function M.is_too_much(lines, fence, max_bytes)
   local bytes, signs, emphases, openers, open, documents, excess = 0, 0, 0, 0, 0, 0, 0
+  local unclosed, most_unclosed = 0, 0
   for _, line in ipairs(lines) do
     local before = fence
     fence = words.fence_behind(line, fence)
@@ -113,8 +129,10 @@ function M.is_too_much(lines, fence, max_bytes)
     if before and fence then
       open = nesting_behind(line, open)
       excess = math.max(0, excess + excess_in(line))
+      unclosed, most_unclosed = 0, 0
     else
       open = 0
+      most_unclosed, unclosed = unclosed_in(line, unclosed)
       signs = signs + count(line, { '`+', '[%[!<$&\\]' })
       emphases = emphases + count(line, { '%*+', '_+', '~+' })
     end
@@ -124,6 +142,7 @@ function M.is_too_much(lines, fence, max_bytes)
       or documents > MAX_DOCUMENTS
       or open > MAX_NESTING
       or excess > MAX_EXCESS
+      or most_unclosed > MAX_UNCLOSED
       or signs > MAX_SIGNS
       or emphases > MAX_EMPHASES
       or depth_of(line) > MAX_DEPTH
