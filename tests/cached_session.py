@@ -16,7 +16,7 @@ import anyio
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.protocol.actions import SetNetwork
 from sanderling.protocol.events import Event, SandboxChanged, ToolStarted
 from sanderling.protocol.messages import Prompt
@@ -106,7 +106,9 @@ class CachedSession:
         provider = make_provider(settings)
         stack.push_async_callback(provider.aclose)
         policy = policy_for(settings, str(self.project))
-        self.conversation = Conversation(Parts(session, provider, self._emit, policy, settings))
+        self.conversation = Conversation(
+            SessionServices(session, provider, self._emit, policy, settings)
+        )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(self.conversation.serve)
         stack.callback(self.conversation.close)
@@ -133,14 +135,16 @@ class CachedSession:
             case 17:
                 set_zone(AFTER_MIDNIGHT)
             case 23 | 26:
-                shown = self.conversation.parts.project.shown()
-                self.conversation.parts.project.trust_files({f.path: f.sha256 for f in shown.files})
+                shown = self.conversation.services.project.shown()
+                self.conversation.services.project.trust_files(
+                    {f.path: f.sha256 for f in shown.files}
+                )
             case 25:
                 (self.project / "AGENTS.md").write_text("Answer in half sentences.\n")
             case 30:
                 self._check_out("feature/rows")
             case 32:
-                self.conversation.parts.commands.start("c1", "echo from the person")
+                self.conversation.services.commands.start("c1", "echo from the person")
                 await self._until(lambda: self._count("CommandEnded") == 1)
             case _:
                 pass

@@ -33,6 +33,6 @@ async def kept(sandbox: SessionSandbox, deadline_s: float = DEADLINE_S) -> Async
     """While `sandbox` can be opened; the tasks are over at the end."""
     with anyio.fail_after(deadline_s):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sandbox.keeper.serve)
+            tasks.start_soon(sandbox.manager.serve)
             yield tasks
             tasks.cancel_scope.cancel()

@@ -9,7 +9,7 @@ import msgspec
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.protocol.events import Event
 from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.providers import Provider
@@ -71,10 +71,11 @@ class BaseTalk(Emitted):
         self.policy = policy or policy_of(session)
         settings = settings or settings_of(session)
         self.conversation = Conversation(
-            Parts(session, provider, self.emit, self.policy, settings, **parts), is_eager=is_eager
+            SessionServices(session, provider, self.emit, self.policy, settings, **parts),
+            is_eager=is_eager,
         )
         if backoff:
-            self.conversation.parts.calls.backoff = backoff
+            self.conversation.services.calls.backoff = backoff
 
     @property
     def history(self) -> list[Any]:

@@ -162,7 +162,7 @@ def test_whether_a_ground_confines_is_asked_where_it_is_judged_and_where_a_shell
     asking = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
-        if "ground.is_confined" in path.read_text()
+        if "environment.is_confined" in path.read_text()
         and path.relative_to(PACKAGE).parts[0] != "sandbox"
     }
     assert asking == {"permissions/gate.py", "commands/shell.py"}

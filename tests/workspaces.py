@@ -28,6 +28,6 @@ def workspace_of(
     """`start` runs the tasks of commands."""
     shell = Shell(str(project), sandbox, only_reads_with)
     jobs = Jobs(shell, sandbox, start, on_change)
-    journal = Journal(Path(sandbox.admissions.policy.state_dir, "changes"), "s", str(project))
+    journal = Journal(Path(sandbox.effective_policy.policy.state_dir, "changes"), "s", str(project))
     changes = CommandChanges(journal, lambda: jobs.are_running, lambda _: None)
     return Workspace(str(project), sandbox, shell, jobs, journal, changes, editor)

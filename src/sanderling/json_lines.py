@@ -56,7 +56,7 @@ class LineTooLongError(ValueError):
     """A line is longer than the limit; the rest of it is skipped."""
 
 
-class Lines:
+class LineSplitter:
     """Splits a stream of bytes into lines of at most `max_bytes`. An unfinished line at the end is dropped."""
 
     def __init__(self, max_bytes: int) -> None:

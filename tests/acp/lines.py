@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from sanderling.acp.connection import Connection, Method
+from sanderling.acp.connection import AcpConnection, Method
 from sanderling.acp.wire_log import WireLog
 from tests.conftest import DEADLINE_S
 
@@ -38,7 +38,7 @@ class Pipe:
 class Line:
     """The other end of a connection, held by hand."""
 
-    def __init__(self, to: Pipe, from_: Pipe, connection: Connection) -> None:
+    def __init__(self, to: Pipe, from_: Pipe, connection: AcpConnection) -> None:
         self.connection = connection
         self.to, self.from_ = to, from_
         self._rest = b""
@@ -71,7 +71,7 @@ async def connected(
 ) -> AsyncGenerator[Line]:
     """A connection that serves while the context lasts."""
     to, from_ = Pipe(), Pipe()
-    connection = Connection(
+    connection = AcpConnection(
         to, from_, methods, notifications or {}, wire_log=wire_log, on_end=on_end
     )
     line = Line(to, from_, connection)

@@ -25,9 +25,9 @@ from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import RpcError
 from sanderling.acp.updates import IncomingUpdate, SessionNotification, update_of
 from sanderling.acp.versions import check_agents, offered_by_agent
-from sanderling.acp_agent.asked import AskedPrompts
 from sanderling.acp_agent.notices import sentence_of
 from sanderling.acp_agent.prompts import prompt_of
+from sanderling.acp_agent.tracked_prompts import TrackedPrompts
 from sanderling.protocol.events import GuardActed
 from sanderling.protocol.messages import Prompt
 from tests.acp.schema import check, definition
@@ -197,11 +197,13 @@ MESSAGES: list[tuple[str, Wire]] = [
     ),
     (
         "RequestPermissionResponse",
-        asking.PermissionResponse(outcome=asking.Outcome(outcome="cancelled")),
+        asking.PermissionResponse(outcome=asking.PermissionOutcome(outcome="cancelled")),
     ),
     (
         "RequestPermissionResponse",
-        asking.PermissionResponse(outcome=asking.Outcome(outcome="selected", option_id="a")),
+        asking.PermissionResponse(
+            outcome=asking.PermissionOutcome(outcome="selected", option_id="a")
+        ),
     ),
     ("ReadTextFileRequest", asking.ReadTextFileRequest(session_id="s", path="/a", line=1, limit=2)),
     ("ReadTextFileResponse", asking.ReadTextFileResponse(content="")),
@@ -284,7 +286,7 @@ ALONE = [
     (ToolContent, "Terminal"),
     (Location, "ToolCallLocation"),
     (asking.PermissionRequest, "RequestPermissionRequest"),
-    (asking.Outcome, "SelectedPermissionOutcome"),
+    (asking.PermissionOutcome, "SelectedPermissionOutcome"),
     (asking.ReadTextFileRequest, "ReadTextFileRequest"),
     (asking.CreateTerminalRequest, "CreateTerminalRequest"),
     (asking.TerminalOutputResponse, "TerminalOutputResponse"),
@@ -503,7 +505,7 @@ def test_what_the_host_itself_replaced_is_not_told():
 
 
 def test_a_turn_goes_on_whoever_has_asked_for_it():
-    prompts = AskedPrompts()
+    prompts = TrackedPrompts()
     prompts.reserve("asked")
     assert prompts.begin(Prompt("asked", "first"))
     prompts.end("end_turn")

@@ -13,7 +13,7 @@ import pytest
 from sanderling.acp.wire_log import VARIABLE
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.protocol.actions import AnswerApproval, SubmitPrompt
 from sanderling.protocol.events import (
     ApprovalRequested,
@@ -117,13 +117,13 @@ class Guests:
 
     @asynccontextmanager
     async def talk(self, script, session_id="s1", agent="mine", **more) -> AsyncIterator[Talk]:
-        wishes = {"is_shown": True, "has_history": True, **more.pop("wishes", {})}
+        options = {"is_shown": True, "has_history": True, **more.pop("wishes", {})}
         mcp = {"mcp": {"servers": more.pop("mcp")}} if "mcp" in more else {}
         tables = {"agents": {"mine": self.table(script, **more)}, **mcp}
         layers = Layers(state_dir=str(self.state_dir), setup=setup_layer(tables))
         talk = Talk()
         opened = await open_conversation(
-            session_id, str(self.project), layers, talk.emit, Wishes(agent=agent, **wishes)
+            session_id, str(self.project), layers, talk.emit, SessionOptions(agent=agent, **options)
         )
         talk.agent = opened.agent
         async with anyio.create_task_group() as tasks:

@@ -197,7 +197,7 @@ async def test_an_agent_that_is_ended_while_it_is_about_to_start_does_not_start(
             await link.ready()
 
     async with guests.talk({"prompts": {}}) as talk:
-        link = talk.agent.guest.link
+        link = talk.agent.external.link
         await link.ready()
         await link.ended()
         async with anyio.create_task_group() as tasks:

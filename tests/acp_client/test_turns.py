@@ -37,7 +37,7 @@ from sanderling.protocol.events import (
 from sanderling.protocol.guests import GuestOptionsChanged, SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import ListChanges, ListModels
-from sanderling.session.pages import Pages
+from sanderling.session.history_pager import HistoryPager
 from sanderling.session.session import Session
 from tests.conftest import prove, prove_rest
 
@@ -441,7 +441,7 @@ async def test_what_a_call_has_put_out_is_shown_again_above_what_came_at_its_end
         await talk.ask("go")
         assert (put_out(talk), talk.of(ToolEnded)[-1].detail) == ("one", "two")
     session = Session.open(guests.state_dir / "sessions", "s1", str(guests.project))
-    [again] = [each for each in Pages(session).take().events if isinstance(each, ToolEnded)]
+    [again] = [each for each in HistoryPager(session).take().events if isinstance(each, ToolEnded)]
     session.close()
     assert again.detail == "one\ntwo"
 

@@ -250,7 +250,7 @@ async def test_agent_reaches_its_hosts_and_no_others(place, level):
         assert "hi" not in await it.said(ask % other)
         assert "hi" not in await it.said(f"curl -s --noproxy '*' http://127.0.0.1:{port}/")
         await happens(lambda: f"127.0.0.1:{other}" in it.agent.log.text())
-        assert session.ground.network == "off"
+        assert session.environment.network == "off"
 
 
 async def test_nothing_is_left_of_an_agent(place, marker):

@@ -14,7 +14,7 @@ from sanderling.agents.permits import Permits
 from sanderling.agents.terminals import Tail, Terminals, command_line
 from sanderling.config import Layer
 from sanderling.config.layers import Layers
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.errors import ToolError
 from sanderling.permissions.gate import DeniedError
 from sanderling.protocol.actions import AnswerApproval
@@ -28,16 +28,16 @@ class Served:
 
     def __init__(self, agent: Any, events: list[Any], project: Path, **more: Any) -> None:
         self.agent = agent
-        self.parts = agent.parts
+        self.services = agent.services
         self.project = project
         self.events = events
         self.shown: list[str] = []
-        self.permits = Permits("it", self.parts.workspace, self.parts.gate)
-        self.files = ServedFiles(self.parts.workspace, self.permits, **more)
+        self.permits = Permits("it", self.services.workspace, self.services.gate)
+        self.files = ServedFiles(self.services.workspace, self.permits, **more)
         self.terminals = Terminals(
-            self.parts.workspace,
+            self.services.workspace,
             self.permits,
-            self.parts.tasks.start,
+            self.services.tasks.start,
             lambda _terminal, text: self.shown.append(text),
         )
 
@@ -69,13 +69,13 @@ async def serving(
     layers = Layers(state_dir=str(base / "state"), setup=Layer("setup()", settings))
     events: list[Any] = []
     with anyio.fail_after(DEADLINE_S):
-        wishes = Wishes(is_shown=True, mode=mode, editor=editor)
-        opened = await open_conversation("s1", str(project), layers, events.append, wishes)
+        session_options = SessionOptions(is_shown=True, mode=mode, editor=editor)
+        opened = await open_conversation("s1", str(project), layers, events.append, session_options)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(opened.agent.serve)
             served = Served(opened.agent, events, project, **more)
             if is_off:
-                served.parts.sandbox.switch(is_on=False)
+                served.services.sandbox.switch(is_on=False)
             yield served
             opened.agent.close()
 
@@ -145,12 +145,12 @@ async def test_a_file_that_the_agent_read_by_itself_is_written_and_journaled(tmp
     async with serving(tmp_path) as it:
         path = it.project / "a"
         path.write_bytes(b"old\r\n")
-        it.parts.workspace.journal.begin_turn("p1")
+        it.services.workspace.journal.begin_turn("p1")
         await it.files.write(str(path), "new\n", "u1")
         await it.files.write(f"{it.project}/sub/b", "made\n")
         assert path.read_bytes() == b"new\r\n"
         assert it.text("sub/b") == "made\n"
-        journal = await it.parts.workspace.journal.turns()
+        journal = await it.services.workspace.journal.turns()
         changes = [change for turn in journal for change in turn.changes]
         assert {Path(each.path).name for each in changes} >= {"a", "b"}
         assert "u1" in {each.tool_use_id for each in changes}
@@ -297,14 +297,14 @@ async def test_an_agents_question_is_answered_by_rules_and_mode_where_they_can(t
         assert action("fetch", {"url": "https://example.org/"}) == "ask"
         assert action("think") == "allow"
         assert action("mcp__x", {}) == "ask"
-        it.parts.gate.set_mode("auto")
+        it.services.gate.set_mode("auto")
         assert action("edit", {"path": inside}) == "allow"
         assert action("edit", {"path": inside}, paths=(f"{tmp_path}/b",)) == "ask"
         assert action("edit", {"path": f"{it.project}/.envrc"}) == "ask"
         assert action("delete", {"path": inside}) == "allow"
         assert action("edit", {}) == "ask"
         assert action("edit", paths=tuple(f"{inside}{n}" for n in range(200))) == "ask"
-        it.parts.gate.set_mode("plan")
+        it.services.gate.set_mode("plan")
         assert action("edit", {"path": inside}) == "deny"
         assert it.questions == []
 
@@ -312,7 +312,7 @@ async def test_an_agents_question_is_answered_by_rules_and_mode_where_they_can(t
 @prove
 async def test_where_nothing_confines_the_agent_its_commands_are_asked_about(tmp_path):
     async with serving(tmp_path, mode="auto") as it:
-        outside = Permits("it", it.parts.workspace, it.parts.gate, lambda: False)
+        outside = Permits("it", it.services.workspace, it.services.gate, lambda: False)
         call = ToolCall("execute", {"command": "make install"})
         assert it.permits.judge(call).action == "allow"
         assert outside.judge(call).action == "ask"
@@ -338,7 +338,7 @@ async def test_what_was_allowed_is_done_once_without_a_second_question(tmp_path)
         with pytest.raises(DeniedError):
             await it.terminals.create("touch made")
         assert len(it.questions) == 2
-        it.parts.gate.set_mode("plan")
+        it.services.gate.set_mode("plan")
         with pytest.raises(ToolError, match="plan mode"):
             await it.files.write(str(path), "one\n3\n")
 
@@ -466,7 +466,7 @@ async def test_a_terminal_runs_where_it_was_judged_or_not_at_all(tmp_path):
     """Bash takes a `..` behind a link by the text, and where a directory is gone nothing else takes its place."""
     rules = ({"action": "deny", "tool": "read", "path": "private/key"},)
     async with serving(tmp_path, permissions=rules) as it:
-        project = Path(it.parts.workspace.project)
+        project = Path(it.services.workspace.project)
         (project / "a/b/private").mkdir(parents=True)
         (project / "private").mkdir()
         (project / "link").symlink_to("a/b")

@@ -140,7 +140,7 @@ async def client_of(
     """A session in which the agent runs that `entry` declares, and has begun one of its own."""
     async with serving(base, mode=mode, **options) as served:
         declared = load_agent("it", {"it": entry})
-        async with running(declared, served.parts.sandbox, str(served.project)) as agent:
+        async with running(declared, served.services.sandbox, str(served.project)) as agent:
             client = Client(served, agent)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(client.run)

@@ -46,7 +46,7 @@ async def _opened(project: Path) -> AsyncIterator[tuple[SessionSandbox, Journal]
     base = project.parent.parent
     sandbox = sandbox_of(policy_below(base))
     async with kept(sandbox):
-        await sandbox.ground.files()
+        await sandbox.environment.files()
         journal = Journal(base / "changes", "bench", str(project), print)
         yield sandbox, journal
         journal.close()
@@ -61,23 +61,23 @@ async def _measure(
         async with _opened(project) as (sandbox, journal):
             recorder = CommandChanges(journal, lambda: False, print)
             begin = time.perf_counter()
-            await recorder.look(sandbox.ground)
+            await recorder.look(sandbox.environment)
             firsts.append(1000 * (time.perf_counter() - begin))
     found.append(median_row(f"first look at {name}", firsts, "ms", limits[1]))
     async with _opened(project) as (sandbox, journal):
         recorder = CommandChanges(journal, lambda: False, print)
-        await recorder.look(sandbox.ground)
+        await recorder.look(sandbox.environment)
         path = next((project / "src/0/1").iterdir())
         nothing: list[float] = []
         one: list[float] = []
         edits: list[float] = []
         for number in bench.times(40):
             begin = time.perf_counter()
-            async with recorder.during(sandbox.ground, "t"):
+            async with recorder.during(sandbox.environment, "t"):
                 pass
             nothing.append(1000 * (time.perf_counter() - begin))
             begin = time.perf_counter()
-            async with recorder.during(sandbox.ground, "t"):
+            async with recorder.during(sandbox.environment, "t"):
                 path.write_text(f"{number}\n{TEXT}")
             one.append(1000 * (time.perf_counter() - begin))
             begin = time.perf_counter()

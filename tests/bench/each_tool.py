@@ -63,7 +63,7 @@ class Desk:
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._sandbox.keeper.serve)
+            tasks.start_soon(self._sandbox.manager.serve)
             self._workspace = workspace_of(self.project, self._sandbox, start=tasks.start_soon)
             yield
             tasks.cancel_scope.cancel()

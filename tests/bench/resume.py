@@ -58,14 +58,14 @@ import json, sys, time
 from pathlib import Path
 
 from sanderling.session.session import Session
-from sanderling.session.pages import Pages
+from sanderling.session.history_pager import HistoryPager
 
 def rss_mb():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 before, begin = rss_mb(), time.monotonic()
 session = Session.open(Path(sys.argv[1]), "long", "/project")
-page = Pages(session).take()
+page = HistoryPager(session).take()
 ms = 1000 * (time.monotonic() - begin)
 assert page.events and page.has_earlier and len(session.history) > 100
 print(json.dumps({"ms": ms, "mb": rss_mb() - before}))

@@ -26,7 +26,7 @@ from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.guard import Guard
 from sanderling.sandbox.guard.protection import protection
 from sanderling.sandbox.guard.repositories import survey
-from sanderling.sandbox.keeper import REST_AFTER_S
+from sanderling.sandbox.manager import REST_AFTER_S
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
 from tests.bench.shared import Bench, Row, forget_peak_mb, median_row, peak_mb, rss_mb
@@ -126,19 +126,19 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
     for _ in bench.times(5):
         session = SessionSandbox(policy, lambda _: None, lambda: None)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.keeper.serve)
-            await (await session.ground.files()).list(policy.project)
+            tasks.start_soon(session.manager.serve)
+            await (await session.environment.files()).list(policy.project)
             later.append(await _ms(lambda session=session: _true_in(session)))
             await anyio.sleep(SETTLED_S)  # the init of the next command is there
             running = set(_descendants(os.getpid())) - others
             awake.append(len(running))
             memory.append(sum(map(_pss_mb, running)))
-            session.keeper.rest_after_s = 0
-            with session.keeper.kept_open():
+            session.manager.rest_after_s = 0
+            with session.manager.kept_open():
                 pass
             await anyio.sleep(RESTING_S)
             left = max(left, len(set(_descendants(os.getpid())) - others))
-            session.keeper.rest_after_s = REST_AFTER_S
+            session.manager.rest_after_s = REST_AFTER_S
             first.append(await _ms(lambda session=session: _true_in(session)))
             plain.append(_plain_ms(BARE_PYTHON))
             tasks.cancel_scope.cancel()
@@ -159,7 +159,7 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
 
 
 async def _true_in(session: SessionSandbox) -> None:
-    process = await session.ground.spawn(TRUE)
+    process = await session.environment.spawn(TRUE)
     assert await process.wait() == 0
     process.close()
 

@@ -112,7 +112,7 @@ async def _served(
     source = McpSource(load_servers(declared), session, policy.project)
     tasks = await stack.enter_async_context(anyio.create_task_group())
     stack.callback(tasks.cancel_scope.cancel)
-    tasks.start_soon(session.keeper.serve)
+    tasks.start_soon(session.manager.serve)
     tasks.start_soon(source.run)
     source.begin()
     for server in source.servers.values():

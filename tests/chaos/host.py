@@ -17,7 +17,7 @@ import msgspec
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
     ApprovalRequested,
@@ -56,9 +56,11 @@ class Host:
         session = Session.open(settings.session_dir, "s1", project)
         self.provider = AnthropicProvider(settings)
         self.conversation = Conversation(
-            Parts(session, self.provider, self.emit, policy_for(settings, project), settings)
+            SessionServices(
+                session, self.provider, self.emit, policy_for(settings, project), settings
+            )
         )
-        self.conversation.parts.sandbox.switch(is_on=run.is_confined)
+        self.conversation.services.sandbox.switch(is_on=run.is_confined)
 
     def emit(self, event: Event) -> None:
         match event:
@@ -74,7 +76,7 @@ class Host:
             case ApprovalRequested(id=question_id):  # unconfined, a command asks
                 answer = AnswerApproval(question_id, "once")
                 asyncio.get_running_loop().call_soon(
-                    self.conversation.parts.approvals.answer, answer
+                    self.conversation.services.approvals.answer, answer
                 )
             case ErrorOccurred():
                 raise AssertionError(event)
@@ -91,7 +93,7 @@ class Host:
             for prompt in self.run.prompts:
                 self.conversation.submit(prompt)
                 self._tell(prompt)
-            while self.conversation.parts.waiting or self.turns:
+            while self.conversation.services.waiting or self.turns:
                 self.changed = anyio.Event()
                 await self.changed.wait()
             self.conversation.close()

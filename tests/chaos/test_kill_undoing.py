@@ -182,13 +182,13 @@ def test_undoing_may_be_killed_at_any_moment(hosts, tmp_path, seed, rounds, is_c
                 story.act(what)
             assert tree(story.project) == target
         story.be_killed_in("rewind", turn)
-        asked = [prompt.id for prompt in story.session().asked.prompts]
+        asked = [prompt.id for prompt in story.session().prompt_history.prompts]
         story.require_told()
         assert (tree(story.project), turn in asked) in ((story.before, False), (after, True))
         if turn in asked:
             story.act("rewind", turn)
         assert tree(story.project) == story.before
-        assert turn not in [prompt.id for prompt in story.session().asked.prompts]
+        assert turn not in [prompt.id for prompt in story.session().prompt_history.prompts]
 
 
 @prove

@@ -17,7 +17,7 @@ import msgspec
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.protocol.actions import AnswerApproval, RedoTurn, Rewind, UndoTurn
 from sanderling.protocol.events import ApprovalRequested, Event, Notice, TurnEnded
 from sanderling.protocol.messages import Prompt
@@ -57,13 +57,15 @@ class Host:
         script = {"version": 1, "reply": [{"step": steps} for steps in act.replies]}
         provider = ScriptedProvider(msgspec.convert(script, Script))
         self.conversation = Conversation(
-            Parts(self.session, provider, self.emit, policy_for(settings, project), settings)
+            SessionServices(
+                self.session, provider, self.emit, policy_for(settings, project), settings
+            )
         )
-        self.conversation.parts.sandbox.switch(is_on=act.is_confined)
+        self.conversation.services.sandbox.switch(is_on=act.is_confined)
 
     def emit(self, event: Event) -> None:
         if isinstance(event, ApprovalRequested):
-            approvals = self.conversation.parts.approvals
+            approvals = self.conversation.services.approvals
             answer = AnswerApproval(event.id, "once")
             asyncio.get_running_loop().call_soon(approvals.answer, answer)
         is_of_opening = isinstance(event, FilesRestored) and event.kind == "finish"
@@ -90,7 +92,7 @@ class Host:
                     self.conversation.act(UndoTurn("no such turn"))
             await self.done.wait()
             self.conversation.close()
-        self.conversation.parts.workspace.journal.close()
+        self.conversation.services.workspace.journal.close()
         self.session.close()
 
 

@@ -24,7 +24,7 @@ from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
     AnswerRestarted,
@@ -232,7 +232,7 @@ class Talk:
 
     @property
     def session(self) -> Session:
-        return self.conversation.parts.session
+        return self.conversation.services.session
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -241,7 +241,7 @@ class Talk:
             answer = "deny" if event.tool == "tokens" else "once"
             loop = asyncio.get_running_loop()
             loop.call_soon(
-                self.conversation.parts.approvals.answer, AnswerApproval(event.id, answer)
+                self.conversation.services.approvals.answer, AnswerApproval(event.id, answer)
             )
 
     def submit(self, text: str) -> None:
@@ -256,14 +256,14 @@ class Talk:
         self.said = [
             Prompt(prompt.id, text) if prompt.id == prompt_id else prompt for prompt in self.said
         ]
-        self.conversation.parts.waiting.edit(prompt_id, text)
+        self.conversation.services.waiting.edit(prompt_id, text)
 
     def count(self, kind: type[Event]) -> int:
         return sum(isinstance(event, kind) for event in self.events)
 
     def is_quiet(self) -> bool:
         """No turn is going on, and nothing waits that goes by itself."""
-        waiting = self.conversation.parts.waiting
+        waiting = self.conversation.services.waiting
         # Not their counts: to cancel between two turns ends one that has not started.
         turns = [event for event in self.events if isinstance(event, TurnStarted | TurnEnded)]
         has_ended = not turns or isinstance(turns[-1], TurnEnded)
@@ -315,10 +315,10 @@ async def talking(
     policy = policy_for(settings, str(project))
     talk = Talk()
     talk.conversation = conversation = Conversation(
-        Parts(session, provider, talk.emit, policy, settings)
+        SessionServices(session, provider, talk.emit, policy, settings)
     )
-    conversation.parts.calls.backoff = Backoff(attempts=4, first_s=0)
-    conversation.parts.sandbox.switch(is_on=is_confined)
+    conversation.services.calls.backoff = Backoff(attempts=4, first_s=0)
+    conversation.services.sandbox.switch(is_on=is_confined)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(conversation.serve)
         yield talk
@@ -369,7 +369,7 @@ def logged_texts(log: Path, role: str) -> list[str]:
 
 def check_nothing_was_lost(talk: Talk) -> None:
     """Each prompt was said once, and the model is shown it; or it was given back, or still waits."""
-    waiting = talk.conversation.parts.waiting.shown()
+    waiting = talk.conversation.services.waiting.shown()
     elsewhere = [
         *(p.text for e in talk.events if isinstance(e, PromptsReturned) for p in e.prompts),
         *(prompt.text for prompt in (*waiting.steering, *waiting.queued)),

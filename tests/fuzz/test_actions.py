@@ -28,7 +28,7 @@ ACTIONS = 15
 
 def act(talk: Talk, wire: Wire, chance: random.Random) -> None:
     conversation = talk.conversation
-    waiting = conversation.parts.waiting.shown()
+    waiting = conversation.services.waiting.shown()
     match chance.randrange(12):
         case 0 | 1 | 2:
             talk.submit(f"Submitted {len(talk.said)}.")

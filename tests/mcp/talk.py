@@ -16,7 +16,7 @@ import pytest
 
 from sanderling.config import Layer
 from sanderling.config.layers import Layers
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.protocol.actions import AnswerApproval, SubmitPrompt
 from sanderling.protocol.events import ApprovalRequested, ToolServersChanged, TurnEnded
 from sanderling.protocol.messages import Prompt, ToolResult
@@ -111,7 +111,7 @@ class Talk:
     def __init__(self, agent: Any, events: list[Any]) -> None:
         self.agent = agent
         self.events = events
-        self.parts = agent.parts
+        self.services = agent.services
 
     def of(self, *kinds: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kinds)]
@@ -159,13 +159,13 @@ class Talk:
 
     def told(self) -> str:
         """All that the model was told, in the order in which it was."""
-        blocks = (block for message in self.parts.session.history for block in message.content)
+        blocks = (block for message in self.services.session.history for block in message.content)
         return "\n".join(
             str(getattr(block, "text", getattr(block, "content", ""))) for block in blocks
         )
 
     def results(self) -> list[Any]:
-        blocks = (block for message in self.parts.session.history for block in message.content)
+        blocks = (block for message in self.services.session.history for block in message.content)
         return [block.content for block in blocks if isinstance(block, ToolResult)]
 
 
@@ -187,7 +187,7 @@ async def talking(
     events: list[Any] = []
     with anyio.fail_after(DEADLINE_S):
         opened = await open_conversation(
-            "s1", str(place), layers, events.append, Wishes(is_shown=True)
+            "s1", str(place), layers, events.append, SessionOptions(is_shown=True)
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(opened.agent.serve)

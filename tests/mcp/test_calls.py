@@ -147,7 +147,7 @@ async def test_long_result_is_told_in_bounds_and_all_of_it_is_in_a_file_for_the_
         assert "bytes are left out here" in told
         assert len(ended.detail) < MAX_TOLD_BYTES + 300
         path = told.rpartition(": ")[2].rstrip("]\n")
-        ours, theirs = await talk.conversation.parts.sandbox.ground.scratch()
+        ours, theirs = await talk.conversation.services.sandbox.environment.scratch()
         assert path.startswith(f"{theirs}/")
         assert (Path(ours) / Path(path).name).stat().st_size > 10_000_000
         talk.answer(question, "deny")
@@ -175,7 +175,7 @@ async def test_structured_content_is_told_beside_other_text(tmp_path):
 
 async def test_first_request_has_the_tools_of_a_server_that_it_waited_for(tmp_path):
     talk = await talk_with(tmp_path).run()
-    tools = await talk.conversation.parts.calls.catalog.so_far()
+    tools = await talk.conversation.services.calls.catalog.so_far()
     echo = tools.by_name["mcp__bad__echo"]
     assert echo.description == "Say it again."
     assert echo.schema["properties"] == {"words": {"type": "string"}}
@@ -187,7 +187,7 @@ async def test_first_request_waits_for_no_server_whose_tools_would_all_ask(tmp_p
     servers = load_servers({"bad": hostile("mute")})
     rules = (rule_from_text(rule),)
     talk = await Talk(tmp_path, servers=servers, patience_s=10.0, rules=rules).run()
-    [server] = talk.conversation.parts.servers.source.servers.values()
+    [server] = talk.conversation.services.servers.source.servers.values()
     assert server.status.state in ("waiting", "starting")
 
 
@@ -215,7 +215,9 @@ async def test_property_whose_name_no_api_takes_is_renamed_for_the_model_and_bac
     use = uses(call("values", _words="x", ok="y"))
     talk = talk_with(tmp_path, use, rules=ALLOWED, declared={"how": [f"list:{line}"]})
     await talk.run()
-    told = (await talk.conversation.parts.calls.catalog.so_far()).by_name["mcp__bad__values"].schema
+    told = (
+        (await talk.conversation.services.calls.catalog.so_far()).by_name["mcp__bad__values"].schema
+    )
     assert told["properties"].keys() == {"_words", "ok"}
     assert told["required"] == ["_words"]
     assert json.loads(talk.told()) == {"$words": "x", "ok": "y"}

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sanderling.mcp.elicitation import MAX_OPEN, Answer, Elicitation
+from sanderling.mcp.elicitation import MAX_OPEN, Elicitation, ElicitationAnswer
 from sanderling.mcp.forms import Form, FormError
 from sanderling.mcp.patience import Patience
 from sanderling.protocol.actions import AnswerApproval
@@ -137,7 +137,7 @@ async def test_a_form_is_asked_again_until_it_fits_with_what_was_filled_in():
         AnswerApproval("", "once", values={"name": "Ada", "age": "36"}),
     )
     answer = await elicitation.form("it", "Who are you?", SCHEMA)
-    assert answer == Answer("accept", {"name": "Ada", "age": 36})
+    assert answer == ElicitationAnswer("accept", {"name": "Ada", "age": 36})
     assert asked[0].reason == "Who are you?"
     assert asked[1].reason == "age must be a whole number, 1 to 1,000,000."
     assert asked[0].id == asked[1].id
@@ -149,8 +149,8 @@ async def test_a_form_is_asked_again_until_it_fits_with_what_was_filled_in():
 @pytest.mark.parametrize("answer, action", [("deny", "decline"), ("cancel", "cancel")])
 async def test_a_no_is_told_as_the_person_has_said_it(answer, action):
     elicitation, _ = asking(*[AnswerApproval("", answer)] * 2)
-    assert await elicitation.form("it", "", SCHEMA) == Answer(action)
-    assert await elicitation.link("it", "", "https://a.b/c") == Answer(action)
+    assert await elicitation.form("it", "", SCHEMA) == ElicitationAnswer(action)
+    assert await elicitation.link("it", "", "https://a.b/c") == ElicitationAnswer(action)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ async def test_a_server_has_a_few_questions_open_and_no_more():
             for _ in range(MAX_OPEN + 2):
                 tasks.start_soon(form)
             await anyio.wait_all_tasks_blocked()
-            assert answers == [Answer("cancel")] * 2
+            assert answers == [ElicitationAnswer("cancel")] * 2
             shown.set()
-    assert answers == [Answer("cancel")] * 2 + [Answer("decline")] * MAX_OPEN
+    assert answers == [ElicitationAnswer("cancel")] * 2 + [ElicitationAnswer("decline")] * MAX_OPEN
 
 
 async def test_a_request_has_all_its_time_again_when_the_person_has_answered():

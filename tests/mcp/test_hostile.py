@@ -11,7 +11,7 @@ import pytest
 from sanderling.mcp import connection, servers, stdio
 from sanderling.mcp import server as owner
 from sanderling.mcp.problems import ServerError
-from sanderling.mcp.server import Status
+from sanderling.mcp.server import ServerStatus
 from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import happens, little_work, prove, prove_rest, running
 from tests.mcp.conftest import hostile, mark_of, served
@@ -19,7 +19,7 @@ from tests.mcp.conftest import hostile, mark_of, served
 
 async def test_server_is_ready_with_its_tools_and_answers(place):
     async with served(place, bad=hostile()) as mcp:
-        assert mcp["bad"].status == Status("ready")
+        assert mcp["bad"].status == ServerStatus("ready")
         assert await mcp.called("bad", "echo", "hello") == "hello"
         names = [tool.name for tool in await mcp.source.tools()]
         assert "mcp__bad__echo" in names
@@ -27,7 +27,7 @@ async def test_server_is_ready_with_its_tools_and_answers(place):
 
 async def test_server_that_is_killed_in_a_call_is_told_and_comes_back(place, monkeypatch):
     monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
-    states: list[Status] = []
+    states: list[ServerStatus] = []
     async with served(place, lambda server: states.append(server.status), bad=hostile()) as mcp:
         with pytest.raises(ServerError, match=r"ended meanwhile \(it was ended by SIGKILL\)"):
             await mcp.called("bad", "die")
@@ -66,7 +66,7 @@ async def test_server_that_ends_at_once_fails_with_its_reason_and_can_be_restart
     monkeypatch.setattr(owner, "MAX_FAILURES", 2)
     async with served(place, bad=hostile("exit"), good=hostile()) as mcp:
         await mcp["bad"].settled()
-        assert mcp["bad"].status == Status(
+        assert mcp["bad"].status == ServerStatus(
             "failed", "it ended with exit status 7: nothing to do here"
         )
         assert "nothing to do here" in mcp["bad"].log.text()
@@ -116,7 +116,7 @@ async def test_server_that_does_not_bear_the_first_word_of_the_new_era_is_asked_
     states: list[str] = []
     note = lambda server: states.append(server.status.state)  # noqa: E731
     async with served(place, note, bad=hostile(how, timeout_s=20)) as mcp:
-        assert mcp["bad"].status == Status("ready")
+        assert mcp["bad"].status == ServerStatus("ready")
         assert mcp["bad"].connection
         assert mcp["bad"].connection.era == "2025-11-25"
     assert states == ["starting", "ready"]
@@ -133,7 +133,7 @@ async def test_server_that_says_nothing_of_its_tools_is_told_with_what_it_was_as
 @prove
 async def test_time_for_a_call_is_the_time_for_the_start_too(place):
     async with served(place, bad=hostile("slow:11", timeout_s=40)) as mcp:
-        assert mcp["bad"].status == Status("ready")
+        assert mcp["bad"].status == ServerStatus("ready")
 
 
 async def test_server_with_too_many_tools_is_used_in_part_and_that_is_told(place):
@@ -284,7 +284,7 @@ async def test_one_odd_tool_costs_no_other_and_is_told_by_name(place):
 async def test_list_that_is_null_is_empty(place):
     line = '{"jsonrpc":"2.0","id":ID,"result":{"tools":null}}'
     async with served(place, bad=hostile("list:" + line)) as mcp:
-        assert (mcp["bad"].status, mcp["bad"].tools) == (Status("ready"), ())
+        assert (mcp["bad"].status, mcp["bad"].tools) == (ServerStatus("ready"), ())
 
 
 async def test_tools_whose_names_leave_nothing_are_all_there(place):
@@ -463,7 +463,7 @@ async def test_server_is_started_on_the_terms_of_now(place):
             await mcp.called("bad", "write", str(place.project / "two"))
         mcp.sandbox.set_mode("rw")
         await mcp.called("bad", "write", str(place.project / "three"))
-        assert mcp["bad"].status == Status("ready")
+        assert mcp["bad"].status == ServerStatus("ready")
     assert (place.project / "three").exists()
     assert not (place.project / "two").exists()
 

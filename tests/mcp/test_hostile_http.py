@@ -10,9 +10,9 @@ import pytest
 
 from sanderling.mcp.callback import waiting_for_browser
 from sanderling.mcp.http import over_http
-from sanderling.mcp.logins import Login
-from sanderling.mcp.place import Place
+from sanderling.mcp.logins import ServerLogin
 from sanderling.mcp.problems import ServerError, why
+from sanderling.mcp.server_address import ServerAddress
 from tests.conftest import prove
 from tests.mcp.hostile_http import Asked, Hostile, Reply, hostile_over_http
 from tests.mcp.test_login import PAGE, browse, log_in
@@ -29,7 +29,7 @@ async def called(server: Hostile) -> str:
     from mcp import Client  # half a second, for whoever needs it
 
     async with Client(
-        over_http(Place(server.url), {}, lambda _: True), mode="legacy", cache=None
+        over_http(ServerAddress(server.url), {}, lambda _: True), mode="legacy", cache=None
     ) as client:
         try:
             return str(await client.call_tool("x", {}))
@@ -178,7 +178,7 @@ async def refused(wanting: Wanting) -> str:
     """Why the login is not made; nothing was sent for a token, and nothing is kept."""
     with pytest.raises(ServerError) as error:
         await log_in(wanting.server.url, wanting.state_dir)
-    assert not Login(wanting.state_dir, "it", wanting.server.url).is_known()
+    assert not ServerLogin(wanting.state_dir, "it", wanting.server.url).is_known()
     return str(error.value)
 
 

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from sanderling.errors import ConfigError
-from sanderling.mcp.place import Place
 from sanderling.mcp.problems import ServerError
+from sanderling.mcp.server_address import ServerAddress
 from sanderling.protocol.events import Notice
 from tests.conftest import prove, prove_rest
 from tests.mcp.talk import everything_over_http, notes_over_http, says, talking, uses
@@ -28,14 +28,14 @@ from tests.mcp.talk import everything_over_http, notes_over_http, says, talking,
 )
 def test_what_is_no_url_of_a_server_is_refused(url, problem):
     with pytest.raises(ConfigError, match=problem):
-        Place(url)
+        ServerAddress(url)
 
 
 def test_headers_are_not_sent_where_everybody_could_read_them():
     with pytest.raises(ConfigError, match="use https"):
-        Place("http://a.example/mcp", has_secrets=True)
-    Place("http://127.0.0.1/mcp", has_secrets=True)
-    Place("http://a.example/mcp")
+        ServerAddress("http://a.example/mcp", has_secrets=True)
+    ServerAddress("http://127.0.0.1/mcp", has_secrets=True)
+    ServerAddress("http://a.example/mcp")
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_headers_are_not_sent_where_everybody_could_read_them():
     ],
 )
 def test_a_name_leads_to_the_internet_or_where_the_url_says(url, host, address, is_let):
-    assert Place(url).may_be_at(host, address, 443) is is_let
+    assert ServerAddress(url).may_be_at(host, address, 443) is is_let
 
 
 def test_an_address_in_a_network_around_can_be_declared():
-    place = Place("https://intra.example/", ("10.1.2.3", "intra.example"))
+    place = ServerAddress("https://intra.example/", ("10.1.2.3", "intra.example"))
     assert place.may_be_at("intra.example", "10.1.2.3", 443)
     assert not place.may_be_at("intra.example", "10.1.2.4", 443)
 
@@ -73,7 +73,7 @@ def test_an_address_in_a_network_around_can_be_declared():
     ],
 )
 def test_headers_are_for_the_servers_own_origin(scheme, host, port, is_own):
-    assert Place("https://a.example/mcp").is_own(scheme, host, port) is is_own
+    assert ServerAddress("https://a.example/mcp").is_own(scheme, host, port) is is_own
 
 
 # --- in a session ------------------------------------------------------------------------------------------------------
@@ -106,7 +106,9 @@ async def test_a_server_over_http_is_called_with_its_headers(
             assert echoed.startswith("hello")
             assert "x-key: secret-of-notes" in headers
             assert "accept-encoding: identity" in headers
-            assert "secret-of-notes" not in repr(talk.of(Notice)) + repr(talk.parts.servers.shown())
+            assert "secret-of-notes" not in repr(talk.of(Notice)) + repr(
+                talk.services.servers.shown()
+            )
 
 
 @pytest.mark.parametrize("value", ["secret\r\nX-More: 1", "secret-é"])
@@ -125,10 +127,10 @@ async def test_a_server_that_ends_is_there_again_when_it_is(tmp_path, unused_por
     script = (uses("mcp__it__echo", text="one"), says("Done."), uses("mcp__it__echo", text="two"))
     async with talking(tmp_path, *script, mcp_servers=servers, permissions=ALLOWED) as talk:
         with notes_over_http(unused_port):
-            talk.agent.parts.servers.source.servers["it"].restart()
+            talk.agent.services.servers.source.servers["it"].restart()
             await talk.state("it", "ready")
             await talk.say("go")
-        server = talk.parts.servers.source.servers["it"]
+        server = talk.services.servers.source.servers["it"]
         with pytest.raises(Exception, match=r"cannot be reached|ended meanwhile"):
             await server.call("echo", {"text": "nobody"})
         assert "cannot be reached" in (await talk.state("it", "restarting")).why
@@ -148,7 +150,9 @@ async def test_a_server_that_has_failed_is_tried_again_when_it_is_called(
         failed = await talk.state("it", "failed")
         assert f"127.0.0.1:{unused_port} cannot be reached" in failed.why
         with notes_over_http(unused_port):
-            result = await talk.parts.servers.source.servers["it"].call("echo", {"text": "again"})
+            result = await talk.services.servers.source.servers["it"].call(
+                "echo", {"text": "again"}
+            )
         assert result.content[0].text == "again"
 
 
@@ -176,7 +180,7 @@ async def test_a_name_that_leads_to_this_machine_is_refused(tmp_path, monkeypatc
 
 def test_hosts_of_a_server_that_are_none_are_told():
     with pytest.raises(ConfigError, match="in its hosts, 'no host' is not a host"):
-        Place("https://a.example", ("no host",))
+        ServerAddress("https://a.example", ("no host",))
 
 
 @pytest.mark.parametrize(
@@ -245,13 +249,13 @@ async def test_server_everything_of_npm_over_http(tmp_path, unused_port):
         servers = {"it": {"url": url}}
         async with talking(tmp_path, *script, mcp_servers=servers, permissions=ALLOWED) as talk:
             assert (await talk.state("it", "ready")).era == "2025-11-25"
-            await talk.until(talk.parts.servers.commands)
-            ready = talk.parts.servers.shown()[0]
+            await talk.until(talk.services.servers.commands)
+            ready = talk.services.servers.shown()[0]
             assert "it:simple-prompt" in ready.prompts
             assert any(uri.startswith("demo://") for uri in ready.resources)
             await talk.say("go")
             assert talk.results() == ["Echo: hello"]
             server.kill()
             with pytest.raises(ServerError, match=r"cannot be reached|ended meanwhile"):
-                await talk.parts.servers.source.servers["it"].call("echo", {"message": "x"})
+                await talk.services.servers.source.servers["it"].call("echo", {"message": "x"})
             await talk.state("it", "restarting")

@@ -51,7 +51,7 @@ def notes(tmp_path):
 
 async def test_prompts_are_slash_commands_that_take_arguments(notes):
     async with notes() as talk:
-        await talk.until(talk.parts.servers.commands)
+        await talk.until(talk.services.servers.commands)
         (greet,) = [c for c in talk.of(SlashCommandsChanged)[-1].commands if c.source == "mcp"]
         assert (greet.name, greet.arguments) == ("it:greet", "<name> [tone]")
         assert greet.description == "Have somebody greeted."
@@ -100,7 +100,7 @@ async def test_a_server_without_templates_has_its_resources():
 async def test_what_a_server_puts_in_steers_with_the_words(notes):
     async with notes(uses("bash", command="sleep 0.3"), says("Done.")) as talk:
         await talk.state("it", "ready")
-        talk.parts.gate.set_mode("auto")
+        talk.services.gate.set_mode("auto")
         talk.submit("go")
         talk.agent.act(SteerTurn(Prompt("s1", "Look at @it:note://today.")))
         await talk.until(lambda: talk.of(TurnEnded))
@@ -111,7 +111,7 @@ async def test_what_a_server_puts_in_steers_with_the_words(notes):
 async def test_a_prompt_that_waits_for_a_server_can_be_stopped(notes):
     async with notes() as talk:
         await talk.state("it", "ready")
-        server = talk.parts.servers.source.servers["it"]
+        server = talk.services.servers.source.servers["it"]
         server.connection.client.session.read_resource = hang
         talk.submit("See @it:note://today")
         await talk.until(lambda: server.connection._patience._requests)

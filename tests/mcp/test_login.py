@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from sanderling.mcp.callback import waiting_for_browser
-from sanderling.mcp.logins import Kept, Login
+from sanderling.mcp.logins import ServerLogin, StoredLogin
 from sanderling.mcp.problems import ServerError
 from sanderling.mcp.servers import McpServer, OAuthClient
 from sanderling.mcp.tool_servers import log_in_at
@@ -94,9 +94,9 @@ async def test_a_person_logs_in_from_the_list_and_goes_on(tmp_path, unused_port,
 
 def test_another_server_of_the_same_name_is_not_sent_the_login(tmp_path):
     url = "https://mcp.example/mcp"
-    Login(tmp_path / "state", "it", url).store(Kept({"access_token": "x"}, {}))
-    assert Login(tmp_path / "state", "it", url).is_known()
-    assert not Login(tmp_path / "state", "it", url + "2").is_known()
+    ServerLogin(tmp_path / "state", "it", url).store(StoredLogin({"access_token": "x"}, {}))
+    assert ServerLogin(tmp_path / "state", "it", url).is_known()
+    assert not ServerLogin(tmp_path / "state", "it", url + "2").is_known()
 
 
 @prove
@@ -116,7 +116,7 @@ async def test_a_token_that_has_ended_is_renewed_by_the_next_process(
 async def test_a_token_that_is_refused_too_early_is_renewed(tmp_path, unused_port, log):
     with notes_over_http(unused_port, "login", MCP_TEST_LOG=str(log)) as url:
         await log_in(url, tmp_path / "state")
-        login = Login(tmp_path / "state", "it", url)
+        login = ServerLogin(tmp_path / "state", "it", url)
         kept = login.read()
         assert kept
         kept.tokens["access_token"] = "secret-of-yesterday"
@@ -130,7 +130,7 @@ async def test_a_token_that_is_refused_too_early_is_renewed(tmp_path, unused_por
 async def test_a_token_that_cannot_be_renewed_wants_a_login(tmp_path, unused_port, log):
     with notes_over_http(unused_port, "login", MCP_TEST_LOG=str(log)) as url:
         await log_in(url, tmp_path / "state")
-        login = Login(tmp_path / "state", "it", url)
+        login = ServerLogin(tmp_path / "state", "it", url)
         kept = login.read()
         assert kept
         kept.tokens.update(access_token="secret-a", refresh_token="secret-b")

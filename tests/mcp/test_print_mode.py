@@ -13,7 +13,7 @@ import anyio
 import msgspec
 import pytest
 
-from sanderling.mcp.allowed import Allowed
+from sanderling.mcp.allowed import AllowedServers
 from sanderling.mcp.project_file import servers_in
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.actions import AnswerApproval
@@ -130,7 +130,7 @@ def test_server_of_the_project_that_may_start_is_there_at_the_first_request(shel
         return AnswerApproval(question.id, "always")
 
     [proposal] = servers_in((shell.project / ".mcp.json").read_text()).values()
-    allowed = Allowed(str(shell.state), str(shell.project), always)
+    allowed = AllowedServers(str(shell.state), str(shell.project), always)
     assert anyio.run(allowed.ask, "bad", proposal)
     done = shell.play(
         [{"tool_use": CALL}],

@@ -132,7 +132,7 @@ async def test_nothing_of_a_file_counts_that_is_not_trusted(tmp_path, project):
     (project / ".mcp.json").write_text(file_with(it=ECHO))
     async with talking(tmp_path) as talk:
         await talk.say("go")
-        assert talk.parts.servers.shown() == ()
+        assert talk.services.servers.shown() == ()
         assert talk.of(TrustNeeded)[0].paths == (".mcp.json",)
         assert talk.of(ApprovalRequested) == []
 
@@ -144,7 +144,7 @@ async def test_a_server_starts_when_the_person_lets_it_and_not_before(tmp_path, 
         question = await talk.question("server")
         assert (question.tool, question.choices) == ("it", ("once", "always"))
         assert "raise SystemExit(0)" in question.subject
-        assert talk.parts.servers.shown()[0].state == "stopped"
+        assert talk.services.servers.shown()[0].state == "stopped"
         talk.answer(question, "deny")
         await talk.say("go")
         assert (await talk.state("it", "stopped")).why.startswith(
@@ -163,7 +163,7 @@ async def test_one_question_at_a_time_is_open_about_a_server(tmp_path, project):
         talk.agent.act(ControlToolServer("it", "start"))
         second = await talk.question("server", 2)
         await talk.until(lambda: ApprovalSettled(first.id) in talk.of(ApprovalSettled))
-        again = talk.parts.project.trust.look(".mcp.json").sha256
+        again = talk.services.project.trust.look(".mcp.json").sha256
         talk.agent.act(TrustFiles({".mcp.json": again}))  # nothing changes
         await anyio.wait_all_tasks_blocked()
         assert ApprovalSettled(second.id) not in talk.of(ApprovalSettled)
@@ -179,7 +179,7 @@ async def test_a_question_about_what_is_declared_no_more_is_taken_back(tmp_path,
         (project / ".mcp.json").write_text("{}")
         talk.agent.act(TrustFiles({}))
         await talk.until(lambda: ApprovalSettled(question.id) in talk.of(ApprovalSettled))
-        assert talk.parts.servers.shown() == ()
+        assert talk.services.servers.shown() == ()
 
 
 async def test_always_is_for_this_declaration(tmp_path, project):
@@ -202,16 +202,16 @@ async def test_a_file_that_is_trusted_in_the_session_brings_its_servers(tmp_path
     own = {"own": {"command": [sys.executable, str(NOTES), "stdio"], "enabled": False}}
     async with talking(tmp_path, mcp_servers=own) as talk:
         await talk.say("go")
-        found = talk.parts.project.trust.look(".mcp.json")
+        found = talk.services.project.trust.look(".mcp.json")
         talk.agent.act(TrustFiles({".mcp.json": found.sha256}))
         assert (await talk.question("server")).tool == "it"
-        assert [(each.name, each.is_projects) for each in talk.parts.servers.shown()] == [
+        assert [(each.name, each.is_projects) for each in talk.services.servers.shown()] == [
             ("own", False),
             ("it", True),
         ]
         talk.agent.act(TrustFiles({}))
         await talk.until(
-            lambda: [s.name for s in talk.parts.servers.shown() if s.is_projects] == []
+            lambda: [s.name for s in talk.services.servers.shown() if s.is_projects] == []
         )
 
 
@@ -221,7 +221,7 @@ async def test_a_server_of_its_settings_that_cannot_be_costs_itself_only(tmp_pat
     trust(tmp_path, project, ".sanderling.toml")
     async with talking(tmp_path) as talk:
         await talk.say("go")
-        off, bad = talk.parts.servers.shown()
+        off, bad = talk.services.servers.shown()
         assert (bad.name, bad.state, off.state) == ("bad", "failed", "stopped")
         assert "it needs either a command or a url" in bad.why
         assert talk.of(ApprovalRequested) == []
@@ -248,10 +248,12 @@ async def test_a_server_that_is_declared_wrong_meanwhile_is_stopped(tmp_path, pr
         talk.answer(await talk.question("server"), "once")
         await talk.state("it", "ready")
         (project / ".mcp.json").write_text(file_with(it={"type": "sse", "url": "https://a.b"}))
-        found = talk.parts.project.trust.look(".mcp.json")
+        found = talk.services.project.trust.look(".mcp.json")
         talk.agent.act(TrustFiles({".mcp.json": found.sha256}))
         await talk.state("it", "failed")
-        await talk.until(lambda: talk.parts.servers.source.servers["it"].status.state == "stopped")
+        await talk.until(
+            lambda: talk.services.servers.source.servers["it"].status.state == "stopped"
+        )
 
 
 async def test_a_file_that_is_wrong_is_told_and_the_session_opens(tmp_path, project):

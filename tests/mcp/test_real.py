@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sanderling.mcp.problems import ServerError
-from sanderling.mcp.server import Status
+from sanderling.mcp.server import ServerStatus
 from tests.conftest import ROOT, prove
 from tests.mcp.conftest import Served, served
 
@@ -38,7 +38,7 @@ async def said(mcp: Served, name: str, tool: str, **arguments: Any) -> str:
 
 
 def era(mcp: Served, name: str) -> str:
-    assert mcp[name].status == Status("ready"), mcp[name].log.text()
+    assert mcp[name].status == ServerStatus("ready"), mcp[name].log.text()
     assert mcp[name].connection
     return mcp[name].connection.era
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sanderling.mcp.search import MAX_FOUND, MAX_SENT, Shelf
+from sanderling.mcp.search import MAX_FOUND, MAX_SENT, ToolIndex
 from sanderling.tools.base import Arguments, OutsideTool, Tool
 from sanderling.tools.catalog import Catalog, OwnTools
 from sanderling.tools.effects import Effect
@@ -20,7 +20,13 @@ def made(name: str, told: str = "Does something.") -> OutsideTool:
     effect = Effect(full, "call")
     schema = {"type": "object", "properties": {}}
     return OutsideTool(
-        full, Arguments, run, lambda *_: effect, lambda *_: "", told=told, input_schema=schema
+        full,
+        Arguments,
+        run,
+        lambda *_: effect,
+        lambda *_: "",
+        remote_description=told,
+        input_schema=schema,
     )
 
 
@@ -33,7 +39,7 @@ def names(tools: tuple[Tool, ...], *, is_waiting: bool = False) -> list[str]:
 
 
 def test_a_few_tools_are_told_as_they_come():
-    shelf = Shelf()
+    shelf = ToolIndex()
     shelf.put([made("b"), made("a")])
     shelf.put([made("c")])
     assert names(shelf.tools()) == ["b", "a", "c"]
@@ -41,7 +47,7 @@ def test_a_few_tools_are_told_as_they_come():
 
 
 def test_what_would_be_too_many_waits_and_what_was_told_stays():
-    shelf = Shelf()
+    shelf = ToolIndex()
     shelf.put(made(f"early{number}") for number in range(5))
     shelf.put(made(f"late{number}") for number in range(MAX_SENT))
     shelf.put([made("last")])
@@ -51,14 +57,14 @@ def test_what_would_be_too_many_waits_and_what_was_told_stays():
 
 @pytest.mark.parametrize("window_tokens, is_told", [(0, True), (200_000, True), (8_000, False)])
 def test_tools_that_fill_a_tenth_of_the_window_wait(window_tokens, is_told):
-    shelf = Shelf(lambda: window_tokens)
+    shelf = ToolIndex(lambda: window_tokens)
     shelf.put([made("long", "x" * 4_000)])
     assert names(shelf.tools()) == (["long"] if is_told else ["mcp_search"])
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    shelf = Shelf()
+def shelf() -> ToolIndex:
+    shelf = ToolIndex()
     shelf.put(made(f"other{number}", "Nothing of it.") for number in range(30))
     shelf.put(
         [
@@ -130,5 +136,5 @@ async def test_a_model_searches_and_uses_what_it_finds(tmp_path, monkeypatch, pl
         assert unseen.startswith("unseen")
         assert found.startswith("These can be used now:\nmcp__it__echo: ")
         assert seen.startswith("found")
-        tools = await talk.parts.calls.catalog.so_far()
+        tools = await talk.services.calls.catalog.so_far()
         assert [spec.name for spec in tools.specs][-2:] == ["mcp_search", "mcp__it__echo"]

@@ -117,7 +117,9 @@ FAILURES = {
     ),
 }
 LASTING = ("a wrong key", "an impossible request")
-PAID = "a stream without its end"  # the next answer, which is paid for, too, most often ends so again
+PAID = (
+    "a stream without its end"  # the next answer, which is paid for, too, most often ends so again
+)
 PASSING = [failure for failure in FAILURES if failure not in LASTING]
 
 

@@ -72,7 +72,7 @@ SERVE = textwrap.dedent("""
             print(base64.b64encode(pickle.dumps((request[1], result))).decode(), flush=True)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sandbox.keeper.serve)
+            tasks.start_soon(sandbox.manager.serve)
             while line := await reader.readline():
                 tasks.start_soon(answer, pickle.loads(base64.b64decode(line)))
 

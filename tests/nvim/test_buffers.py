@@ -1357,7 +1357,7 @@ SERVE = textwrap.dedent("""
     nvim = pynvim.attach("socket", path=sys.argv[1])
     bridge = Bridge(nvim)
     buffers = NeovimBuffers(bridge)
-    buffers.ask = questions.Questions(bridge, "answers").ask
+    buffers.ask = questions.EditorQuestions(bridge, "answers").ask
 
     async def set_deadline(seconds):
         questions.DEADLINE_S = seconds

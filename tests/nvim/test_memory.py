@@ -18,7 +18,7 @@ TALK = textwrap.dedent("""
     import pynvim
     from sanderling.editor.bridge import Bridge
     from sanderling.editor.host import EditorHost
-    from sanderling.editor.live import LiveSession
+    from sanderling.editor.live import EditorSession
 
     address, project, state, script = sys.argv[1:]
     nvim = pynvim.attach("socket", path=address)
@@ -27,7 +27,7 @@ TALK = textwrap.dedent("""
     gc.disable()  # only what the host itself collects is
 
     def alive():
-        return sum(isinstance(each, LiveSession) for each in gc.get_objects())
+        return sum(isinstance(each, EditorSession) for each in gc.get_objects())
 
     async def happens(condition):
         while not condition():

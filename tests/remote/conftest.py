@@ -11,7 +11,7 @@ import pytest
 
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.remote.address import via_address
 from tests.acp_client.conftest import Talk
 
@@ -82,8 +82,12 @@ class Elsewhere:
         setup = setup_layer(options or {})
         layers = Layers(state_dir=str(self.state), setup=setup)
         talk = Talk()
-        wishes = Wishes(agent=address or self.address(), is_shown=True, has_history=True)
-        opened = await open_conversation(session_id, str(self.here), layers, talk.emit, wishes)
+        session_options = SessionOptions(
+            agent=address or self.address(), is_shown=True, has_history=True
+        )
+        opened = await open_conversation(
+            session_id, str(self.here), layers, talk.emit, session_options
+        )
         talk.agent = opened.agent
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(opened.agent.serve)

@@ -156,6 +156,6 @@ async def test_a_turn_has_only_so_many_uses(elsewhere, tmp_path, monkeypatch):
     ],
 )
 def test_a_server_has_tools_run_here_only_where_its_address_says_so(address, may):
-    from sanderling.conversation.remote_guest import _may_use_tools
+    from sanderling.conversation.remote_agent import _may_use_tools
 
     assert _may_use_tools(parse_address(address)) is may

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from sanderling import __version__
-from sanderling.acp_client.lending import offered
+from sanderling.acp_client.model_proxy import offered
 from sanderling.config import Settings
 from sanderling.protocol.actions import RetryNow
 from sanderling.protocol.events import ApprovalRequested, UsageUpdated
-from sanderling.providers.http.way import Asked
+from sanderling.providers.http.model_proxy import ProxyRequest
 from tests.conftest import happens, prove
 from tests.loopback import Act, LoopbackServer, Reply, Status, done, message_start, text
 from tests.remote.conftest import program
@@ -78,22 +78,22 @@ async def test_with_keys_of_there_nothing_is_asked_from_here(elsewhere, api):
 @pytest.mark.parametrize(
     "asked",
     [
-        Asked("anthropic", "//evil.example/v1"),
-        Asked("anthropic", "http://evil.example/"),
-        Asked("anthropic", "/v1/../../x"),
-        Asked("anthropic", "/v1/%2e%2e/x"),
-        Asked("anthropic", "/v1/models?x=y"),
-        Asked("anthropic", "v1/models"),
-        Asked("anthropic", "/@evil.example\n"),
-        Asked("anthropic", "/v1/models", {"path": "http://evil.example"}),
-        Asked("anthropic", "/v1/models", body="{}"),
-        Asked("anthropic"),
-        Asked("anthropic", "/v1/models/.."),
-        Asked("anthropic", "/v1/files"),
-        Asked("anthropic", "/v1/messages/batches/b1/results"),
-        Asked("openai", "/files/f1/content"),
-        Asked("ollama", "/api/pull", {"model": "m"}),
-        Asked("ollama", "/api/create", {"model": "m"}),
+        ProxyRequest("anthropic", "//evil.example/v1"),
+        ProxyRequest("anthropic", "http://evil.example/"),
+        ProxyRequest("anthropic", "/v1/../../x"),
+        ProxyRequest("anthropic", "/v1/%2e%2e/x"),
+        ProxyRequest("anthropic", "/v1/models?x=y"),
+        ProxyRequest("anthropic", "v1/models"),
+        ProxyRequest("anthropic", "/@evil.example\n"),
+        ProxyRequest("anthropic", "/v1/models", {"path": "http://evil.example"}),
+        ProxyRequest("anthropic", "/v1/models", body="{}"),
+        ProxyRequest("anthropic"),
+        ProxyRequest("anthropic", "/v1/models/.."),
+        ProxyRequest("anthropic", "/v1/files"),
+        ProxyRequest("anthropic", "/v1/messages/batches/b1/results"),
+        ProxyRequest("openai", "/files/f1/content"),
+        ProxyRequest("ollama", "/api/pull", {"model": "m"}),
+        ProxyRequest("ollama", "/api/create", {"model": "m"}),
     ],
 )
 def test_nothing_is_asked_but_models_and_about_them(asked):
@@ -102,7 +102,7 @@ def test_nothing_is_asked_but_models_and_about_them(asked):
 
 @pytest.mark.parametrize("path", ["/models", "/v1/models/claude-x", "/api/tags", "/api/show"])
 def test_models_are_asked_about(path):
-    assert Asked("it", path).is_allowed
+    assert ProxyRequest("it", path).is_allowed
 
 
 HELLO = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
@@ -121,7 +121,7 @@ class Borrower:
         plan = {"version": __version__, "before": list(before), "within": list(within)}
         plan["ends_early"] = ends_early
         self._plan.write_text(json.dumps(plan))
-        script = Path(__file__).with_name("borrower.py")
+        script = Path(__file__).with_name("key_user.py")
         words = shlex.join([sys.executable, str(script), str(self._plan), str(self._answers)])
         program(self._elsewhere.bin / "sanderling", f"exec {words}")
 

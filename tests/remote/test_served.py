@@ -299,7 +299,7 @@ async def test_a_server_that_does_not_know_the_token_never_sees_it(elsewhere, tm
 async def test_where_no_server_listens_it_is_said_what_to_start(
     elsewhere, tmp_path, unused_port, monkeypatch
 ):
-    monkeypatch.setattr("sanderling.acp_client.lasting.FIRST_CONNECTION_S", 0)
+    monkeypatch.setattr("sanderling.acp_client.reconnecting.FIRST_CONNECTION_S", 0)
     token = tmp_path / "token"
     token.write_text("a-token\n")
     token.chmod(0o600)
@@ -325,7 +325,7 @@ async def test_cuts_at_random_bytes_lose_nothing_and_repeat_nothing(elsewhere, s
         cutter.cuts = cuts_at_random(chance)
         cutter.cut()
         with anyio.fail_after(120):
-            talk.agent.guest.lasting._pause = lambda *_: anyio.sleep(0.01)
+            talk.agent.external.reconnecting._pause = lambda *_: anyio.sleep(0.01)
             for number, text in enumerate(("one", "two", "three"), 1):
                 talk.submit(text)
                 while len([e for e in talk.events if type(e).__name__ == "TurnEnded"]) < number:

@@ -34,7 +34,7 @@ async def test_a_session_over_ssh_works_there_and_goes_on_after_a_cut(elsewhere,
         talk.answer = {"answer": "once"}
         assert await talk.ask("go") == "end_turn", talk.errors
         assert (elsewhere.project / "where").read_text().strip() == str(elsewhere.project)
-        talk.agent.guest.lasting._live.process.kill()
+        talk.agent.external.reconnecting._live.process.kill()
         assert await talk.ask("more") == "end_turn", talk.errors
         assert states(talk).count("connected") == 2
         assert talk.text == "donedone"

@@ -192,9 +192,9 @@ async def test_a_turn_that_is_stopped_ends_what_runs_here(elsewhere, server):
         talk.act(CancelTurn())
         assert await talk.wait_for_turns() == "cancelled"
         with anyio.fail_after(DEADLINE_S):
-            while talk.agent.guest.tools._uses:
+            while talk.agent.external.tools._uses:
                 await anyio.sleep(0.01)
-        assert not talk.agent.parts.workspace.jobs.are_running
+        assert not talk.agent.services.workspace.jobs.are_running
 
 
 @prove
@@ -216,7 +216,7 @@ async def test_cuts_at_random_bytes_run_each_tool_once(elsewhere, server, seed):
         await talk.wait_for(lambda: "connected" in states(talk))
         cutter.cuts = cuts_at_random(chance)
         cutter.cut()
-        talk.agent.guest.lasting._pause = lambda *_: anyio.sleep(0.01)
+        talk.agent.external.reconnecting._pause = lambda *_: anyio.sleep(0.01)
         with anyio.fail_after(120):
             for number in range(1, 4):
                 talk.submit(f"go {number}")

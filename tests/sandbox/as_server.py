@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser
 
 from sanderling.cli import sandbox as cli
-from sanderling.sandbox.admissions import Admissions
+from sanderling.sandbox.effective_policy import EffectivePolicy
 from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import NO_GRANT
 from sanderling.sandbox.sandbox import Sandbox
@@ -15,8 +15,8 @@ NAME = "it"
 class AsServer(Sandbox):
     async def spawn(self, argv, *, policy=None, **options):
         assert policy is None
-        admissions = Admissions(self.policy, print, lambda: None)
-        policy = admissions.of_server(self, NAME, NO_GRANT)
+        effective_policy = EffectivePolicy(self.policy, print, lambda: None)
+        policy = effective_policy.of_server(self, NAME, NO_GRANT)
         if policy.network != "on":
             self._servers[NAME] = HostNetwork(policy.network, (), self._tasks, self._on_event)
         return await super().spawn(argv, policy=policy, is_server=True, **options)

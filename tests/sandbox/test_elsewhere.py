@@ -65,13 +65,13 @@ async def main():
     policy = policy_for(Settings(state_dir={str(tmp_path)!r}), {str(tmp_path)!r})
     sandbox = SessionSandbox(policy, print, lambda: None)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(sandbox.keeper.serve)
+        tasks.start_soon(sandbox.manager.serve)
         try:
-            await sandbox.ground.spawn(["true"])
+            await sandbox.environment.spawn(["true"])
         except SandboxError as error:
             print(error)
         sandbox.switch(is_on=False)
-        process = await sandbox.ground.spawn(["echo", "ran"])
+        process = await sandbox.environment.spawn(["echo", "ran"])
         print((await process.stdout.receive()).decode().strip(), await process.wait())
         process.close()
         tasks.cancel_scope.cancel()

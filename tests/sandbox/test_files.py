@@ -730,9 +730,9 @@ async def session_of(place: Place, **changes) -> AsyncIterator[SessionSandbox]:
 @prove
 async def test_session_has_one_worker_for_all(place):
     async with session_of(place) as session:
-        files = await session.ground.files()
+        files = await session.environment.files()
         assert (await files.load(f"{place.project}/file", 100)).data == b"public\n"
-        assert await session.ground.files() is files
+        assert await session.environment.files() is files
         assert files._channel.fileno() >= 0
     assert files._channel.fileno() < 0
 
@@ -742,7 +742,7 @@ async def test_many_who_ask_at_once_share_one_worker(place):
     async with session_of(place) as session:
 
         async def ask() -> None:
-            found.add(id(await session.ground.files()))
+            found.add(id(await session.environment.files()))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(8):
@@ -753,10 +753,10 @@ async def test_many_who_ask_at_once_share_one_worker(place):
 @prove
 async def test_session_has_a_new_worker_when_the_old_one_was_killed(place):
     async with session_of(place) as session:
-        files = await session.ground.files()
+        files = await session.environment.files()
         files._process.kill()
         await happens(lambda: files.has_ended)
-        again = await session.ground.files()
+        again = await session.environment.files()
         assert (await again.load(f"{place.project}/file", 100)).data == b"public\n"
         assert again is not files
 
@@ -764,13 +764,13 @@ async def test_session_has_a_new_worker_when_the_old_one_was_killed(place):
 @prove
 async def test_session_has_files_again_when_its_sandbox_has_died(place):
     async with session_of(place) as session:
-        dead, sandbox = await session.ground.files(), session.keeper.sandbox
+        dead, sandbox = await session.environment.files(), session.manager.sandbox
         for pid in supervisors(os.getpid()):
             for child in children(pid):
                 os.kill(child, signal.SIGKILL)
             os.kill(pid, signal.SIGKILL)
-        await happens(lambda: session.keeper.sandbox is not sandbox)
-        files = await session.ground.files()
+        await happens(lambda: session.manager.sandbox is not sandbox)
+        files = await session.environment.files()
         assert (await files.load(f"{place.project}/file", 100)).data == b"public\n"
         with pytest.raises(SandboxError, match="has ended"):
             await dead.load(f"{place.project}/file", 100)
@@ -779,14 +779,14 @@ async def test_session_has_files_again_when_its_sandbox_has_died(place):
 @prove
 async def test_session_in_plan_mode_has_files_that_cannot_be_written(place):
     async with session_of(place) as session:
-        files = await session.ground.files()
+        files = await session.environment.files()
         await files.write(f"{place.project}/file", b"new")
         session.set_mode("ro")
-        files = await session.ground.files()
+        files = await session.environment.files()
         with pytest.raises(OSError, match="Errno"):
             await files.write(f"{place.project}/file", b"newer")
         session.set_mode("rw")
-        await (await session.ground.files()).write(f"{place.project}/file", b"newest")
+        await (await session.environment.files()).write(f"{place.project}/file", b"newest")
     assert (place.project / "file").read_bytes() == b"newest"
 
 
@@ -795,10 +795,10 @@ async def test_grant_opens_files_that_have_it(place):
     async with session_of(place) as session:
         path = f"{place.base}/granted/file"
         with pytest.raises(OSError, match="Errno"):
-            await (await session.ground.files()).load(path, 100)
-        sandbox = await session.keeper.opened()
+            await (await session.environment.files()).load(path, 100)
+        sandbox = await session.manager.opened()
         sandbox.policy = sandbox.policy._replace(read_paths=(f"{place.base}/granted",))
-        assert (await (await session.ground.files()).load(path, 100)).data == b"granted\n"
+        assert (await (await session.environment.files()).load(path, 100)).data == b"granted\n"
 
 
 @prove
@@ -809,27 +809,27 @@ async def test_what_was_asked_before_a_change_of_mode_is_answered(place):
         async def load(files: Files) -> None:
             answers.append((await files.load(f"{place.project}/file", 100)).data)
 
-        files = await session.ground.files()
+        files = await session.environment.files()
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(load, files)
             await anyio.lowlevel.checkpoint()
             session.set_mode("ro")
-            tasks.start_soon(load, await session.ground.files())
+            tasks.start_soon(load, await session.environment.files())
     assert answers == [b"public\n"] * 6
 
 
 async def test_without_a_sandbox_the_person_has_their_own_files(place):
     async with session_of(place) as session:
         session.switch(is_on=False)
-        files = await session.ground.files()
+        files = await session.environment.files()
         assert (await files.load(f"{place.secret}/file", 100)).data == b"secret\n"
         await files.write(f"{place.secret}/file", b"new")
         assert await files.list(str(place.secret)) == [("file", "file")]
         assert (await files.read(f"{place.secret}/file"))[0] == b"new"
         session.switch(is_on=True)
         with pytest.raises(OSError, match="Errno"):
-            await (await session.ground.files()).load(f"{place.secret}/file", 100)
+            await (await session.environment.files()).load(f"{place.secret}/file", 100)
 
 
 @prove

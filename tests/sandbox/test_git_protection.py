@@ -11,7 +11,7 @@ import pytest
 
 from sanderling.sandbox.gitconfig import write_gitconfig
 from sanderling.sandbox.guard import settings
-from sanderling.sandbox.guard.git_program import TrustedGit, UnclearError
+from sanderling.sandbox.guard.git_program import AmbiguousPathError, TrustedGit
 from sanderling.sandbox.guard.protection import GitProtection, protection
 from sanderling.sandbox.guard.repositories import find_repository, survey
 from sanderling.sandbox.guard.sentinels import (
@@ -277,7 +277,7 @@ def test_other_version_control_is_protected(tmp_path: Path):
 )
 def test_a_pointer_that_git_would_not_write_is_unclear(tmp_path: Path, text: bytes):
     (tmp_path / ".git").write_bytes(text)
-    with pytest.raises(UnclearError):
+    with pytest.raises(AmbiguousPathError):
         find_repository(f"{tmp_path}/.git")
 
 

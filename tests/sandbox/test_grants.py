@@ -31,7 +31,7 @@ def private_home(place: Place) -> Path:
 
 
 async def said(session: SessionSandbox, script: str, grant: Grant = NO_GRANT) -> str:
-    process = await session.ground.spawn(["sh", "-c", script], grant=grant)
+    process = await session.environment.spawn(["sh", "-c", script], grant=grant)
     assert process.stdout
     output = await all_of(process.stdout)
     await process.wait()
@@ -49,7 +49,7 @@ async def test_nothing_stays_in_home_of_what_was_granted_to_one_command(place, n
     grant = Grant(read_paths=(str(notes),))
     async with session_of(place, level=level) as session:
         before = await said(session, "ls -A ~")
-        async with session.ground.lending(grant):
+        async with session.environment.lending(grant):
             assert await said(session, f"cat {notes}", grant) == "my notes\n"
         await happens(lambda: not (private_home(place) / "documents").exists())
         assert await said(session, "ls -A ~") == before
@@ -62,8 +62,8 @@ async def test_nothing_stays_in_tmp_of_what_was_granted_to_the_file_worker(place
     granted.write_text("old")
     grant = Grant(write_paths=(str(granted),))
     async with session_of(place) as session:
-        async with session.ground.lending(grant):
-            await (await session.ground.files(grant)).write(str(granted), b"new")
+        async with session.environment.lending(grant):
+            await (await session.environment.files(grant)).write(str(granted), b"new")
         assert granted.read_text() == "new"
         inside = f"{granted.relative_to('/tmp')}"
         await happens(lambda: not list((place.base / "state/tmp").glob(f"*/{inside}")))
@@ -74,11 +74,11 @@ async def test_nothing_stays_in_tmp_of_what_was_granted_to_the_file_worker(place
 async def test_what_a_command_in_the_background_was_granted_stays_until_it_ends(place, notes):
     grant = Grant(read_paths=(str(notes),))
     async with session_of(place) as session:
-        async with session.ground.lending(grant):
-            waiting = await session.ground.spawn(
+        async with session.environment.lending(grant):
+            waiting = await session.environment.spawn(
                 ["sh", "-c", f"until [ -e go ]; do sleep 0.05; done; cat {notes}"], grant=grant
             )
-        async with session.ground.lending(grant):
+        async with session.environment.lending(grant):
             assert await said(session, f"cat {notes}", grant) == "my notes\n"
         assert (private_home(place) / "documents/work/notes").exists()
         (place.project / "go").touch()
@@ -102,7 +102,7 @@ async def test_what_was_granted_for_the_session_leaves_nothing_for_the_next_one(
 async def test_what_a_command_has_put_beside_the_granted_file_stays(place, notes):
     grant = Grant(read_paths=(str(notes),))
     async with session_of(place) as session:
-        async with session.ground.lending(grant):
+        async with session.environment.lending(grant):
             await said(session, f"echo mine > {notes.parent}/own; cat {notes}", grant)
         placeholder = private_home(place) / "documents/work/notes"
         await happens(lambda: not placeholder.exists())
@@ -118,13 +118,13 @@ async def test_link_in_the_way_of_a_placeholder_leads_no_removal_out_of_the_priv
     victim.touch()
     grant = Grant(read_paths=(str(notes),))
     async with session_of(place) as session:
-        async with session.ground.lending(grant):
+        async with session.environment.lending(grant):
             await said(session, "true", grant)
             own = private_home(place) / "documents"
             shutil.move(own, own.with_name("moved"))
             own.symlink_to(place.base / "secret")
         await said(session, "true")
-        session.keeper.sandbox.retire_views()
+        session.manager.sandbox.retire_views()
     assert victim.exists()
 
 
@@ -152,7 +152,7 @@ async def test_what_was_replaced_after_the_person_was_asked_is_not_let_in(place,
         with pytest.raises(SandboxError, match="changed after you approved it"):
             await said(session, f"cat {notes}", grant)
         with pytest.raises(SandboxError, match="changed after you approved it"):
-            await session.ground.files(grant)
+            await session.environment.files(grant)
         with pytest.raises(SandboxError, match="replaced"):
             await session.confined.extend(grant)
         assert "No such file" in await said(session, f"cat {notes}")
@@ -165,11 +165,11 @@ async def test_what_is_replaced_while_it_is_let_in_for_the_session_is_taken_back
     told = []
     grant = Grant(write_paths=(str(notes),)).identified()
     async with session_of(place) as session:
-        session.admissions._on_event = told.append
+        session.effective_policy._on_event = told.append
         await session.confined.extend(grant)
         assert await said(session, f"cat {notes}") == "my notes\n"
         replace_by_link(notes, place.secret / "file")
-        assert session.admissions.write_paths == ()
+        assert session.effective_policy.write_paths == ()
         assert "secret" not in await said(session, f"cat {notes}; echo evil > {notes}")
         assert [(event.operation, event.target) for event in told] == [("write", str(notes))]
         assert (place.secret / "file").read_text() == "secret\n"
@@ -201,21 +201,21 @@ async def test_person_is_told_at_once_what_can_never_be_granted(place):
 
 
 def hosts_in_force(session: SessionSandbox) -> tuple[str, tuple[str, ...]]:
-    assert session.keeper.sandbox
-    return session.keeper.sandbox.policy.network, session.keeper.sandbox.policy.hosts
+    assert session.manager.sandbox
+    return session.manager.sandbox.policy.network, session.manager.sandbox.policy.hosts
 
 
 @prove
 async def test_while_the_network_is_off_a_lent_host_opens_no_other_that_is_listed(place):
     async with session_of(place, hosts=("listed.example",)) as session:
         await said(session, "true")
-        async with session.ground.lending(Grant(hosts=("one.example",))):
+        async with session.environment.lending(Grant(hosts=("one.example",))):
             assert hosts_in_force(session) == ("proxy", ("one.example",))
             assert session.facts.network == "proxy"
-            assert session.ground.leads_to("one.example")
-            assert not session.ground.leads_to("listed.example")
+            assert session.environment.leads_to("one.example")
+            assert not session.environment.leads_to("listed.example")
         assert hosts_in_force(session) == ("off", ("listed.example",))
-        assert not session.ground.leads_to("one.example")
+        assert not session.environment.leads_to("one.example")
 
 
 async def test_loans_that_overlap_are_each_taken_back(place):
@@ -224,20 +224,20 @@ async def test_loans_that_overlap_are_each_taken_back(place):
         first, second = (anyio.Event(), anyio.Event())
 
         async def borrow(host: str, until: anyio.Event) -> None:
-            async with session.ground.lending(Grant(hosts=(host,))):
+            async with session.environment.lending(Grant(hosts=(host,))):
                 await until.wait()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(borrow, "a.example", first)
-            await happens(lambda: session.ground.leads_to("a.example"))
-            proxies = list(session.keeper.sandbox._network._proxy_scopes)
+            await happens(lambda: session.environment.leads_to("a.example"))
+            proxies = list(session.manager.sandbox._network._proxy_scopes)
             tasks.start_soon(borrow, "b.example", second)
-            await happens(lambda: session.ground.leads_to("b.example"))
+            await happens(lambda: session.environment.leads_to("b.example"))
             first.set()
-            await happens(lambda: not session.ground.leads_to("a.example"))
+            await happens(lambda: not session.environment.leads_to("a.example"))
             assert hosts_in_force(session) == ("proxy", ("b.example",))
             assert (
-                session.keeper.sandbox._network._proxy_scopes == proxies
+                session.manager.sandbox._network._proxy_scopes == proxies
             )  # none was cut off by the other's end
             second.set()
         assert hosts_in_force(session) == ("off", ())
@@ -247,9 +247,9 @@ async def test_loan_is_taken_back_from_one_who_was_cancelled_while_it_was_made(p
     async with session_of(place) as session:
         with anyio.CancelScope() as scope:
             scope.cancel()
-            async with session.ground.lending(Grant(hosts=("one.example",))):
+            async with session.environment.lending(Grant(hosts=("one.example",))):
                 pytest.fail("it was lent")
-        assert not session.ground.leads_to("one.example")
+        assert not session.environment.leads_to("one.example")
         await said(session, "true")
         assert hosts_in_force(session) == ("off", ())
 
@@ -262,7 +262,7 @@ async def test_off_takes_back_the_hosts_that_were_let_in_for_the_session(place):
         await session.set_network("off")
         assert hosts_in_force(session) == ("off", ())
         await session.set_network("proxy")
-        assert not session.ground.leads_to("one.example")
+        assert not session.environment.leads_to("one.example")
 
 
 async def test_host_cannot_be_lent_where_there_is_no_proxy(place):
@@ -276,5 +276,5 @@ async def test_host_cannot_be_lent_where_there_is_no_proxy(place):
 async def test_loopback_is_always_there_and_needs_no_grant(place):
     async with session_of(place) as session:
         for host in ("localhost:3000", "127.0.0.1", "[::1]:8080", "app.localhost"):
-            assert session.ground.leads_to(host)
-        assert not session.ground.leads_to("localhost.example")
+            assert session.environment.leads_to(host)
+        assert not session.environment.leads_to("localhost.example")

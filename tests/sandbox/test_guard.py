@@ -23,7 +23,7 @@ from sanderling.sandbox.guard.guard import Guard, GuardEvent
 from sanderling.sandbox.guard.protection import protection
 from sanderling.sandbox.guard.repositories import Survey, survey
 from sanderling.sandbox.guard.settings import env_files_to_hide, executable_settings
-from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL, Row
+from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL, NameRow
 from sanderling.tools.effects import Effect
 from tests.conftest import DEADLINE_S, prove, prove_rest
 
@@ -454,7 +454,7 @@ def put(path: Path, content: str = "x") -> Path:
     "row",
     prove_rest([pytest.param(row) for row in TABLE if row is not VERSION_CONTROL], keep=(0, 5, -1)),
 )
-def test_what_the_tools_ask_about_is_held_or_told(yard: Yard, row: Row):
+def test_what_the_tools_ask_about_is_held_or_told(yard: Yard, row: NameRow):
     """Both readers of the table, for each of its names: in the root, below it, there already and not."""
     all_names = [name.replace("*", "x") for name in row.names.split()]
     for name in all_names:

@@ -9,7 +9,13 @@ from sanderling.errors import SandboxError
 from sanderling.paths import state_directory
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.gaps import GAPS, NETWORK_ON
-from sanderling.sandbox.policy import LEVELS, TOO_WIDE, Limits, SandboxPolicy, resolve_policy
+from sanderling.sandbox.policy import (
+    LEVELS,
+    TOO_WIDE,
+    ResourceLimits,
+    SandboxPolicy,
+    resolve_policy,
+)
 from tests.conftest import ROOT
 from tests.sandboxes import policy_below
 
@@ -223,7 +229,7 @@ def test_any_name_of_a_project_gives_a_name_for_its_state(tmp_path):
 
 
 def test_every_session_may_have_hundreds_of_processes():
-    assert Limits().processes >= 512
+    assert ResourceLimits().processes >= 512
 
 
 # --- the gaps of each level ---------------------------------------------------------------------------------------------

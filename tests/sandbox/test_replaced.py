@@ -83,8 +83,8 @@ async def test_command_after_the_project_was_replaced_runs_in_the_new_one_and_th
             == f"{NEW}{place.project.resolve()}\n"
         )
         await said(session, "true")
-        assert session.place.take_replaced()
-        assert not session.place.take_replaced()
+        assert session.location.take_replaced()
+        assert not session.location.take_replaced()
     assert (place.project / "made").read_text() == "more\n"
     assert replacements(place) == [ProjectReplaced(str(place.project))]
 
@@ -99,7 +99,7 @@ async def test_nothing_is_written_into_a_project_that_was_moved_away(place, leve
         old = move_away(place)
         before = contents(old)
         await said(session, "echo x >a; echo y >file")
-        files = await session.ground.files()
+        files = await session.environment.files()
         await files.write(f"{place.project}/b", b"z")
         # What would be undone in the project is the person's own there, and here.
         for directory in (old, place.project):
@@ -120,10 +120,10 @@ def contents(directory: Path) -> set[str]:
 async def test_file_that_was_looked_at_before_is_not_written_over_afterwards(place):
     path = f"{place.project}/file"
     async with session_of(place) as session:
-        loaded = await (await session.ground.files()).load(path, 100)
+        loaded = await (await session.environment.files()).load(path, 100)
         old = move_away(place)
         with pytest.raises(FileChangedError):
-            await (await session.ground.files()).write(path, b"x", expected=loaded.stamp)
+            await (await session.environment.files()).write(path, b"x", expected=loaded.stamp)
     assert (old / "file").read_text() == OLD
     assert (place.project / "file").read_text() == NEW
 
@@ -132,7 +132,7 @@ async def test_file_that_was_looked_at_before_is_not_written_over_afterwards(pla
 async def test_what_the_person_has_in_the_new_project_the_guard_of_the_old_one_leaves_alone(place):
     """Their .envrc must neither appear in the old one nor be taken from the new."""
     async with session_of(place) as session:
-        process = await session.ground.spawn(["sleep", "600"])
+        process = await session.environment.spawn(["sleep", "600"])
         old = move_away(place)
         (place.project / ".envrc").write_text("mine\n")
         (place.project / ".vscode").mkdir()
@@ -150,9 +150,13 @@ async def test_what_the_person_has_in_the_new_project_the_guard_of_the_old_one_l
 async def test_without_a_project_nothing_runs_and_it_goes_on_when_that_is_back(place):
     away = place.home / "away"
     async with session_of(place) as session:
-        server = await session.ground.spawn(["sleep", "600"])
+        server = await session.environment.spawn(["sleep", "600"])
         place.project.rename(away)
-        for ask in (lambda: said(session, "true"), session.ground.files, session.ground.scratch):
+        for ask in (
+            lambda: said(session, "true"),
+            session.environment.files,
+            session.environment.scratch,
+        ):
             with pytest.raises(SandboxError, match=r"project's directory .*/project is gone"):
                 await ask()
         away.rename(place.project)
@@ -201,7 +205,7 @@ async def test_without_the_sandbox_nothing_makes_a_project_that_is_gone_again(pl
         await said(session, "true")
         place.project.rename(place.home / "away")
         with pytest.raises(SandboxError, match="is gone"):
-            await session.ground.files()
+            await session.environment.files()
         with pytest.raises(SandboxError, match="is gone"):
             await said(session, "true")
         fill(place.project)

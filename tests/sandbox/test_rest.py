@@ -10,7 +10,7 @@ import pytest
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.keeper import REST_AFTER_S
+from sanderling.sandbox.manager import REST_AFTER_S
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
@@ -34,20 +34,20 @@ def is_at_rest() -> bool:
 
 async def rest(session: SessionSandbox) -> None:
     """Let the minutes pass: from the next look on, until it is at rest."""
-    session.keeper.rest_after_s = SOON_S
-    with session.keeper.kept_open():
+    session.manager.rest_after_s = SOON_S
+    with session.manager.kept_open():
         pass
     await happens(is_at_rest)
-    session.keeper.rest_after_s = REST_AFTER_S
+    session.manager.rest_after_s = REST_AFTER_S
 
 
 async def would_rest(session: SessionSandbox) -> None:
     """Let the minutes pass, of a session that something keeps from resting."""
-    session.keeper.rest_after_s = SOON_S
-    with session.keeper.kept_open():
+    session.manager.rest_after_s = SOON_S
+    with session.manager.kept_open():
         pass
     await anyio.sleep(LONGER_S)
-    session.keeper.rest_after_s = REST_AFTER_S
+    session.manager.rest_after_s = REST_AFTER_S
 
 
 async def test_idle_session_has_no_processes_and_what_commands_left_on_the_disk_is_there_afterwards(
@@ -67,7 +67,7 @@ async def test_who_waits_for_a_sandbox_when_the_session_ends_is_told(place):
     async def want(session: SessionSandbox) -> None:
         with anyio.CancelScope(shield=True):  # as what has begun and comes to its end does
             try:
-                await session.ground.files()
+                await session.environment.files()
             except SandboxError as error:
                 told.append(str(error))
 
@@ -82,7 +82,7 @@ async def test_who_waits_for_a_sandbox_when_the_session_ends_is_told(place):
 
 async def test_file_worker_that_starts_while_all_are_closed_is_closed_too(place):
     async with session_of(place) as session:
-        sandbox, workers = await session.keeper.opened(), session.keeper.workers
+        sandbox, workers = await session.manager.opened(), session.manager.workers
         workers.close()
         async with anyio.create_task_group() as tasks:
             starting = tasks.start_soon(workers.of, sandbox, NO_GRANT)
@@ -108,7 +108,7 @@ async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
 async def test_sandbox_whose_private_directories_go_is_opened_anew(place, is_moved):
     async with session_of(place) as session:
         assert await said(session, "echo a >/tmp/left; cat /tmp/left") == "a\n"
-        files = await session.ground.files()
+        files = await session.environment.files()
         await files.write(f"{place.project}/by_tool", b"1")
         if is_moved:
             (place.base / "state").rename((place.base / "state").with_name("moved"))
@@ -116,10 +116,10 @@ async def test_sandbox_whose_private_directories_go_is_opened_anew(place, is_mov
             shutil.rmtree(place.base / "state")
         command = "cat /tmp/left; echo b >/tmp/left; echo c >~/left; cat /tmp/left ~/left"
         assert (await said(session, command)).endswith("left: No such file or directory\nb\nc\n")
-        files = await session.ground.files()
+        files = await session.environment.files()
         await files.write(f"{place.project}/by_tool", b"2")
         shutil.rmtree(place.base / "state")
-        _, theirs = await session.ground.scratch()
+        _, theirs = await session.environment.scratch()
         assert await said(session, f"echo d >{theirs}/left; cat {theirs}/left") == "d\n"
         shutil.rmtree(place.base / "state")
     assert place.sentinels() == []
@@ -138,15 +138,15 @@ async def rests_when_it_has_ended(session: SessionSandbox, process: Process) -> 
 @prove
 async def test_session_does_not_rest_while_a_command_runs(place):
     async with session_of(place) as session:
-        process = await session.ground.spawn(["sleep", "600"])
+        process = await session.environment.spawn(["sleep", "600"])
         await rests_when_it_has_ended(session, process)
 
 
 @prove
 async def test_session_does_not_rest_while_a_command_runs_in_a_view_that_was_left(place):
     async with session_of(place) as session:
-        process = await session.ground.spawn(["sleep", "600"])
-        sandbox = session.keeper.sandbox
+        process = await session.environment.spawn(["sleep", "600"])
+        sandbox = session.manager.sandbox
         [view] = sandbox._views._views.values()
         sandbox._views.drop(view)  # as when the host has replaced what is mounted there
         await rests_when_it_has_ended(session, process)
@@ -161,12 +161,12 @@ async def test_whoever_needs_a_sandbox_while_one_that_failed_closes_gets_the_nex
         raise SandboxError("refused, for once")
 
     async with session_of(place) as session:
-        monkeypatch.setattr(session.keeper, "_catch_up", refuse)
-        first = session.keeper._is_wanted
+        monkeypatch.setattr(session.manager, "_catch_up", refuse)
+        first = session.manager._is_wanted
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(session.get_ready)
-                await happens(lambda: session.keeper._is_wanted is not first)
+                await happens(lambda: session.manager._is_wanted is not first)
                 assert await said(session, "echo fine") == "fine\n"
 
 
@@ -174,7 +174,7 @@ async def test_whoever_needs_a_sandbox_while_one_that_failed_closes_gets_the_nex
 @pytest.mark.parametrize("script", IN_MEMORY.values(), ids=IN_MEMORY.keys())
 async def test_session_does_not_rest_while_it_would_lose_what_is_in_memory(place, script):
     async with session_of(place) as session:
-        process = await session.ground.spawn(["sh", "-c", script])
+        process = await session.environment.spawn(["sh", "-c", script])
         if await process.wait() == 99:
             pytest.skip("no ipcmk")
         process.close()
@@ -208,7 +208,7 @@ async def test_tmp_survives_an_opening_that_fails(place):
     async with session_of(place) as session:
         await said(session, "echo kept >/tmp/left")
         await rest(session)
-        root = Path(session.admissions.policy.state_dir) / "root"
+        root = Path(session.effective_policy.policy.state_dir) / "root"
         aside = root.rename(f"{root}~")
         root.touch()
         with pytest.raises(SandboxError):
@@ -246,9 +246,9 @@ async def test_what_changes_while_the_sandbox_opens_holds_for_the_first_command(
     async with session_of(place) as session, anyio.create_task_group() as tasks:
         tasks.start_soon(session.get_ready)
         await happens(lambda: not is_at_rest())
-        assert session.keeper.sandbox is None
+        assert session.manager.sandbox is None
         session.set_mode("ro")
-        async with session.ground.lending(Grant(hosts=("example.org",))):
+        async with session.environment.lending(Grant(hosts=("example.org",))):
             told = await said(session, "echo x 2>&1 >new; echo $https_proxy")
     assert "Read-only" in told
     assert "http" in told
@@ -258,10 +258,10 @@ async def test_sandbox_that_was_made_ready_is_kept_in_its_context_and_rests_if_n
     place,
 ):
     async with session_of(place) as session:
-        with session.keeper.kept_open():
+        with session.manager.kept_open():
             await session.get_ready()
             assert not is_at_rest()
-            session.keeper.rest_after_s = SOON_S
+            session.manager.rest_after_s = SOON_S
             await anyio.sleep(LONGER_S)
             assert not is_at_rest()
         await happens(is_at_rest)
@@ -270,7 +270,7 @@ async def test_sandbox_that_was_made_ready_is_kept_in_its_context_and_rests_if_n
 @prove
 async def test_sandbox_that_was_used_in_a_context_stays_when_that_ends(place):
     async with session_of(place) as session:
-        with session.keeper.kept_open():
+        with session.manager.kept_open():
             await said(session, "true")
         await anyio.sleep(LONGER_S)
         assert not is_at_rest()
@@ -289,7 +289,7 @@ async def test_environment_file_that_is_made_during_a_rest_is_hidden_afterwards(
 async def test_what_cannot_be_made_ready_is_told_to_who_needs_it(place: Place):
     changes: list[str] = []
     async with session_of(place, min_level="full", level="landlock") as session:
-        session.keeper._on_change = lambda: changes.append(session.facts.problem)
+        session.manager._on_change = lambda: changes.append(session.facts.problem)
         await session.get_ready()
         assert changes == []
         with pytest.raises(SandboxError, match="landlock"):

@@ -25,11 +25,11 @@ from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.inside import bubblewrap
-from sanderling.sandbox.inside.zygote import View
-from sanderling.sandbox.kernel.layout import Access, Bind, Layout
-from sanderling.sandbox.policy import Limits, SandboxPolicy
+from sanderling.sandbox.inside.zygote import ZygoteView
+from sanderling.sandbox.kernel.layout import Bind, LandlockAccess, Layout
+from sanderling.sandbox.policy import ResourceLimits, SandboxPolicy
 from sanderling.sandbox.processes import PIPE, STDOUT
-from sanderling.sandbox.report import GuardEvent, Report
+from sanderling.sandbox.report import GuardEvent, LayerReport
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
 from tests.conftest import (
     DEADLINE_S,
@@ -1261,9 +1261,11 @@ async def test_evil_repository_is_quarantined_while_the_command_that_made_it_run
 
 
 def complaint_about_a_missing_source() -> str:
-    access = Access(readable=["/"], writable=[], devices=[], private=[])
+    access = LandlockAccess(readable=["/"], writable=[], devices=[], private=[])
     layout = Layout(access, shm_bytes=1 << 20, binds=[Bind("/nowhere", "/nowhere")])
-    view = View("full-bwrap", layout, Limits(), has_own_network=True, can_use_network=False)
+    view = ZygoteView(
+        "full-bwrap", layout, ResourceLimits(), has_own_network=True, can_use_network=False
+    )
     here, there = wire.socket_pair()
     ours, channel = wire.socket_pair()
     with here, there, ours, channel, bubblewrap.start_zygote(view, channel, there) as stderr:
@@ -1420,7 +1422,7 @@ async def test_best_level_is_chosen(place):
         assert sandbox.level == (await Sandbox.probe()).level
 
 
-WEAK = Report(
+WEAK = LayerReport(
     reasons={
         "namespaces": "user namespaces are forbidden",
         "landlock": "",
@@ -1469,7 +1471,7 @@ async def test_weaker_level_than_the_best_is_refused_when_more_is_wanted(place):
 
 
 async def test_nothing_runs_where_the_kernel_enforces_nothing(place):
-    nothing = Report(reasons=dict.fromkeys(WEAK.reasons, "missing"), landlock_abi=0)
+    nothing = LayerReport(reasons=dict.fromkeys(WEAK.reasons, "missing"), landlock_abi=0)
     with pytest.raises(SandboxError, match="level 'none'"):
         async with Sandbox.open(place.policy(), report=nothing):
             pytest.fail("it opened")

@@ -12,7 +12,7 @@ import pytest
 from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.ground import Serving
+from sanderling.sandbox.execution_environment import RunningServer
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.sandbox import DISK_CHECK_S, IDLE, Sandbox
 from tests.conftest import passes, prove, prove_rest
@@ -40,7 +40,7 @@ async def said_by(process: Any, line: str) -> str:
 class Server:
     """A shell that serves: it runs each line that it is sent."""
 
-    def __init__(self, process: Serving, denials: list[Denial]) -> None:
+    def __init__(self, process: RunningServer, denials: list[Denial]) -> None:
         self.process = process
         self.denials = denials
 
@@ -147,7 +147,7 @@ async def test_server_reaches_the_hosts_that_were_declared_and_commands_do_not(p
                 (f"127.0.0.1:{other}", "not_listed")
             ]
             assert await said(session, ask % port) == ""
-            assert session.ground.network == "off"
+            assert session.environment.network == "off"
             assert place.events == []
 
 
@@ -210,7 +210,7 @@ async def test_server_ends_when_the_sandbox_is_switched_and_when_the_network_ope
 async def test_other_modes_and_hosts_for_commands_let_a_server_live(place):
     async with session_of(place) as session, server_in(session, TOKEN="t") as server:
         session.set_mode("rw")
-        async with session.ground.lending(Grant(hosts=("example.org",))):
+        async with session.environment.lending(Grant(hosts=("example.org",))):
             pass
         await session.confined.extend(Grant((str(place.base / "granted"),)).identified())
         assert await server.said("echo here") == "here\n"
@@ -280,13 +280,13 @@ async def test_looks_are_seldom_while_only_servers_run_and_often_again_with_a_co
         return [later - earlier for earlier, later in pairwise(looks)]
 
     async with session_of(place) as session, server_in(session) as server:
-        sandbox = session.keeper.sandbox
+        sandbox = session.manager.sandbox
         assert sandbox
         monkeypatch.setattr(sandbox, "retire_views", lambda: looks.append(anyio.current_time()))
         while len(looks) < 4:
             await passes(DISK_CHECK_S / 2)
         assert min(pauses()) > 0.9 * IDLE * DISK_CHECK_S
-        process = await session.ground.spawn(["sleep", "600"])
+        process = await session.environment.spawn(["sleep", "600"])
         looks.clear()
         while len(looks) < 4:
             await passes(DISK_CHECK_S / 2)

@@ -49,7 +49,7 @@ async def test_an_idle_sandbox_closes_for_one_that_lacks_descriptors(place):
         assert await said(idle, "printf idle") == "idle"
         with few_descriptors_left():
             assert await said(other, "printf other") == "other"
-        assert idle.keeper.sandbox is None
+        assert idle.manager.sandbox is None
         assert await said(idle, "printf again") == "again"
 
 
@@ -60,8 +60,8 @@ async def test_a_sandbox_that_is_closing_already_is_waited_for(place):
         with few_descriptors_left():
             for each in processes:
                 os.kill(each, signal.SIGSTOP)
-            idle.keeper.rest_soon()
-            while idle.keeper.sandbox:
+            idle.manager.rest_soon()
+            while idle.manager.sandbox:
                 await anyio.lowlevel.checkpoint()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(resume, processes)
@@ -81,7 +81,7 @@ def children() -> list[int]:
 
 async def test_a_sandbox_in_use_stays_and_the_other_session_hears_of_the_limit(place):
     async with session_of(place) as busy, session_of(place) as other:
-        with busy.keeper.kept_open():
+        with busy.manager.kept_open():
             assert await said(busy, "printf busy") == "busy"
             with few_descriptors_left(), pytest.raises(SandboxError, match="Too many open files"):
                 await said(other, "echo other")
@@ -102,7 +102,7 @@ SESSIONS = """
         async with session_of(place) as first, session_of(place) as second:
             print(await said(first, "echo first"))
             print(await said(second, "echo second"))
-            print(first.keeper.sandbox is None)
+            print(first.manager.sandbox is None)
 
     anyio.run(main)
 """

@@ -2,12 +2,12 @@
 
 import anyio
 
-from sanderling.acp.connection import Connection
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.content import text_block
 from sanderling.acp.outbox import Outbox
 from sanderling.acp.updates import AgentMessageChunk
 from sanderling.acp_agent.client import Client
-from sanderling.serve.watching import AHEAD_BYTES, Watched, Watcher
+from sanderling.serve.broadcast import AHEAD_BYTES, Broadcast, Watcher
 from tests.conftest import happens
 
 LARGE = AgentMessageChunk(content=text_block("x" * (AHEAD_BYTES // 2)))
@@ -51,16 +51,16 @@ async def test_each_of_two_tasks_that_wait_for_an_outbox_continues_when_it_is_em
 
 async def test_both_sessions_of_a_connection_that_lags_are_shown_to_their_end():
     reader = SlowReader()
-    connection = Connection(reader, reader, {}, {})
+    connection = AcpConnection(reader, reader, {}, {})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.serve)
         for name in ("one", "two"):
-            watched = Watched(name, tasks)
-            watcher = Watcher(watched, connection, Client(), lambda: None)
-            watched.add(watcher)
+            broadcast = Broadcast(name, tasks)
+            watcher = Watcher(broadcast, connection, Client(), lambda: None)
+            broadcast.add(watcher)
             watcher.begin()
             for _ in range(COUNT):
-                watched.tell(LARGE)
+                broadcast.tell(LARGE)
         await anyio.wait_all_tasks_blocked()
         reader.may_read.set()
         await happens(lambda: reader.text.count(b"session/update") == 2 * COUNT)
@@ -69,17 +69,17 @@ async def test_both_sessions_of_a_connection_that_lags_are_shown_to_their_end():
 
 async def test_two_questions_reach_a_client_that_lags():
     reader = SlowReader()
-    connection = Connection(reader, reader, {}, {})
+    connection = AcpConnection(reader, reader, {}, {})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.serve)
-        watched = Watched("one", tasks)
-        watcher = Watcher(watched, connection, Client(), lambda: None)
-        watched.add(watcher)
+        broadcast = Broadcast("one", tasks)
+        watcher = Watcher(broadcast, connection, Client(), lambda: None)
+        broadcast.add(watcher)
         watcher.begin()
         for _ in range(COUNT):
-            watched.tell(LARGE)
+            broadcast.tell(LARGE)
         for name in ("first", "second"):
-            tasks.start_soon(watched.ask, f"question/{name}", {}, dict, lambda _: True)
+            tasks.start_soon(broadcast.ask, f"question/{name}", {}, dict, lambda _: True)
         await anyio.wait_all_tasks_blocked()
         reader.may_read.set()
         await happens(lambda: reader.text.count(b"question/") == 2)

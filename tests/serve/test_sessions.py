@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from sanderling.serve.house import MAX_IDLE
+from sanderling.serve.registry import MAX_IDLE
 from tests.acp.talk import FULL, AgentError, chosen
 from tests.conftest import prove
 from tests.serve.talk import DEADLINE_S, Client, attached

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sanderling.acp.hands import ToolOutput
-from sanderling.serve.hands import Shown
+from sanderling.acp.client_tools import ToolOutput
+from sanderling.serve.tool_proxy import ShownOutput
 from tests.acp.talk import FULL, AgentError
 from tests.conftest import prove, prove_rest
 from tests.serve.talk import attached
@@ -13,7 +13,7 @@ BASH = {"tool_use": {"id": "t1", "name": "bash", "input": {"command": "make"}}}
 TURN = [[{"text": "I look. "}, BASH], [{"text": "done"}]]
 
 
-def hands(name):
+def tool_proxy(name):
     return FULL | {"_meta": {"sanderling": {"resume": True, "tools": name}}}
 
 
@@ -24,8 +24,8 @@ def made(params):
 async def test_the_client_that_has_asked_runs_the_tools_and_the_others_watch(serve, home):
     server = serve("--tools", "client", "--model", home.script(*TURN))
     async with (
-        attached(server, hands("one"), is_judged=False) as one,
-        attached(server, hands("two"), is_judged=False) as two,
+        attached(server, tool_proxy("one"), is_judged=False) as one,
+        attached(server, tool_proxy("two"), is_judged=False) as two,
         attached(server, FULL, is_judged=False) as plain,
     ):
         session = await one.new(home)
@@ -53,13 +53,13 @@ async def test_the_client_that_has_asked_runs_the_tools_and_the_others_watch(ser
 @prove
 async def test_a_tool_that_nobody_has_answered_is_asked_for_again_under_its_id(serve, home):
     server = serve("--tools", "client", "--model", home.script(*TURN))
-    async with attached(server, hands("one"), is_judged=False) as client:
+    async with attached(server, tool_proxy("one"), is_judged=False) as client:
         session = await client.new(home)
         await client.begin_prompt(session, "go", "p1")
         [first] = await client.wait_for(lambda: client.asked)
-    async with attached(server, hands("other"), is_judged=False) as other:
+    async with attached(server, tool_proxy("other"), is_judged=False) as other:
         await other.again("load", home, session)
-    async with attached(server, hands("one"), is_judged=False) as again:
+    async with attached(server, tool_proxy("one"), is_judged=False) as again:
         again.answers[RUN] = made
         await again.again("load", home, session)
         assert await again.prompt(session, "go", "p1") == "end_turn"
@@ -75,7 +75,7 @@ async def test_a_tool_that_nobody_has_answered_is_asked_for_again_under_its_id(s
 )
 async def test_an_answer_that_is_no_outcome_fails_that_tool_alone(serve, home, answer):
     server = serve("--tools", "client", "--model", home.script(*TURN))
-    async with attached(server, hands("one"), is_judged=False) as client:
+    async with attached(server, tool_proxy("one"), is_judged=False) as client:
         client.answers[RUN] = lambda _: answer
         session = await client.new(home)
         assert await client.prompt(session, "go", "p1") == "end_turn"
@@ -85,7 +85,7 @@ async def test_an_answer_that_is_no_outcome_fails_that_tool_alone(serve, home, a
 
 async def test_a_turn_that_is_stopped_takes_its_tools_back(serve, home):
     server = serve("--tools", "client", "--model", home.script(*TURN))
-    async with attached(server, hands("one"), is_judged=False) as client:
+    async with attached(server, tool_proxy("one"), is_judged=False) as client:
         session = await client.new(home)
         turn = await client.begin_prompt(session, "go", "p1")
         [asked] = await client.wait_for(lambda: client.asked)
@@ -98,7 +98,7 @@ async def test_a_turn_that_is_stopped_takes_its_tools_back(serve, home):
 async def test_a_directory_of_that_name_on_the_server_is_not_looked_at(serve, home):
     (home.project / "AGENTS.md").write_text("WORDS OF THERE")
     server = serve("--tools", "client", "--model", home.script([{"text": "pong"}]))
-    async with attached(server, hands("one"), is_judged=False) as client:
+    async with attached(server, tool_proxy("one"), is_judged=False) as client:
         session = await client.new(home)
         assert await client.prompt(session, "/trust", "p0") == "end_turn"
         assert await client.prompt(session, "hello", "p1") == "end_turn"
@@ -116,7 +116,7 @@ async def test_a_directory_of_that_name_on_the_server_is_not_looked_at(serve, ho
 
 def shown(*pieces: tuple[str, int | None]) -> str:
     screen: list[str] = []
-    output = Shown(screen.append)
+    output = ShownOutput(screen.append)
     for text, start in pieces:
         output.take(ToolOutput("s", "t", text, start))
     return "".join(screen)

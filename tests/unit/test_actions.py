@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 import pytest
 
-from sanderling.conversation.clients_tools import ClientsConversation
+from sanderling.conversation.clients_tools import ClientConversation
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.guest_conversation import GuestConversation
+from sanderling.conversation.external_conversation import ExternalConversation
 from sanderling.conversation.remote_conversation import RemoteConversation
-from sanderling.conversation.views import Views
+from sanderling.conversation.views import SessionViews
 from sanderling.protocol.actions import Action
 
 ALL = {kind.__name__ for kind in get_args(Action)}
@@ -23,7 +23,7 @@ WORDS = {  # what is said and shown: queue and log are here in every session
 }
 PASSED_ON = {
     # Its process, the files and the sandbox are of here.
-    GuestConversation: {
+    ExternalConversation: {
         *("RetryNow", "UndoTurn", "RedoTurn", "TrustFiles", "RunCommand", "WatchJob", "StopJob"),
         *("SetNetwork", "SetSandbox", "SetMode", "RejectChanges", "NoteReviewed", "NoteSaved"),
         *("ControlToolServer", "Rest"),
@@ -34,7 +34,7 @@ PASSED_ON = {
         *("WatchJob", "StopJob", "ControlToolServer", "NoteReviewed", "Rest"),
     },
     # The model is asked here. Jobs, tool servers and changes of here there are none.
-    ClientsConversation: {
+    ClientConversation: {
         *("RetryNow", "SetModel", "Compact", "UndoCompaction", "NoteUsage"),
         *("WatchJob", "StopJob", "ControlToolServer", "Rest"),
         *("RejectChanges", "NoteReviewed", "NoteSaved", "SetGuestOption"),
@@ -57,5 +57,5 @@ def test_each_action_is_done_refused_or_passed_on_as_somebody_has_decided(kind):
 
 
 def test_each_action_that_is_passed_on_has_somebody_who_does_it():
-    done = named_in(Conversation.act) | named_in(Views.show)
+    done = named_in(Conversation.act) | named_in(SessionViews.show)
     assert done | NOBODYS | {"SetGuestOption"} == ALL  # which has a meaning with a guest alone

@@ -22,7 +22,7 @@ from tests.fuzz.talk import settings_in
 from tests.fuzz.wires import ANTHROPIC, WIRES, Wire
 
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.errors import ProviderError
 from sanderling.protocol.events import (
     ErrorOccurred,
@@ -196,7 +196,7 @@ class Talk:
             Sandbox.probe()
         )  # what is known first is no news among tool results, which aimock would match
         conversation = Conversation(
-            Parts(
+            SessionServices(
                 self.session,
                 self.provider,
                 self.events.append,
@@ -204,7 +204,7 @@ class Talk:
                 self.settings,
             )
         )
-        conversation.parts.calls.backoff = Backoff(attempts=2, first_s=0)
+        conversation.services.calls.backoff = Backoff(attempts=2, first_s=0)
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(conversation.serve)

@@ -81,7 +81,7 @@ class Desk:
         return outcome.content
 
     def is_confined(self) -> bool:
-        return self.sandbox.ground.is_confined
+        return self.sandbox.environment.is_confined
 
     def reports(self) -> list[Path]:
         """The files in which shells report, and have not been taken away."""

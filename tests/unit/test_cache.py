@@ -12,7 +12,7 @@ from tests.conftest import policy_of, prove
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.protocol.events import (
     BlockEnded,
     ErrorOccurred,
@@ -130,7 +130,9 @@ async def test_another_model_is_not_shown_the_thoughts_of_the_one_before(tmp_pat
                 conversation.controls.set_model("claude-opus-5-5")
 
         provider = AnthropicProvider(settings)
-        conversation = Conversation(Parts(session, provider, emit, policy_of(session), settings))
+        conversation = Conversation(
+            SessionServices(session, provider, emit, policy_of(session), settings)
+        )
         for number in range(2):
             await conversation.run_turn(Prompt(f"p{number}", "Go on."))
         await provider.aclose()

@@ -22,7 +22,7 @@ from sanderling.providers.chat.reply import ChatDecoder
 from sanderling.providers.chat.request import ChatEncoder
 from sanderling.providers.endpoint import load_endpoint
 from sanderling.providers.http.provider import events_of
-from sanderling.session.history import Ran, continued
+from sanderling.session.history import UnansweredCalls, continued
 
 STREAMS = Path(__file__).parent.parent / "golden" / "streams" / "chat"
 NAMES = sorted(path.stem for path in STREAMS.glob("*.sse"))
@@ -59,7 +59,7 @@ def _replayed(items: list[StreamItem], encoder: ChatEncoder) -> dict[str, Any] |
     """The model's message in the request after its answer."""
     asked = Message("user", (TextBlock("Hi"),))
     blocks = tuple(item.block for item in items if isinstance(item, BlockDone))
-    replies = continued([asked], Message("assistant", blocks), Ran())
+    replies = continued([asked], Message("assistant", blocks), UnansweredCalls())
     uses = [block.id for reply in replies for block in reply.content if isinstance(block, ToolUse)]
     results = Message("user", tuple(ToolResult(use_id, "ok") for use_id in uses))
     history = [asked, *replies, *([results] if uses else [])]

@@ -52,8 +52,10 @@ class Bench:
     async def run(self, command: str, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Run a command as a tool does; `meanwhile` happens when it has ended, and nobody has looked yet."""
         self.count += 1
-        async with self.changes.during(self.sandbox.ground, f"t{self.count}"):
-            process = await self.sandbox.ground.spawn(["/bin/sh", "-c", f"{command}; echo end"])
+        async with self.changes.during(self.sandbox.environment, f"t{self.count}"):
+            process = await self.sandbox.environment.spawn(
+                ["/bin/sh", "-c", f"{command}; echo end"]
+            )
             assert process.stdout
             with anyio.fail_after(DEADLINE_S):
                 while b"end" not in await process.stdout.receive():
@@ -217,7 +219,7 @@ async def test_look_ahead_that_comes_late_takes_no_change_from_the_command(place
             nonlocal count
             count += 1
             if count == 1:  # that of the command's begin, while which the other one comes
-                tasks.start_soon(bench.changes.look_ahead, bench.sandbox.ground)
+                tasks.start_soon(bench.changes.look_ahead, bench.sandbox.environment)
                 await anyio.wait_all_tasks_blocked()
             elif count == 2:
                 await is_run.wait()
@@ -231,11 +233,11 @@ async def test_look_ahead_that_comes_late_takes_no_change_from_the_command(place
 
 async def test_look_ahead_leaves_what_is_to_be_reviewed_to_the_guest_whose_turn_has_begun(place):
     async with place.bench(is_on=True) as bench:
-        ground = bench.sandbox.ground
-        async with bench.changes.during(ground, "guest", are_edits=True):
+        environment = bench.sandbox.environment
+        async with bench.changes.during(environment, "guest", are_edits=True):
             (place.project / "file").write_text("made\n")
-            await bench.changes.look_ahead(ground)
-            assert len(await bench.changes.look(ground)) == 1
+            await bench.changes.look_ahead(environment)
+            assert len(await bench.changes.look(environment)) == 1
 
 
 @pytest.mark.parametrize("is_anew", prove_rest([True, False], keep=(0,)))
@@ -248,11 +250,11 @@ async def test_what_an_undoing_took_away_and_a_person_made_again_is_theirs(place
         made.unlink()
         bench.journal.scan.removed(str(made))
         if is_anew:
-            bench.sandbox.keeper._leave()
+            bench.sandbox.manager._leave()
         else:
-            await bench.changes.look_ahead(bench.sandbox.ground)
+            await bench.changes.look_ahead(bench.sandbox.environment)
         made.write_text("the person's\n")
-        await bench.changes.look_ahead(bench.sandbox.ground)
+        await bench.changes.look_ahead(bench.sandbox.environment)
         await bench.run("rm X")
         found = (await bench.changed())["X"]
         assert await bench.text(found.before) == b"the person's\n"
@@ -476,7 +478,7 @@ async def test_an_edit_is_recorded_once(place, project):
     (project / "a").write_text("old")
     async with place.bench() as bench:
         await bench.run("true")
-        files = await bench.sandbox.ground.files()
+        files = await bench.sandbox.environment.files()
         loaded = await files.load(str(project / "a"), 100)
 
         async def edit() -> None:
@@ -486,7 +488,7 @@ async def test_an_edit_is_recorded_once(place, project):
             ) as made:
                 made.stamp = await files.write(path, b"edited")
 
-        async with bench.changes.during(bench.sandbox.ground, "t9"):
+        async with bench.changes.during(bench.sandbox.environment, "t9"):
             await edit()
         change = (await bench.changed())["a"]
         assert change.tool_use_id == "e1"
@@ -677,22 +679,22 @@ async def test_look_that_is_cut_off_while_it_copies_leaves_the_rest_to_the_next(
     path.write_text("first\n")
     scan = Scan(str(path.parent), Store(tmp_path / "store", tmp_path), tmp_path / "copies")
     policy = SandboxPolicy(project=str(path.parent), home=str(tmp_path), state_dir=str(tmp_path))
-    ground = Unconfined(policy, lambda: None)
-    await scan.look(ground, is_whole=False)
+    environment = Unconfined(policy, lambda: None)
+    await scan.look(environment, is_whole=False)
     path.write_text("the person's\n")
-    copies = scan._looks.copies
+    copies = scan._scanner.copies
     with anyio.CancelScope() as turn:
 
         async def cut_off(*asked):
             turn.cancel()
             return await copies(*asked)
 
-        scan._looks.copies = cut_off
-        await scan.look(ground, is_whole=False)
+        scan._scanner.copies = cut_off
+        await scan.look(environment, is_whole=False)
     assert turn.cancelled_caught
-    scan._looks.copies = copies
-    await scan.look(ground, is_whole=False)
+    scan._scanner.copies = copies
+    await scan.look(environment, is_whole=False)
     path.write_text("the command's\n")
-    [change] = await scan.look(ground)
+    [change] = await scan.look(environment)
     assert change.before.lost == ""
     assert change.before.size == len("the person's\n")

@@ -68,7 +68,7 @@ class Talk(BaseTalk):
             self.session.close()
 
     def start(self, command_id: str, command: str) -> None:
-        self.conversation.parts.commands.start(command_id, command)
+        self.conversation.services.commands.start(command_id, command)
 
     async def run(self, command_id: str, command: str) -> CommandEnded:
         """Run a command to its end."""
@@ -469,12 +469,12 @@ async def test_switched_off_commands_run_with_all_rights_and_on_again_confined(t
     (talk.base / "secret").write_text("secret\n")
     async with talk.served():
         await talk.until(SandboxChanged)
-        talk.conversation.parts.sandbox.switch(is_on=False)
+        talk.conversation.services.sandbox.switch(is_on=False)
         assert talk.of(SandboxChanged)[-1].level == "off"
         assert (await talk.run("c1", script)).is_success
         assert outside.exists()
         outside.unlink()
-        talk.conversation.parts.sandbox.switch(is_on=True)
+        talk.conversation.services.sandbox.switch(is_on=True)
         assert talk.of(SandboxChanged)[-1].level not in ("", "off", "none")
         await talk.run("c2", script)
     assert talk.output("c1") == "out\nsecret\n"
@@ -484,7 +484,7 @@ async def test_switched_off_commands_run_with_all_rights_and_on_again_confined(t
 
 async def test_unconfined_command_can_be_stopped_with_its_group(talk, marker):
     async with talk.served():
-        talk.conversation.parts.sandbox.switch(is_on=False)
+        talk.conversation.services.sandbox.switch(is_on=False)
         talk.start("c1", f"{marker} & echo begun; {marker}")
         await happens(lambda: len(running(marker)) >= 2)
         talk.conversation.cancel()
@@ -500,7 +500,7 @@ async def test_unconfined_command_ignores_no_signal_that_we_ignore(talk, number)
     before = signal.signal(number, signal.SIG_IGN)
     try:
         async with talk.served():
-            talk.conversation.parts.sandbox.switch(is_on=False)
+            talk.conversation.services.sandbox.switch(is_on=False)
             end = await talk.run("c1", f"kill -{number:d} $$; echo on")
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
@@ -511,7 +511,7 @@ async def test_unconfined_command_ignores_no_signal_that_we_ignore(talk, number)
 
 async def test_unconfined_daemon_that_holds_the_output_does_not_hold_up_the_end(talk, marker):
     async with talk.served():
-        talk.conversation.parts.sandbox.switch(is_on=False)
+        talk.conversation.services.sandbox.switch(is_on=False)
         await talk.run("c1", f"setsid {marker} & echo started")
     assert talk.output("c1") == "started\n"
 
@@ -568,7 +568,7 @@ async def test_hidden_program_of_the_path_is_told_and_runs_when_its_directory_is
         [question] = talk.of(ApprovalRequested)
         assert question.kind == "grant"
         assert question.subject == f"execute {tools}"
-        talk.conversation.parts.approvals.answer(AnswerApproval(question.id, answer))
+        talk.conversation.services.approvals.answer(AnswerApproval(question.id, answer))
         await talk.until(CommandEnded, 2)
         await talk.run("c2", command)
     assert [end.is_success for end in talk.of(CommandEnded)] == [False, True, answer == "session"]
@@ -581,7 +581,7 @@ async def test_directory_that_the_person_does_not_grant_is_not_offered_again(tal
         await talk.run("c1", "mytool")
         await talk.until(ApprovalRequested)
         question = talk.of(ApprovalRequested)[0]
-        talk.conversation.parts.approvals.answer(AnswerApproval(question.id, "deny"))
+        talk.conversation.services.approvals.answer(AnswerApproval(question.id, "deny"))
         await talk.until(ApprovalSettled)
         await talk.run("c2", "mytool")
         await talk.ask()

@@ -281,7 +281,7 @@ def test_whatever_stands_in_a_file_it_is_taken_or_told(text):
     made, mistakes = parse(FILE, text, {})
     assert key_paths(made.options) <= key_lines(text).keys() if made.options else True
     mistakes += mistakes_of(made)
-    assert all(0 <= mistake.place.line <= text.count("\n") + 1 for mistake in mistakes)
+    assert all(0 <= mistake.location.line <= text.count("\n") + 1 for mistake in mistakes)
     if not mistakes:
         assert isinstance(Layers(state_dir="/s", file=made).settings(), Settings)
 
@@ -306,7 +306,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
 def test_the_types_of_a_part_name_its_mistakes_with_their_lines():
     made = layer("[providers.a]\nwire = 'x'\nprot = 1\n[providers.b]\nwire = 3\n")
     found = mistakes_of(made, {"providers": dict[str, Part]})
-    assert [(each.place.line, each.message.split("'")[1]) for each in found] == [
+    assert [(each.location.line, each.message.split("'")[1]) for each in found] == [
         (3, "providers.a.prot"),
         (5, "providers.b.wire"),
     ]

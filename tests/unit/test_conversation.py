@@ -98,7 +98,7 @@ class Talk(BaseTalk):
     def emit(self, event: Event) -> None:
         self.events.append(event)
         if isinstance(event, ApprovalRequested) and self.answer:
-            self.conversation.parts.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
+            self.conversation.services.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
         self.on_event(event)
 
     async def run(self, *prompts: Prompt) -> Self:
@@ -197,7 +197,7 @@ async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):
 
 async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(tmp_path):
     talk = Talk(tmp_path, [{"text": "Half"}, {"cut": True}])
-    talk.conversation.parts.calls.backoff = Backoff(first_s=1000)
+    talk.conversation.services.calls.backoff = Backoff(first_s=1000)
     async with talk.served():
         talk.conversation.submit(HELLO)
         await talk.until(RetryScheduled)
@@ -209,11 +209,11 @@ async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(
 
 async def test_person_can_have_the_retry_at_once(tmp_path):
     talk = Talk(tmp_path, [failing()], [{"text": "Here."}])
-    talk.conversation.parts.calls.backoff = Backoff(first_s=1_000_000, longest_s=1_000_000)
+    talk.conversation.services.calls.backoff = Backoff(first_s=1_000_000, longest_s=1_000_000)
     async with talk.served():
         talk.conversation.submit(HELLO)
         await talk.until(RetryScheduled)
-        talk.conversation.parts.calls.retry_now()
+        talk.conversation.services.calls.retry_now()
         await talk.until(TurnEnded)
     assert talk.texts()[-1] == "Here."
 
@@ -326,8 +326,8 @@ async def test_prompt_that_waits_can_be_changed_and_taken_out(tmp_path):
         await talk.until(TextDelta)
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.submit(Prompt("p3", "three"))
-        talk.conversation.parts.waiting.edit("p2", "zwei")
-        talk.conversation.parts.waiting.edit("p3", "  ")
+        talk.conversation.services.waiting.edit("p2", "zwei")
+        talk.conversation.services.waiting.edit("p3", "  ")
         await talk.until(TurnEnded, 2)
     assert talk.texts() == ["Good morning.", "a", "zwei", "b"]
 
@@ -616,7 +616,7 @@ async def test_session_that_is_closed_keeps_what_waits(tmp_path):
         await talk.until(TurnEnded)
     assert talk.of(PromptsReturned) == []
     again = Talk(tmp_path)
-    assert again.conversation.parts.waiting.shown() == WaitingChanged(
+    assert again.conversation.services.waiting.shown() == WaitingChanged(
         (), (Prompt("p2", "two"),), True
     )
     again.session.close()
@@ -769,7 +769,7 @@ async def test_command_that_runs_while_a_summary_is_made_is_shown_when_it_is_the
         await talk.until(TurnEnded)
         talk.conversation.act(Compact(""))
         await talk.until(CompactionStarted)
-        talk.conversation.parts.commands.start("c1", "true")
+        talk.conversation.services.commands.start("c1", "true")
         await talk.until(CommandEnded)
         kinds = [type(event) for event in talk.of(Compacted, CommandStarted, CommandEnded)]
         assert kinds == [Compacted, CommandStarted, CommandEnded]
@@ -797,10 +797,10 @@ async def test_answer_to_a_limit_is_not_taken_for_the_next_question_of_its_kind(
     async with talk.served():
         talk.conversation.submit(HELLO)
         first = await talk.until(ApprovalRequested)
-        talk.conversation.parts.approvals.answer(AnswerApproval(first.id, "once"))
+        talk.conversation.services.approvals.answer(AnswerApproval(first.id, "once"))
         second = await talk.until(ApprovalRequested, 2)
-        talk.conversation.parts.approvals.answer(AnswerApproval(first.id, "deny"))
-        talk.conversation.parts.approvals.answer(AnswerApproval(second.id, "once"))
+        talk.conversation.services.approvals.answer(AnswerApproval(first.id, "deny"))
+        talk.conversation.services.approvals.answer(AnswerApproval(second.id, "once"))
         await talk.until(ApprovalRequested, 3)
     assert first.id != second.id
 

@@ -13,7 +13,7 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
-from sanderling.session.history import Ran, continued, fit, for_another_model
+from sanderling.session.history import UnansweredCalls, continued, fit, for_another_model
 from sanderling.session.session import Session
 
 SIGNED = {"call": {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}}
@@ -44,7 +44,9 @@ def session(tmp_path: Path) -> Session:
     ],
 )
 def test_thought_is_kept_if_somebody_takes_it_back(thought, is_kept):
-    (kept,) = continued([ASKED], Message("assistant", (thought, TextBlock("So."))), Ran())
+    (kept,) = continued(
+        [ASKED], Message("assistant", (thought, TextBlock("So."))), UnansweredCalls()
+    )
     assert kept.content == ((thought,) if is_kept else ()) + (TextBlock("So."),)
 
 

@@ -21,7 +21,7 @@ from tests.sandboxes import kept, policy_below, sandbox_of
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 from tests.workspaces import workspace_of
 
-from sanderling.editing.lines import Difference, Hunk, applied, buffer_hunks
+from sanderling.editing.lines import Hunk, TextDifference, applied, buffer_hunks
 from sanderling.errors import ToolError
 from sanderling.protocol.messages import ImageBlock
 from sanderling.sandbox.files import Identity
@@ -33,10 +33,10 @@ from sanderling.tools.change import Change
 from sanderling.tools.edit import edit
 from sanderling.tools.editor import Buffer, Diagnostic
 from sanderling.tools.grep import grep
-from sanderling.tools.known import Proposal
+from sanderling.tools.known import ProposedContent
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.read import MAX_IMAGE_BYTES, read
-from sanderling.tools.seen import Seen
+from sanderling.tools.read_cache import ReadCache
 from sanderling.tools.workspace import Workspace
 from sanderling.tools.write import write
 
@@ -828,10 +828,10 @@ async def test_file_that_changes_between_look_and_write_is_looked_at_again(place
     (project / "a").write_text("0")
     others = iter("1234")
 
-    def propose(old: bytes | None) -> Proposal:
+    def propose(old: bytes | None) -> ProposedContent:
         if other := next(others, None):
             (project / "a").write_text(other)  # as long as before
-        return Proposal((old or b"") + b" and ours")
+        return ProposedContent((old or b"") + b" and ours")
 
     async with place.desk(is_on=True) as desk:
         changed = await Change(desk.context(), str(project / "a"), propose).make()
@@ -908,7 +908,9 @@ async def test_what_the_guard_would_take_away_is_refused_before_anybody_is_asked
             assert await desk.told(write, path=path, content="fine") == (
                 f"Created {path}: 1 line, 4 bytes."
             )
-        process = await desk.workspace.sandbox.ground.spawn(["true"])  # after which the guard looks
+        process = await desk.workspace.sandbox.environment.spawn(
+            ["true"]
+        )  # after which the guard looks
         await process.wait()
         process.close()
     for path in ("sub/.envrc", "config", "sub/hooks/pre-commit", "AGENTS.md"):
@@ -1005,7 +1007,7 @@ async def test_what_a_hidden_file_holds_is_told_to_the_person_before_it_is_grant
     outside = place.home / "notes.txt"
     outside.write_text("my note was\n")
     grant = Grant(write_paths=(str(outside),))
-    async with place.desk(is_on=True) as desk, desk.workspace.sandbox.ground.lending(grant):
+    async with place.desk(is_on=True) as desk, desk.workspace.sandbox.environment.lending(grant):
         context = Context(desk.workspace.granted(grant), "t1", lambda _: None)
         assert tool.look
         preview = await tool.look(tool.parse({"path": str(outside), **data}), context)
@@ -1679,7 +1681,7 @@ async def test_what_may_not_be_written_is_not_changed_in_its_buffer(
 
 
 def test_oldest_texts_become_digests_when_there_are_too_many():
-    seen = Seen(max_text_chars=10)
+    seen = ReadCache(max_text_chars=10)
     seen.note("/a", "12345")
     seen.note("/b", "67890")
     seen.get("/a")
@@ -1694,7 +1696,7 @@ def test_oldest_texts_become_digests_when_there_are_too_many():
 
 
 def test_oldest_files_are_forgotten_when_there_are_too_many():
-    seen = Seen(max_files=2)
+    seen = ReadCache(max_files=2)
     for path in ("/a", "/b", "/a", "/c"):
         seen.note(path, path)
     assert seen.get("/b") is None
@@ -1705,16 +1707,16 @@ def test_oldest_files_are_forgotten_when_there_are_too_many():
 @prove
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.text("xy", max_size=6))))
 def test_count_of_what_is_held_is_right(notes):
-    seen = Seen(max_text_chars=8, max_files=3)
+    seen = ReadCache(max_text_chars=8, max_files=3)
     for path, text in notes:
         seen.note(path, text)
         assert seen.get(path).is_of(text, None)
-        assert seen._text_chars == sum(len(s.text or "") for s in seen._sights.values()) <= 8
-        assert len(seen._sights) <= 3
+        assert seen._text_chars == sum(len(s.text or "") for s in seen._known.values()) <= 8
+        assert len(seen._known) <= 3
 
 
 def test_large_file_is_known_by_its_stamp():
-    seen = Seen()
+    seen = ReadCache()
     stamp = Stamp(1, 2, 3, 4, 5, 6, 7)
     seen.note_large("/a", stamp)
     assert seen.get("/a").is_of("whatever", stamp)
@@ -1767,7 +1769,7 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "", "c d", "x"]), max_size=30).flatm
 @settings(max_examples=examples(500), deadline=None)
 @given(TEXTS, TEXTS)
 def test_difference_makes_one_text_of_the_other(old, new):
-    difference = Difference(old, new)
+    difference = TextDifference(old, new)
     if difference.hunks:
         shown = difference.shown(10_000)
         assert shown.is_whole
@@ -1776,7 +1778,7 @@ def test_difference_makes_one_text_of_the_other(old, new):
 
 
 def test_difference_shows_no_blank_line_at_its_ends():
-    shown = Difference("a\n\n \nb\nc\n\nd\n\n\n", "a\n\n \nb\nC\n\nd\n\n\n").shown().text
+    shown = TextDifference("a\n\n \nb\nc\n\nd\n\n\n", "a\n\n \nb\nC\n\nd\n\n\n").shown().text
     assert shown == "@@ -4,4 +4,4 @@\n b\n-c\n+C\n \n d"
 
 
@@ -1785,11 +1787,11 @@ def test_difference_of_hostile_texts_takes_no_time_and_little_room():
     old = "\n".join(["a", "b"] * 100_000)
     new = "\n".join(["b", "a", "a"] * 70_000)
     with little_work():
-        shown = Difference(old, new).shown()
+        shown = TextDifference(old, new).shown()
     assert not shown.is_whole
     assert len(shown.text.split("\n")) == 41
-    assert len(Difference("", "x" * 10_000_000).shown().text) < 500
+    assert len(TextDifference("", "x" * 10_000_000).shown().text) < 500
 
 
 def test_half_of_a_surrogate_pair_never_reaches_the_model():
-    assert Difference("", "\ud800\n").shown().text.encode()
+    assert TextDifference("", "\ud800\n").shown().text.encode()

@@ -106,7 +106,7 @@ async def test_session_without_descriptors_says_so_and_goes_on_when_there_are_so
     async with talk.served():
         await talk.run(
             "c0", "true"
-        ) if spare % 2 else await talk.conversation.parts.sandbox.keeper.find_level()
+        ) if spare % 2 else await talk.conversation.services.sandbox.manager.find_level()
         highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())  # noqa: ASYNC240
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + spare, hard))
         try:

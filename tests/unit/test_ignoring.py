@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import little_work, prove, prove_rest
 
-from sanderling.sandbox.inside.ignoring import Rules, is_ignored
+from sanderling.sandbox.inside.ignoring import IgnoreFile, is_ignored
 
 NAMES = ["a", "b", "ab", "abc", "a.py", "b.o", "x-y", "[z]", "A1", ".h", "a b", "build"]
 PARTS = [
@@ -62,11 +62,11 @@ def fill(some: random.Random, project: Path) -> dict[str, str]:
 
 def listed(project: Path, rules: dict[str, str]) -> set[str]:
     found: set[str] = set()
-    waiting: list[tuple[str, tuple[Rules, ...]]] = [(str(project), ())]
+    waiting: list[tuple[str, tuple[IgnoreFile, ...]]] = [(str(project), ())]
     while waiting:
         path, chain = waiting.pop()
         if path in rules:
-            chain = (Rules(path, rules[path]), *chain)
+            chain = (IgnoreFile(path, rules[path]), *chain)
         for entry in os.scandir(path):
             if entry.name == ".git":
                 continue
@@ -105,7 +105,7 @@ def test_no_pattern_takes_long(text):
     name = "a" * 250
     path = "/p/" + "a/" * 1000 + name
     with little_work():
-        rules = Rules("/p", text)
+        rules = IgnoreFile("/p", text)
         for _ in range(10):
             rules.judge(path, name)
 
@@ -122,7 +122,7 @@ def test_no_pattern_takes_long(text):
     ],
 )
 def test_blanks_at_the_end_of_a_line_count_behind_a_backslash_only(line, name):
-    rules = Rules("/p", line)
+    rules = IgnoreFile("/p", line)
     assert bool(rules) == bool(name)
     assert not name or rules.judge(f"/p/{name}", name)
     assert not rules.judge(f"/p/{name} ", f"{name} ")

@@ -19,7 +19,7 @@ from tests.unit.test_file_tools import Desk, MemoryEditor, Place
 from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
 from tests.unit.test_restorer import Agent, tree
 
-from sanderling.changes.restoring import Plan
+from sanderling.changes.restoring import RestorePlan
 from sanderling.errors import ToolError
 from sanderling.tools.read import read
 from sanderling.tools.write import write
@@ -124,7 +124,7 @@ class Story:
     async def command(self) -> None:
         self.count += 1
         workspace = self.desk.workspace
-        async with workspace.changes.during(workspace.ground, f"c{self.count}"):
+        async with workspace.changes.during(workspace.environment, f"c{self.count}"):
             for name in self.chance.sample(NAMES, self.chance.randint(1, 2)):
                 self.change(self.root / name, "agent")
         self.reload()
@@ -133,7 +133,7 @@ class Story:
         self.turns.append(f"{self.root.name} {len(self.turns)}")
         self.agent.begin(self.turns[-1])
 
-    async def take_back(self, *turns: str) -> Plan:
+    async def take_back(self, *turns: str) -> RestorePlan:
         before = self.lines_of("person")
         undone = await self.agent.undo(*turns)
         assert before <= self.lines_of("person")

@@ -10,7 +10,7 @@ from tests.wires.servers import OllamaServer, told
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.models.known import KnownModels
 from sanderling.protocol.requests import ListModels
 from sanderling.providers import listing
@@ -51,7 +51,9 @@ def opened(tmp_path, **options: Any) -> Conversation:
     chosen = Settings(str(tmp_path), **options)
     session = Session.open(tmp_path / "sessions", "s", str(tmp_path))
     provider = make_provider(chosen)
-    return Conversation(Parts(session, provider, lambda _: None, policy_of(session), chosen))
+    return Conversation(
+        SessionServices(session, provider, lambda _: None, policy_of(session), chosen)
+    )
 
 
 def settings(tmp_path, **providers: Any) -> Settings:
@@ -136,7 +138,7 @@ async def test_what_a_provider_lists_stands_in_the_place_of_what_is_known_of_it(
     conversation = opened(tmp_path, base_url=claude.url)
     known = await conversation.answer(ListModels("s", "known"))
     own = await conversation.answer(ListModels("s"))
-    await conversation.parts.provider.aclose()
+    await conversation.services.provider.aclose()
     assert "claude-opus-5-5" in known.models
     assert own.models[0] == "claude-test"
     assert "claude-opus-5-5" not in own.models
@@ -152,7 +154,7 @@ async def test_a_provider_that_does_not_answer_costs_its_own_list_only(
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
     conversation = opened(tmp_path, base_url=f"http://127.0.0.1:{unused_port}")
     own = await conversation.answer(ListModels("s"))
-    await conversation.parts.provider.aclose()
+    await conversation.services.provider.aclose()
     assert {"claude-opus-5-5", "deepseek:deepseek-flash"} < set(own.models)
     (problem,) = own.problems
     assert "Cannot reach 127.0.0.1" in problem

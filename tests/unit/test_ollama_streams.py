@@ -19,7 +19,7 @@ from sanderling.providers import (
     ToolUseBegun,
     UsageReport,
 )
-from sanderling.providers.ollama.reply import Lines, OllamaDecoder
+from sanderling.providers.ollama.reply import LineDecoder, OllamaDecoder
 
 STREAMS = Path(__file__).parent.parent / "golden/streams/ollama"
 NAMES = sorted(path.stem for path in STREAMS.glob("*.ndjson"))
@@ -52,7 +52,7 @@ def told(item: StreamItem) -> str:  # noqa: PLR0911 - one for each kind
 
 
 def understood(data: bytes, piece_bytes: int) -> str:
-    decoder, splitter = OllamaDecoder("qwen3-coder:30b", MAX_TOKENS), Lines()
+    decoder, splitter = OllamaDecoder("qwen3-coder:30b", MAX_TOKENS), LineDecoder()
     lines: list[str] = []
     try:
         for start in range(0, len(data), piece_bytes):

@@ -206,7 +206,7 @@ async def test_an_edit_and_a_change_in_the_same_second_are_two(base):
             for number in range(100, 110):
                 bench.journal.begin_turn(f"p{number}")
                 old, new = path.read_bytes(), b"%d\n" % number
-                files = await bench.sandbox.ground.files()
+                files = await bench.sandbox.environment.files()
                 async with bench.journal.editing(str(path), old, 0o644, new, "e") as edit:
                     edit.stamp = await files.write(str(path), new)
                 await bench.run(f"printf '{number + 500}\n' > f")

@@ -16,7 +16,7 @@ from sanderling.mcp.names import MAX_NUMBER, tool_name
 from sanderling.permissions.decide import Mode, applies, decide
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule, rule_from_text
-from sanderling.sandbox.ground import LocalDisk
+from sanderling.sandbox.execution_environment import LocalDisk
 from sanderling.sandbox.kernel import programs
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect

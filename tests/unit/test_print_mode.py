@@ -22,7 +22,7 @@ from tests.homes import Home
 from tests.loopback import LoopbackServer, Reply, Status, message_start, text, tool_use
 
 from sanderling.paths import state_directory
-from sanderling.print_mode.result import Denied, Result, ResultBuilder
+from sanderling.print_mode.result import DeniedCall, Result, ResultBuilder
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.events import (
     AnswerRestarted,
@@ -400,7 +400,7 @@ def test_what_a_rule_denies_without_a_question_is_told():
     started = ToolStarted("t1", "edit", "secret.py")
     ended = ToolEnded("t1", "denied", "A rule of yours denies it.", is_error=True, is_denied=True)
     result = result_of(started, ended, TurnEnded("end_turn"))
-    assert result.denials == (Denied("edit", "secret.py", "A rule of yours denies it."),)
+    assert result.denials == (DeniedCall("edit", "secret.py", "A rule of yours denies it."),)
     assert result.exit_status == 3
 
 

@@ -9,7 +9,7 @@ from sanderling.config import Layer, Settings
 from sanderling.config.file import read_user_file
 from sanderling.config.layers import Layers
 from sanderling.config.project import PROJECT_FILE
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.errors import ConfigError
 from sanderling.project.project import OLD_PROJECT_FILE, Project
 from sanderling.protocol.events import Event, Notice, TrustNeeded
@@ -152,7 +152,7 @@ async def open_session(root: Path, **options: object) -> list[Event]:
     events: list[Event] = []
     layers = Layers(state_dir=str(root.parent / "state"), file=Layer("config.toml", chosen))
     opened = await open_conversation(
-        "s1", str(root), layers, events.append, Wishes(is_eager=False, is_shown=True)
+        "s1", str(root), layers, events.append, SessionOptions(is_eager=False, is_shown=True)
     )
     opened.agent.close()
     await opened.agent.serve()

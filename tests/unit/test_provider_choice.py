@@ -7,7 +7,7 @@ import pytest
 from sanderling.config import DEFAULT_MODEL, Layer, Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import SetModel
 from sanderling.protocol.events import Event, ModelChanged, Notice
@@ -211,7 +211,7 @@ async def converse(tmp_path):
             str(tmp_path / "project"),
             Layers(state_dir=str(tmp_path), setup=Layer("setup()", chosen | options)),
             events.append,
-            Wishes(is_eager=False),
+            SessionOptions(is_eager=False),
         )
         assert isinstance(found.agent, Conversation)
         return found.agent
@@ -227,16 +227,16 @@ async def test_session_whose_provider_is_gone_opens_with_a_notice_and_the_defaul
     open_session, close = converse
     first = await open_session([], providers={"gone": HERE})
     first.act(SetModel("gone:m"))
-    assert first.parts.provider.model == first.parts.session.state("model") == "gone:m"
+    assert first.services.provider.model == first.services.session.state("model") == "gone:m"
     await close(first)
     events: list[Event] = []
     again = await open_session(events)
-    assert again.parts.provider.model == "scripted"
+    assert again.services.provider.model == "scripted"
     (notice,) = [event for event in events if isinstance(event, Notice)]
     assert "gone:m" in notice.text
     await close(again)
     once_more = await open_session([], providers={"gone": HERE})
-    assert once_more.parts.provider.model == "gone:m"
+    assert once_more.services.provider.model == "gone:m"
     await close(once_more)
 
 
@@ -245,7 +245,7 @@ async def test_model_that_nobody_can_be_asked_for_is_told_and_changes_nothing(co
     events: list[Event] = []
     conversation = await open_session(events)
     conversation.act(SetModel("script:/nowhere"))
-    assert conversation.parts.provider.model == "scripted"
+    assert conversation.services.provider.model == "scripted"
     assert isinstance(events[-1], Notice)
     assert not [event for event in events if isinstance(event, ModelChanged)]
     await close(conversation)

@@ -303,7 +303,7 @@ async def test_first_words_of_an_answer_that_comes_at_once_are_not_kept_from_the
                 lambda: said_when_drawn.append(len(talk.of(TextDelta)))
             )
 
-    talk.conversation.parts.calls._emit = emit
+    talk.conversation.services.calls._emit = emit
     await talk.say("Tell me all.")
     assert said_when_drawn == [1]
     assert len(talk.of(TextDelta)) == len(MANY)
@@ -331,7 +331,7 @@ async def test_tokens_are_what_the_api_has_counted_and_cost_what_its_list_says(s
     assert talk.of(ErrorOccurred) == []
     last = talk.of(UsageUpdated)[-1]
     assert last.last_request == last.total == talk.words.usage
-    cost = talk.conversation.parts.calls.prices.cost_usd(talk.words.model, talk.words.usage)
+    cost = talk.conversation.services.calls.prices.cost_usd(talk.words.model, talk.words.usage)
     assert (last.cost_usd, last.is_priced) == (cost or 0.0, cost is not None)
     await talk.aclose()
 

@@ -24,8 +24,8 @@ from sanderling.protocol.events import ToolEnded, TurnEnded, TurnStarted
 from sanderling.protocol.messages import Prompt
 from sanderling.providers import Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
-from sanderling.sandbox.ground import Ground
-from sanderling.sandbox.keeper import REST_AFTER_S
+from sanderling.sandbox.execution_environment import ExecutionEnvironment
+from sanderling.sandbox.manager import REST_AFTER_S
 from sanderling.session.session import Session
 
 FOR_EVER_MS = 3_600_000
@@ -94,7 +94,7 @@ async def test_sandbox_is_open_before_the_model_that_takes_its_time_asks_for_a_t
     thinking = talk([{"delay_ms": FOR_EVER_MS}], is_eager=is_eager)
     async with thinking.asked():
         await happens(
-            lambda: thinking.conversation.parts.sandbox.keeper.workers._files
+            lambda: thinking.conversation.services.sandbox.manager.workers._files
         )  # its worker, too
         assert thinking.of(TurnEnded) == []
 
@@ -103,7 +103,7 @@ async def test_turn_that_needs_no_tool_leaves_no_processes(talk):
     """Though the project was looked at while the model was thinking, as for a command."""
     chatting = talk([{"delay_ms": FOR_EVER_MS}])
     async with chatting.asked():
-        await happens(lambda: chatting.conversation.parts.workspace.journal.scan._known)
+        await happens(lambda: chatting.conversation.services.workspace.journal.scan._known)
         assert is_open()
         chatting.conversation.cancel()
         await chatting.turns()
@@ -116,20 +116,20 @@ async def test_project_that_takes_long_to_look_at_is_looked_at_once_for_turns_wi
 ):
     monkeypatch.setattr(commands, "QUICK_S", 0)
     chatting = talk(*[[{"delay_ms": FOR_EVER_MS}]] * 2)
-    parts, looks = chatting.conversation.parts, []
-    look = parts.workspace.changes._look
+    services, looks = chatting.conversation.services, []
+    look = services.workspace.changes._look
 
-    async def noted(ground: Ground) -> list[FileChange]:
-        looks.append(ground)
-        return await look(ground)
+    async def noted(environment: ExecutionEnvironment) -> list[FileChange]:
+        looks.append(environment)
+        return await look(environment)
 
-    monkeypatch.setattr(parts.workspace.changes, "_look", noted)
+    monkeypatch.setattr(services.workspace.changes, "_look", noted)
     async with chatting.asked():
-        await happens(lambda: not parts.workspace.changes.is_quick)
+        await happens(lambda: not services.workspace.changes.is_quick)
         chatting.conversation.cancel()
         await happens(lambda: not is_open())
         chatting.submit()
-        await happens(lambda: parts.sandbox.keeper.workers._files)
+        await happens(lambda: services.sandbox.manager.workers._files)
         await anyio.sleep(4 * EAGER_DELAY_S)  # in which one that is quick would be looked at
     assert len(looks) == 1
 
@@ -138,11 +138,11 @@ async def test_project_that_takes_long_to_look_at_is_looked_at_once_for_turns_wi
 async def test_turn_without_tools_looks_at_nothing_where_nothing_is_confined(talk):
     """Such a look cannot be cut off: the end of the turn would wait for it."""
     chatting = talk([{"delay_ms": FOR_EVER_MS}])
-    chatting.conversation.parts.sandbox.switch(is_on=False)
+    chatting.conversation.services.sandbox.switch(is_on=False)
     async with chatting.asked():
         await happens(lambda: chatting.of(TurnStarted))
         await anyio.sleep(8 * EAGER_DELAY_S)
-        assert not chatting.conversation.parts.workspace.journal.scan._known
+        assert not chatting.conversation.services.workspace.journal.scan._known
 
 
 async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to, monkeypatch):
@@ -167,7 +167,7 @@ async def test_answer_that_comes_soon_starts_no_process(talk, monkeypatch, is_ea
     quick = talk([{"delay_ms": 400}, {"text": "Done."}], is_eager=is_eager)
     async with quick.asked():
         await quick.turns()
-        assert quick.conversation.parts.sandbox.keeper.sandbox is None
+        assert quick.conversation.services.sandbox.manager.sandbox is None
         assert not is_open()
 
 
@@ -184,12 +184,12 @@ async def test_shell_goes_on_after_a_rest_where_it_was(talk):
     resting.conversation.controls.set_mode("auto")
     async with resting.asked():
         await resting.turns()
-        sandbox = resting.conversation.parts.sandbox
-        sandbox.keeper.rest_after_s = 0
-        with sandbox.keeper.kept_open():
+        sandbox = resting.conversation.services.sandbox
+        sandbox.manager.rest_after_s = 0
+        with sandbox.manager.kept_open():
             pass
         await happens(lambda: not is_open())
-        sandbox.keeper.rest_after_s = REST_AFTER_S
+        sandbox.manager.rest_after_s = REST_AFTER_S
         resting.submit()
         await resting.turns(2)
     assert "sub hello there" in resting.results[1].content

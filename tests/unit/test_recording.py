@@ -18,7 +18,7 @@ from tests.talk import scripted
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.events import (
     Event,
@@ -168,7 +168,9 @@ async def converse(
     events: list[Event] = []
     session = Session.open(folder / "sessions", "s1", str(project))
     settings = Settings(state_dir=str(folder))
-    core = Conversation(Parts(session, provider, events.append, policy_of(session), settings))
+    core = Conversation(
+        SessionServices(session, provider, events.append, policy_of(session), settings)
+    )
     core.controls.set_mode("auto")
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:

@@ -11,12 +11,12 @@ from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixtu
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
 
 from sanderling.changes.records import Restored
-from sanderling.changes.restoring import CHANGED_NEW_FILE, SAME_LINES, Plan
+from sanderling.changes.restoring import CHANGED_NEW_FILE, SAME_LINES, RestorePlan
 from sanderling.changes.states import FileChange, State
 from sanderling.changes.timeline import Timeline
 from sanderling.tools.edit import edit
 from sanderling.tools.read import read
-from sanderling.tools.restoring import INTERRUPTED, JUST_CHANGED, PROTECTED, Restorer, _present
+from sanderling.tools.restoring import INTERRUPTED, JUST_CHANGED, PROTECTED, FileRestorer, _present
 from sanderling.tools.write import write
 
 pytestmark = pytest.mark.guard
@@ -60,21 +60,21 @@ class Agent:
     async def timeline(self) -> Timeline:
         return Timeline(await self.journal.records())
 
-    async def undo(self, *turns: str) -> Plan:
+    async def undo(self, *turns: str) -> RestorePlan:
         timeline = await self.timeline()
         turns = turns or tuple(not_undone(timeline)[-1:])
         return await self.restore(turns, timeline.changes_of(turns))
 
-    async def redo(self) -> Plan:
+    async def redo(self) -> RestorePlan:
         last = (await self.timeline()).last_undoing
         assert last
         return await self.restore(last.turns, last.changes, last.id)
 
     async def restore(
         self, turns: tuple[str, ...], changes: Sequence[FileChange], undoes: str = ""
-    ) -> Plan:
+    ) -> RestorePlan:
         self.undoings += 1
-        restorer = Restorer(self.desk.workspace)
+        restorer = FileRestorer(self.desk.workspace)
         return await restorer.restore(f"u{self.undoings}", turns, changes, undoes)
 
 
@@ -376,7 +376,7 @@ async def test_what_a_killed_undoing_has_left_is_finished(place, project, killed
         )
         unfinished = (await agent.timeline()).latest
         assert unfinished
-        finished = await Restorer(desk.workspace).finish(unfinished)
+        finished = await FileRestorer(desk.workspace).finish(unfinished)
         assert [(Path(left.path).name, left.why) for left in finished.left] == [("f4", INTERRUPTED)]
         assert {(project / name).read_text() for name in names[:4]} == {"before\n"}
         assert (project / "f4").read_text() == "mine\n"
@@ -390,7 +390,7 @@ async def test_what_a_killed_undoing_has_left_is_finished(place, project, killed
 async def die_at(agent: Agent, count: int) -> None:
     """Undo, and be killed before step number `count`."""
     done = 0
-    original = Restorer._step
+    original = FileRestorer._step
     append = agent.journal.append
 
     async def step(self, *arguments) -> None:
@@ -405,12 +405,12 @@ async def die_at(agent: Agent, count: int) -> None:
             raise KilledError
         await append(*records)
 
-    Restorer._step, agent.journal.append = step, no_end
+    FileRestorer._step, agent.journal.append = step, no_end
     try:
         with pytest.raises(KilledError):
             await agent.undo()
     finally:
-        Restorer._step = original
+        FileRestorer._step = original
         del agent.journal.append
 
 

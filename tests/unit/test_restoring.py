@@ -12,8 +12,8 @@ from sanderling.changes.restoring import (
     NOT_TEXT,
     OTHER_THING,
     SAME_LINES,
-    Plan,
-    Present,
+    PresentState,
+    RestorePlan,
     file_state,
     plan,
     states_needed,
@@ -27,7 +27,7 @@ LINK = State("link", target="elsewhere")
 DIRECTORY = State("directory", 0o755)
 
 
-class Disk(dict[str, Present]):
+class Disk(dict[str, PresentState]):
     """Files in memory, and all bytes that were ever in them."""
 
     def __init__(self) -> None:
@@ -36,30 +36,30 @@ class Disk(dict[str, Present]):
     def file(self, path: str, data: bytes, mode: int = 0o644) -> State:
         state = file_state(data, mode)
         self.kept[state.content] = data
-        self[path] = Present(state, data)
+        self[path] = PresentState(state, data)
         return state
 
     def state(self, path: str) -> State:
-        return self.get(path, Present(ABSENT)).state
+        return self.get(path, PresentState(ABSENT)).state
 
     def content(self, state: State) -> bytes | None:
         return self.kept.get(state.content)
 
-    def plan(self, changes: Iterable[FileChange]) -> Plan:
+    def plan(self, changes: Iterable[FileChange]) -> RestorePlan:
         changes = list(changes)
-        present = {each.path: self.get(each.path, Present(ABSENT)) for each in changes}
+        present = {each.path: self.get(each.path, PresentState(ABSENT)) for each in changes}
         return plan(changes, present, self.content)
 
     def restore(self, changes: Iterable[FileChange]) -> list[FileChange]:
         """Take `changes` back; return what that has changed."""
         made = []
         for path, now, then, _ in self.plan(changes).steps:
-            assert self.get(path, Present(ABSENT)) == now
+            assert self.get(path, PresentState(ABSENT)) == now
             self.put(path, then)
             made.append(FileChange(path, now.state, then.state, "restoring"))
         return made
 
-    def put(self, path: str, then: Present) -> None:
+    def put(self, path: str, then: PresentState) -> None:
         if then.state.kind == "absent":
             self.pop(path, None)
         elif then.data is not None:
@@ -74,7 +74,7 @@ def change(disk: Disk, before: bytes | State, after: bytes | State) -> FileChang
         disk.file(PATH, each) if isinstance(each, bytes) else each for each in (before, after)
     ]
     if not isinstance(after, bytes):
-        disk.put(PATH, Present(after))
+        disk.put(PATH, PresentState(after))
     return FileChange(PATH, states[0], states[1], "use")
 
 
@@ -114,7 +114,7 @@ def test_a_mode_is_set_again_and_the_persons_mode_stays():
     disk.file(PATH, b"x", 0o700)
     assert disk.plan([made]).steps == ()
     disk.file(PATH, b"x\ny\n", 0o755)
-    assert disk.plan([made]).steps[0].then == Present(file_state(b"x\ny\n", 0o644), b"x\ny\n")
+    assert disk.plan([made]).steps[0].then == PresentState(file_state(b"x\ny\n", 0o644), b"x\ny\n")
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,11 @@ def test_what_the_person_did_between_two_changes_of_a_turn_stays():
 def test_what_cannot_be_taken_back_without_loss_is_left_and_named(before, after, now, why):
     disk = Disk()
     made = change(disk, before, after)
-    disk.put(PATH, Present(file_state(now, 0o644), now) if isinstance(now, bytes) else Present(now))
-    assert disk.plan([made]) == Plan((), ((PATH, why),))
+    disk.put(
+        PATH,
+        PresentState(file_state(now, 0o644), now) if isinstance(now, bytes) else PresentState(now),
+    )
+    assert disk.plan([made]) == RestorePlan((), ((PATH, why),))
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])
@@ -200,14 +203,14 @@ def test_what_is_as_it_was_already_needs_nothing():
     disk = Disk()
     made = change(disk, text("a"), text("b"))
     disk.file(PATH, text("a"))
-    assert disk.plan([made]) == Plan(())
+    assert disk.plan([made]) == RestorePlan(())
 
 
 def test_directories_come_before_what_is_in_them_and_go_after_it():
     disk = Disk()
     inner = FileChange("/p/new/deep", ABSENT, DIRECTORY, "use")
     outer = FileChange("/p/new", ABSENT, DIRECTORY, "use")
-    disk["/p/new"] = disk["/p/new/deep"] = Present(DIRECTORY)
+    disk["/p/new"] = disk["/p/new/deep"] = PresentState(DIRECTORY)
     made = FileChange("/p/new/deep/file", ABSENT, disk.file("/p/new/deep/file", b"x"), "use")
     changes = [outer, inner, made]
     paths = [step.path for step in disk.plan(changes).steps]

@@ -12,16 +12,16 @@ from tests.conftest import examples, prove_rest
 from tests.unit.test_file_tools import Desk, MemoryEditor, Place
 from tests.unit.test_tool_uses import Talk, uses
 
-from sanderling.editing.lines import Difference, lines_of
+from sanderling.editing.lines import TextDifference, lines_of
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, ToolEnded
 from sanderling.protocol.reviews import Proposal, Review, ReviewedHunk
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.edit import edit
 from sanderling.tools.editor import Buffer
-from sanderling.tools.outcome import OverlapError
+from sanderling.tools.outcome import UnsavedConflictError
 from sanderling.tools.read import read
-from sanderling.tools.reviewed import MAX_HUNK_LINES, Accepted, is_reviewable, proposed
+from sanderling.tools.reviewed import MAX_HUNK_LINES, AcceptedPart, is_reviewable, proposed
 from sanderling.tools.write import write
 
 FOUR = [{"old": f"line {n}\n", "new": f"LINE {n}\n"} for n in (2, 5, 8, 11)]
@@ -70,7 +70,7 @@ async def proposal_of(desk: Desk, tool: Tool, **data: object) -> Proposal:
 
 
 async def told(desk: Desk, tool: Tool, review: Review, **data: object) -> str:
-    context = Context(desk.workspace, "t1", lambda _: None, accepted=Accepted(review))
+    context = Context(desk.workspace, "t1", lambda _: None, accepted=AcceptedPart(review))
     content = (await tool.run(tool.parse(data), context)).content
     assert isinstance(content, str)
     return content
@@ -188,7 +188,7 @@ async def test_what_the_person_types_into_a_hunk_after_the_answer_is_asked_about
     async with place.desk(editor) as desk:
         proposal = await proposal_of(desk, edit, path="a", edits=FOUR)
         editor.type(path, TWELVE.replace("line 2\n", "typed\n"))
-        with pytest.raises(OverlapError):
+        with pytest.raises(UnsavedConflictError):
             await told(desk, edit, reviewed(proposal, TWELVE, 0), path="a", edits=FOUR)
     assert editor.text(path) == TWELVE.replace("line 2\n", "typed\n")
 
@@ -239,7 +239,9 @@ async def test_a_proposal_that_is_rejected_whole_is_denied(tmp_path, editor, rea
         question = await talk.until(ApprovalRequested)
         assert question.kind == "write"
         review = reviewed(question.proposal, "def f():\n    return 1\n", reason=reason)
-        talk.conversation.parts.approvals.answer(AnswerApproval(question.id, "once", review=review))
+        talk.conversation.services.approvals.answer(
+            AnswerApproval(question.id, "once", review=review)
+        )
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
     assert talk.of(ToolEnded)[0].is_denied
     told_model = talk.results[0].content
@@ -267,7 +269,9 @@ async def test_a_review_that_does_not_fit_changes_nothing(tmp_path, editor):
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         review = reviewed(question.proposal, "another text\n", 0)
-        talk.conversation.parts.approvals.answer(AnswerApproval(question.id, "once", review=review))
+        talk.conversation.services.approvals.answer(
+            AnswerApproval(question.id, "once", review=review)
+        )
     assert "does not fit" in talk.results[0].content
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
 
@@ -282,13 +286,13 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=8).flatmap(
 @settings(max_examples=examples(500), deadline=None)
 @given(TEXTS, TEXTS, st.data())
 def test_any_choice_of_hunks_is_the_old_text_with_those(old, new, data):
-    if not is_reviewable(Difference(old, new)):
+    if not is_reviewable(TextDifference(old, new)):
         assert lines_of(old) == lines_of(new)
         return
     proposal = proposed("/a", Buffer(1, "/a", 1, old, is_modified=False), new, is_new=False)
     kept = data.draw(st.sets(st.sampled_from(range(len(proposal.hunks)))))
     review = reviewed(proposal, old, *kept)
-    accepted = Accepted(review)
+    accepted = AcceptedPart(review)
     assert accepted.is_possible
     assert accepted.is_nothing == (not kept)
     if len(kept) == len(proposal.hunks):

@@ -666,7 +666,7 @@ async def test_program_installed_with_us_is_seen_in_every_view(repository):
     """It needs no grant, which would cost another view."""
     async with repository.tools(read_paths=()) as tools:
         assert "6 matches" in await tools.grep(r"needle\b")
-        views = tools.workspace.sandbox.keeper.sandbox._views._views
+        views = tools.workspace.sandbox.manager.sandbox._views._views
         assert len(views) == 1
 
 

@@ -195,7 +195,7 @@ def test_log_of_this_version_keeps_loading(tmp_path):
     assert session.history == said.history
     assert session.history[-1].content[-1] == TextBlock("Try again.")
     assert [prompt.id for prompt in session.prompts] == ["p1", "p1b", "p2"]
-    assert session.asked.turn_ids == ["p1", "p2", "p3"]
+    assert session.prompt_history.turn_ids == ["p1", "p2", "p3"]
     assert len(session.taken_back) == len(said.taken_back) == 2
     assert session.ledger.total == Usage(105, 20, 30, 40)
     assert session.project == "/project"
@@ -819,16 +819,16 @@ def words_of(session: Session) -> list[str]:
 def test_what_is_said_after_rewinding_follows_what_was_said_before(tmp_path):
     session = Session.open(tmp_path, "s1", "/project")
     say(session, "a", "b", "c")
-    assert session.asked.history_before("b") == session.history[:2]
+    assert session.prompt_history.history_before("b") == session.history[:2]
     session.append(LoggedRewind("b", "b", 10))
     say(session, "d")
     session.close()
     for each in (session, reopen(session.path)):
         assert words_of(each) == ["a", "a!", "d", "d!"]
-        assert [prompt.id for prompt in each.asked.prompts] == ["a", "d"]
-        assert each.asked.turn_ids == ["a", "b", "c", "d"]
+        assert [prompt.id for prompt in each.prompt_history.prompts] == ["a", "d"]
+        assert each.prompt_history.turn_ids == ["a", "b", "c", "d"]
         assert each.taken_back == []
-        assert each.asked.history_before("b") is None
+        assert each.prompt_history.history_before("b") is None
 
 
 def test_rewinding_goes_back_behind_a_summary(tmp_path):

@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 
 from sanderling.errors import ConfigError
-from sanderling.mcp.allowed import Allowed
-from sanderling.mcp.project_file import Proposal
+from sanderling.mcp.allowed import AllowedServers
+from sanderling.mcp.project_file import ProposedServer
 from sanderling.paths import replacing, temporaries_of
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import RuleStore
@@ -116,13 +116,13 @@ async def test_servers_that_two_editors_allow_are_both_allowed(tmp_path):
         return AnswerApproval("a", "always")
 
     state, project = str(tmp_path / "state"), str(tmp_path)
-    editors = [Allowed(state, project, always) for _ in range(2)]
-    servers = [Proposal(f"it {number}", str(number)) for number in range(2)]
+    editors = [AllowedServers(state, project, always) for _ in range(2)]
+    servers = [ProposedServer(f"it {number}", str(number)) for number in range(2)]
     for editor in editors:
         assert not editor.is_allowed("a", servers[0])
     for name, editor, server in zip("ab", editors, servers, strict=True):
         assert await editor.ask(name, server)
-    again = Allowed(state, project, always)
+    again = AllowedServers(state, project, always)
     assert [again.is_allowed(name, server) for name, server in zip("ab", servers, strict=True)] == [
         True,
         True,

@@ -24,8 +24,8 @@ from tests.wires.endpoints import WIRES, Answer, Apis, Said, models, providers
 
 from sanderling.config import Settings
 from sanderling.conversation.compaction import compacted
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.reply import Reply
+from sanderling.conversation.services import SessionServices
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import (
     ImageBlock,
@@ -64,8 +64,10 @@ class Play:
         self.session = Session.open(self.settings.session_dir, "s1", "/project")
         self.provider = make_provider(self.settings)
         policy = policy_of(self.session)
-        self.parts = Parts(self.session, self.provider, lambda _: None, policy, self.settings)
-        self.parts.calls.backoff = Backoff(attempts=1)
+        self.services = SessionServices(
+            self.session, self.provider, lambda _: None, policy, self.settings
+        )
+        self.services.calls.backoff = Backoff(attempts=1)
         self.reply = Reply(self.session)
         self._numbers = itertools.count()
         self._compacted: list[
@@ -86,7 +88,7 @@ class Play:
             self.say("Go on.")
         self.apis.answers = [answer]
         try:
-            await self.parts.calls.ask(self.reply)
+            await self.services.calls.ask(self.reply)
         except ProviderError as error:
             if answer.share == 1:
                 self.apis.problems.append(f"{error.kind}: {error.message}")

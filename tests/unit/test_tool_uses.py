@@ -36,7 +36,7 @@ from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers import ModelRequest
 from sanderling.providers.scripted import ScriptedProvider
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.session.pages import Pages
+from sanderling.session.history_pager import HistoryPager
 from sanderling.session.session import Session
 from sanderling.tools.base import Arguments, Context, OutsideTool, Tool
 from sanderling.tools.catalog import TOOLS, Catalog, OwnTools, specs_of
@@ -90,7 +90,7 @@ class Talk(BaseTalk):
         return self
 
     def answer(self, question: ApprovalRequested, answer: str, **more: str) -> None:
-        self.conversation.parts.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
+        self.conversation.services.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
 
     def told(self, number: int = 0) -> str:
         content = self.results[number].content
@@ -134,7 +134,7 @@ def weather_tool(name: str) -> Tool:
         tell,
         lambda *_: Effect(name, "call"),
         lambda args, _: args.values["place"],
-        told="Tell the weather of a place, as it is there now.",
+        remote_description="Tell the weather of a place, as it is there now.",
         input_schema={"type": "object", "properties": {"place": {"type": "string"}}},
     )
 
@@ -164,7 +164,7 @@ async def test_commands_and_edits_are_shown_again_as_they_were_shown_while_they_
         above = shown.get(event.id, "")
         shown[event.id] = f"{above.rstrip(chr(10))}\n{text}" if above and text else above or text
     session = Session.open(tmp_path / "state/sessions", "s1", str(talk.project))
-    again = [event for event in Pages(session).take().events if isinstance(event, ToolEnded)]
+    again = [event for event in HistoryPager(session).take().events if isinstance(event, ToolEnded)]
     session.close()
     assert [event.summary for event in again] == [event.summary for event in talk.of(ToolEnded)]
     assert {event.id: event.detail for event in again if event.id != "t7"} == {
@@ -177,7 +177,7 @@ async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):
     weather = Weather()
     calls = [uses((f"mcp__weather__tell{n}", {"place": "Bern"})) for n in (1, 1, 3)]
     talk = Talk(tmp_path, *calls, sources=(OwnTools(), weather))
-    provider = talk.conversation.parts.provider
+    provider = talk.conversation.services.provider
     asked: list[list[str]] = []
 
     def stream(request: ModelRequest) -> Any:
@@ -198,7 +198,7 @@ async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):
     for names, before in zip(asked[1:], asked, strict=False):
         assert names[: len(before)] == before
     assert asked[-1] == [*TOOLS, *(f"mcp__weather__tell{n}" for n in range(1, weather.asked + 1))]
-    tools = await talk.conversation.parts.calls.catalog.so_far()
+    tools = await talk.conversation.services.calls.catalog.so_far()
     assert [*tools.by_name] == [spec.name for spec in tools.specs]
 
 
@@ -376,7 +376,7 @@ async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path)
         await talk.until(ApprovalRequested, 3)
         first, second, third = talk.of(ApprovalRequested)
         assert [each.is_of_several for each in (first, second, third)] == [True] * 3
-        talk.conversation.parts.approvals.answer(
+        talk.conversation.services.approvals.answer(
             AnswerApproval(second.id, "deny", "Not that.", is_alone=True)
         )
         talk.answer(first, "once")
@@ -580,7 +580,7 @@ async def test_host_that_a_command_cannot_reach_is_offered_and_for_the_session_g
         question = await talk.until(ApprovalRequested)
         assert question.subject == "resolve example.org"
         talk.answer(question, "session")
-    assert talk.conversation.parts.sandbox.facts.network == "proxy"
+    assert talk.conversation.services.sandbox.facts.network == "proxy"
 
 
 @prove
@@ -590,7 +590,7 @@ async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "once")
     assert "http://127.0.0.1:3128" in talk.told()
-    assert talk.conversation.parts.sandbox.facts.network == "off"
+    assert talk.conversation.services.sandbox.facts.network == "off"
 
 
 @prove
@@ -680,7 +680,7 @@ async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tm
     command = "mkdir $(echo made)"  # no rule can be proposed for it
     later = [{"delay_ms": 1000, "text": "And now:"}, *uses(bash(command))]
     talk = Talk(tmp_path, uses(bash(command)), uses(bash(command)), later)
-    talk.conversation.parts.sandbox.switch(is_on=False)
+    talk.conversation.services.sandbox.switch(is_on=False)
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "session")
         await talk.until(ToolEnded, 2)
@@ -741,7 +741,7 @@ async def test_in_auto_mode_what_the_sandbox_confines_does_not_ask(tmp_path):
 
 async def test_in_auto_mode_without_a_sandbox_a_command_asks(tmp_path):
     talk = Talk(tmp_path, uses(bash("touch made")), mode="auto")
-    talk.conversation.parts.sandbox.switch(is_on=False)
+    talk.conversation.services.sandbox.switch(is_on=False)
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
     assert not (talk.project / "made").exists()
@@ -784,7 +784,7 @@ async def test_todo_list_is_shown_and_is_there_when_the_session_is_resumed(tmp_p
     talk = await Talk(tmp_path, uses(("todo", {"items": items}))).run()
     assert [item.content for item in talk.of(TodoChanged)[0].items] == ["Look", "Mend"]
     again = Talk(tmp_path)
-    assert [item.status for item in again.conversation.parts.workspace.todo.items] == [
+    assert [item.status for item in again.conversation.services.workspace.todo.items] == [
         "in_progress",
         "pending",
     ]
@@ -825,9 +825,9 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
     directory.mkdir(parents=True)
     wanted = directory / "new.conf"
     talk = Talk(tmp_path, uses(bash("true")), uses(bash(f"touch {wanted}")), mode="auto")
-    talk.conversation.parts.sandbox.admissions.policy = Grant(
+    talk.conversation.services.sandbox.effective_policy.policy = Grant(
         read_paths=(str(directory),)
-    ).added_to(talk.conversation.parts.sandbox.admissions.policy)
+    ).added_to(talk.conversation.services.sandbox.effective_policy.policy)
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         assert question.subject == f"write {directory}/ and everything in it, for {wanted}"
@@ -877,7 +877,7 @@ async def test_what_a_command_has_exported_without_being_asked_about_asks_before
     )
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.conversation.parts.sandbox.switch(is_on=is_on)
+        talk.conversation.services.sandbox.switch(is_on=is_on)
         talk.conversation.controls.set_mode("ask")
         question = await talk.until(ApprovalRequested)
         assert f"set PATH='{talk.project}/.x:" in question.reason
@@ -909,15 +909,15 @@ async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
     assert f"LESSOPEN='{talk.project}/page'," in reasons[0]
     assert "LESSOPEN='less'," in reasons[2]
     assert ["(3,0" in reason for reason in reasons] == [False] * 4 + [True] * 2
-    kept = talk.conversation.parts.gate.state()
+    kept = talk.conversation.services.gate.state()
     assert kept["seen_exports"] == [f"LESSOPEN='{talk.project}/page'", "LESSOPEN='less'"]  # type: ignore[index]
 
 
 @prove
 async def test_exports_that_were_shown_are_known_when_the_session_is_resumed(tmp_path):
     talk = Talk(tmp_path, uses(bash("ls")))
-    talk.conversation.parts.gate.restore({"seen_exports": ["LESSOPEN='x'"]})
-    talk.conversation.parts.workspace.shell.restore(
+    talk.conversation.services.gate.restore({"seen_exports": ["LESSOPEN='x'"]})
+    talk.conversation.services.workspace.shell.restore(
         ShellState(str(talk.project), {"LESSOPEN": "x"})
     )
     await talk.run()
@@ -928,7 +928,7 @@ async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path
     talk = Talk(tmp_path, uses(("write", {"path": "made", "content": "x"})))
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        talk.conversation.parts.sandbox.switch(is_on=False)
+        talk.conversation.services.sandbox.switch(is_on=False)
         talk.answer(question, "once")
     assert talk.told().startswith("Not run: the user switched off the sandbox")
     assert not (talk.project / "made").exists()
@@ -941,7 +941,7 @@ async def test_what_was_asked_about_with_the_sandbox_is_allowed_for_the_session_
     talk = Talk(tmp_path, uses(bash(command)), uses(bash(command)))
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        talk.conversation.parts.sandbox.switch(is_on=False)
+        talk.conversation.services.sandbox.switch(is_on=False)
         talk.answer(question, "session")
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
     assert not (talk.project / "made").exists()
@@ -956,7 +956,7 @@ async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_s
     async def switch_off() -> None:
         await synced()
         if talk.of(ToolStarted):
-            talk.conversation.parts.sandbox.switch(is_on=False)
+            talk.conversation.services.sandbox.switch(is_on=False)
 
     monkeypatch.setattr(talk.session.log, "synced", switch_off)
     await talk.run()
@@ -998,7 +998,7 @@ async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_p
     command = bash(f"echo more >> {outside}; exit 0")
     later = [{"delay_ms": 300, "text": "."}, *uses(command)]
     talk = Talk(tmp_path, uses(("write", {"path": str(outside), "content": "x"})), later)
-    await_sandbox = talk.conversation.parts.sandbox
+    await_sandbox = talk.conversation.services.sandbox
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
         await await_sandbox.confined.extend(Grant(write_paths=(str(outside),)))
@@ -1085,7 +1085,7 @@ async def test_grant_of_an_older_log_that_does_not_say_what_it_was_is_asked_abou
     tmp_path, outside
 ):
     talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
-    talk.conversation.parts.gate.restore({"granted": [[str(outside)], [], []]})
+    talk.conversation.services.gate.restore({"granted": [[str(outside)], [], []]})
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         assert question.subject == f"read {outside}"
@@ -1095,15 +1095,15 @@ async def test_grant_of_an_older_log_that_does_not_say_what_it_was_is_asked_abou
 @prove
 async def test_hosts_that_were_taken_back_do_not_come_back_when_the_session_is_resumed(tmp_path):
     before = Talk(tmp_path)
-    before.conversation.parts.gate.restore({"granted": [[], [], ["example.org"]]})
+    before.conversation.services.gate.restore({"granted": [[], [], ["example.org"]]})
     async with before.asked():
         await before.until(TurnEnded)
-        assert before.conversation.parts.sandbox.facts.network == "proxy"
+        assert before.conversation.services.sandbox.facts.network == "proxy"
         before.conversation.act(SetNetwork("off"))
-        await happens(lambda: before.conversation.parts.sandbox.facts.network == "off")
+        await happens(lambda: before.conversation.services.sandbox.facts.network == "off")
     talk = await Talk(tmp_path).run()
-    assert talk.conversation.parts.gate.state()["granted"] == NO_GRANT
-    assert talk.conversation.parts.sandbox.facts.network == "off"
+    assert talk.conversation.services.gate.state()["granted"] == NO_GRANT
+    assert talk.conversation.services.sandbox.facts.network == "off"
 
 
 @prove
@@ -1111,13 +1111,13 @@ async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_sessi
     tmp_path,
 ):
     talk = Talk(tmp_path)
-    gate = talk.conversation.parts.gate
+    gate = talk.conversation.services.gate
     async with talk.asked():
         await talk.until(TurnEnded)
         gate.restore({"granted": [[], [], ["example.org"]]})
         await talk.conversation.controls._set_network("off")
         await gate.grant_again()
-        assert talk.conversation.parts.sandbox.facts.network == "off"
+        assert talk.conversation.services.sandbox.facts.network == "off"
     assert gate.state()["granted"] == NO_GRANT
 
 
@@ -1140,9 +1140,9 @@ async def test_what_is_gone_when_the_session_is_resumed_is_granted_no_more(tmp_p
     granted = Grant(read_paths=(str(outside),)).identified()
     outside.rename(outside.with_name("elsewhere"))
     talk = Talk(tmp_path)
-    talk.conversation.parts.gate.restore({"granted": msgspec.to_builtins(granted)})
+    talk.conversation.services.gate.restore({"granted": msgspec.to_builtins(granted)})
     await talk.run()
-    assert talk.conversation.parts.gate.state()["granted"] == NO_GRANT
+    assert talk.conversation.services.gate.state()["granted"] == NO_GRANT
 
 
 @prove
@@ -1184,7 +1184,7 @@ async def test_a_turn_is_a_checkpoint_of_what_its_tools_have_changed(tmp_path):
         mode="auto",
     )
     await talk.run()
-    journal = talk.conversation.parts.workspace.journal
+    journal = talk.conversation.services.workspace.journal
     turn = await journal.latest()
     assert turn
     assert turn.turn == "p1"

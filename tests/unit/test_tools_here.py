@@ -7,8 +7,8 @@ from tests.conftest import policy_of
 
 from sanderling.acp_client.local_turn import LocalTurn
 from sanderling.config import Settings
-from sanderling.conversation.parts import Parts
-from sanderling.conversation.tools_here import ToolsHere
+from sanderling.conversation.services import SessionServices
+from sanderling.conversation.tools_here import LocalTools
 from sanderling.project.project import Project
 from sanderling.protocol.actions import RejectChanges, RejectedHunk
 from sanderling.protocol.messages import Prompt
@@ -17,26 +17,28 @@ from sanderling.session.session import Session
 
 
 @pytest.fixture
-def parts(tmp_path: Path):
+def services(tmp_path: Path):
     project = tmp_path / "project"
     project.mkdir()
     settings = Settings(state_dir=str(tmp_path / "state"), model="demo", provider="demo")
     session = Session.open(settings.session_dir, "s1", str(project))
     elsewhere = Project(settings, str(tmp_path / "elsewhere"))
     provider = make_provider(settings)
-    return Parts(session, provider, lambda _: None, policy_of(session), settings, project=elsewhere)
+    return SessionServices(
+        session, provider, lambda _: None, policy_of(session), settings, project=elsewhere
+    )
 
 
 async def never(*_: object) -> None:
     raise AssertionError("nothing was asked for")
 
 
-async def test_what_the_model_is_yet_to_be_told_is_kept_once_tools_run_here(parts):
-    parts.restore(None)
-    ToolsHere(parts, lambda *_: None, never, LocalTurn()).begin()
+async def test_what_the_model_is_yet_to_be_told_is_kept_once_tools_run_here(services):
+    services.restore(None)
+    LocalTools(services, lambda *_: None, never, LocalTurn()).begin()
     hunk = RejectedHunk(1, ("theirs",), ("mine",))
-    parts.notes.add_rejected(RejectChanges(f"{parts.session.project}/a.py", (hunk,)))
-    parts.memory.keep()
-    (rejected,) = parts.session.state("told")["rejected"]
+    services.notes.add_rejected(RejectChanges(f"{services.session.project}/a.py", (hunk,)))
+    services.memory.keep()
+    (rejected,) = services.session.state("told")["rejected"]
     assert "-theirs" in rejected
-    assert rejected in parts.notes.with_prompt(Prompt("p1", "Go on."))
+    assert rejected in services.notes.with_prompt(Prompt("p1", "Go on."))

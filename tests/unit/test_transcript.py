@@ -30,8 +30,8 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
+from sanderling.session.history_pager import PAGE_BYTES, PAGE_PARTS, HistoryPager
 from sanderling.session.log import SessionInUseError
-from sanderling.session.pages import PAGE_BYTES, PAGE_PARTS, Pages
 from sanderling.session.records import (
     LoggedClearing,
     LoggedCommand,
@@ -63,7 +63,7 @@ def reopened(session: Session) -> Session:
 
 def pages_of(session: Session) -> list[tuple[HistoryEvent, ...]]:
     """All pages, the first of the conversation first."""
-    pages = Pages(session)
+    pages = HistoryPager(session)
     taken = [pages.take()]
     while taken[-1].has_earlier:
         taken.append(pages.take())
@@ -101,10 +101,10 @@ def test_another_process_goes_on_with_the_page_before_those_that_were_shown(sess
     for number in range(200):
         say(session, number)
     resumed = reopened(session)
-    shown = Pages(resumed).take()
+    shown = HistoryPager(resumed).take()
     say(resumed, 200)
     again = reopened(resumed)
-    pages = Pages(again, shown.start)
+    pages = HistoryPager(again, shown.start)
     taken = [shown]
     while taken[-1].has_earlier:
         taken.append(pages.take())
@@ -198,7 +198,7 @@ def test_turn_that_a_crash_has_interrupted_is_shown_with_what_was_said(session):
 
 
 def test_new_session_has_one_empty_page(session):
-    page = Pages(session).take()
+    page = HistoryPager(session).take()
     assert (page.events, page.has_earlier) == ((), False)
 
 

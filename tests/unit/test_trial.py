@@ -123,7 +123,7 @@ async def test_each_wire_has_its_row(tmp_path, serve, wire):
         "tools": "passed",
         "cache": "skipped" if cached == "none" else "passed",
     }
-    assert trial.cache.told == cached
+    assert trial.cache.text == cached
     assert trial.is_passed
     head, _, row = shown([trial], columns=200).splitlines()
     columns = [cell.strip() for cell in head.strip("|").split("|")]
@@ -203,9 +203,9 @@ async def test_what_fails_is_told_and_what_comes_after_it_is_not_tried(
     place = names.index(failed)
     assert [trial.columns[name].state for name in names[:place]] == ["passed"] * place
     assert trial.columns[failed].state == "failed"
-    assert {trial.columns[name].told for name in names[place + 1 :]} == {"-"}
+    assert {trial.columns[name].text for name in names[place + 1 :]} == {"-"}
     assert problem in trial.columns[failed].problem
-    assert "invalid" not in trial.columns[failed].told
+    assert "invalid" not in trial.columns[failed].text
     line = shown([trial]).splitlines()[-1]
     assert line.startswith(f"* here:m, {failed}: ")
     assert problem in line

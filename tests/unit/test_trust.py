@@ -18,7 +18,7 @@ from sanderling.project.trust.reading import (
     MAX_DEPTH,
     MAX_ENTRIES,
     MAX_FILE_BYTES,
-    Reader,
+    TrustReader,
     as_text,
     find_files,
 )
@@ -258,7 +258,7 @@ def test_model_is_told_what_the_person_was_shown(trust, project):
 
 
 def test_changes_within_a_moment_and_of_the_same_size_are_seen(project):
-    reader = Reader(str(project))
+    reader = TrustReader(str(project))
     path = write(project, "AGENTS.md", "0")
     for number in range(200):
         path.write_text(str(number % 10))

@@ -287,8 +287,8 @@ async def test_cancel_in_the_last_moment_of_a_turn_still_says_so(tmp_path):
         finally:
             talk.conversation.cancel()  # while the turn's tasks are torn down
 
-    talk.conversation.parts.provider.limits = None
-    talk.conversation.parts.provider.learn_limits = learn_limits
+    talk.conversation.services.provider.limits = None
+    talk.conversation.services.provider.learn_limits = learn_limits
     async with talk.served():
         talk.conversation.submit(HELLO)
         talk.conversation.submit(Prompt("p2", "dropped"))

@@ -16,7 +16,7 @@ from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, PreviewRewind
 from sanderling.protocol.restoring import ConversationRewound, FilesRestored, RestoredFile
 from sanderling.session.store import fork
-from sanderling.tools.restoring import Restorer
+from sanderling.tools.restoring import FileRestorer
 
 pytestmark = pytest.mark.guard
 
@@ -85,11 +85,11 @@ async def test_rewinding_takes_back_the_conversation_the_files_or_both(tmp_path)
         talk.conversation.act(Rewind("p2", "files"))
         await talk.until(FilesRestored)
         assert not (talk.project / "b").exists()
-        assert len(talk.session.asked.prompts) == 2
+        assert len(talk.session.prompt_history.prompts) == 2
         talk.conversation.act(Rewind("p2", "conversation"))
         assert (await talk.until(ConversationRewound)).text == "Write two."
         assert (await talk.until(PromptsReturned)).prompts == (TWO,)
-        assert [prompt.id for prompt in talk.session.asked.prompts] == ["p1"]
+        assert [prompt.id for prompt in talk.session.prompt_history.prompts] == ["p1"]
         talk.conversation.act(Rewind("p1", "both"))
         await talk.until(ConversationRewound, 2)
         assert talk.session.history == []
@@ -194,10 +194,10 @@ async def test_what_was_undone_while_a_job_runs_is_not_taken_for_its_work(tmp_pa
             talk.conversation.act(action)
         restored = [await talk.until(FilesRestored, count) for count in (1, 2, 3)]
         assert [file for each in restored for file in each.files if file.how == "left"] == []
-        await talk.conversation.parts.workspace.changes.look_at_jobs(
-            talk.conversation.parts.sandbox.ground
+        await talk.conversation.services.workspace.changes.look_at_jobs(
+            talk.conversation.services.sandbox.environment
         )
-        (turn,) = await talk.conversation.parts.workspace.journal.turns()
+        (turn,) = await talk.conversation.services.workspace.journal.turns()
         assert turn.doubtful == ()
     assert (talk.project / "old").read_text() == "old\n"
     assert not (talk.project / "made").exists()
@@ -254,7 +254,7 @@ async def test_a_fork_undoes_what_was_done_before_it(tmp_path):
 async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
     talk = Talk(tmp_path, *REPLIES[:2], answer="once")
     await talk.run(ONE)
-    journal = talk.conversation.parts.workspace.journal
+    journal = talk.conversation.services.workspace.journal
     (turn,) = await journal.turns()
     (change,) = turn.changes
     step = replace(change, before=change.after, after=change.before)
@@ -268,7 +268,7 @@ async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
         again.conversation.act(RedoTurn("p1"))
         assert (await again.until(FilesRestored)).kind == "finish"
         await again.until(ConversationRewound)
-        assert [prompt.id for prompt in again.session.asked.prompts] == []
+        assert [prompt.id for prompt in again.session.prompt_history.prompts] == []
 
 
 @prove
@@ -291,7 +291,7 @@ async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted
 @prove
 async def test_what_an_interrupted_command_has_changed_is_said_to_be_unknown(tmp_path):
     talk = await Talk(tmp_path, *REPLIES[:2], answer="once").run(ONE)
-    journal = talk.conversation.parts.workspace.journal
+    journal = talk.conversation.services.workspace.journal
     await journal.append(CommandBegun("c1"))  # and then the process was killed
     again = Talk(tmp_path)
     async with again.served():
@@ -332,7 +332,7 @@ async def interrupted(tmp_path, kind: str) -> Talk:
         if kind == "redo":
             talk.conversation.act(UndoTurn())
             await talk.until(FilesRestored)
-    journal = talk.conversation.parts.workspace.journal
+    journal = talk.conversation.services.workspace.journal
     made = (await journal.turns())[-1].changes
     undoes = [each.id for each in await journal.records() if isinstance(each, Restoring)]
     steps = made if kind == "redo" else tuple(map(turned, made))
@@ -365,7 +365,7 @@ async def test_what_was_interrupted_is_finished_by_asking_again_and_nothing_more
         assert len(talk.of(FilesRestored)) == 1
     assert (talk.project / "a").exists()
     assert (talk.project / "b").exists() == has_b
-    assert ("p2" in [each.id for each in talk.session.asked.prompts]) == (kind != "rewind")
+    assert ("p2" in [each.id for each in talk.session.prompt_history.prompts]) == (kind != "rewind")
 
 
 async def test_another_turn_is_undone_after_what_was_interrupted(tmp_path):
@@ -398,8 +398,8 @@ async def test_the_rest_of_a_turn_is_undone_before_the_turn_before_it(tmp_path):
         for count, prompt in enumerate((ONE, TWO), 1):
             talk.conversation.submit(prompt)
             await talk.until(TurnEnded, count)
-        restorer = "sanderling.tools.restoring.Restorer._step"
-        step = Restorer._step
+        restorer = "sanderling.tools.restoring.FileRestorer._step"
+        step = FileRestorer._step
 
         async def refuses(self, files, modes, undoing_id, step_of_it):
             if step_of_it.path.endswith("/b"):
@@ -439,7 +439,7 @@ async def test_a_turn_whose_command_was_interrupted_is_the_last_one_though_nothi
     tmp_path,
 ):
     talk = await Talk(tmp_path, *REPLIES[:2], [{"text": "Done."}], answer="once").run(ONE, TWO)
-    journal = talk.conversation.parts.workspace.journal
+    journal = talk.conversation.services.workspace.journal
     await journal.append(CommandBegun("c1"))
     again = Talk(tmp_path)
     async with again.served():

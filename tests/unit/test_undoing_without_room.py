@@ -132,7 +132,7 @@ async def test_what_cannot_be_recorded_is_not_undone(tmp_path, state):
             talk.conversation.act(actions[0])
             await talk.until(FilesRestored, count)
             assert tree(talk.project) == there
-        assert [prompt.id for prompt in talk.session.asked.prompts] == ["p1"]
+        assert [prompt.id for prompt in talk.session.prompt_history.prompts] == ["p1"]
     again = Talk(tmp_path)
     async with again.served():
         again.conversation.act(Rewind("p1", "both"))
@@ -190,7 +190,7 @@ async def test_a_journal_that_is_read_only_stops_undoing_and_nothing_else(tmp_pa
     (tmp_path / "state" / "sessions").mkdir(parents=True)
     with small(tmp_path / "state" / "sessions" / "changes") as changes:
         first = await talk_in(tmp_path, *REPLIES).run(ONE)
-        first.conversation.parts.workspace.journal.close()
+        first.conversation.services.workspace.journal.close()
         after = tree(first.project)
         again = Talk(tmp_path, [write("other", "x\n")], [{"text": "Done."}], answer="once")
         async with again.served():
@@ -209,4 +209,4 @@ async def test_a_journal_that_is_read_only_stops_undoing_and_nothing_else(tmp_pa
             (file,) = (await again.until(FilesRestored, 2)).files
             assert (file.path, file.how) == ("other", "left")
             assert (again.project / "other").read_text() == "x\n"
-        again.conversation.parts.workspace.journal.close()
+        again.conversation.services.workspace.journal.close()

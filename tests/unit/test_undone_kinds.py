@@ -17,8 +17,8 @@ from tests.unit.test_restorer import Agent, die_at
 from tests.unit.test_undone_trees import git, repository, run
 
 from sanderling.sandbox.inside.hidden import Hidden
-from sanderling.sandbox.inside.rows import Seen, row_of
-from sanderling.tools.restoring import Restorer
+from sanderling.sandbox.inside.rows import ChangedRow, row_of
+from sanderling.tools.restoring import FileRestorer
 
 pytestmark = pytest.mark.guard
 
@@ -339,7 +339,7 @@ async def test_what_a_killed_undoing_has_taken_away_to_make_something_else_of_it
         )
         unfinished = (await agent.timeline()).latest
         assert unfinished
-        finished = await Restorer(desk.workspace).finish(unfinished)
+        finished = await FileRestorer(desk.workspace).finish(unfinished)
         assert finished.left == ()
         assert path.read_text() == "before\n"
 
@@ -354,6 +354,6 @@ def test_a_time_in_whole_seconds_does_not_say_that_nothing_has_happened_in_a_clo
     looked_at_ns = time.time_ns()
     at_the_second = looked_at_ns // 1_000_000_000 * 1_000_000_000
     row = row_of(path.lstat())._replace(ctime_ns=at_the_second)
-    changes = {str(path): Seen(str(path), None, row)}
+    changes = {str(path): ChangedRow(str(path), None, row)}
     assert hidden.note(changes, looked_at_ns) == []
     assert changes[str(path)].was_closed

@@ -18,8 +18,8 @@ from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixtu
 from tests.unit.test_file_tools import project as project  # noqa: PLC0414
 from tests.unit.test_restorer import Agent, tree
 
-from sanderling.changes.restoring import Left, Plan
-from sanderling.tools.restoring import TOO_MUCH, UNSAVED, Restorer
+from sanderling.changes.restoring import RestorePlan, SkippedPath
+from sanderling.tools.restoring import TOO_MUCH, UNSAVED, FileRestorer
 
 pytestmark = pytest.mark.guard
 
@@ -39,8 +39,8 @@ ODD = [
 async def run(desk: Desk, command: str, act: Callable[[], object] = lambda: None) -> None:
     """Run a command as the agent does; `act` is part of what it does."""
     workspace = desk.workspace
-    async with workspace.changes.during(workspace.ground, "c"):
-        process = await workspace.ground.spawn(["/bin/sh", "-c", f"{command}\n echo end"])
+    async with workspace.changes.during(workspace.environment, "c"):
+        process = await workspace.environment.spawn(["/bin/sh", "-c", f"{command}\n echo end"])
         assert process.stdout
         said = b""
         while not said.endswith(b"end\n"):
@@ -50,7 +50,9 @@ async def run(desk: Desk, command: str, act: Callable[[], object] = lambda: None
         act()
 
 
-async def taken_back(place: Place, command: str, *, is_on: bool = False) -> tuple[Plan, Plan]:
+async def taken_back(
+    place: Place, command: str, *, is_on: bool = False
+) -> tuple[RestorePlan, RestorePlan]:
     """Run a command, undo and redo it, and undo it again; return what came of the first two."""
 
     def found() -> dict[str, object]:  # without what the sandbox puts into a bare repository
@@ -169,7 +171,7 @@ async def test_a_commands_change_behind_unsaved_text_is_told_as_left(place, proj
         path.write_text(on_disk)
         undone = await agent.undo()
     is_there = "two" in on_disk
-    assert undone.left == ((Left(str(path), UNSAVED),) if is_there else ())
+    assert undone.left == ((SkippedPath(str(path), UNSAVED),) if is_there else ())
     assert (editor.text(path), path.read_text()) == ("mine\none\n", on_disk)
 
 
@@ -318,7 +320,7 @@ async def test_files_come_back_though_gits_objects_are_gone(
     assert tree(project) == before
 
 
-class Swapped(Restorer):
+class Swapped(FileRestorer):
     """Restores after somebody has put something else in the place of what was looked at."""
 
     swap: Callable[[], object]

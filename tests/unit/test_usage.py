@@ -12,7 +12,7 @@ from tests.wires.servers import ChatServer, told
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.conversation.usage_report import shown_cost, usage_report
 from sanderling.errors import ConfigError
 from sanderling.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
@@ -289,15 +289,15 @@ async def test_what_the_endpoint_asks_for_is_what_the_session_costs(tmp_path, mo
         table = {"wire": "chat", "base_url": f"{server.url}/v1"}
         chosen = Settings(str(tmp_path), model="router:z-ai/glm-5", providers={"router": table})
         session = Session.open(tmp_path / "sessions", "s", str(tmp_path))
-        parts = Parts(session, make_provider(chosen), emit, policy_of(session), chosen)
-        conversation = Conversation(parts)
-        await parts.provider.learn_limits()
+        services = SessionServices(session, make_provider(chosen), emit, policy_of(session), chosen)
+        conversation = Conversation(services)
+        await services.provider.learn_limits()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(conversation.serve)
             conversation.submit(Prompt("p", "Good morning."))
             await happens(lambda: events)
             conversation.close()
-        await parts.provider.aclose()
+        await services.provider.aclose()
     last = events[-1]
     usd = (10 * 1.4 + 5 * 4.4) / 1e6 if is_priced else 0
     assert (last.is_priced, last.cost_usd) == (is_priced, pytest.approx(usd))

@@ -782,7 +782,7 @@ class Place:
     @asynccontextmanager
     async def dev_server(self) -> AsyncIterator[int]:
         """A server that a command of the session has started: its port."""
-        process = await self.sandbox.ground.spawn([PYTHON, "-I", "-c", SERVE])
+        process = await self.sandbox.environment.spawn([PYTHON, "-I", "-c", SERVE])
         try:
             assert process.stdout
             yield int(await process.stdout.receive())

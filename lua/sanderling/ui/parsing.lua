@@ -119,9 +119,9 @@ end
 ---@return boolean
 function M.is_too_much(lines, fence, max_bytes)
   local bytes, signs, emphases, openers, open, documents, excess = 0, 0, 0, 0, 0, 0, 0
-  local unclosed, most_unclosed = 0, 0
+  local unclosed = 0
   for _, line in ipairs(lines) do
-    local before = fence
+    local before, most_unclosed = fence, 0
     fence = words.fence_behind(line, fence)
     bytes = bytes + #line + 1
     openers = openers + select(2, line:gsub('%[=*%[', ''))
@@ -129,7 +129,7 @@ function M.is_too_much(lines, fence, max_bytes)
     if before and fence then
       open = nesting_behind(line, open)
       excess = math.max(0, excess + excess_in(line))
-      unclosed, most_unclosed = 0, 0
+      unclosed = 0
     else
       open = 0
       most_unclosed, unclosed = unclosed_in(line, unclosed)

@@ -22,7 +22,7 @@ class PermissionRequest(Wire, frozen=True):
     options: list[PermissionOption]
 
 
-class Outcome(Wire, frozen=True):
+class PermissionOutcome(Wire, frozen=True):
     """`outcome` is cancelled, or selected with an `option_id`."""
 
     exact: ClassVar = ("option_id",)
@@ -31,7 +31,7 @@ class Outcome(Wire, frozen=True):
 
 
 class PermissionResponse(Wire, frozen=True):
-    outcome: Outcome
+    outcome: PermissionOutcome
 
 
 # --- files -------------------------------------------------------------------------------------------------------------

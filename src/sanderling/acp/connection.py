@@ -16,7 +16,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from sanderling.acp.changed import Changed
+from sanderling.acp.change_signal import ChangeSignal
 from sanderling.acp.envelope import (
     NOTHING,
     Id,
@@ -43,7 +43,7 @@ from sanderling.acp.errors import (
 )
 from sanderling.acp.outbox import MAX_UNSENT_BYTES, Outbox, Writer
 from sanderling.acp.wire_log import WireLog
-from sanderling.json_lines import Lines, LineTooLongError
+from sanderling.json_lines import LineSplitter, LineTooLongError
 
 MAX_LINE_BYTES = 32 << 20
 MAX_RUNNING = 1_000  # requests of the peer that are being handled
@@ -55,7 +55,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class Reader(Protocol):
+class ByteReader(Protocol):
     async def receive(self) -> bytes:
         """
         Return some bytes.
@@ -100,7 +100,7 @@ class _Waiting:
         self.has_come.set()
 
 
-class Connection:
+class AcpConnection:
     """
     One end of a connection.
 
@@ -110,7 +110,7 @@ class Connection:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ByteReader,
         writer: Writer,
         methods: Mapping[str, Method],
         notifications: Mapping[str, Callable[[msgspec.Raw], None]],
@@ -127,7 +127,7 @@ class Connection:
         self._ids = itertools.count(1)
         self._waiting: dict[Id, _Waiting] = {}
         self._running: dict[bytes, _Running] = {}
-        self._answered = Changed()
+        self._answered = ChangeSignal()
         self._is_over = False  # nothing more will be received
         self._grace_s = grace_s
         self._outbox = Outbox(writer, max_unsent_bytes)
@@ -201,7 +201,7 @@ class Connection:
     # --- incoming messages ---------------------------------------------------------------------------------------------
 
     async def _read(self, tasks: TaskGroup) -> None:
-        lines = Lines(MAX_LINE_BYTES)
+        lines = LineSplitter(MAX_LINE_BYTES)
         with suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             while True:
                 chunk = await self._reader.receive()

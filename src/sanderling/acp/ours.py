@@ -50,7 +50,7 @@ class OfClient(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         resume: it is sent every numbered update, including its own prompts.
         models: it sends requests to their APIs for the agent.
-        tools: if not empty, it runs tools (`acp/hands.py`), and this is its name on all of its connections.
+        tools: if not empty, it runs tools (`acp/client_tools.py`), and this is its name on all of its connections.
     """
 
     resume: bool = False

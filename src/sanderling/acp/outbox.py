@@ -4,7 +4,7 @@ from typing import Protocol
 
 import anyio
 
-from sanderling.acp.changed import Changed
+from sanderling.acp.change_signal import ChangeSignal
 
 MAX_UNSENT_BYTES = 256 << 20
 
@@ -30,7 +30,7 @@ class Outbox:
         self._unsent = bytearray()
         self._is_sending = False
         self._has_more = anyio.Event()
-        self._sent = Changed()
+        self._sent = ChangeSignal()
 
     @property
     def is_empty(self) -> bool:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from sanderling.acp.connection import Connection
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.updates import SessionNotification, SessionUpdate
 from sanderling.acp_agent.client import Client
 
@@ -57,7 +57,7 @@ class OneClient:
 
     is_there = True  # its sessions end with its connection
 
-    def __init__(self, session_id: str, connection: Connection, client: Client) -> None:
+    def __init__(self, session_id: str, connection: AcpConnection, client: Client) -> None:
         self.client = client
         self._session_id = session_id
         self._connection = connection
@@ -80,8 +80,8 @@ class OneClient:
         self._send(update)
 
     def _send(self, update: SessionUpdate) -> None:
-        told = SessionNotification(session_id=self._session_id, update=update)
-        self._connection.notify(UPDATE, told)
+        notification = SessionNotification(session_id=self._session_id, update=update)
+        self._connection.notify(UPDATE, notification)
 
     def tell_prompt(self, update: SessionUpdate) -> None: ...
 
@@ -96,8 +96,8 @@ class OneClient:
         return await self._connection.request(method, params, kind)
 
 
-def accept(connection: Connection, session_id: str, prompt_id: str) -> None:
+def accept(connection: AcpConnection, session_id: str, prompt_id: str) -> None:
     from sanderling.acp.ours import PROMPT_ACCEPTED, PromptAccepted
 
-    told = PromptAccepted(session_id=session_id, prompt_id=prompt_id)
-    connection.notify(PROMPT_ACCEPTED, told)
+    notification = PromptAccepted(session_id=session_id, prompt_id=prompt_id)
+    connection.notify(PROMPT_ACCEPTED, notification)

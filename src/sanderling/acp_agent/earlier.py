@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import anyio
 
 from sanderling.acp.updates import SessionUpdate
-from sanderling.acp_agent.telling import Teller
+from sanderling.acp_agent.event_translator import EventTranslator
 from sanderling.protocol.actions import FROM_END, ShowEarlier
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import Event, HistoryShown, TurnStarted
@@ -13,7 +13,7 @@ from sanderling.protocol.events import Event, HistoryShown, TurnStarted
 PAGE_S = 30.0  # per page; a warning reports a page that cannot be read
 
 
-class Earlier:
+class EarlierHistory:
     """The history pages of one session, replayed to one client at a time."""
 
     def __init__(self) -> None:
@@ -26,7 +26,10 @@ class Earlier:
         self._has_come.set()
 
     async def replay(
-        self, agent: Agent, teller: Teller, tell: Callable[[SessionUpdate], Awaitable[None]]
+        self,
+        agent: Agent,
+        translator: EventTranslator,
+        tell: Callable[[SessionUpdate], Awaitable[None]],
     ) -> None:
         """Send the whole history, oldest first."""
         async with self._lock:
@@ -34,7 +37,7 @@ class Earlier:
                 await self._get_all(agent)
                 for page in reversed(self._pages):
                     for event in page.events:
-                        for update in _told_again(event, teller):
+                        for update in _told_again(event, translator):
                             await tell(update)
             finally:
                 self._pages.clear()
@@ -52,8 +55,8 @@ class Earlier:
                 before = self._pages[-1].start
 
 
-def _told_again(event: Event, teller: Teller) -> Iterator[SessionUpdate]:
+def _told_again(event: Event, translator: EventTranslator) -> Iterator[SessionUpdate]:
     if isinstance(event, TurnStarted):
-        yield teller.prompt(event.prompt)
+        yield translator.prompt(event.prompt)
     else:
-        yield from teller.updates(event)
+        yield from translator.updates(event)

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from sanderling.acp.asking import ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest
 from sanderling.acp.base import Empty
-from sanderling.acp.connection import Connection
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.errors import RpcError
 from sanderling.acp_agent.client import Client
 from sanderling.editing.lines import Hunk, applied
@@ -33,7 +33,7 @@ READ, WRITE = "fs/read_text_file", "fs/write_text_file"
 class ClientEditor:
     """The `Editor` interface, implemented by the session's client."""
 
-    def __init__(self, session_id: str, connection: Connection, client: Client) -> None:
+    def __init__(self, session_id: str, connection: AcpConnection, client: Client) -> None:
         self._session_id = session_id
         self._connection = connection
         self._can_write = client.writes_files

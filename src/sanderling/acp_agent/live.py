@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from sanderling.acp.changed import Changed
+from sanderling.acp.change_signal import ChangeSignal
 from sanderling.acp.config_options import ConfigOption
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError
 from sanderling.acp.ours import TurnOver, meta_of
@@ -18,16 +18,16 @@ from sanderling.acp.updates import (
     SessionInfoUpdate,
     SessionUpdate,
 )
-from sanderling.acp_agent.asked import Asked, AskedPrompts
 from sanderling.acp_agent.audience import Audience
-from sanderling.acp_agent.earlier import Earlier
-from sanderling.acp_agent.options import Options
+from sanderling.acp_agent.earlier import EarlierHistory
+from sanderling.acp_agent.event_translator import EventTranslator
+from sanderling.acp_agent.options import ConfigOptions
 from sanderling.acp_agent.outgoing import Updates
 from sanderling.acp_agent.own_commands import OwnCommands, is_ours
-from sanderling.acp_agent.questions import Questions, call_of
-from sanderling.acp_agent.tasks import Tasks
-from sanderling.acp_agent.telling import Teller
-from sanderling.conversation.opening import Opened
+from sanderling.acp_agent.questions import ClientQuestions, call_of
+from sanderling.acp_agent.tasks import TaskStarter
+from sanderling.acp_agent.tracked_prompts import TrackedPrompt, TrackedPrompts
+from sanderling.conversation.opening import OpenedAgent
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.actions import (
     CancelTurn,
@@ -60,7 +60,7 @@ SETTLE_S = 3.0  # for an option that takes time to change
 log = logging.getLogger(__name__)
 
 
-class LiveSession:
+class AgentSession:
     """An open session. Updates are held back until the client knows the session."""
 
     def __init__(
@@ -68,27 +68,27 @@ class LiveSession:
         session_id: str,
         project: str,
         audience: Audience,
-        tasks: Tasks,
+        tasks: TaskStarter,
     ) -> None:
         self.id = session_id
         self.project = project
         self.ended = anyio.Event()
         client = audience.client  # a Sanderling client cannot switch off the remote sandbox
-        self.options = Options("", has_switch=client.takes_booleans and not client.is_ours)
-        self.prompts = AskedPrompts()
+        self.options = ConfigOptions("", has_switch=client.takes_booleans and not client.is_ours)
+        self.prompts = TrackedPrompts()
         self._tasks = tasks
         self._audience = audience
-        self._teller = Teller(project, audience.client)
-        self._updates = Updates(audience, tasks, self._teller)
-        self._questions = Questions(session_id, audience)
+        self._translator = EventTranslator(project, audience.client)
+        self._updates = Updates(audience, tasks, self._translator)
+        self._questions = ClientQuestions(session_id, audience)
         self._open_questions: dict[str, anyio.CancelScope] = {}
         self._agent: Agent | None = None
-        self._earlier = Earlier()
+        self._earlier = EarlierHistory()
         self.is_resumed = False
-        self._changed = Changed()
+        self._changed = ChangeSignal()
 
     @property
-    def told(self) -> dict[str, Any]:
+    def session_meta(self) -> dict[str, Any]:
         """The `_meta` that describes the sandbox."""
         sandbox = self.options.sandbox
         said = {"level": sandbox.level, "network": sandbox.network, "missing": sandbox.missing}
@@ -96,7 +96,7 @@ class LiveSession:
 
     # --- opening and ending --------------------------------------------------------------------------------------------
 
-    def begin(self, opened: Opened) -> None:
+    def begin(self, opened: OpenedAgent) -> None:
         """Run the agent until it is closed."""
         self._agent, self.is_resumed = opened.agent, opened.is_resumed
         self.prompts.ends, self.prompts.waiting = opened.ends, opened.waiting
@@ -113,13 +113,13 @@ class LiveSession:
             )
         finally:
             self._agent = None
-            if asked := self.prompts.now:
-                asked.end("error")
+            if tracked := self.prompts.now:
+                tracked.end("error")
             self.ended.set()
 
     def close(self) -> None:
-        if asked := self.prompts.now:
-            asked.is_cancelled = True
+        if tracked := self.prompts.now:
+            tracked.is_cancelled = True
         if self._agent:
             self._agent.close()
 
@@ -131,8 +131,8 @@ class LiveSession:
     async def replay(self, tell: Callable[[SessionUpdate], Awaitable[None]]) -> None:
         """Send the history from before the session was opened, oldest first."""
         if self._agent and self.is_resumed:
-            teller = Teller(self.project, self._audience.client)
-            await self._earlier.replay(self._agent, teller, tell)
+            translator = EventTranslator(self.project, self._audience.client)
+            await self._earlier.replay(self._agent, translator, tell)
 
     # --- requests of the client --------------------------------------------------------------------------------------------
 
@@ -143,61 +143,61 @@ class LiveSession:
         Raises:
             RpcError: the session has ended.
         """
-        asked = self.prompts.now
-        assert asked
+        tracked = self.prompts.now
+        assert tracked
         if self._agent is None:
             raise RpcError(INTERNAL_ERROR, "the session has ended; load it again")
-        asked.is_submitted = True
-        self._tasks.start_soon(self._answer_prompt, self._agent, asked, prompt)
+        tracked.is_submitted = True
+        self._tasks.start_soon(self._answer_prompt, self._agent, tracked, prompt)
 
-    def accept(self, asked: Asked) -> None:
+    def accept(self, tracked: TrackedPrompt) -> None:
         """Report to the client that the prompt is in the log."""
-        asked.is_accepted = True
-        self._audience.accept(asked.prompt_id)
+        tracked.is_accepted = True
+        self._audience.accept(tracked.prompt_id)
 
-    async def _answer_prompt(self, agent: Agent, asked: Asked, prompt: Prompt) -> None:
+    async def _answer_prompt(self, agent: Agent, tracked: TrackedPrompt, prompt: Prompt) -> None:
         """Answer `prompt`, even if its client has disconnected."""
         try:
-            if not asked.is_cancelled:
-                await self._have_answered(agent, asked, prompt)
+            if not tracked.is_cancelled:
+                await self._have_answered(agent, tracked, prompt)
         except SanderlingError as error:
-            asked.failure = error
+            tracked.failure = error
         except Exception as defect:  # the client waits for `done`, so it must be set in any case
             log.critical("a prompt failed", exc_info=defect)
-            asked.failure = RpcError(INTERNAL_ERROR, f"internal error: {type(defect).__name__}")
-        asked.done.set()
+            tracked.failure = RpcError(INTERNAL_ERROR, f"internal error: {type(defect).__name__}")
+        tracked.done.set()
         self.prompts.release()
 
-    async def _have_answered(self, agent: Agent, asked: Asked, prompt: Prompt) -> None:
-        asked.prompt_id = prompt.id
-        self._audience.tell_prompt(self._teller.prompt(prompt))
+    async def _have_answered(self, agent: Agent, tracked: TrackedPrompt, prompt: Prompt) -> None:
+        tracked.prompt_id = prompt.id
+        self._audience.tell_prompt(self._translator.prompt(prompt))
         if is_ours(prompt.text):
-            asked.has_begun = True  # own commands start no turn
-            self.accept(asked)
+            tracked.has_begun = True  # own commands start no turn
+            self.accept(tracked)
             own = OwnCommands(agent, self.id, self._answer, self._questions, self._next_news)
-            await own.run(prompt.text, asked.ended)
-            asked.end(asked.stop_reason or "end_turn")
+            await own.run(prompt.text, tracked.ended)
+            tracked.end(tracked.stop_reason or "end_turn")
         else:
             agent.act(
                 ReleaseWaiting() if prompt.id in self.prompts.waiting else SubmitPrompt(prompt)
             )
-            self.accept(asked)
-            await asked.ended.wait()
-        self._settle(asked, prompt)
+            self.accept(tracked)
+            await tracked.ended.wait()
+        self._settle(tracked, prompt)
 
     async def _next_news(self) -> None:
         await self._changed.wait()
 
     def _answer(self, text: str) -> None:
-        self._updates.send(self._teller.answer(text))
+        self._updates.send(self._translator.answer(text))
 
-    def _settle(self, asked: Asked, prompt: Prompt) -> None:
+    def _settle(self, tracked: TrackedPrompt, prompt: Prompt) -> None:
         """Send the updates that follow the end of a turn."""
         self._updates.roll_now()
-        how = "cancelled" if asked.told == "cancelled" else "failed"
-        self._updates.send_all(self._teller.end_compaction(how))
+        how = "cancelled" if tracked.outcome == "cancelled" else "failed"
+        self._updates.send_all(self._translator.end_compaction(how))
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        over = meta_of(TurnOver(asked.prompt_id, asked.told))
+        over = meta_of(TurnOver(tracked.prompt_id, tracked.outcome))
         if self.options.title:
             self._updates.send(SessionInfoUpdate(updated_at=now, meta=over))
         else:
@@ -208,10 +208,10 @@ class LiveSession:
 
     def cancel(self) -> None:
         """Cancel the running turn, if there is one."""
-        asked = self.prompts.now
-        if asked and not asked.is_cancelled:
-            asked.is_cancelled = True
-            if self._agent and asked.prompt_id:
+        tracked = self.prompts.now
+        if tracked and not tracked.is_cancelled:
+            tracked.is_cancelled = True
+            if self._agent and tracked.prompt_id:
                 self._agent.act(CancelTurn())
 
     async def set_option(self, option: str, value: str | bool) -> list[ConfigOption]:
@@ -254,7 +254,7 @@ class LiveSession:
                 self._earlier.take(event)
             case TurnStarted(prompt):
                 if not self.prompts.begin(prompt):  # a queued prompt of another frontend
-                    self._updates.send(self._teller.prompt(prompt))
+                    self._updates.send(self._translator.prompt(prompt))
             case TurnEnded(stop_reason):
                 self.prompts.end(stop_reason)
                 self.rest_if_alone()
@@ -274,33 +274,33 @@ class LiveSession:
                 if scope := self._open_questions.get(question_id):
                     scope.cancel()
             case _:
-                self._updates.send_all(self._teller.updates(event))
+                self._updates.send_all(self._translator.updates(event))
                 self._updates.roll_later()
         self._changed.notify()
 
     def show_terminal(self, line: str, terminal_id: str) -> None:
         """Show in which of the client's terminals the command `line` runs."""
-        self._updates.send_all(self._teller.terminal(line, terminal_id))
+        self._updates.send_all(self._translator.terminal(line, terminal_id))
 
     def _tell_options(self, event: Event) -> None:
         if isinstance(event, ModeChanged):
             self._updates.send(CurrentModeUpdate(current_mode_id=event.mode))
-        meta = self.told if isinstance(event, SandboxChanged) else None
+        meta = self.session_meta if isinstance(event, SandboxChanged) else None
         self._updates.send(ConfigOptionUpdate(config_options=self.options.shown(), meta=meta))
 
     def _take_error(self, error: ErrorOccurred) -> None:
         if not self.prompts.fail(error):
             words = f"{error.message} {error.remedy}".rstrip()
-            self._updates.send_all(self._teller.say("error", words))
+            self._updates.send_all(self._translator.say("error", words))
 
     async def _ask_person(self, question: ApprovalRequested) -> None:
         with anyio.CancelScope() as scope:
             self._open_questions[question.id] = scope
-            self._updates.send_all(self._teller.asked(call_of(question), is_open=True))
+            self._updates.send_all(self._translator.asked(call_of(question), is_open=True))
             action = await self._questions.ask(question)
             if isinstance(action, CancelTurn):
                 self.cancel()
             if self._agent:
                 self._agent.act(action)
         self._open_questions.pop(question.id, None)
-        self._updates.send_all(self._teller.asked(call_of(question), is_open=False))
+        self._updates.send_all(self._translator.asked(call_of(question), is_open=False))

@@ -9,23 +9,23 @@ from anyio import to_thread
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid, not_found
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.acp_agent.audience import Audience
-from sanderling.acp_agent.live import LiveSession
+from sanderling.acp_agent.live import AgentSession
 from sanderling.acp_agent.servers import checked_directory, clients_directory, with_clients
-from sanderling.acp_agent.tasks import Tasks
+from sanderling.acp_agent.tasks import TaskStarter
 from sanderling.acp_agent.terminals import ClientTerminals
 from sanderling.config.layers import Layers
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.session.log import SessionInUseError, header_of, log_path, whole_lines
 from sanderling.session.log import opened as opened_log
 from sanderling.session.records import is_session_id, new_session_id
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
-    from sanderling.conversation.opening import ClientsTools
-    from sanderling.providers.http.way import Way
+    from sanderling.conversation.opening import ClientTools
+    from sanderling.providers.http.model_proxy import ModelProxy
 
 
-class Wanted(NamedTuple):
+class OpeningRequest(NamedTuple):
     """A session to open, its project and its settings."""
 
     session_id: str
@@ -33,20 +33,24 @@ class Wanted(NamedTuple):
     layers: Layers
 
 
-def wanted_new(asked: NewSessionRequest, layers: Layers, *, is_here: bool = True) -> Wanted:
+def wanted_new(
+    request: NewSessionRequest, layers: Layers, *, is_here: bool = True
+) -> OpeningRequest:
     """
     Return the new session that the client requests. Unless `is_here`, its files are on the client's machine.
 
     Raises:
         RpcError: the request is invalid.
     """
-    project = checked_directory(asked.cwd, "cwd") if is_here else clients_directory(asked.cwd)
+    project = checked_directory(request.cwd, "cwd") if is_here else clients_directory(request.cwd)
     if is_here:
-        layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
-    return Wanted(new_session_id(), project, layers)
+        layers = with_clients(layers, request.mcp_servers, request.additional_directories)
+    return OpeningRequest(new_session_id(), project, layers)
 
 
-async def wanted_again(asked: OldSessionRequest, layers: Layers, *, is_here: bool = True) -> Wanted:
+async def wanted_again(
+    request: OldSessionRequest, layers: Layers, *, is_here: bool = True
+) -> OpeningRequest:
     """
     Return the stored session that the client requests.
 
@@ -54,18 +58,21 @@ async def wanted_again(asked: OldSessionRequest, layers: Layers, *, is_here: boo
         RpcError: unknown session, a `cwd` other than its project, or an invalid request.
         SessionError: its log cannot be read.
     """
-    project = checked_directory(asked.cwd, "cwd") if is_here else clients_directory(asked.cwd)
+    project = checked_directory(request.cwd, "cwd") if is_here else clients_directory(request.cwd)
     directory = layers.settings().session_dir
-    if not is_session_id(asked.session_id) or not log_path(directory, asked.session_id).is_file():
-        raise not_found(f"there is no session {asked.session_id!r}")
-    begun_in = await to_thread.run_sync(_project_of, log_path(directory, asked.session_id))
+    if (
+        not is_session_id(request.session_id)
+        or not log_path(directory, request.session_id).is_file()
+    ):
+        raise not_found(f"there is no session {request.session_id!r}")
+    begun_in = await to_thread.run_sync(_project_of, log_path(directory, request.session_id))
     if begun_in != project:
         raise invalid(
-            f"the session {asked.session_id!r} belongs to {begun_in}, not to {project}: pass that as `cwd`"
+            f"the session {request.session_id!r} belongs to {begun_in}, not to {project}: pass that as `cwd`"
         )
     if is_here:
-        layers = with_clients(layers, asked.mcp_servers, asked.additional_directories)
-    return Wanted(asked.session_id, project, layers)
+        layers = with_clients(layers, request.mcp_servers, request.additional_directories)
+    return OpeningRequest(request.session_id, project, layers)
 
 
 def _project_of(log: Path) -> str:
@@ -74,31 +81,33 @@ def _project_of(log: Path) -> str:
 
 
 async def open_live(
-    wanted: Wanted,
+    wanted: OpeningRequest,
     audience: Audience,
-    tasks: Tasks,
+    tasks: TaskStarter,
     editor: Editor | None = None,
     terminals: Callable[[Callable[[str, str], None]], ClientTerminals] | None = None,
     *,
-    way: "Way | None" = None,
-    tools: "ClientsTools | None" = None,
-) -> LiveSession:
+    model_proxy: "ModelProxy | None" = None,
+    tools: "ClientTools | None" = None,
+) -> AgentSession:
     """
     Open a session.
 
-    `terminals` makes the client's terminals, given a function that shows which command runs in which one. `way` sends model requests
+    `terminals` makes the client's terminals, given a function that shows which command runs in which one. `model_proxy` sends model requests
     through the client. With `tools`, the client runs all tools.
 
     Raises:
         RpcError: the session is open elsewhere.
         SanderlingError: it cannot be opened.
     """
-    live = LiveSession(wanted.session_id, wanted.project, audience, tasks)
+    live = AgentSession(wanted.session_id, wanted.project, audience, tasks)
     elsewhere = terminals(live.show_terminal).spawn if terminals else None
-    wishes = Wishes(editor=editor, elsewhere=elsewhere, is_shown=True, way=way, tools=tools)
+    options = SessionOptions(
+        editor=editor, elsewhere=elsewhere, is_shown=True, model_proxy=model_proxy, tools=tools
+    )
     try:
         opened = await open_conversation(
-            wanted.session_id, wanted.project, wanted.layers, live.emit, wishes
+            wanted.session_id, wanted.project, wanted.layers, live.emit, options
         )
     except SessionInUseError as error:
         raise RpcError(INTERNAL_ERROR, f"the session is open elsewhere: {error}") from error

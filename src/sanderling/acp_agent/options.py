@@ -32,7 +32,7 @@ LEVELS: dict[SandboxLevel, str] = {
 }
 
 
-class Options:
+class ConfigOptions:
     """The options of a session, kept up to date by events. `has_switch`: the client may switch the sandbox off."""
 
     def __init__(self, model: str, *, has_switch: bool = False) -> None:
@@ -80,8 +80,8 @@ class Options:
 
     def shown_modes(self) -> SessionModes:
         modes = [
-            SessionMode(id=mode, name=name, description=told)
-            for mode, (name, told) in MODES.items()
+            SessionMode(id=mode, name=name, description=description)
+            for mode, (name, description) in MODES.items()
         ]
         return SessionModes(current_mode_id=self.mode, available_modes=modes)
 
@@ -154,6 +154,6 @@ class Options:
 
 def _choices(table: Mapping[Any, tuple[str, str]]) -> list[ConfigChoice]:
     return [
-        ConfigChoice(value=value, name=name, description=told)
-        for value, (name, told) in table.items()
+        ConfigChoice(value=value, name=name, description=description)
+        for value, (name, description) in table.items()
     ]

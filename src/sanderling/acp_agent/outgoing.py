@@ -6,8 +6,8 @@ import anyio
 
 from sanderling.acp.updates import SessionUpdate
 from sanderling.acp_agent.audience import Audience
-from sanderling.acp_agent.tasks import Tasks
-from sanderling.acp_agent.telling import Teller
+from sanderling.acp_agent.event_translator import EventTranslator
+from sanderling.acp_agent.tasks import TaskStarter
 
 ROLL_S = 0.1  # between two updates of growing output
 
@@ -15,10 +15,10 @@ ROLL_S = 0.1  # between two updates of growing output
 class Updates:
     """Sends the updates of one session."""
 
-    def __init__(self, audience: Audience, tasks: Tasks, teller: Teller) -> None:
+    def __init__(self, audience: Audience, tasks: TaskStarter, translator: EventTranslator) -> None:
         self._audience = audience
         self._tasks = tasks
-        self._teller = teller
+        self._translator = translator
 
     def send_all(self, updates: Iterable[SessionUpdate]) -> None:
         for update in updates:
@@ -28,14 +28,14 @@ class Updates:
         self._audience.tell(update)
 
     def roll_later(self) -> None:
-        if self._teller.rolling and not self._teller.is_rolling:
-            self._teller.is_rolling = True
+        if self._translator.rolling and not self._translator.is_rolling:
+            self._translator.is_rolling = True
             self._tasks.start_soon(self._roll)
 
     async def _roll(self) -> None:
         await anyio.sleep(ROLL_S)
-        self._teller.is_rolling = False
+        self._translator.is_rolling = False
         self.roll_now()
 
     def roll_now(self) -> None:
-        self.send_all(self._teller.rolled())
+        self.send_all(self._translator.rolled())

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
 
-from sanderling.acp_agent.questions import Questions
+from sanderling.acp_agent.questions import ClientQuestions
 from sanderling.protocol.actions import Compact, RedoTurn, TrustFiles, UndoTurn
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import ApprovalRequested
@@ -32,7 +32,7 @@ class OwnCommands:
         agent: Agent,
         session_id: str,
         say: Callable[[str], None],
-        questions: Questions,
+        questions: ClientQuestions,
         next_news: Callable[[], Awaitable[None]],
     ) -> None:
         self._agent = agent

@@ -6,27 +6,27 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import sanderling
-from sanderling.acp.connection import Connection
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.errors import INVALID_REQUEST, RpcError, not_found
 from sanderling.acp.ours import OfAgent
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.acp_agent.audience import OneClient
-from sanderling.acp_agent.borrowing import ClientsKeys, with_clients_models
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.editor import ClientEditor
-from sanderling.acp_agent.live import LiveSession
-from sanderling.acp_agent.opening import Wanted, open_live, wanted_again, wanted_new
-from sanderling.acp_agent.tasks import Tasks
+from sanderling.acp_agent.live import AgentSession
+from sanderling.acp_agent.model_proxy import ModelProxyClient, with_clients_models
+from sanderling.acp_agent.opening import OpeningRequest, open_live, wanted_again, wanted_new
+from sanderling.acp_agent.tasks import TaskStarter
 from sanderling.acp_agent.terminals import ClientTerminals
 from sanderling.config.layers import Layers
 
 MAX_OPEN = 100
 
 
-class Opened(NamedTuple):
+class OpenedSession(NamedTuple):
     """An open session, and the `_meta` of the response that opens it."""
 
-    live: LiveSession
+    live: AgentSession
     meta: dict[str, Any]
 
 
@@ -38,11 +38,11 @@ class Sessions(Protocol):
         """The agent's description for Sanderling's clients."""
         ...
 
-    def begin(self, connection: Connection, client: Client) -> None:
+    def begin(self, connection: AcpConnection, client: Client) -> None:
         """Start serving `client`."""
         ...
 
-    async def new(self, asked: NewSessionRequest) -> Opened:
+    async def new(self, request: NewSessionRequest) -> OpenedSession:
         """
         Create a session.
 
@@ -52,7 +52,7 @@ class Sessions(Protocol):
         """
         ...
 
-    async def again(self, asked: OldSessionRequest, *, is_told: bool) -> Opened:
+    async def again(self, request: OldSessionRequest, *, is_told: bool) -> OpenedSession:
         """
         Reopen a session. If `is_told`, send its history to the client first.
 
@@ -62,11 +62,11 @@ class Sessions(Protocol):
         """
         ...
 
-    def find(self, session_id: str) -> LiveSession | None:
+    def find(self, session_id: str) -> AgentSession | None:
         """Return the session if the client has it open."""
         ...
 
-    def sends(self, live: LiveSession, prompt_id: str, notes: Sequence[str]) -> None:
+    def sends(self, live: AgentSession, prompt_id: str, notes: Sequence[str]) -> None:
         """
         Note that the client sent a prompt, with `notes` for the model.
 
@@ -75,7 +75,7 @@ class Sessions(Protocol):
         """
         ...
 
-    async def has_told(self, live: LiveSession) -> None:
+    async def has_told(self, live: AgentSession) -> None:
         """Wait until all updates so far were sent to the client."""
         ...
 
@@ -88,7 +88,7 @@ class Sessions(Protocol):
         ...
 
 
-def found(sessions: Sessions, session_id: str) -> LiveSession:
+def found(sessions: Sessions, session_id: str) -> AgentSession:
     """
     Return the session that the client has open.
 
@@ -103,17 +103,17 @@ def found(sessions: Sessions, session_id: str) -> LiveSession:
 class OwnSessions:
     """The sessions of the only client of `sanderling acp`."""
 
-    def __init__(self, layers: Callable[[], Layers], tasks: Tasks) -> None:
+    def __init__(self, layers: Callable[[], Layers], tasks: TaskStarter) -> None:
         self.of_agent = OfAgent(sanderling.__version__, cwd=os.getcwd())
         self._layers = layers
         self._tasks = tasks
-        self._connection: Connection | None = None
+        self._connection: AcpConnection | None = None
         self._client = Client()
-        self.keys = ClientsKeys()
-        self._open: dict[str, LiveSession] = {}
+        self.keys = ModelProxyClient()
+        self._open: dict[str, AgentSession] = {}
         self._opening = 0  # counted too: otherwise requests sent at once would all pass the limit
 
-    def begin(self, connection: Connection, client: Client) -> None:
+    def begin(self, connection: AcpConnection, client: Client) -> None:
         self._connection, self._client = connection, client
         self.keys.connection = connection
 
@@ -121,21 +121,21 @@ class OwnSessions:
         models = self._client.ours.models
         return with_clients_models(self._layers(), models) if models else self._layers()
 
-    async def new(self, asked: NewSessionRequest) -> Opened:
-        live, audience = await self._live(wanted_new(asked, self._settings()))
+    async def new(self, request: NewSessionRequest) -> OpenedSession:
+        live, audience = await self._live(wanted_new(request, self._settings()))
         self._tasks.start_soon(audience.announce)
-        return Opened(live, live.told)
+        return OpenedSession(live, live.session_meta)
 
-    async def again(self, asked: OldSessionRequest, *, is_told: bool) -> Opened:
-        wanted = await wanted_again(asked, self._settings())
-        await self.close(asked.session_id)
+    async def again(self, request: OldSessionRequest, *, is_told: bool) -> OpenedSession:
+        wanted = await wanted_again(request, self._settings())
+        await self.close(request.session_id)
         live, audience = await self._live(wanted)
         if is_told:
             await live.replay(audience.tell_earlier)
         self._tasks.start_soon(audience.announce)
-        return Opened(live, live.told)
+        return OpenedSession(live, live.session_meta)
 
-    async def _live(self, wanted: Wanted) -> tuple[LiveSession, OneClient]:
+    async def _live(self, wanted: OpeningRequest) -> tuple[AgentSession, OneClient]:
         assert self._connection
         audience = OneClient(wanted.session_id, self._connection, self._client)
         editor = ClientEditor(wanted.session_id, self._connection, self._client)
@@ -152,19 +152,19 @@ class OwnSessions:
                 partial(ClientTerminals, wanted.session_id, self._connection, self._tasks)
                 if is_elsewhere and self._client.has_terminals
                 else None,
-                way=self.keys if self._client.ours.models else None,
+                model_proxy=self.keys if self._client.ours.models else None,
             )
         finally:
             self._opening -= 1
         self._open[live.id] = live
         return live, audience
 
-    def find(self, session_id: str) -> LiveSession | None:
+    def find(self, session_id: str) -> AgentSession | None:
         return self._open.get(session_id)
 
-    def sends(self, live: LiveSession, prompt_id: str, notes: Sequence[str]) -> None: ...
+    def sends(self, live: AgentSession, prompt_id: str, notes: Sequence[str]) -> None: ...
 
-    async def has_told(self, live: LiveSession) -> None: ...
+    async def has_told(self, live: AgentSession) -> None: ...
 
     async def close(self, session_id: str, *, is_for_all: bool = False) -> None:  # noqa: ARG002
         if live := self._open.pop(session_id, None):

@@ -15,7 +15,7 @@ from sanderling.text import printable, visible
 LINES = r"L?(\d{1,9})(?:C\d+)?(?:[:-]L?(\d{1,9})(?:C\d+)?)?"
 
 
-class _Place(NamedTuple):
+class _FileRange(NamedTuple):
     """The file and lines that a URI names; 0 means no line."""
 
     path: str
@@ -60,19 +60,23 @@ def prompt_of(blocks: list[ContentBlock], project: str, prompt_id: str = "") -> 
     return Prompt(prompt_id or uuid4().hex, text, tuple(selections))
 
 
-def _place(uri: str) -> _Place:
+def _place(uri: str) -> _FileRange:
     """Return the file and lines of a URI with a fragment such as `#L10:12` or `#L10-L12`. Other URIs are kept as they are."""
     uri = visible(uri)
     try:
         parts = urlsplit(uri)
     except ValueError:  # not a valid URI
-        return _Place(uri)
+        return _FileRange(uri)
     if parts.scheme not in {"file", ""}:
-        return _Place(uri)
+        return _FileRange(uri)
     found, path = re.fullmatch(LINES, parts.fragment), unquote(parts.path)
     if "\0" in path:  # not a valid path
-        return _Place(uri)
-    return _Place(path, *(int(each or 0) for each in found.groups())) if found else _Place(path)
+        return _FileRange(uri)
+    return (
+        _FileRange(path, *(int(each or 0) for each in found.groups()))
+        if found
+        else _FileRange(path)
+    )
 
 
 def _mention(path: str, project: str) -> str:

@@ -22,7 +22,7 @@ from sanderling.acp.updates import ToolCallFields
 from sanderling.acp_agent.audience import Audience
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.diffs import shown_parts
-from sanderling.acp_agent.telling import KINDS
+from sanderling.acp_agent.event_translator import KINDS
 from sanderling.protocol.actions import Action, AnswerApproval, CancelTurn
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.protocol.forms import FormField
@@ -41,7 +41,7 @@ WORDS = {
 }
 
 
-class Questions:
+class ClientQuestions:
     """Sends the questions of a session."""
 
     def __init__(self, session_id: str, audience: Audience) -> None:

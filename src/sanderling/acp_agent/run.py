@@ -13,7 +13,7 @@ import anyio
 from msgspec.structs import replace
 
 import sanderling
-from sanderling.acp.connection import Connection
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.wire_log import VARIABLE, WireLog
 from sanderling.acp_agent.stdio import Stdin, Stdout, keep_to_messages
 from sanderling.config import Layer
@@ -65,23 +65,23 @@ def serve(argv: list[str]) -> int:
 
 
 async def _serve(model: str, messages: int, wire_log: WireLog | None) -> int:
-    from sanderling.acp_agent.face import AgentFace
+    from sanderling.acp_agent.frontend import AgentFrontend
     from sanderling.acp_agent.own_sessions import OwnSessions
 
     use(CLIENT)
     ended: list[int] = []
     async with anyio.create_task_group() as tasks:
         sessions = OwnSessions(lambda: own_layers_with(model), tasks)
-        face = AgentFace(lambda: own_layers_with(model), sessions)
-        connection = Connection(
+        frontend = AgentFrontend(lambda: own_layers_with(model), sessions)
+        connection = AcpConnection(
             Stdin(),
             Stdout(messages),
-            face.methods(),
-            {**face.notifications(), **sessions.keys.notifications()},
+            frontend.methods(),
+            {**frontend.notifications(), **sessions.keys.notifications()},
             wire_log=wire_log,
             on_end=sessions.end,
         )
-        face.connect(connection)
+        frontend.connect(connection)
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             tasks.start_soon(_end_at_signal, signals, connection, ended)
             tasks.start_soon(collect_later)
@@ -93,7 +93,7 @@ async def _serve(model: str, messages: int, wire_log: WireLog | None) -> int:
 
 
 async def _end_at_signal(
-    signals: AsyncIterator[signal.Signals], connection: Connection, ended: list[int]
+    signals: AsyncIterator[signal.Signals], connection: AcpConnection, ended: list[int]
 ) -> None:
     async for number in signals:
         ended.append(EXIT_SIGNAL + number)

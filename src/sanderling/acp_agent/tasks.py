@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 log = logging.getLogger(__name__)
 
 
-class Tasks(Protocol):
+class TaskStarter(Protocol):
     def start_soon(self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> object: ...
 
 

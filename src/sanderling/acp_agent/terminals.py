@@ -19,10 +19,10 @@ from sanderling.acp.asking import (
     TerminalRequest,
 )
 from sanderling.acp.base import Empty
-from sanderling.acp.connection import Connection
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.errors import RpcError
 from sanderling.acp.sessions import Pair
-from sanderling.acp_agent.tasks import Tasks
+from sanderling.acp_agent.tasks import TaskStarter
 from sanderling.errors import SandboxError
 from sanderling.sandbox.processes import PipeReader, PipeWriter
 from sanderling.text import printable
@@ -36,7 +36,7 @@ UNKNOWN_STATUS = 255
 class ClientProcess:
     """A command in the client's terminal `terminal_id`."""
 
-    def __init__(self, connection: Connection, session_id: str, terminal_id: str) -> None:
+    def __init__(self, connection: AcpConnection, session_id: str, terminal_id: str) -> None:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         self.has_left_processes = False
         self.stdout: PipeReader | None = PipeReader(reading)
@@ -87,15 +87,15 @@ class ClientProcess:
     async def _follow(self) -> None:
         read = ""
         while self.returncode is None:
-            told = await self._connection.request(
+            response = await self._connection.request(
                 "terminal/output", self._terminal, TerminalOutputResponse
             )
-            new = unread(told.output, read)
-            read = told.output
+            new = unread(response.output, read)
+            read = response.output
             if new:
                 await self._writer.send(printable(new).encode())
-            if told.exit_status:
-                self.returncode = _status_of(told.exit_status)
+            if response.exit_status:
+                self.returncode = _status_of(response.exit_status)
             else:
                 await anyio.sleep(LOOK_S)
 
@@ -114,8 +114,8 @@ class ClientTerminals:
     def __init__(
         self,
         session_id: str,
-        connection: Connection,
-        tasks: Tasks,
+        connection: AcpConnection,
+        tasks: TaskStarter,
         show: Callable[[str, str], None],
     ) -> None:
         self._session_id = session_id
@@ -141,12 +141,14 @@ class ClientTerminals:
             output_byte_limit=MAX_OUTPUT_BYTES,
         )
         try:
-            told = await self._connection.request("terminal/create", asked, CreateTerminalResponse)
+            response = await self._connection.request(
+                "terminal/create", asked, CreateTerminalResponse
+            )
         except RpcError as error:
             raise SandboxError(f"the client could not create a terminal: {error}") from error
-        process = ClientProcess(self._connection, self._session_id, told.terminal_id)
+        process = ClientProcess(self._connection, self._session_id, response.terminal_id)
         self._tasks.start_soon(process.serve)
-        self._show(line, told.terminal_id)
+        self._show(line, response.terminal_id)
         return process
 
 
@@ -159,9 +161,9 @@ def unread(output: str, read: str) -> str:
     return new if found or before else output
 
 
-def _status_of(told: ExitStatus) -> int:
-    if told.exit_code is not None:
-        return told.exit_code
-    name = told.signal or ""
+def _status_of(response: ExitStatus) -> int:
+    if response.exit_code is not None:
+        return response.exit_code
+    name = response.signal or ""
     number = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)
     return -number if isinstance(number, signal.Signals) else UNKNOWN_STATUS

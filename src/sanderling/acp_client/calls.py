@@ -42,21 +42,21 @@ OUTPUT_KEYS = ("terminal_output", "terminal_output_delta")
 EXIT_KEY = "terminal_exit"
 
 
-Told = ToolCall | ToolCallFields
+AnyToolCall = ToolCall | ToolCallFields
 
 
-class Ending(NamedTuple):
+class CallEnding(NamedTuple):
     """
     The outcome of a call, for the screen and the log.
 
-    `told` is the call's full text. Its first `output_chars` characters were already shown as output.
+    `update` is the call's full text. Its first `output_chars` characters were already shown as output.
     """
 
     summary: str
     detail: str = ""
     filetype: str = ""
     is_error: bool = False
-    told: str = ""
+    text: str = ""
     is_denied: bool = False
     changed: tuple[ChangedLines, ...] = ()
     output_chars: int | None = None
@@ -78,7 +78,7 @@ class _Written:
         self.text += self._screen.finish()
 
 
-class Call:
+class ExternalCall:
     """
     A tool call, updated by each message about it; `id` is unique in the log.
 
@@ -102,22 +102,22 @@ class Call:
         self._content: Sequence[ToolContent] = ()
         self._written = _Written()
 
-    def take(self, told: Told) -> None:
+    def take(self, update: AnyToolCall) -> None:
         """Update the call. Fields that the agent leaves out keep their value."""
-        self.kind = told.kind or self.kind
-        self.status = told.status or self.status
-        self._title = told.title or self._title
-        self._name = told.name or self._name
-        if isinstance(told.raw_input, dict):
-            given = cast("dict[str, Any]", told.raw_input)
+        self.kind = update.kind or self.kind
+        self.status = update.status or self.status
+        self._title = update.title or self._title
+        self._name = update.name or self._name
+        if isinstance(update.raw_input, dict):
+            given = cast("dict[str, Any]", update.raw_input)
             self.input = given if given and _is_fit(given) else self.input
-        if told.raw_output is not None:
-            self.output = told.raw_output
-        if told.locations:
-            self.paths = tuple(place.path for place in told.locations)
-        if told.content is not None:
-            self._content = told.content
-        self._take_terminal(told.meta or {})
+        if update.raw_output is not None:
+            self.output = update.raw_output
+        if update.locations:
+            self.paths = tuple(location.path for location in update.locations)
+        if update.content is not None:
+            self._content = update.content
+        self._take_terminal(update.meta or {})
 
     def _take_terminal(self, meta: dict[str, Any]) -> None:
         for key in OUTPUT_KEYS:
@@ -236,7 +236,7 @@ class Call:
             return msgspec.json.format(msgspec.json.encode(self.input)).decode(), "json"
         return self.title, ""
 
-    async def ending(self, how: Literal["", "stopped"] = "", output: str = "") -> Ending:
+    async def ending(self, how: Literal["", "stopped"] = "", output: str = "") -> CallEnding:
         """Return the outcome of the call; `output` is the output of its terminals."""
         self._written.finish()
         is_error = self.status == "failed" or bool(how)
@@ -246,16 +246,16 @@ class Call:
             return changed
         took = _took(monotonic() - self.begun_at)
         if self.is_denied:
-            return Ending("denied", is_error=True, told=text, is_denied=True)
+            return CallEnding("denied", is_error=True, text=text, is_denied=True)
         code = self._written.exit_code
         failed = f"exit status {code} · {took}" if code else "failed"
         summary = how or (failed if is_error or code else f"✓ {took}" if self.has_ended else "")
         detail = rest.strip("\n")[:MAX_DETAIL_CHARS]
         before = len(text.removesuffix(rest).rstrip("\n")) or None
         is_error = is_error or bool(code)
-        return Ending(summary, detail, is_error=is_error, told=text, output_chars=before)
+        return CallEnding(summary, detail, is_error=is_error, text=text, output_chars=before)
 
-    async def _difference(self) -> Ending | None:
+    async def _difference(self) -> CallEnding | None:
         """Return the outcome of a call with diffs: the diffs, and the number of lines added and removed."""
         changed, parts = list[ChangedLines](), list[str]()
         diffs = self.diffs
@@ -272,9 +272,9 @@ class Call:
         if not parts:
             return None
         added, removed = sum(file.added for file in changed), sum(file.removed for file in changed)
-        told = "\n".join(parts)[:MAX_TOLD_CHARS]
-        detail = told[:MAX_DETAIL_CHARS]
-        return Ending(f"+{added} −{removed}", detail, "diff", told=told, changed=tuple(changed))
+        text = "\n".join(parts)[:MAX_TOLD_CHARS]
+        detail = text[:MAX_DETAIL_CHARS]
+        return CallEnding(f"+{added} −{removed}", detail, "diff", text=text, changed=tuple(changed))
 
 
 def is_shown(diff: ToolContent) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 
 from sanderling import __version__
 from sanderling.acp.base import PROTOCOL_VERSION, Empty, Implementation
-from sanderling.acp.connection import Connection
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.content import ContentBlock
 from sanderling.acp.errors import AUTH_REQUIRED, ClosedError, RpcError
 from sanderling.acp.sessions import (
@@ -39,9 +39,9 @@ from sanderling.acp.setup import (
 from sanderling.acp.updates import IncomingUpdate
 from sanderling.acp.versions import check_agents
 from sanderling.acp.wire_log import VARIABLE, WireLog
-from sanderling.acp_client.arriving import Arriving
-from sanderling.acp_client.options import Options
-from sanderling.acp_client.places import Carrier, Place
+from sanderling.acp_client.agent_host import AgentHost, Carrier
+from sanderling.acp_client.options import AgentOptions
+from sanderling.acp_client.update_queue import UpdateQueue
 from sanderling.errors import ProviderError, SanderlingError
 
 CLOSE_S = 0.5
@@ -51,10 +51,10 @@ AGAIN = "The next prompt starts it again."
 log = logging.getLogger(__name__)
 
 
-class Live:
+class LiveAgent:
     """A running agent."""
 
-    def __init__(self, process: Carrier, connection: Connection) -> None:
+    def __init__(self, process: Carrier, connection: AcpConnection) -> None:
         self.process = process
         self.connection = connection
         self.session_id = ""
@@ -67,18 +67,18 @@ class Link:
 
     start_s: ClassVar[float] = 120.0  # the program may have to be downloaded first
 
-    def __init__(self, place: Place, spawn: Callable[..., None]) -> None:
-        self.options = Options()
-        self._place = place
+    def __init__(self, host: AgentHost, spawn: Callable[..., None]) -> None:
+        self.options = AgentOptions()
+        self._host = host
         self._spawn = spawn
-        self._live: Live | None = None
+        self._live: LiveAgent | None = None
         self._settled: anyio.Event | None = None  # set while a task owns the agent
         self._problem: SanderlingError | None = None
         self._ended = anyio.Event()
         self._scope = anyio.CancelScope()
         self._why = ""
         self._is_replaying = False
-        self._updates = Arriving()
+        self._updates = UpdateQueue()
 
     @property
     def is_ready(self) -> bool:
@@ -109,10 +109,10 @@ class Link:
         if self._problem:
             words = str(self._problem)
             if isinstance(self._problem, RpcError):
-                words = f"{self._place.name} cannot be talked to: {words}"
+                words = f"{self._host.name} cannot be talked to: {words}"
             raise ProviderError("server", words, _remedy(self._problem))
 
-    async def prompt(self, blocks: Sequence[ContentBlock]) -> "Answer":
+    async def prompt(self, blocks: Sequence[ContentBlock]) -> "TurnAnswer":
         """
         Send a prompt. Everything that the agent reports arrives as updates, which are shown when this returns.
 
@@ -126,12 +126,12 @@ class Link:
         seen = [block for block in blocks if block.type != "image" or (can and can.image)]
         request = PromptRequest(session_id=live.session_id, prompt=seen)
         try:
-            answer = await live.connection.request("session/prompt", request, Answer)
+            answer = await live.connection.request("session/prompt", request, TurnAnswer)
         except ClosedError as error:
             await self._ended.wait()
             raise ProviderError("cut", self._ending(), AGAIN) from error
         except RpcError as error:
-            raise failure(self._place.name, error) from error
+            raise failure(self._host.name, error) from error
         finally:
             await self._updates.all_shown()
         return answer
@@ -163,10 +163,12 @@ class Link:
             await self.all_shown()
             self.options.take_mode(getattr(wish.params, "mode_id", value))
         else:
-            told = await live.connection.request(wish.method, wish.params, SetConfigOptionResponse)
+            response = await live.connection.request(
+                wish.method, wish.params, SetConfigOptionResponse
+            )
             await self.all_shown()  # updates sent before the response are older
-            self.options.take(told.config_options)
-        self._place.options_changed()
+            self.options.take(response.config_options)
+        self._host.options_changed()
 
     def end(self, why: str = "") -> None:
         """Kill the agent and all its processes. `why` explains the end to a running turn."""
@@ -186,14 +188,14 @@ class Link:
         """Own the agent until it ends."""
         settled = self._settled
         assert settled
-        self._updates = Arriving()
+        self._updates = UpdateQueue()
         try:
             with self._scope:
                 await self._live_on(settled)
         except SanderlingError as error:
             self._problem = error
         except OSError as error:
-            self._problem = SanderlingError(f"{self._place.name} cannot be started: {error}.")
+            self._problem = SanderlingError(f"{self._host.name} cannot be started: {error}.")
         finally:
             settled = self._settled or settled
             self._live, self._settled = None, None
@@ -205,18 +207,18 @@ class Link:
 
     async def _live_on(self, settled: anyio.Event) -> None:
         """Run one process until it ends. `settled` is set when the agent can be used."""
-        async with self._place.start() as process:
+        async with self._host.start() as process:
             wire_log = _wire_log()
-            connection = Connection(
+            connection = AcpConnection(
                 process.stdout,
                 process.stdin,
-                self._place.methods(),
+                self._host.methods(),
                 self._notifications(),
                 wire_log=wire_log,
                 on_end=self._over,
             )
-            live = self._live = Live(process, connection)
-            self._place.begun(process)
+            live = self._live = LiveAgent(process, connection)
+            self._host.begun(process)
             problem: SanderlingError | None = None
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._serve, live, tasks.cancel_scope)
@@ -240,44 +242,44 @@ class Link:
     def _notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
         return {"session/update": self._take_update}
 
-    async def _watch(self, live: Live) -> None:
+    async def _watch(self, live: LiveAgent) -> None:
         """Close the connection after the process has ended: another process may still hold its pipe open."""
         ending = await live.process.wait()
-        self._why = self._why or f"{self._place.name} has ended: {ending}."
+        self._why = self._why or f"{self._host.name} has ended: {ending}."
         await anyio.sleep(LAST_WORDS_S)
         live.connection.close()
 
-    async def _serve(self, live: Live, scope: anyio.CancelScope) -> None:
+    async def _serve(self, live: LiveAgent, scope: anyio.CancelScope) -> None:
         """Serve the connection. When it ends, kill the agent, even if it is still busy."""
         await live.connection.serve()
         with anyio.move_on_after(CLOSE_S):
             await live.process.wait()
             await anyio.lowlevel.checkpoint()  # let `_watch` set the reason first
-        self._why = self._why or f"{self._place.name} has closed its output."
+        self._why = self._why or f"{self._host.name} has closed its output."
         await self._updates.all_shown()
         scope.cancel()
 
-    async def _explained(self, problem: SanderlingError, live: Live) -> SanderlingError:
+    async def _explained(self, problem: SanderlingError, live: LiveAgent) -> SanderlingError:
         """Return how the agent ended if it has, else `problem`."""
         if not isinstance(problem, ClosedError):
             return problem
         with anyio.move_on_after(CLOSE_S):
             ending = await live.process.wait()
             return SanderlingError(
-                f"{self._place.name} has ended before it could be asked: {ending}."
+                f"{self._host.name} has ended before it could be asked: {ending}."
             )
         return SanderlingError(self._ending())
 
     def _ending(self) -> str:
-        return self._why or f"{self._place.name} does not run."
+        return self._why or f"{self._host.name} does not run."
 
     # --- handshake -----------------------------------------------------------------------------------------------------------
 
-    async def _shake_hands(self, live: Live) -> None:
+    async def _shake_hands(self, live: LiveAgent) -> None:
         with anyio.move_on_after(self.start_s) as patience:
             request = InitializeRequest(
                 protocol_version=PROTOCOL_VERSION,
-                client_capabilities=self._place.capabilities,
+                client_capabilities=self._host.capabilities,
                 client_info=Implementation(
                     name="sanderling", title="Sanderling", version=__version__
                 ),
@@ -289,45 +291,45 @@ class Link:
             live.auth_methods = answer.auth_methods or ()
         if patience.cancelled_caught:
             raise SanderlingError(
-                f"{self._place.name} does not answer: it was asked {self.start_s:.0f} s ago to begin."
+                f"{self._host.name} does not answer: it was asked {self.start_s:.0f} s ago to begin."
             )
         try:
             await self._open_session(live)
         except RpcError as error:
             if error.code != AUTH_REQUIRED:
                 raise
-            await _log_in(self._place, live, error)
+            await _log_in(self._host, live, error)
             await self._open_session(live)
-        self._place.options_changed()
+        self._host.options_changed()
 
     def _check(self, answer: InitializeResponse) -> None:
         """Raise a SanderlingError if this kind of agent cannot be used."""
 
-    async def _open_session(self, live: Live) -> None:
+    async def _open_session(self, live: LiveAgent) -> None:
         """Resume the known session if possible, else open a new one."""
-        why, known = "", self._place.session_id
+        why, known = "", self._host.session_id
         if known:
             why = await self._open_again(live, known)
             if not why:
                 return
-        servers = self._place.servers(live.capabilities)
-        request = NewSessionRequest(cwd=self._place.cwd, mcp_servers=servers)
-        told = await live.connection.request("session/new", request, NewSessionResponse)
-        self._begin_session(live, told.session_id, told)
-        self._place.session_begun(told.session_id, is_new=True, why=why)
+        servers = self._host.servers(live.capabilities)
+        request = NewSessionRequest(cwd=self._host.cwd, mcp_servers=servers)
+        response = await live.connection.request("session/new", request, NewSessionResponse)
+        self._begin_session(live, response.session_id, response)
+        self._host.session_begun(response.session_id, is_new=True, why=why)
 
-    async def _open_again(self, live: Live, known: str) -> str:
+    async def _open_again(self, live: LiveAgent, known: str) -> str:
         """Resume the known session; return the reason if that is impossible."""
         sessions = live.capabilities.session_capabilities
         method = "session/resume" if sessions and sessions.resume else ""
         method = method or ("session/load" if live.capabilities.load_session else "")
         if not method:
             return "it cannot go on with a session"
-        servers = self._place.servers(live.capabilities)
-        request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=servers)
+        servers = self._host.servers(live.capabilities)
+        request = OldSessionRequest(session_id=known, cwd=self._host.cwd, mcp_servers=servers)
         self._is_replaying = True  # the transcript has the replayed messages already
         try:
-            told = await live.connection.request(method, request, OldSessionResponse)
+            response = await live.connection.request(method, request, OldSessionResponse)
         except ClosedError:
             raise
         except RpcError as error:
@@ -336,17 +338,17 @@ class Link:
             return str(error)
         finally:
             self._is_replaying = False
-        self._begin_session(live, known, told)
-        self._place.session_begun(known, is_new=False)
+        self._begin_session(live, known, response)
+        self._host.session_begun(known, is_new=False)
         return ""
 
     def _begin_session(
-        self, live: Live, session_id: str, told: NewSessionResponse | OldSessionResponse
+        self, live: LiveAgent, session_id: str, response: NewSessionResponse | OldSessionResponse
     ) -> None:
         live.session_id = session_id
-        self.options = Options()
-        self.options.take(told.config_options or (), told.modes)
-        self._place.told(told.meta or {})
+        self.options = AgentOptions()
+        self.options.take(response.config_options or (), response.modes)
+        self._host.take_meta(response.meta or {})
 
     # --- updates -------------------------------------------------------------------------------------------------------------
 
@@ -355,7 +357,7 @@ class Link:
         if self._is_replaying and not _is_state(params):
             return
         if not self._updates.add(params):
-            self.end(f"{self._place.name} has said more than can be shown, and was ended.")
+            self.end(f"{self._host.name} has said more than can be shown, and was ended.")
 
     async def _show(self, params: msgspec.Raw) -> None:
         live = self._live
@@ -363,12 +365,12 @@ class Link:
             incoming = msgspec.json.decode(params, type=IncomingUpdate)
             is_ours = live is not None and live.session_id in ("", incoming.session_id)
             if is_ours:
-                await self._place.take(incoming.update)
+                await self._host.take(incoming.update)
         except (msgspec.DecodeError, RecursionError) as error:
-            log.warning("a malformed update of %s: %s", self._place.name, error)
+            log.warning("a malformed update of %s: %s", self._host.name, error)
 
 
-class Answer(msgspec.Struct, rename="camel"):
+class TurnAnswer(msgspec.Struct, rename="camel"):
     """The response to a prompt; `usage` has the tokens of the turn, if the agent reports them."""
 
     stop_reason: str
@@ -408,8 +410,8 @@ def failure(name: str, error: RpcError) -> ProviderError:
     return ProviderError("server", f"{name} could not answer: {error}")
 
 
-async def _log_in(place: Place, live: Live, refusal: RpcError) -> None:
-    method = await place.log_in(live.auth_methods)
+async def _log_in(host: AgentHost, live: LiveAgent, refusal: RpcError) -> None:
+    method = await host.log_in(live.auth_methods)
     if not method:
-        raise failure(place.name, refusal)
+        raise failure(host.name, refusal)
     await live.connection.request("authenticate", AuthenticateRequest(method_id=method), Empty)

@@ -20,14 +20,14 @@ class OptionError(SanderlingError):
     """Unknown option or invalid value."""
 
 
-class Wish(NamedTuple):
+class OptionRequest(NamedTuple):
     """A request that sets an option."""
 
     method: str
     params: SetModeRequest | SetConfigOptionRequest
 
 
-class Options:
+class AgentOptions:
     """The options of a session."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Options:
     def of_category(self, category: str) -> GuestOption | None:
         return next((each for each in self.shown() if each.category == category), None)
 
-    def wish(self, session_id: str, name: str, value: str) -> Wish:
+    def wish(self, session_id: str, name: str, value: str) -> OptionRequest:
         """
         Return the request that sets the option `name` (an ID, title or category) to `value` (an ID or title).
 
@@ -68,7 +68,9 @@ class Options:
         option = self._find(name)
         chosen = _chosen(option, value)
         if option.id == MODE and not any(each.id == MODE for each in self._options):
-            return Wish("session/set_mode", SetModeRequest(session_id=session_id, mode_id=chosen))
+            return OptionRequest(
+                "session/set_mode", SetModeRequest(session_id=session_id, mode_id=chosen)
+            )
         is_switch = not option.choices
         request = SetConfigOptionRequest(
             session_id=session_id,
@@ -76,7 +78,7 @@ class Options:
             value=chosen == "true" if is_switch else chosen,
             type="boolean" if is_switch else None,
         )
-        return Wish("session/set_config_option", request)
+        return OptionRequest("session/set_config_option", request)
 
     def _find(self, name: str) -> GuestOption:
         options = self.shown()

@@ -6,7 +6,7 @@ from sanderling.errors import ProviderError
 from sanderling.providers import ModelLimits, ModelRequest, StreamItem
 
 
-class GuestProvider:
+class ExternalProvider:
     """A provider that represents the external agent `name`. Its conversation starts and ends the agent."""
 
     def __init__(self, name: str) -> None:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from sanderling.acp.asking import Outcome, PermissionOption, PermissionResponse
-from sanderling.acp_client.calls import Call, is_shown
+from sanderling.acp.asking import PermissionOption, PermissionOutcome, PermissionResponse
+from sanderling.acp_client.calls import ExternalCall, is_shown
 from sanderling.agents.calls import Diff, ToolCall, cwd_of
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
@@ -23,7 +23,7 @@ _MEANING = (
 )
 """First words of an answer that mean allow, and those that mean deny."""
 _LASTING = ("always", "ask again", "session", "every", "all ", "any ")
-CANCELLED = PermissionResponse(outcome=Outcome(outcome="cancelled"))
+CANCELLED = PermissionResponse(outcome=PermissionOutcome(outcome="cancelled"))
 
 
 def offered(options: Sequence[PermissionOption]) -> tuple[AnswerOption, ...]:
@@ -63,7 +63,11 @@ def _choice(kind: str) -> Literal["once", "always", "deny"]:
 
 
 async def question_of(
-    call: Call, options: tuple[AnswerOption, ...], question_id: str, agent: str, project: str
+    call: ExternalCall,
+    options: tuple[AnswerOption, ...],
+    question_id: str,
+    agent: str,
+    project: str,
 ) -> ApprovalRequested:
     """Return the question whether the call may run, with everything it would do. It is a snapshot: the agent may change the call later."""
     title, path, cwd = call.title, call.path, cwd_of(asked_of(call), project)
@@ -89,7 +93,7 @@ async def question_of(
     )
 
 
-def asked_of(call: Call) -> ToolCall:
+def asked_of(call: ExternalCall) -> ToolCall:
     """Return the call in the form that rules and the mode judge. For a diff that is too large to show, only the path is included."""
     shown = [each for each in call.diffs if is_shown(each)]
     diffs = tuple(Diff(each.path or "", each.old_text, each.new_text or "") for each in shown)
@@ -106,4 +110,4 @@ def answered(answer: AnswerApproval, options: Sequence[AnswerOption]) -> Permiss
     )
     if not chosen:
         return CANCELLED
-    return PermissionResponse(outcome=Outcome(outcome="selected", option_id=chosen))
+    return PermissionResponse(outcome=PermissionOutcome(outcome="selected", option_id=chosen))

@@ -62,11 +62,11 @@ def paths_of(call: ToolCall, project: str) -> tuple[str, ...]:
     """Return all files that the call names, as absolute paths without duplicates."""
     given = cast("dict[str, Any]", call.raw_input) if isinstance(call.raw_input, dict) else {}
     named = (given.get(key) for key in _PATH_KEYS)
-    told = (*(diff.path for diff in call.diffs), *call.paths, *named)
+    paths = (*(diff.path for diff in call.diffs), *call.paths, *named)
     return tuple(
         dict.fromkeys(
             os.path.normpath(os.path.join(project, os.path.expanduser(each)))
-            for each in told
+            for each in paths
             if isinstance(each, str) and each and "\0" not in each
         )
     )

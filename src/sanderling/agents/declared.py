@@ -86,8 +86,8 @@ class DeclaredAgent(msgspec.Struct, frozen=True):
             ConfigError: `env` refers to a variable that is not set.
         """
         passed = {name: environment[name] for name in self.inherits if name in environment}
-        told = self.env | (self.sandboxed_env if is_confined else {})
-        return passed | {name: expand(value, environment) for name, value in told.items()}
+        values = self.env | (self.sandboxed_env if is_confined else {})
+        return passed | {name: expand(value, environment) for name, value in values.items()}
 
 
 @cache
@@ -120,13 +120,13 @@ def load_agent(name: str, declared: Mapping[str, Mapping[str, Any]]) -> Declared
         words = "use at most 32 letters, digits, '-' and '_'"
         raise ConfigError(f"{where} is not a valid agent name: {words}", path)
     base = base_of(own or {}, presets(), "agents", name)
-    told = merged(own or {}, base, ("env", "sandboxed_env"))
-    for key in told:
+    values = merged(own or {}, base, ("env", "sandboxed_env"))
+    for key in values:
         if key not in AgentTable.__struct_fields__:
             hint = did_you_mean(key, AgentTable.__struct_fields__)
             raise ConfigError(f"{where}: unknown key '{key}'{hint}", (*path, key))
     try:
-        table = msgspec.convert(told, AgentTable)
+        table = msgspec.convert(values, AgentTable)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where} is wrong: {error}", path) from error
     _check(table, where, path)

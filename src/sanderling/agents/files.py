@@ -13,7 +13,7 @@ import anyio
 from anyio import to_thread
 
 from sanderling.agents.permits import Permits
-from sanderling.editing.lines import Difference
+from sanderling.editing.lines import TextDifference
 from sanderling.editing.merge import merge
 from sanderling.editing.text import decode
 from sanderling.errors import ToolError
@@ -22,7 +22,7 @@ from sanderling.permissions.gate import DeniedError, Permit
 from sanderling.sandbox.files import Loaded
 from sanderling.tools.base import Context, UseRequest
 from sanderling.tools.buffers import buffer_of, plain
-from sanderling.tools.outcome import OverlapError
+from sanderling.tools.outcome import UnsavedConflictError
 from sanderling.tools.read import ReadInput, buffer_in_step, read
 from sanderling.tools.texts import done
 from sanderling.tools.workspace import Workspace
@@ -75,11 +75,11 @@ class ServedFiles:
         request = self._permits.request(read, ReadInput(path=path))
         permit = await self._permits.of_read(request)
         workspace = self._workspace.granted(permit.grant)
-        async with self._limiter, workspace.ground.lending(permit.grant):
+        async with self._limiter, workspace.environment.lending(permit.grant):
             text = await self._text(workspace, path)
         if not _is_text(text):
             raise ToolError(f"{path} contains bytes that are not text.")
-        workspace.seen.note(path, text)
+        workspace.read_cache.note(path, text)
         return await to_thread.run_sync(_excerpt, text, line, limit)
 
     async def write(self, path: str, content: str, use_id: str = "") -> None:
@@ -152,7 +152,7 @@ class ServedFiles:
 
         Text that it read directly counts as known.
         """
-        workspace, sight = self._workspace, self._workspace.seen.get(path)
+        workspace, known_file = self._workspace, self._workspace.read_cache.get(path)
         loaded = await self._load(workspace, path)
         if loaded is None or not loaded.is_whole:
             return content
@@ -162,16 +162,20 @@ class ServedFiles:
         buffer = await buffer_of(workspace, path, loaded.stamp)
         if buffer and buffer.is_modified:
             # Later, the change of the buffer merges its text with what the agent has seen.
-            seen = sight.text if sight else None
+            seen = known_file.text if known_file else None
             if seen is None or await done(len(content), _is_nearer, text.text, seen, content):
-                workspace.seen.note(path, text.text)
+                workspace.read_cache.note(path, text.text)
             return content
-        if sight and sight.text is not None and not sight.is_of(text.text, loaded.stamp):
-            found = await done(len(content), merge, sight.text, text.text, content)
+        if (
+            known_file
+            and known_file.text is not None
+            and not known_file.is_of(text.text, loaded.stamp)
+        ):
+            found = await done(len(content), merge, known_file.text, text.text, content)
             if found.conflicts:
                 raise ToolError(STALE.format(path=workspace.shown(path)))
             content = found.text
-        workspace.seen.note(path, text.text)
+        workspace.read_cache.note(path, text.text)
         return content
 
     async def _run(self, request: UseRequest, permit: Permit) -> None:
@@ -179,7 +183,7 @@ class ServedFiles:
         while True:
             try:
                 return await self._write(request, permit)
-            except OverlapError as overlap:
+            except UnsavedConflictError as overlap:
                 try:
                     permit = await self._permits.gate.review(request, overlap, permit)
                 except DeniedError as denied:
@@ -195,10 +199,10 @@ class ServedFiles:
             overruled=permit.overruled,
             accepted=permit.accepted,
         )
-        async with workspace.ground.lending(permit.grant):
+        async with workspace.environment.lending(permit.grant):
             outcome = await request.tool.run(request.args, context)
-        if permit.accepted and (told := permit.accepted.told()).notes:
-            raise ToolError("\n".join((str(outcome.content).partition("\n")[0], *told.notes)))
+        if permit.accepted and (review := permit.accepted.review_notes()).notes:
+            raise ToolError("\n".join((str(outcome.content).partition("\n")[0], *review.notes)))
 
 
 def _is_nearer(disk: str, seen: str, content: str) -> bool:
@@ -207,7 +211,7 @@ def _is_nearer(disk: str, seen: str, content: str) -> bool:
 
 
 def _distance(old: str, new: str) -> int:
-    return sum(hunk.line_count + len(hunk.lines) for hunk in Difference(old, new).hunks)
+    return sum(hunk.line_count + len(hunk.lines) for hunk in TextDifference(old, new).hunks)
 
 
 def _is_text(text: str) -> bool:

@@ -62,20 +62,20 @@ MAX_ENTRIES = 2_000
 def problem_of(path: str, home: str = "") -> str:
     """Return why an agent may not change `path`, which begins with `~/` or `/`; "" if it may."""
     home = os.path.normpath(home or os.path.expanduser("~"))
-    told, path = path, os.path.normpath(os.path.expanduser(path))
+    original, path = path, os.path.normpath(os.path.expanduser(path))
     if path == home or is_within(home, path):
-        return f"'home' contains {told}, which includes all of HOME. Name the file with the agent's login"
+        return f"'home' contains {original}, which includes all of HOME. Name the file with the agent's login"
     if not is_within(path, home):
-        return f"'home' contains {told}, which is not below HOME"
+        return f"'home' contains {original}, which is not below HOME"
     name = os.path.relpath(path, home)
     if name in DATA:
         return ""
     for each in RUNS:
         if is_within(name, each) or is_within(each, name):
-            return f"'home' contains {told}, but ~/{each} can run programs or holds other secrets. List it in `paths` to make it readable"
+            return f"'home' contains {original}, but ~/{each} can run programs or holds other secrets. List it in `paths` to make it readable"
     for part in name.split("/"):
         if (row := row_of(part)) and row.asks:
-            return f"'home' contains {told}, but files in {part} can run programs. Name the file with the agent's login"
+            return f"'home' contains {original}, but files in {part} can run programs. Name the file with the agent's login"
     return ""
 
 

@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
     reason: str = ""
 
 
-class _Allowed(NamedTuple):
+class _AllowedCall(NamedTuple):
     """A command or change that was allowed, with the mode and the sandbox's state at that time."""
 
     conditions: tuple[object, ...]
@@ -67,7 +67,7 @@ class Permits:
         self._name = "".join(c if c.isalnum() else "-" for c in name)[:MAX_NAME_CHARS].strip("-")
         self._workspace = workspace
         self._is_confined = is_confined
-        self._allowed: deque[_Allowed] = deque(maxlen=MAX_REMEMBERED)
+        self._allowed: deque[_AllowedCall] = deque(maxlen=MAX_REMEMBERED)
         self._numbers = count(1)
         self._asking = 0
 
@@ -97,9 +97,9 @@ class Permits:
         """
         if call.kind == "execute" and (command := command_of(call)):
             cwd = cwd_of(call, self._workspace.project)
-            self._allowed.append(_Allowed(self._conditions, command, cwd))
+            self._allowed.append(_AllowedCall(self._conditions, command, cwd))
         for diff in call.diffs if call.kind in CHANGES else ():
-            self._allowed.append(_Allowed(self._conditions, diff=diff))
+            self._allowed.append(_AllowedCall(self._conditions, diff=diff))
 
     def _effects(self, call: ToolCall, *, is_confined: bool) -> list[Effect]:
         """Return the call as effects of Sanderling's tools, or as an unknown effect if it matches none."""
@@ -142,7 +142,7 @@ class Permits:
             effect or tool.effect(args, workspace),
             title,
             workspace.shell.now,
-            workspace.sandbox.ground,
+            workspace.sandbox.environment,
         )
 
     async def of_write(self, request: UseRequest, path: str, content: str) -> Permit:
@@ -153,8 +153,8 @@ class Permits:
             DeniedError: the user denied it.
             ToolError: a rule or the mode forbids it, or it is impossible.
         """
-        sight = self._workspace.seen.get(path)
-        before = sight.text if sight else None
+        known_file = self._workspace.read_cache.get(path)
+        before = known_file.text if known_file else None
         is_answered = self._take(lambda each: _is_of(each.diff, path, content, before))
         return await self._permit(request, is_answered=is_answered)
 
@@ -193,9 +193,9 @@ class Permits:
 
     @property
     def _conditions(self) -> tuple[object, ...]:
-        return self.gate.mode, self._workspace.sandbox.ground
+        return self.gate.mode, self._workspace.sandbox.environment
 
-    def _take(self, is_it: Callable[[_Allowed], bool]) -> bool:
+    def _take(self, is_it: Callable[[_AllowedCall], bool]) -> bool:
         """Return whether a matching call was allowed under the same conditions. Each one counts once."""
         for each in self._allowed:
             if each.conditions == self._conditions and is_it(each):

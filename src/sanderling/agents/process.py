@@ -24,7 +24,7 @@ from sanderling.paths import is_in_any, is_within, real_path
 from sanderling.providers.redaction import is_secret
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.ground import Serving, end_server
+from sanderling.sandbox.execution_environment import RunningServer, end_server
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.sandbox import alone
 
@@ -55,7 +55,7 @@ class AgentProcess:
     def __init__(
         self,
         declared: DeclaredAgent,
-        process: Serving,
+        process: RunningServer,
         sandbox: SessionSandbox,
         log: ServerLog,
         watch: HomeWatch,
@@ -155,11 +155,11 @@ async def running(
 
 async def _started(
     declared: DeclaredAgent, sandbox: SessionSandbox, project: str
-) -> tuple[AgentProcess, Serving, HomeWatch]:
+) -> tuple[AgentProcess, RunningServer, HomeWatch]:
     log = ServerLog()
     argv = _argv(declared, project)
     home, paths = _there(declared.home, is_writable=True), _there(declared.paths)
-    granted = (*home.paths, *paths.paths, *sandbox.admissions.write_paths)
+    granted = (*home.paths, *paths.paths, *sandbox.effective_policy.write_paths)
     shown = [real_path(each) for each in (project, *granted)]
     # No links where the agent sees the user's own directories: making one there would remove the user's file.
     links = {**home.links, **paths.links}
@@ -222,11 +222,11 @@ class _There(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def _there(told: tuple[str, ...], *, is_writable: bool = False) -> _There:
+def _there(named: tuple[str, ...], *, is_writable: bool = False) -> _There:
     """Resolve the declared paths. A writable path must not be a symlink to a place that the agent may not change."""
     paths, links, warnings = list[str](), dict[str, str](), list[str]()
     home = os.path.expanduser("~")
-    for each in told:
+    for each in named:
         path = os.path.normpath(os.path.expanduser(each))
         real = real_path(path)
         expected = real_path(home) + path.removeprefix(home) if is_within(path, home) else real

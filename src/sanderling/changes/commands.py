@@ -14,10 +14,10 @@ import anyio
 
 from sanderling.changes.journal import Journal
 from sanderling.changes.records import Changed, Changing, CommandBegun, CommandEnded
-from sanderling.changes.scan import CannotLookError, Difference
+from sanderling.changes.scan import FileDifference, ScanError
 from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError
-from sanderling.sandbox.ground import Ground
+from sanderling.sandbox.execution_environment import ExecutionEnvironment
 from sanderling.text import printable
 
 UNCOVERED = "Changes by commands in this project cannot be undone, because {reason}. Changes by the edit tools can be."
@@ -57,24 +57,24 @@ class CommandChanges:
         self._is_refusal_reported = False
         self.is_quick = True
 
-    async def look_ahead(self, ground: Ground) -> None:
+    async def look_ahead(self, environment: ExecutionEnvironment) -> None:
         """Scan before the first command, because the first scan takes longest; then `is_quick` tells whether it was fast."""
         async with self._looking:
             if self._in_front:
                 return  # too late: the scan after an external agent's tool call must find its changes
             began = time.monotonic()
             try:
-                await self._look(ground)  # a problem is reported with the first command
+                await self._look(environment)  # a problem is reported with the first command
             finally:
                 self.is_quick = time.monotonic() - began < QUICK_S
 
     @asynccontextmanager
     async def during(
-        self, ground: Ground, tool_use_id: str, *, are_edits: bool = False
+        self, environment: ExecutionEnvironment, tool_use_id: str, *, are_edits: bool = False
     ) -> AsyncGenerator[None]:
         """Record changes in this context as a tool call's; if they `are_edits`, they are to be reviewed like a file tool's."""
         async with self._looking:  # the next scan must know that this call has begun
-            await self._look(ground)
+            await self._look(environment)
             await self._journal.append(CommandBegun(tool_use_id), is_durable=False)
             self._in_front.append(tool_use_id)
             self._are_edits = are_edits
@@ -84,7 +84,7 @@ class CommandChanges:
         finally:
             with anyio.CancelScope(shield=True):
                 async with self._looking:
-                    await self._look(ground)
+                    await self._look(environment)
                     await self._journal.append(CommandEnded(tool_use_id), is_durable=False)
                     self._in_front.remove(tool_use_id)
                     self._are_edits = False
@@ -106,30 +106,34 @@ class CommandChanges:
         """Record that the user has just saved `path`, a real path."""
         self._saved.add(path)
 
-    async def look_at_jobs(self, ground: Ground) -> None:
+    async def look_at_jobs(self, environment: ExecutionEnvironment) -> None:
         """Record the changes of background jobs up to now."""
         if self._had_job:
-            await self.look(ground)
+            await self.look(environment)
 
-    async def look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
+    async def look(
+        self, environment: ExecutionEnvironment, *, is_of_command: bool = False
+    ) -> list[FileChange]:
         """Record and return the agent's changes since the last call. With `is_of_command`, they need no review."""
         async with self._looking:
-            changes = await self._look(ground, is_of_command=is_of_command)
+            changes = await self._look(environment, is_of_command=is_of_command)
         self._report_refusal()
         return changes
 
-    async def _look(self, ground: Ground, *, is_of_command: bool = False) -> list[FileChange]:
+    async def _look(
+        self, environment: ExecutionEnvironment, *, is_of_command: bool = False
+    ) -> list[FileChange]:
         """Do the work of `look`; the caller holds `_looking`."""
         if self._refused:
             return []
         in_front = self._in_front[0] if self._in_front else ""
         has_job = self._had_job
         is_agents = bool(in_front) or has_job
-        found: list[Difference] = []
+        found: list[FileDifference] = []
         try:
             with anyio.CancelScope(shield=is_agents):  # the scan reports each change only once
-                found = await self._journal.scan.look(ground, is_whole=is_agents)
-        except (CannotLookError, SandboxError) as error:
+                found = await self._journal.scan.look(environment, is_whole=is_agents)
+        except (ScanError, SandboxError) as error:
             self._refuse(error, is_missed=bool(in_front))
             return []
         finally:
@@ -166,9 +170,9 @@ class CommandChanges:
             self._is_refusal_reported = True
             self._tell(UNCOVERED.format(reason=self._refused))
 
-    def _refuse(self, error: CannotLookError | SandboxError, *, is_missed: bool) -> None:
+    def _refuse(self, error: ScanError | SandboxError, *, is_missed: bool) -> None:
         reason = str(error).rstrip(".")
-        if isinstance(error, CannotLookError) and error.is_for_good:
+        if isinstance(error, ScanError) and error.is_for_good:
             self._refused = reason
         elif is_missed:
             self._tell(MISSED.format(reason=reason))

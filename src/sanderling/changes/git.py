@@ -11,7 +11,7 @@ from hashlib import sha1
 import anyio
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox.ground import Ground
+from sanderling.sandbox.execution_environment import ExecutionEnvironment
 from sanderling.sandbox.guard.git_program import TrustedGit
 
 MAX_OBJECTS, MAX_BYTES = 1000, 32 << 20
@@ -32,7 +32,7 @@ ENVIRONMENT = {
 
 
 async def read_objects(
-    ground: Ground, project: str, repository: str, sizes: Mapping[str, int]
+    environment: ExecutionEnvironment, project: str, repository: str, sizes: Mapping[str, int]
 ) -> dict[str, bytes]:
     """Return the named objects of `repository` that git has; `sizes` are approximate."""
     found: dict[str, bytes] = {}
@@ -44,15 +44,17 @@ async def read_objects(
         try:
             with anyio.fail_after(TIMEOUT_S):
                 limit = sum(sizes[name] + HEADER_BYTES for name in names)
-                found |= _objects(await _output(ground, argv, repository, limit))
+                found |= _objects(await _output(environment, argv, repository, limit))
         except (OSError, SandboxError, TimeoutError):
             return found
     return found
 
 
-async def _output(ground: Ground, argv: Sequence[str], cwd: str, limit: int) -> bytes:
+async def _output(
+    environment: ExecutionEnvironment, argv: Sequence[str], cwd: str, limit: int
+) -> bytes:
     """Return the first `limit` bytes of a command's output, or a little more."""
-    process = await ground.spawn(argv, cwd=cwd, env=ENVIRONMENT)
+    process = await environment.spawn(argv, cwd=cwd, env=ENVIRONMENT)
     pieces: list[bytes] = []
     try:
         assert process.stdout

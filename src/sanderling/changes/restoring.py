@@ -33,7 +33,7 @@ Content = Callable[[State], bytes | None]
 """Returns the bytes of a file in a state; None if they are no longer kept."""
 
 
-class Present(NamedTuple):
+class PresentState(NamedTuple):
     """The state of a path, with a file's bytes. A `twin` is another name of the same file."""
 
     state: State
@@ -41,7 +41,7 @@ class Present(NamedTuple):
     twin: str = ""
 
 
-class Step(NamedTuple):
+class RestoreStep(NamedTuple):
     """
     The undo of one path: its present state, its new one, and whether that is a merge.
 
@@ -49,26 +49,26 @@ class Step(NamedTuple):
     """
 
     path: str
-    now: Present
-    then: Present
+    now: PresentState
+    then: PresentState
     is_merged: bool = False
 
 
-class Left(NamedTuple):
+class SkippedPath(NamedTuple):
     """A path that is left alone, and the reason, as a clause."""
 
     path: str
     why: str
 
 
-class Plan(NamedTuple):
+class RestorePlan(NamedTuple):
     """The steps in a valid order, and the paths left alone."""
 
-    steps: tuple[Step, ...]
-    left: tuple[Left, ...] = ()
+    steps: tuple[RestoreStep, ...]
+    left: tuple[SkippedPath, ...] = ()
 
 
-class LeftError(Exception):
+class SkippedError(Exception):
     """A file is left alone; the text is the reason, as a clause."""
 
 
@@ -92,24 +92,26 @@ def states_needed(changes: Sequence[FileChange], now: State) -> Iterator[State]:
         yield from (each for each in (change.before, change.after) if each.content)
 
 
-def plan(changes: Iterable[FileChange], present: Mapping[str, Present], content: Content) -> Plan:
+def plan(
+    changes: Iterable[FileChange], present: Mapping[str, PresentState], content: Content
+) -> RestorePlan:
     """Return how to undo `changes`, given oldest first; `present` has the current state of each path."""
-    steps: list[Step] = []
-    left: list[Left] = []
+    steps: list[RestoreStep] = []
+    left: list[SkippedPath] = []
     for path, made in by_path(changes).items():
         now = present[path]
         try:
             then, is_merged = _taken_back(made, now, content)
-        except LeftError as error:
-            left.append(Left(path, str(error)))
+        except SkippedError as error:
+            left.append(SkippedPath(path, str(error)))
         else:
             now = now._replace(twin=made[-1].after_twin)
             if is_same(then.state, made[0].before):
                 then = then._replace(twin=made[0].before_twin)
             has_other_names = now.state.kind == "file" and then.twin != now.twin
             if not is_same(then.state, now.state) or has_other_names:
-                steps.append(Step(path, now, then, is_merged))
-    return Plan(tuple(sorted(steps, key=_place)), tuple(left))
+                steps.append(RestoreStep(path, now, then, is_merged))
+    return RestorePlan(tuple(sorted(steps, key=_place)), tuple(left))
 
 
 def is_same(one: State, other: State) -> bool:
@@ -133,7 +135,7 @@ def _has_same_mode(one: State, other: State) -> bool:
     return one.mode == other.mode or ANY_MODE in (one.mode, other.mode)
 
 
-def is_torn(now: Present, before: bytes | None, after: bytes | None) -> bool:
+def is_torn(now: PresentState, before: bytes | None, after: bytes | None) -> bool:
     """
     True if a process was killed while it overwrote `before` with `after`, and left a mixture.
 
@@ -158,7 +160,7 @@ def _same_bytes(one: bytes, other: bytes) -> int:
     return low
 
 
-def _place(step: Step) -> tuple[int, int]:
+def _place(step: RestoreStep) -> tuple[int, int]:
     """
     Return the sort key of a step: remove names before creating others.
 
@@ -175,8 +177,8 @@ def _place(step: Step) -> tuple[int, int]:
 
 
 def _taken_back(
-    changes: Sequence[FileChange], now: Present, content: Content
-) -> tuple[Present, bool]:
+    changes: Sequence[FileChange], now: PresentState, content: Content
+) -> tuple[PresentState, bool]:
     """Return the new state of a path, and whether it is a merge."""
     is_merged = False
     for change in reversed(changes):
@@ -191,45 +193,45 @@ def _taken_back(
     return now, is_merged
 
 
-def _is_torn(now: Present, change: FileChange, content: Content) -> bool:
+def _is_torn(now: PresentState, change: FileChange, content: Content) -> bool:
     if {now.state.kind, change.before.kind, change.after.kind} != {"file"}:
         return False
     return is_torn(now, content(change.before), content(change.after))
 
 
-def _kept(state: State, content: Content) -> Present:
+def _kept(state: State, content: Content) -> PresentState:
     if why := state.lost or NOT_MADE.get(state.kind, ""):
-        raise LeftError(NOT_KEPT.format(why=why))
+        raise SkippedError(NOT_KEPT.format(why=why))
     if state.kind != "file":
-        return Present(state)
+        return PresentState(state)
     if (data := content(state)) is None:
-        raise LeftError(NOT_KEPT.format(why="its copy is missing or damaged"))
-    return Present(state, data)
+        raise SkippedError(NOT_KEPT.format(why="its copy is missing or damaged"))
+    return PresentState(state, data)
 
 
-def _merged(change: FileChange, now: Present, content: Content) -> Present:
+def _merged(change: FileChange, now: PresentState, content: Content) -> PresentState:
     before, after = change.before, change.after
     kinds = {before.kind, after.kind, now.state.kind}
     if kinds == {"directory"}:
-        return Present(replace(now.state, mode=_mode(change, now)))
+        return PresentState(replace(now.state, mode=_mode(change, now)))
     if kinds != {"file"}:
-        raise LeftError(_why_other(change, now))
+        raise SkippedError(_why_other(change, now))
     if now.data is None:
-        raise LeftError(NOT_KNOWN.format(why=now.state.lost))
+        raise SkippedError(NOT_KNOWN.format(why=now.state.lost))
     if after.lost and not after.content:
-        raise LeftError(NOT_KNOWN.format(why=after.lost))
+        raise SkippedError(NOT_KNOWN.format(why=after.lost))
     data = _merged_bytes(
         _kept(after, content).data or b"", now.data, _kept(before, content).data or b""
     )
-    return Present(file_state(data, _mode(change, now)), data)
+    return PresentState(file_state(data, _mode(change, now)), data)
 
 
-def _mode(change: FileChange, now: Present) -> int:
+def _mode(change: FileChange, now: PresentState) -> int:
     """Return the mode after undo: the user's, if they changed it."""
     return change.before.mode if now.state.mode == change.after.mode else now.state.mode
 
 
-def _why_other(change: FileChange, now: Present) -> str:
+def _why_other(change: FileChange, now: PresentState) -> str:
     if now.state.kind == "absent":
         return GONE
     if now.state.kind == "other" and now.state.lost:  # in a directory that is closed
@@ -246,16 +248,16 @@ def _merged_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes:
     Return `ours` with the changes from `base` to `theirs`.
 
     Raises:
-        LeftError: both change the same lines, or a file is binary.
+        SkippedError: both change the same lines, or a file is binary.
     """
     if ours == base:
         return theirs
     if base == theirs:
         return ours
     if any(decode(data).is_binary for data in (base, ours, theirs)):
-        raise LeftError(NOT_TEXT)
+        raise SkippedError(NOT_TEXT)
     # Latin-1 maps each byte to one character, so the merge preserves any encoding and line endings.
     merged = merge(*(data.decode("latin-1") for data in (base, ours, theirs)))
     if merged.conflicts:
-        raise LeftError(SAME_LINES)
+        raise SkippedError(SAME_LINES)
     return merged.text.encode("latin-1")

@@ -29,11 +29,11 @@ from sanderling.changes.states import (
 )
 from sanderling.changes.store import MAX_FILE_BYTES, Packed, Store, packed
 from sanderling.paths import is_within, real_path
+from sanderling.sandbox.execution_environment import ExecutionEnvironment
 from sanderling.sandbox.files import Files
-from sanderling.sandbox.ground import Ground
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.sandbox.inside.rows import Row, Seen
-from sanderling.sandbox.looks import Copied, Looks
+from sanderling.sandbox.inside.rows import ChangedRow, FileRow
+from sanderling.sandbox.project_scanner import Copied, ProjectScanner
 
 MAX_COPIES_BYTES = 256 << 20
 RESERVE_BYTES = 1 << 30
@@ -56,7 +56,7 @@ REFUSED = {
 }
 
 
-class CannotLookError(Exception):
+class ScanError(Exception):
     """The project cannot be scanned, now or `is_for_good`; `str(error)` is a clause that follows "because"."""
 
     def __init__(self, reason: str, *, is_for_good: bool) -> None:
@@ -64,7 +64,7 @@ class CannotLookError(Exception):
         self.is_for_good = is_for_good
 
 
-class Difference(NamedTuple):
+class FileDifference(NamedTuple):
     """
     A file that differs from the last scan. `doubt` says why the agent may not have changed it.
 
@@ -129,10 +129,10 @@ class Scan:
         self._is_home = is_within(real_path(str(Path.home())), root)
         self._store = store
         self._copies = _Copies(directory)
-        self._looks = Looks(root)
-        self._known: dict[str, tuple[Row, State]] = {}
+        self._scanner = ProjectScanner(root)
+        self._known: dict[str, tuple[FileRow, State]] = {}
         self._edited: dict[str, tuple[Stamp | None, State]] = {}
-        self._uncopied: dict[str, Row] = {}  # left over from an interrupted scan
+        self._uncopied: dict[str, FileRow] = {}  # left over from an interrupted scan
         self._compared: set[str] = set()  # by content, in this scan
 
     def edited(self, path: str, stamp: Stamp, state: State) -> None:
@@ -144,44 +144,46 @@ class Scan:
         """Record that a tool removed `path`, so that it does not count as a change by others."""
         self._edited[path] = (None, ABSENT)
 
-    async def look(self, ground: Ground, *, is_whole: bool = True) -> list[Difference]:
+    async def look(
+        self, environment: ExecutionEnvironment, *, is_whole: bool = True
+    ) -> list[FileDifference]:
         """
         Scan the project; return the changes since the last scan, and keep old and new contents.
 
         The first scan, and the first in another environment, finds no changes. If it is not `is_whole`, changes are not needed.
 
         Raises:
-            CannotLookError: for example, the project has too many files.
+            ScanError: for example, the project has too many files.
             SandboxError: there is no sandbox.
         """
         if self._is_home:
-            raise CannotLookError(HOME, is_for_good=True)
-        files = await ground.files()
+            raise ScanError(HOME, is_for_good=True)
+        files = await environment.files()
         try:
-            is_first, seen = await self._looks.look(files)
-            changes: list[Difference] = []
+            is_first, seen = await self._scanner.look(files)
+            changes: list[FileDifference] = []
             if is_whole and not is_first:
-                changes = await self._changes(ground, files, seen)
+                changes = await self._changes(environment, files, seen)
             self._forget_unsure(seen)
             self._forget_edited(list(self._edited) if is_first else [each.path for each in seen])
             await self._copy_unclean(files)
         except OSError as error:
             reason = REFUSED.get(error.errno or 0)
-            raise CannotLookError(
+            raise ScanError(
                 reason or f"its files cannot be scanned ({error.strerror})",
                 is_for_good=error.errno in (errno.E2BIG, errno.ETIME),
             ) from error
         if is_whole and is_first:
-            raise CannotLookError(RESTARTED, is_for_good=False)
+            raise ScanError(RESTARTED, is_for_good=False)
         return changes
 
     async def _copy_unclean(self, files: Files) -> None:
         """Copy files that git does not have: they may change next."""
         with anyio.CancelScope(shield=True):  # each unclean file is reported only once
-            self._uncopied |= dict(await self._looks.unclean(files))
+            self._uncopied |= dict(await self._scanner.unclean(files))
         paths = [path for path, row in self._uncopied.items() if self._state(path, row) is None]
         while paths:
-            copied = await self._looks.copies(files, paths, MAX_FILE_BYTES)
+            copied = await self._scanner.copies(files, paths, MAX_FILE_BYTES)
             has_room = await to_thread.run_sync(self._take_copies, copied)
             if not has_room:
                 break
@@ -198,7 +200,7 @@ class Scan:
             self._known[copy.path] = (copy.row, state)
         return has_room
 
-    def _state(self, path: str, row: Row) -> State | None:
+    def _state(self, path: str, row: FileRow) -> State | None:
         """Return the known state of a row."""
         stamp, state = self._edited.get(path, (None, None))
         if stamp and _row_of(stamp) == row:
@@ -209,23 +211,23 @@ class Scan:
     # --- changes -----------------------------------------------------------------------------------------------------------
 
     async def _changes(
-        self, ground: Ground, files: Files, seen: Sequence[Seen]
-    ) -> list[Difference]:
+        self, environment: ExecutionEnvironment, files: Files, seen: Sequence[ChangedRow]
+    ) -> list[FileDifference]:
         news = [each for each in seen if not self._is_known(each)]
         if not news:
             return []
-        objects = await self._objects(ground, files, news)
+        objects = await self._objects(environment, files, news)
         copied = await self._copied(files, news)
 
-        def record() -> list[Difference]:
-            changes: list[Difference] = []
+        def record() -> list[FileDifference]:
+            changes: list[FileDifference] = []
             for each in news:
                 before = self._before(each, objects)
                 after = self._after(each, copied.get(each.path))
                 after = _as_closed(before, each, after)
                 doubt = SHARED if each.is_shared else ""
                 twins = each.before_twin, each.after_twin
-                changes.append(Difference(each.path, before, after, doubt, *twins))
+                changes.append(FileDifference(each.path, before, after, doubt, *twins))
             self._store.sync()
             return [
                 change
@@ -234,10 +236,10 @@ class Scan:
             ]
 
         changes = await to_thread.run_sync(record)
-        await self._looks.judged(files, list(copied))
+        await self._scanner.judged(files, list(copied))
         return changes
 
-    def _is_known(self, seen: Seen) -> bool:
+    def _is_known(self, seen: ChangedRow) -> bool:
         """True if the row is unchanged since before the command, or is the result of a tool's change."""
         if seen.after is None:
             return self._edited.get(seen.path) == (None, ABSENT)
@@ -248,7 +250,7 @@ class Scan:
             return edited == _directory(seen.after)
         return self._state(seen.path, seen.after) is not None
 
-    def _forget_unsure(self, seen: Iterable[Seen]) -> None:
+    def _forget_unsure(self, seen: Iterable[ChangedRow]) -> None:
         """Forget rows that do not determine the content, except those compared in this scan; new copies replace them."""
         for each in seen:
             if each.is_unsure:
@@ -263,17 +265,17 @@ class Scan:
             if path in self._edited and self._edited[path][1].kind in ("absent", "directory"):
                 del self._edited[path]
 
-    async def _copied(self, files: Files, seen: Iterable[Seen]) -> dict[str, Copied]:
+    async def _copied(self, files: Files, seen: Iterable[ChangedRow]) -> dict[str, Copied]:
         paths = [each.path for each in seen if each.after and not stat.S_ISDIR(each.after.mode)]
         found: dict[str, Copied] = {}
         while paths:
-            some = await self._looks.copies(files, paths, MAX_FILE_BYTES)
+            some = await self._scanner.copies(files, paths, MAX_FILE_BYTES)
             found |= {copy.path: copy for copy in some}
             paths = paths[len(some) :]
         return found
 
     async def _objects(
-        self, ground: Ground, files: Files, seen: Iterable[Seen]
+        self, environment: ExecutionEnvironment, files: Files, seen: Iterable[ChangedRow]
     ) -> dict[str, bytes]:
         by_repository: dict[str, dict[str, int]] = {}
         for each in seen:
@@ -281,14 +283,14 @@ class Scan:
                 by_repository.setdefault(each.repository, {})[each.object] = each.before.size
         found: dict[str, bytes] = {}
         for repository, sizes in by_repository.items():
-            found |= await read_objects(ground, self._root, repository, sizes)
+            found |= await read_objects(environment, self._root, repository, sizes)
             if missing := [name for name in sizes if name not in found]:
                 largest = max(sizes[name] for name in missing)
-                held = await self._looks.objects(files, repository, missing, largest)
+                held = await self._scanner.objects(files, repository, missing, largest)
                 found |= {name: data for name, data in held.items() if digest_of(data) == name}
         return found
 
-    def _before(self, seen: Seen, objects: dict[str, bytes]) -> State:
+    def _before(self, seen: ChangedRow, objects: dict[str, bytes]) -> State:
         row = seen.before
         if row and seen.left_out:
             lost = LEFT_OUT[seen.left_out]
@@ -308,7 +310,7 @@ class Scan:
         data = as_file(objects[seen.object], row.size) if seen.object in objects else None
         return _lost(row, UNREADABLE) if data is None else self._stored(packed(data), row)
 
-    def _after(self, seen: Seen, copy: Copied | None) -> State:
+    def _after(self, seen: ChangedRow, copy: Copied | None) -> State:
         if seen.after is None:
             return ABSENT
         if state := _directory(seen.after):
@@ -322,7 +324,7 @@ class Scan:
         self._compared.add(seen.path)
         return state
 
-    def _stored(self, content: Packed, row: Row) -> State:
+    def _stored(self, content: Packed, row: FileRow) -> State:
         try:
             name = self._store.put(content)
         except OSError:
@@ -330,14 +332,14 @@ class Scan:
         return State("file", stat.S_IMODE(row.mode), content.size, name)
 
     def close(self) -> None:
-        self._looks.close()
+        self._scanner.close()
         self._copies.close()
 
 
 def _state_of(copy: Copied) -> State:
     """Return the state of a copied file; the caller stores its content."""
     row, mode = copy.row, stat.S_IMODE(copy.row.mode)
-    if row == Row(0, 0, 0, 0, 0):
+    if row == FileRow(0, 0, 0, 0, 0):
         return ABSENT
     if stat.S_ISLNK(row.mode):
         return State("link", target=os.fsdecode(copy.data))
@@ -348,15 +350,15 @@ def _state_of(copy: Copied) -> State:
     return _lost(row, TOO_LARGE if row.size > MAX_FILE_BYTES else UNREADABLE)
 
 
-def _row_of(stamp: Stamp) -> Row:
-    return Row(stamp.mode, stamp.size, stamp.mtime_ns, stamp.ctime_ns, stamp.inode, stamp.nlink)
+def _row_of(stamp: Stamp) -> FileRow:
+    return FileRow(stamp.mode, stamp.size, stamp.mtime_ns, stamp.ctime_ns, stamp.inode, stamp.nlink)
 
 
-def _directory(row: Row) -> State | None:
+def _directory(row: FileRow) -> State | None:
     return State("directory", stat.S_IMODE(row.mode)) if stat.S_ISDIR(row.mode) else None
 
 
-def _lost(row: Row, why: str) -> State:
+def _lost(row: FileRow, why: str) -> State:
     if not (stat.S_ISLNK(row.mode) or stat.S_ISREG(row.mode)):
         return _special(row)
     kind = "link" if stat.S_ISLNK(row.mode) else "file"
@@ -364,7 +366,7 @@ def _lost(row: Row, why: str) -> State:
     return State(kind, stat.S_IMODE(row.mode), row.size, lost=why, stamp=stamp)
 
 
-def _special(row: Row) -> State:
+def _special(row: FileRow) -> State:
     """Return the state of a special file: FIFOs are interchangeable, sockets belong to a process."""
     mode = stat.S_IMODE(row.mode)
     if stat.S_ISFIFO(row.mode):
@@ -374,7 +376,7 @@ def _special(row: Row) -> State:
     return State("other", mode)
 
 
-def _is_split(seen: Seen) -> bool:
+def _is_split(seen: ChangedRow) -> bool:
     """True if a hard link was replaced by a separate file, perhaps with the same content."""
     before, after = seen.before, seen.after
     return (
@@ -385,7 +387,7 @@ def _is_split(seen: Seen) -> bool:
     )
 
 
-def _as_closed(before: State, seen: Seen, after: State) -> State:
+def _as_closed(before: State, seen: ChangedRow, after: State) -> State:
     """
     Return the state of a file that became unreadable, if its times show that its content is unchanged.
 

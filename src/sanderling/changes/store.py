@@ -48,7 +48,7 @@ def name_of(data: bytes) -> str:
     return digest_of(data).hex()
 
 
-class _Place(NamedTuple):
+class _StoredPlace(NamedTuple):
     pack: Path
     offset: int
     length: int
@@ -65,7 +65,7 @@ class Store(Descriptor):
         super().__init__()
         self._directory = directory
         self._root = root
-        self._places: dict[bytes, _Place] | None = None
+        self._places: dict[bytes, _StoredPlace] | None = None
         self._pack: Path | None = None
         self._end = 0
 
@@ -89,7 +89,7 @@ class Store(Descriptor):
                 os.ftruncate(fd, self._end)
             raise
         start = self._end + HEADER.size
-        places[content.digest] = _Place(pack, start, len(content.data))
+        places[content.digest] = _StoredPlace(pack, start, len(content.data))
         self._end = start + len(content.data)
         return name
 
@@ -107,7 +107,7 @@ class Store(Descriptor):
             return None
         return data if digest_of(data).hex() == name else None
 
-    def _known(self) -> dict[bytes, _Place]:
+    def _known(self) -> dict[bytes, _StoredPlace]:
         if self._places is None:
             self._places = {}
             for pack in sorted(self._directory.glob(PACKS)):
@@ -148,7 +148,7 @@ class Store(Descriptor):
         _drop(everyone, MAX_BYTES - max(room, MAX_PACK_BYTES))
 
 
-def _records(pack: Path) -> Iterator[tuple[bytes, _Place]]:
+def _records(pack: Path) -> Iterator[tuple[bytes, _StoredPlace]]:
     """Yield the position of each complete record in a pack."""
     try:
         with pack.open("rb") as file:
@@ -160,7 +160,7 @@ def _records(pack: Path) -> Iterator[tuple[bytes, _Place]]:
                 end = start + length
                 if end > size:
                     return
-                yield digest, _Place(pack, start, length)
+                yield digest, _StoredPlace(pack, start, length)
                 file.seek(end)
     except OSError:
         return

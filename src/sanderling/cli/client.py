@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sanderling.agents.declared import agent_names
 from sanderling.config import Layer, make_private
 from sanderling.config.layers import Layers, own_layers
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.errors import ConfigError, SanderlingError, UsageError
 from sanderling.project.root import project_root
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, CloseSession, SubmitPrompt
@@ -45,7 +45,7 @@ from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
 from sanderling.remote.address import is_address, parse_address
 from sanderling.session.records import new_session_id
-from sanderling.terminal.streams import Stdout, as_said, say
+from sanderling.terminal.streams import ThreadedStdout, as_said, say
 from sanderling.text import printable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -91,14 +91,14 @@ def talk(arguments: argparse.Namespace) -> int:
 async def _talk(arguments: argparse.Namespace) -> int:
     layers, name = _with_agent(own_layers(), arguments)
     make_private(layers.settings())
-    face = _Face(arguments.prompt)
+    face = _TerminalFrontend(arguments.prompt)
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         opened = await open_conversation(
             new_session_id(),
             project_root(arguments.cwd),
             layers,
             face.take,
-            Wishes(agent=name, is_shown=not name, face="print" if arguments.prompt else ""),
+            SessionOptions(agent=name, is_shown=not name, face="print" if arguments.prompt else ""),
         )
         return await face.run(opened.agent, signals)
 
@@ -143,12 +143,12 @@ def _is_program(word: str) -> bool:
     return shutil.which(os.path.expanduser(word)) is not None
 
 
-class _Face:
+class _TerminalFrontend:
     """The frontend of a terminal, or of `prompt` alone."""
 
     def __init__(self, prompt: str | None) -> None:
         self._prompt = prompt
-        self._stdout = Stdout()
+        self._stdout = ThreadedStdout()
         self._is_terminal = os.isatty(1) and os.isatty(2)
         self._agent: Agent | None = None
         self._status = 0

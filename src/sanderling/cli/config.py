@@ -150,7 +150,7 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
         **({shown_path(models): "read"} if models.exists() else {}),
         PROJECT_FILE: _said(project_file) if project_file else "not there",
     }
-    shown = [ShownMistake(*each.place, each.message, str(each)) for each in mistakes]
+    shown = [ShownMistake(*each.location, each.message, str(each)) for each in mistakes]
     return CheckReport(files, shown, tables)
 
 

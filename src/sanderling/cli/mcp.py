@@ -23,9 +23,9 @@ from sanderling.config.layers import own_layers
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.json_lines import for_terminal
-from sanderling.mcp.allowed import Allowed
-from sanderling.mcp.logins import Login
-from sanderling.mcp.project_file import Proposal, proposals
+from sanderling.mcp.allowed import AllowedServers
+from sanderling.mcp.logins import ServerLogin
+from sanderling.mcp.project_file import ProposedServer, proposals
 from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer, load_servers
 from sanderling.mcp.source import McpSource
@@ -43,7 +43,7 @@ EXIT_FAILED, EXIT_USAGE = 1, 2
 NOT_ALLOWED = "not allowed permanently: answer `A` when Neovim asks"
 
 
-class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
+class _ServerRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """A server as it is printed. `ms` is the time until it was ready, `problems` is what it offers that cannot be used."""
 
     name: str
@@ -57,13 +57,13 @@ class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: tuple[str, ...] = ()
 
 
-class _Declared(NamedTuple):
+class _DeclaredServers(NamedTuple):
     """The servers declared here: the user's own and the project's proposals."""
 
     settings: Settings
     project: str
     own: dict[str, McpServer]
-    proposed: dict[str, Proposal]
+    proposed: dict[str, ProposedServer]
 
 
 def add(commands: Any) -> None:
@@ -140,7 +140,7 @@ def log_out(arguments: argparse.Namespace) -> int:
     try:
         declared = _declared(arguments)
         server = _over_http(declared, arguments.name)
-        Login(declared.settings.state_dir, arguments.name, server.url).remove()
+        ServerLogin(declared.settings.state_dir, arguments.name, server.url).remove()
     except SanderlingError as error:
         return _say(error, EXIT_FAILED)
     sys.stderr.write(f"Logged out of {arguments.name}.\n")
@@ -150,7 +150,7 @@ def log_out(arguments: argparse.Namespace) -> int:
 # --- declared servers -------------------------------------------------------------------------------------------------
 
 
-def _declared(arguments: argparse.Namespace) -> _Declared:
+def _declared(arguments: argparse.Namespace) -> _DeclaredServers:
     layers = own_layers()
     project = project_root(arguments.project)
     trust = Trust(layers.state_dir, project)
@@ -162,22 +162,22 @@ def _declared(arguments: argparse.Namespace) -> _Declared:
     if problem:
         raise problem
     others = {name: each for name, each in proposed.items() if name not in own}
-    return _Declared(settings, project, own, others)
+    return _DeclaredServers(settings, project, own, others)
 
 
-def _rows(declared: _Declared) -> list[_Row]:
+def _rows(declared: _DeclaredServers) -> list[_ServerRow]:
     own = [
-        _Row(name, place_of(each), state="" if each.enabled else "stopped")
+        _ServerRow(name, place_of(each), state="" if each.enabled else "stopped")
         for name, each in declared.own.items()
     ]
     proposed = (
-        _Row(name, each.shown.partition("\n")[0], is_projects=True, error=each.problem)
+        _ServerRow(name, each.shown.partition("\n")[0], is_projects=True, error=each.problem)
         for name, each in declared.proposed.items()
     )
     return [*own, *proposed]
 
 
-def _over_http(declared: _Declared, name: str) -> McpServer:
+def _over_http(declared: _DeclaredServers, name: str) -> McpServer:
     proposed = {name: each.server for name, each in declared.proposed.items() if each.server}
     servers = {**proposed, **declared.own}
     if name not in servers:
@@ -194,12 +194,14 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 # --- checks ------------------------------------------------------------------------------------------------------------
 
 
-async def _checked(declared: _Declared, names: Sequence[str], network: NetworkMode) -> list[_Row]:
+async def _checked(
+    declared: _DeclaredServers, names: Sequence[str], network: NetworkMode
+) -> list[_ServerRow]:
     async def deny(question: ApprovalRequested) -> AnswerApproval:
         return AnswerApproval(question.id, "deny")
 
     settings, project, own, proposed = declared
-    allowed = Allowed(settings.state_dir, project, deny)
+    allowed = AllowedServers(settings.state_dir, project, deny)
     servers = {name: each for name, each in own.items() if name in names and each.enabled}
     servers |= {
         name: each.server
@@ -209,7 +211,7 @@ async def _checked(declared: _Declared, names: Sequence[str], network: NetworkMo
     policy = policy_for(settings, project)._replace(network=network)
     sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
     source = McpSource(servers, sandbox, project, state_dir=settings.state_dir)
-    took, rows = dict[str, int](), list[_Row]()
+    took, rows = dict[str, int](), list[_ServerRow]()
     began = time.monotonic()
 
     async def wait_for(server: Server) -> None:
@@ -217,7 +219,7 @@ async def _checked(declared: _Declared, names: Sequence[str], network: NetworkMo
         took[server.name] = round((time.monotonic() - began) * 1000)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(sandbox.keeper.serve)
+        tasks.start_soon(sandbox.manager.serve)
         source.begin()
         tasks.start_soon(source.run)
         async with anyio.create_task_group() as waiting:
@@ -232,7 +234,7 @@ async def _checked(declared: _Declared, names: Sequence[str], network: NetworkMo
     return rows
 
 
-def _result(row: _Row, server: Server | None, took: dict[str, int]) -> _Row:
+def _result(row: _ServerRow, server: Server | None, took: dict[str, int]) -> _ServerRow:
     if server is None:
         is_wrong = row.is_projects and not row.error
         return msgspec.structs.replace(
@@ -252,7 +254,7 @@ def _result(row: _Row, server: Server | None, took: dict[str, int]) -> _Row:
 # --- output ------------------------------------------------------------------------------------------------------------
 
 
-def _print(rows: Sequence[_Row], *, is_json: bool) -> None:
+def _print(rows: Sequence[_ServerRow], *, is_json: bool) -> None:
     if is_json:
         sys.stdout.writelines(f"{for_terminal(row)}\n" for row in rows)
         return

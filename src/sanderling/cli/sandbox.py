@@ -22,7 +22,7 @@ from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.gaps import missing_at
 from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process
-from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent, Report
+from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent, LayerReport
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, alone
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -84,7 +84,7 @@ def print_status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(report: Report) -> dict[str, Any]:
+def describe(report: LayerReport) -> dict[str, Any]:
     """Return the report for `status --json`. Only sessions open the network, so it is off here."""
     return {
         "level": report.level,

@@ -9,7 +9,7 @@ import anyio
 from sanderling.cli import COMMANDS
 from sanderling.config import make_private
 from sanderling.config.layers import own_layers
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.errors import ConfigError, SanderlingError, UsageError
 from sanderling.json_lines import for_terminal
 from sanderling.project.root import project_root
@@ -73,14 +73,14 @@ async def _run(arguments: argparse.Namespace) -> int:
         session_id = newest_session(own.session_dir, project)
     if not is_session_id(session_id) or not (own.session_dir / f"{session_id}.jsonl").is_file():
         raise UsageError(f"there is no session '{session_id}': `sanderling sessions` lists them")
-    face = _Face(arguments)
+    face = _UndoFrontend(arguments)
     opened = await open_conversation(
-        session_id, project, layers, face.take, Wishes(is_eager=False, face="print")
+        session_id, project, layers, face.take, SessionOptions(is_eager=False, face="print")
     )
     return await face.run(opened.agent, session_id)
 
 
-class _Face:
+class _UndoFrontend:
     """A frontend that makes one request and prints the result."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:

@@ -289,7 +289,7 @@ class Jobs:
                 log.path.unlink()
 
 
-def told(output: str, facts: str) -> str:
+def result_text(output: str, facts: str) -> str:
     """Return the result for the model: the output, then the facts, which output cannot imitate there."""
     shown = output.rstrip("\n")
     return f"{shown or '(no output)'}\n{facts}"

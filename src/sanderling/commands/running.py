@@ -5,12 +5,12 @@ from collections.abc import Callable
 import anyio
 
 from sanderling.commands.output import ScreenText, follow
-from sanderling.sandbox.ground import Running
+from sanderling.sandbox.execution_environment import RunningCommand
 from sanderling.sandbox.sandbox import alone
 
 
 async def run_to_end(
-    process: Running,
+    process: RunningCommand,
     screen: ScreenText,
     take: Callable[[bytes], None],
     draw: Callable[[str], None],

@@ -30,7 +30,7 @@ from sanderling.commands.shell_report import (
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.environment import environment, proxy_environment
-from sanderling.sandbox.ground import Running
+from sanderling.sandbox.execution_environment import RunningCommand
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
 from sanderling.text import is_seen
 
@@ -184,7 +184,7 @@ class ShellChange(msgspec.Struct, frozen=True):
 class Started(msgspec.Struct, frozen=True):
     """A running command, its initial state, and its report file."""
 
-    process: Running
+    process: RunningCommand
     begun_with: ShellState
     is_confined: bool
     directory: "ScratchDirectory"
@@ -204,7 +204,7 @@ class Elsewhere(Protocol):
 
     async def __call__(
         self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], line: str
-    ) -> Running: ...
+    ) -> RunningCommand: ...
 
 
 class OnlyReads(Protocol):
@@ -278,8 +278,8 @@ class Shell:
 
     async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
         # A line starts and runs in one environment, even if the user switches the sandbox meanwhile.
-        ground = self._sandbox.ground
-        is_confined = ground.is_confined
+        environment = self._sandbox.environment
+        is_confined = environment.is_confined
         functions = [
             function
             for name, function in _THAT_READ.items()
@@ -287,7 +287,7 @@ class Shell:
                 name, command, cwd=state.cwd, project=self._project, is_confined=is_confined
             )
         ]
-        directory = ScratchDirectory(*await ground.scratch())
+        directory = ScratchDirectory(*await environment.scratch())
         name = f".sanderling-{secrets.token_hex(8)}"
         path = f"{directory.ours}/{name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -306,7 +306,7 @@ class Shell:
             if self.elsewhere and not is_confined:
                 process = await self.elsewhere(self._argv, cwd=self._project, env=env, line=command)
             else:
-                process = await ground.spawn(self._argv, cwd="", env=env, grant=grant)
+                process = await environment.spawn(self._argv, cwd="", env=env, grant=grant)
         except BaseException:
             _remove(path, descriptor)
             raise

@@ -26,7 +26,7 @@ _TOP_KEYS = frozenset(field for field in FIELDS if len(key_of(field)) == 1)
 _PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # as tomllib writes it
 
 
-class Place(NamedTuple):
+class SettingLocation(NamedTuple):
     """A position in the settings. `line` is 0 if unknown, `origin` empty if no layer sets the value."""
 
     origin: str = ""
@@ -39,12 +39,12 @@ class Place(NamedTuple):
 class Mistake(NamedTuple):
     """A mistake in the settings. `path` leads to the wrong value; it is empty if the whole file is wrong."""
 
-    place: Place
+    location: SettingLocation
     message: str
     path: KeyPath = ()
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}" if self.place.origin else self.message
+        return f"{self.location}: {self.message}" if self.location.origin else self.message
 
 
 def user_file(environment: Mapping[str, str] = os.environ) -> Path:
@@ -77,14 +77,18 @@ def parse_file(
     except (FileNotFoundError, NotADirectoryError):
         return Layer(origin), []
     except OSError as error:
-        return Layer(origin), [Mistake(Place(origin), f"cannot be read: {error.strerror}")]
+        return Layer(origin), [
+            Mistake(SettingLocation(origin), f"cannot be read: {error.strerror}")
+        ]
     if len(data) > MAX_FILE_BYTES:
-        return Layer(origin), [Mistake(Place(origin), f"more than {MAX_FILE_BYTES:,} bytes")]
+        return Layer(origin), [
+            Mistake(SettingLocation(origin), f"more than {MAX_FILE_BYTES:,} bytes")
+        ]
     try:
         return parse(origin, data.decode("utf-8-sig"), environment)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return Layer(origin), [Mistake(Place(origin, line), "not UTF-8")]
+        return Layer(origin), [Mistake(SettingLocation(origin, line), "not UTF-8")]
 
 
 def setup_layer(options: Table) -> Layer:
@@ -116,10 +120,10 @@ def parse(
         found = re.search(_PLACE, str(error))
         line = int(found[1] or text.count("\n") + 1) if found else 0
         words = f"not valid TOML: {re.sub(_PLACE, '', str(error))}"
-        return Layer(origin), [Mistake(Place(origin, line), words)]
+        return Layer(origin), [Mistake(SettingLocation(origin, line), words)]
     errors, written = list[ConfigError](), Table()
     if _depth(options) > MAX_DEPTH:
-        return Layer(origin), [Mistake(Place(origin, 0), "tables are nested too deeply")]
+        return Layer(origin), [Mistake(SettingLocation(origin, 0), "tables are nested too deeply")]
     if environment is not None and "$" in text:
         written, options = options, expanded(options, environment, errors.append)
     layer = Layer(origin, options, text, written)
@@ -185,7 +189,8 @@ def placed(layer: Layer, errors: Iterable[ConfigError]) -> list[Mistake]:
 
     line_of = line_finder(layer.text)
     return [
-        Mistake(Place(layer.origin, line_of(error.path)), str(error), error.path) for error in found
+        Mistake(SettingLocation(layer.origin, line_of(error.path)), str(error), error.path)
+        for error in found
     ]
 
 

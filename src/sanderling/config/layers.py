@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table, state_dir
 from sanderling.config.expansion import variables_in
-from sanderling.config.file import Place, fields_of, read_user_file
+from sanderling.config.file import SettingLocation, fields_of, read_user_file
 from sanderling.errors import ConfigError
 
 
@@ -163,7 +163,7 @@ def upon(lower: Table, upper: Table) -> Table:
     return joined
 
 
-def place_of(path: KeyPath, layers: Sequence[Layer]) -> Place:
+def place_of(path: KeyPath, layers: Sequence[Layer]) -> SettingLocation:
     """Return the place that the value at `path` comes from."""
     match path:
         case ("permissions", int() as number, *rest):  # they add up
@@ -177,7 +177,7 @@ def place_of(path: KeyPath, layers: Sequence[Layer]) -> Place:
                 for layer in reversed(layers):
                     if _get(layer.options, path[:end], None) is not None:
                         return _place_in(layer, path)
-    return Place()
+    return SettingLocation()
 
 
 def reference_at(path: KeyPath, layers: Sequence[Layer]) -> str:
@@ -189,10 +189,10 @@ def reference_at(path: KeyPath, layers: Sequence[Layer]) -> str:
     return ""
 
 
-def _place_in(layer: Layer, path: KeyPath) -> Place:
+def _place_in(layer: Layer, path: KeyPath) -> SettingLocation:
     from sanderling.config.lines import line_finder  # rarely needed
 
-    return Place(layer.origin, line_finder(layer.text)(path))
+    return SettingLocation(layer.origin, line_finder(layer.text)(path))
 
 
 def _merged(layers: Iterable[Layer]) -> Table:

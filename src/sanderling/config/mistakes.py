@@ -113,14 +113,14 @@ def _unknown(
 ) -> ConfigError:
     import difflib  # slow to load and rarely needed
 
-    place = (*path, key)
+    location = (*path, key)
     if not path and key in NEOVIM_KEYS:
         return ConfigError(
-            f"'{key}' is an option of Neovim: set it in setup() or vim.g.sanderling", place
+            f"'{key}' is an option of Neovim: set it in setup() or vim.g.sanderling", location
         )
     near = difflib.get_close_matches(key, known, n=1)
-    name = elsewhere(dotted(place))
+    name = elsewhere(dotted(location))
     if near and not (name and difflib.SequenceMatcher(None, key, near[0]).ratio() < LIKE):
         name = dotted((*path, near[0]))
     hint = f"; did you mean '{name}'?" if name else f"; known here: {', '.join(known)}"
-    return ConfigError(f"unknown key '{dotted(place)}'{hint}", place)
+    return ConfigError(f"unknown key '{dotted(location)}'{hint}", location)

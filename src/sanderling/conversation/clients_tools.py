@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation, OneTurn
 from sanderling.conversation.notes import Notes
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.conversation.turn import REQUEST_SENT_S, Turn
 from sanderling.errors import ProviderError
 from sanderling.project.project import Project
@@ -34,7 +34,7 @@ from sanderling.tools.base import Tool
 THERE = "Only the client that runs this session's tools can do that."
 
 
-class ClientsTools(Protocol):
+class ClientTools(Protocol):
     """The tools of a session, run by its client."""
 
     async def tools(self) -> Sequence[Tool]: ...
@@ -48,11 +48,13 @@ class ClientsTools(Protocol):
         ...
 
 
-class ClientsNotes(Notes):
+class ClientNotes(Notes):
     """The notes of such a session come from the client, because facts about this machine would be wrong."""
 
-    def __init__(self, tools: ClientsTools, parts: Parts) -> None:
-        super().__init__(parts.session, parts.workspace, parts.gate, parts.project.instructions)
+    def __init__(self, tools: ClientTools, services: SessionServices) -> None:
+        super().__init__(
+            services.session, services.workspace, services.gate, services.project.instructions
+        )
         self._tools = tools
 
     def forget(self) -> None:
@@ -64,7 +66,7 @@ class ClientsNotes(Notes):
         return [note for note in (*self._tools.take_notes(), reminder) if note]
 
 
-class ClientsParts(Parts):
+class ClientServices(SessionServices):
     """The parts of a session whose tools run at its client."""
 
     def __init__(
@@ -75,7 +77,7 @@ class ClientsParts(Parts):
         policy: SandboxPolicy,
         settings: Settings,
         *,
-        tools: ClientsTools,
+        tools: ClientTools,
         project: Project,
     ) -> None:
         self._tools = tools
@@ -84,18 +86,18 @@ class ClientsParts(Parts):
         )
 
     def _make_notes(self) -> Notes:
-        return ClientsNotes(self._tools, self)
+        return ClientNotes(self._tools, self)
 
 
-class ClientsTurn(Turn):
+class ClientTurn(Turn):
     async def _prepare(self, tasks: TaskGroup) -> None:
         await anyio.sleep(REQUEST_SENT_S)
-        tasks.start_soon(self._parts.memory.sync)
+        tasks.start_soon(self._services.memory.sync)
         with suppress(ProviderError):  # which the turn reports
-            await self._parts.provider.prepare()
+            await self._services.provider.prepare()
 
 
-class ClientsConversation(Conversation):
+class ClientConversation(Conversation):
     """The conversation of a session whose tools run at its client."""
 
     def begin_sandbox(self) -> None:
@@ -107,8 +109,8 @@ class ClientsConversation(Conversation):
     def act(self, action: Action) -> None:
         match action:
             case RunCommand(command_id, command):
-                self.parts.emit(CommandStarted(command_id, command))
-                self.parts.emit(CommandEnded(command_id, THERE))
+                self.services.emit(CommandStarted(command_id, command))
+                self.services.emit(CommandEnded(command_id, THERE))
             case (
                 SetMode()
                 | SetNetwork()
@@ -118,9 +120,11 @@ class ClientsConversation(Conversation):
                 | RedoTurn()
                 | Rewind()
             ):
-                self.parts.warn(THERE)
+                self.services.warn(THERE)
             case _:
                 super().act(action)
 
     def make_turn(self) -> OneTurn:
-        return ClientsTurn(self.parts, self.parts.waiting.take_steering, is_eager=self._is_eager)
+        return ClientTurn(
+            self.services, self.services.waiting.take_steering, is_eager=self._is_eager
+        )

@@ -10,12 +10,12 @@ from anyio import to_thread
 
 from sanderling.conversation.controls import Controls
 from sanderling.conversation.mentions import mentions_session, with_sessions
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.prompt import check_images, prompt_message
 from sanderling.conversation.reviewing import Reviews
+from sanderling.conversation.services import SessionServices
 from sanderling.conversation.turn import Turn
 from sanderling.conversation.undoing import Undoer
-from sanderling.conversation.views import Views
+from sanderling.conversation.views import SessionViews
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.permissions.mentions import check_mentions
 from sanderling.protocol.actions import (
@@ -84,17 +84,17 @@ class Conversation:
 
     def __init__(
         self,
-        parts: Parts,
+        services: SessionServices,
         resources: AsyncExitStack | None = None,
         *,
         is_eager: bool = True,
         mode: Mode | None = None,
-        guest: str = "",
+        external: str = "",
     ) -> None:
-        self.parts = parts
-        self._undoer, self._reviews = Undoer(parts), Reviews(parts.workspace, parts.emit)
-        self.views = Views(parts, self._undoer, self._reviews, guest)
-        self.controls = Controls(parts, self._reviews, self.declare_servers)
+        self.services = services
+        self._undoer, self._reviews = Undoer(services), Reviews(services.workspace, services.emit)
+        self.views = SessionViews(services, self._undoer, self._reviews, external)
+        self.controls = Controls(services, self._reviews, self.declare_servers)
         self._is_eager = is_eager
         self._resources = resources or AsyncExitStack()
         self._turn: OneTurn | anyio.CancelScope | None = (
@@ -102,54 +102,54 @@ class Conversation:
         )
         self._arrived = anyio.Event()
         self._is_closed = False
-        parts.restore(mode)
-        self._first_mode: Mode = parts.gate.mode
+        services.restore(mode)
+        self._first_mode: Mode = services.gate.mode
         self.begin_sandbox()
 
     def begin_sandbox(self) -> None:
         """Keep the sandbox open while the session is served."""
-        keeper = self.parts.sandbox.keeper
-        self.parts.tasks.start(keeper.serve)
+        manager = self.services.sandbox.manager
+        self.services.tasks.start(manager.serve)
         if self._is_eager:
-            self.parts.tasks.start(keeper.find_level)
+            self.services.tasks.start(manager.find_level)
 
     # --- the agent -----------------------------------------------------------------------------------------------------
 
     def act(self, action: Action) -> None:  # noqa: C901, PLR0912, PLR0915 - one table
-        parts, controls = self.parts, self.controls
+        services, controls = self.services, self.controls
         match action:
             case SubmitPrompt(prompt):
                 self.submit(prompt)
             case SteerTurn(prompt):
                 self.steer(prompt)
             case EditWaiting(prompt_id, text):
-                parts.waiting.edit(prompt_id, text)
+                services.waiting.edit(prompt_id, text)
             case ReleaseWaiting():
-                parts.waiting.release()
+                services.waiting.release()
             case CancelTurn():
                 self.cancel()
             case RetryNow():
-                parts.calls.retry_now()
+                services.calls.retry_now()
             case Rest():
-                parts.sandbox.keeper.rest_soon()
+                services.sandbox.manager.rest_soon()
             case AnswerApproval():
-                parts.approvals.answer(action)
+                services.approvals.answer(action)
             case RejectChanges() | NoteReviewed() | NoteUsage():
                 controls.note_done(action)
             case NoteSaved(path):
-                parts.workspace.changes.saved(path)
+                services.workspace.changes.saved(path)
             case Compact(focus):
-                parts.compactor.ask(focus)
+                services.compactor.ask(focus)
             case UndoCompaction():
-                self._unless_in_turn(parts.compactor.undo)
+                self._unless_in_turn(services.compactor.undo)
             case UndoTurn() | RedoTurn() | Rewind():
                 self._unless_in_turn(partial(self._undoer.ask, action))
             case RunCommand(command_id, command):
-                parts.commands.start(command_id, command)
+                services.commands.start(command_id, command)
             case SetNetwork(mode):
                 controls.set_network(mode)
             case SetSandbox(is_on):
-                parts.sandbox.switch(is_on=is_on)
+                services.sandbox.switch(is_on=is_on)
             case SetMode(mode):
                 controls.set_mode(mode)
             case SetModel(model):
@@ -159,7 +159,7 @@ class Conversation:
             case TrustFiles(hashes):
                 controls.trust_files(hashes)
             case ControlToolServer(name, what):
-                parts.servers.control(name, what)
+                services.servers.control(name, what)
             case StopJob(job_id):
                 controls.stop_job(job_id)
             case CloseSession():
@@ -182,9 +182,9 @@ class Conversation:
         """Run a turn for each prompt, and the user's commands at the same time, until closed."""
         self.declare_servers()
         try:
-            async with self.parts.tasks.running():
+            async with self.services.tasks.running():
                 if self._is_eager:
-                    self.parts.tasks.start(self._prepare)
+                    self.services.tasks.start(self._prepare)
                 await self._serve_prompts()
         finally:
             with anyio.move_on_after(LAST_WORDS_S, shield=True):
@@ -192,27 +192,27 @@ class Conversation:
 
     def declare_servers(self) -> None:
         """Declare the project's tool servers, if they are trusted."""
-        self.parts.declare_servers()
+        self.services.declare_servers()
 
     async def _prepare(self) -> None:
         """Prepare the provider. Errors are reported by the turn that needs it."""
         with suppress(ProviderError):
-            await self.parts.provider.prepare()
+            await self.services.provider.prepare()
         if not self._turn:  # a turn starts the tool servers itself, after its request
-            self.parts.servers.begin()
+            self.services.servers.begin()
 
     # --- turns ---------------------------------------------------------------------------------------------------------
 
     async def _serve_prompts(self) -> None:
-        parts = self.parts
-        if parts.gate.mode == self._first_mode != "ask":
-            parts.emit(ModeChanged(parts.gate.mode))
-        await parts.gate.grant_again()
-        if parts.session.is_resumed:
+        services = self.services
+        if services.gate.mode == self._first_mode != "ask":
+            services.emit(ModeChanged(services.gate.mode))
+        await services.gate.grant_again()
+        if services.session.is_resumed:
             await self._undoer.finish_interrupted()
             await self._reviews.show_waiting()
         while not self._is_closed:
-            if parts.compactor.is_asked:
+            if services.compactor.is_asked:
                 await self._summarize()
             elif self._undoer.is_asked:
                 await self._undo()
@@ -223,7 +223,7 @@ class Conversation:
                 await self._arrived.wait()
 
     def next_prompt(self) -> Prompt | None:
-        return self.parts.waiting.take_next()
+        return self.services.waiting.take_next()
 
     async def run_turn(self, prompt: Prompt) -> None:
         """Answer `prompt`, if it can be sent."""
@@ -235,8 +235,8 @@ class Conversation:
                 self._refuse(prompt, str(error))
                 return
         if asked is None:  # stopped before it was sent
-            self.parts.emit(PromptsReturned((prompt,)))
-            self.parts.emit(TurnEnded("cancelled"))
+            self.services.emit(PromptsReturned((prompt,)))
+            self.services.emit(TurnEnded("cancelled"))
             return
         if not prompt_message(asked).content:
             self._refuse(prompt, "The prompt is empty: nothing was sent.")
@@ -245,11 +245,11 @@ class Conversation:
         with self._active(turn):
             stop_reason = await turn.run(asked)
         if self._is_eager:
-            self.parts.servers.begin()  # a short turn has not started them
+            self.services.servers.begin()  # a short turn has not started them
         await self._show_end(stop_reason)
 
     def make_turn(self) -> OneTurn:
-        return Turn(self.parts, self.parts.waiting.take_steering, is_eager=self._is_eager)
+        return Turn(self.services, self.services.waiting.take_steering, is_eager=self._is_eager)
 
     async def expanded(self, prompt: Prompt) -> Prompt:
         """
@@ -258,15 +258,15 @@ class Conversation:
         Raises:
             ConfigError: a part is not available.
         """
-        servers = self.parts.servers
+        servers = self.services.servers
         self._check_mentions(prompt)
         if mentions_session(prompt):
-            session_dir = self.parts.settings.session_dir
+            session_dir = self.services.settings.session_dir
             prompt = await to_thread.run_sync(with_sessions, prompt, session_dir)
         if prompt.sent:  # already expanded before it waited
             return prompt
         try:
-            asked = self.parts.project.expand(prompt)
+            asked = self.services.project.expand(prompt)
         except ConfigError:
             if not servers.begins_with_prompt(prompt.text):
                 raise
@@ -276,19 +276,19 @@ class Conversation:
     def _check_mentions(self, prompt: Prompt) -> None:
         if prompt.selections:
             check_images(prompt)
-            check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
+            check_mentions(prompt, self.services.session.project, self.services.gate.may_read())
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:
-        self.parts.emit(TurnStarted(prompt))
-        self.parts.emit(ErrorOccurred("invalid_request", reason, ""))
-        self.parts.waiting.hold()
-        self.parts.memory.keep()
-        self.parts.emit(TurnEnded("error"))
+        self.services.emit(TurnStarted(prompt))
+        self.services.emit(ErrorOccurred("invalid_request", reason, ""))
+        self.services.waiting.hold()
+        self.services.memory.keep()
+        self.services.emit(TurnEnded("error"))
 
     async def _summarize(self) -> None:
         """Summarize between turns, as the user requested."""
         with anyio.CancelScope() as scope, self._active(scope):
-            await self.parts.compactor.summarize_as_asked(is_in_turn=False)
+            await self.services.compactor.summarize_as_asked(is_in_turn=False)
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
     async def _undo(self) -> None:
@@ -296,32 +296,32 @@ class Conversation:
         before = await self._reviews.waiting()
         await self._undoer.run()
         await self._reviews.show_waiting(before)
-        self.parts.memory.keep()
-        await self.parts.memory.sync()
-        self.parts.memory.report_problem()
+        self.services.memory.keep()
+        await self.services.memory.sync()
+        self.services.memory.report_problem()
 
     @contextmanager
     def _active(self, turn: OneTurn | anyio.CancelScope) -> Generator[None]:
         """Let `cancel` stop `turn` in this context, and hold back the output of commands."""
-        self._turn, self.parts.waiting.is_in_turn = turn, True
-        self.parts.commands.hold()
+        self._turn, self.services.waiting.is_in_turn = turn, True
+        self.services.commands.hold()
         try:
             yield
         finally:
-            self._turn, self.parts.waiting.is_in_turn = None, False
+            self._turn, self.services.waiting.is_in_turn = None, False
 
     async def _show_end(self, stop_reason: StopReason) -> None:
-        parts = self.parts
-        parts.memory.report_problem()
-        parts.tell_untrusted()  # a short turn has not reported it
-        parts.emit(TurnEnded(stop_reason))
-        parts.memory.keep()
-        parts.commands.show_held()
-        await parts.memory.sync()
-        parts.memory.report_problem()
+        services = self.services
+        services.memory.report_problem()
+        services.tell_untrusted()  # a short turn has not reported it
+        services.emit(TurnEnded(stop_reason))
+        services.memory.keep()
+        services.commands.show_held()
+        await services.memory.sync()
+        services.memory.report_problem()
 
     def submit(self, prompt: Prompt) -> None:
-        self.parts.waiting.queue(prompt)
+        self.services.waiting.queue(prompt)
         self._arrived.set()
 
     def steer(self, prompt: Prompt) -> None:
@@ -329,13 +329,13 @@ class Conversation:
         try:
             self._check_mentions(prompt)
         except ConfigError as error:
-            self.parts.warn(str(error))
-            self.parts.emit(PromptsReturned((prompt,)))
+            self.services.warn(str(error))
+            self.services.emit(PromptsReturned((prompt,)))
             return
-        if self.parts.servers.are_in(prompt.text):
-            self.parts.tasks.start(self._steer_expanded, prompt)
+        if self.services.servers.are_in(prompt.text):
+            self.services.tasks.start(self._steer_expanded, prompt)
         else:
-            self.parts.waiting.steer(prompt)
+            self.services.waiting.steer(prompt)
             self._arrived.set()
 
     async def _steer_expanded(self, prompt: Prompt) -> None:
@@ -343,26 +343,26 @@ class Conversation:
         try:
             prompt = await self.expanded(prompt)
         except ConfigError as error:
-            self.parts.warn(str(error))
-        self.parts.waiting.steer(prompt)
+            self.services.warn(str(error))
+        self.services.waiting.steer(prompt)
         self._arrived.set()
 
     def cancel(self) -> None:
         """Stop the turn and return the pending prompts; if there are neither, stop the newest command."""
-        returned = self.parts.waiting.take_all()
-        is_summary_dropped = self.parts.compactor.drop_asked()
+        returned = self.services.waiting.take_all()
+        is_summary_dropped = self.services.compactor.drop_asked()
         if returned:
-            self.parts.emit(PromptsReturned(returned))
+            self.services.emit(PromptsReturned(returned))
         if self._turn:
             self._turn.cancel()
         elif returned:
-            self.parts.emit(TurnEnded("cancelled"))
+            self.services.emit(TurnEnded("cancelled"))
         elif not is_summary_dropped:
-            self.parts.commands.stop_newest()
+            self.services.commands.stop_newest()
 
     def _unless_in_turn(self, change: Callable[[], None]) -> None:
         """Run `change`, which changes the history, unless a turn is running."""
         if self._turn:
-            self.parts.warn(BUSY)
+            self.services.warn(BUSY)
         else:
             change()

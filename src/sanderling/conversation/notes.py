@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from sanderling.permissions.gate import Gate
-from sanderling.project.facts import Facts
+from sanderling.project.facts import SessionFacts
 from sanderling.project.instructions import Instructions
 from sanderling.project.trust.reading import visible_name
 from sanderling.protocol.actions import RejectChanges
@@ -103,7 +103,7 @@ class Notes:
         self._workspace = workspace
         self._gate = gate
         self._instructions = instructions
-        self._facts = Facts(session.project)
+        self._facts = SessionFacts(session.project)
         self._mode: Mode | None = "ask"
         self._changed_files: set[str] = set()  # before the last summary
         self._rejected: list[str] = []
@@ -162,7 +162,7 @@ class Notes:
 
     def _news(self, paths: Sequence[str], *, is_prompt: bool) -> list[str]:
         notes = [
-            PROJECT_REPLACED if self._workspace.sandbox.place.take_replaced() else "",
+            PROJECT_REPLACED if self._workspace.sandbox.location.take_replaced() else "",
             self._news_of_surroundings(paths),
             self._news_of_mode(),
             *self._rejected,
@@ -176,8 +176,8 @@ class Notes:
         return "" if is_known else _MODE_NEWS[self._gate.mode]
 
     def _news_of_surroundings(self, paths: Sequence[str]) -> str:
-        ground = self._workspace.sandbox.facts
-        facts = self._facts.news(sandbox=ground.level, network=ground.network)
+        environment = self._workspace.sandbox.facts
+        facts = self._facts.news(sandbox=environment.level, network=environment.network)
         instructions = self._instructions.news(paths)
         return "\n\n".join(filter(None, (facts, instructions)))
 

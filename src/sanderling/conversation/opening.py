@@ -11,7 +11,7 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.permissions.rules import Rule
@@ -34,9 +34,9 @@ from sanderling.tools.editor import Editor
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
     from sanderling.commands.shell import Elsewhere
-    from sanderling.conversation.clients_tools import ClientsTools
+    from sanderling.conversation.clients_tools import ClientTools
     from sanderling.mcp.servers import McpServer
-    from sanderling.providers.http.way import Way
+    from sanderling.providers.http.model_proxy import ModelProxy
     from sanderling.tools.code.servers import LanguageServers
 
 NO_KEY_NOTICE = "No API key: this is the demo model, which replays a script.\n{remedy}"
@@ -46,7 +46,7 @@ def _alone(provider: Provider, _project: str) -> Provider:
     return provider
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A frontend's options for a conversation."""
 
     mode: Mode | None = None
@@ -76,18 +76,18 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """The external agent for a new session; a resumed session remembers its own."""
     elsewhere: "Elsewhere | None" = None
     """Where commands run, if not in the sandbox."""
-    way: "Way | None" = None
+    model_proxy: "ModelProxy | None" = None
     """The proxy to models, if the keys are on another machine."""
-    tools: "ClientsTools | None" = None
+    tools: "ClientTools | None" = None
     """The client's tools, which replace Sanderling's; then nothing runs here."""
 
 
-class Opened(NamedTuple):
+class OpenedAgent(NamedTuple):
     """
     An open agent, to be served by the caller, and what the frontend needs first.
 
     `ends` maps prompt ids to the reasons why their turns ended, including the last. `waiting` has the ids of pending prompts; `aside` are
-    the prompts that were set aside or dropped, see `Wishes.waiting`.
+    the prompts that were set aside or dropped, see `SessionOptions.waiting`.
     """
 
     agent: Agent
@@ -103,8 +103,8 @@ async def open_conversation(
     project: str,
     layers: Layers,
     emit: Callable[[Event], None],
-    wishes: Wishes,
-) -> Opened:
+    options: SessionOptions,
+) -> OpenedAgent:
     """
     Open the session `session_id` of `project`, new or from its log.
 
@@ -116,16 +116,16 @@ async def open_conversation(
     resources = AsyncExitStack()
     try:
         own = layers.settings()
-        log_dir = wishes.log_dir or own.session_dir
+        log_dir = options.log_dir or own.session_dir
         # Reading a long log takes a while.
-        session = await to_thread.run_sync(Session.open, log_dir, session_id, project, wishes.face)
+        session = await to_thread.run_sync(Session.open, log_dir, session_id, project, options.face)
         resources.callback(session.close)
-        conversation = _Opening(session, own, emit, wishes, resources).begin(layers)
-        aside = () if wishes.waiting == "held" else conversation.parts.waiting.set_aside()
-        if wishes.waiting == "dropped":
-            conversation.parts.waiting.drop_aside()
-        if wishes.is_shown:
-            await conversation.views.show_opened(has_history=wishes.has_history)
+        conversation = _AgentBuilder(session, own, emit, options, resources).begin(layers)
+        aside = () if options.waiting == "held" else conversation.services.waiting.set_aside()
+        if options.waiting == "dropped":
+            conversation.services.waiting.drop_aside()
+        if options.is_shown:
+            await conversation.views.show_opened(has_history=options.has_history)
             _tell_of_demo(conversation)
         else:
             conversation.views.show_damage()
@@ -149,34 +149,39 @@ def check_settings(settings: Settings, project: str) -> None:
         raise refusal(mistakes)
 
 
-def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> Opened:
-    parts, session = conversation.parts, conversation.parts.session
-    waiting = parts.waiting.shown()
+def _opened(conversation: Conversation, aside: tuple[Prompt, ...]) -> OpenedAgent:
+    services, session = conversation.services, conversation.services.session
+    waiting = services.waiting.shown()
     ids = frozenset(each.id for each in (*waiting.steering, *waiting.queued))
-    return Opened(
-        conversation, parts.provider.model, session.is_resumed, session.asked.ends, ids, aside
+    return OpenedAgent(
+        conversation,
+        services.provider.model,
+        session.is_resumed,
+        session.prompt_history.ends,
+        ids,
+        aside,
     )
 
 
-class _Opening(NamedTuple):
+class _AgentBuilder(NamedTuple):
     """Makes the conversation for a session; `own` are the settings without the project's."""
 
     session: Session
     own: Settings
     emit: Callable[[Event], None]
-    wishes: Wishes
+    options: SessionOptions
     resources: AsyncExitStack
 
     def begin(self, layers: Layers) -> Conversation:
         if address := self._address():
             return self._remote(address)
-        if self.wishes.tools:  # a directory of that name may exist here, but is not the client's
-            return self._for_client(self.wishes.tools)
+        if self.options.tools:  # a directory of that name may exist here, but is not the client's
+            return self._for_client(self.options.tools)
         project = Project(self.own, self.session.project)
         settings = project.settings(layers)
         try:
             if agent := self._agent(settings):
-                return self._guest(project, settings, agent)
+                return self._external(project, settings, agent)
             return self._here(project, settings)
         except ConfigError as error:
             from sanderling.conversation.configuration import (
@@ -187,39 +192,40 @@ class _Opening(NamedTuple):
 
     def _here(self, project: Project, settings: Settings) -> Conversation:
         """Start a session in the project, with the project's settings."""
-        wishes = self.wishes
+        options = self.options
         check_disabled(settings.tools_disabled)
         policy = self._policy(settings)
         sample = ""
         # Without a screen, the user could take the demo model's reply for a real one.
-        fallback = "demo" if wishes.is_shown else DEFAULT
+        fallback = "demo" if options.is_shown else DEFAULT
         if choose(settings, fallback=fallback) == "demo":
             from sanderling.providers.scripted import copy_sample
 
             sample = copy_sample(self.resources)
             policy = policy._replace(write_paths=(*policy.write_paths, sample))
-        provider = wishes.wrap(
-            make_provider(settings, sample, fallback=fallback, way=wishes.way), self.session.project
+        provider = options.wrap(
+            make_provider(settings, sample, fallback=fallback, model_proxy=options.model_proxy),
+            self.session.project,
         )
         self.resources.push_async_callback(provider.aclose)
-        parts = self._parts(
-            provider, policy, settings, project, code=wishes.code, servers=_servers(settings)
+        services = self._services(
+            provider, policy, settings, project, code=options.code, servers=_servers(settings)
         )
-        if wishes.elsewhere:
-            parts.workspace.shell.elsewhere = wishes.elsewhere
-            parts.sandbox.switch(is_on=False)
-        return Conversation(parts, self.resources, mode=wishes.mode, is_eager=wishes.is_eager)
+        if options.elsewhere:
+            services.workspace.shell.elsewhere = options.elsewhere
+            services.sandbox.switch(is_on=False)
+        return Conversation(services, self.resources, mode=options.mode, is_eager=options.is_eager)
 
-    def _for_client(self, tools: "ClientsTools") -> Conversation:
+    def _for_client(self, tools: "ClientTools") -> Conversation:
         """Start a session whose files and commands are the client's: nothing is read, run or changed here."""
-        from sanderling.conversation.clients_tools import ClientsConversation, ClientsParts
+        from sanderling.conversation.clients_tools import ClientConversation, ClientServices
 
         settings = self.own
         check_disabled(settings.tools_disabled)
         provider = make_provider(settings, fallback="demo")
         self.resources.push_async_callback(provider.aclose)
         policy = policy_for(settings, self.session.project)
-        parts = ClientsParts(
+        services = ClientServices(
             self.session,
             provider,
             self.emit,
@@ -228,48 +234,50 @@ class _Opening(NamedTuple):
             tools=tools,
             project=self._elsewhere(),
         )
-        self.resources.callback(parts.workspace.journal.close)
-        return ClientsConversation(parts, self.resources, is_eager=self.wishes.is_eager)
+        self.resources.callback(services.workspace.journal.close)
+        return ClientConversation(services, self.resources, is_eager=self.options.is_eager)
 
-    def _guest(self, project: Project, settings: Settings, agent: "DeclaredAgent") -> Conversation:
+    def _external(
+        self, project: Project, settings: Settings, agent: "DeclaredAgent"
+    ) -> Conversation:
         """Start a session in which an external agent answers."""
-        from sanderling.acp_client.provider import GuestProvider
-        from sanderling.conversation.guest_conversation import GuestConversation
-        from sanderling.conversation.guest_servers import with_servers
+        from sanderling.acp_client.provider import ExternalProvider
+        from sanderling.conversation.external_conversation import ExternalConversation
+        from sanderling.conversation.external_servers import with_servers
 
         if agent.servers:
             agent = with_servers(agent, settings)
-        provider = GuestProvider(agent.name)
-        parts = self._parts(provider, self._policy(settings), settings, project)
-        is_eager, mode = self.wishes.is_eager, self.wishes.mode
-        return GuestConversation(
-            parts, agent, provider, self.resources, is_eager=is_eager, mode=mode
+        provider = ExternalProvider(agent.name)
+        services = self._services(provider, self._policy(settings), settings, project)
+        is_eager, mode = self.options.is_eager, self.options.mode
+        return ExternalConversation(
+            services, agent, provider, self.resources, is_eager=is_eager, mode=mode
         )
 
     def _remote(self, address: str) -> Conversation:
         """Start a remote session: nothing of the project is read, run or changed here."""
-        from sanderling.acp_client.provider import GuestProvider
+        from sanderling.acp_client.provider import ExternalProvider
         from sanderling.conversation.remote_conversation import RemoteConversation
         from sanderling.remote.address import parse_address
 
         there = parse_address(address)
-        provider = GuestProvider(there.title)
-        parts = self._parts(
-            provider, self._policy(self.own), self.own, self._elsewhere(), code=self.wishes.code
+        provider = ExternalProvider(there.title)
+        services = self._services(
+            provider, self._policy(self.own), self.own, self._elsewhere(), code=self.options.code
         )
-        is_eager = self.wishes.is_eager
-        return RemoteConversation(parts, there, provider, self.resources, is_eager=is_eager)
+        is_eager = self.options.is_eager
+        return RemoteConversation(services, there, provider, self.resources, is_eager=is_eager)
 
     # --- their parts ---------------------------------------------------------------------------------------------------
 
     def _policy(self, settings: Settings) -> SandboxPolicy:
-        return policy_for(settings, self.session.project)._replace(network=self.wishes.network)
+        return policy_for(settings, self.session.project)._replace(network=self.options.network)
 
     def _elsewhere(self) -> Project:
         """Return a stand-in for the project of a session whose files are not on this machine."""
         return Project(self.own, f"{self.own.state_dir}/elsewhere")
 
-    def _parts(
+    def _services(
         self,
         provider: Provider,
         policy: SandboxPolicy,
@@ -278,23 +286,23 @@ class _Opening(NamedTuple):
         *,
         code: "LanguageServers | None" = None,
         servers: "Mapping[str, McpServer] | None" = None,
-    ) -> Parts:
-        session, wishes = self.session, self.wishes
-        parts = Parts(
+    ) -> SessionServices:
+        session, options = self.session, self.options
+        services = SessionServices(
             session,
             provider,
             self.emit,
             policy,
             settings,
             project=project,
-            rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
-            editor=wishes.editor,
+            rules=(*load_rules(settings.permissions, session.project), *options.rules),
+            editor=options.editor,
             code=code,
             servers=servers,
-            patience_s=wishes.patience_s,
+            patience_s=options.patience_s,
         )
-        self.resources.callback(parts.workspace.journal.close)
-        return parts
+        self.resources.callback(services.workspace.journal.close)
+        return services
 
     def _address(self) -> str:
         """Return the address of the session's machine; empty for a local session."""
@@ -306,7 +314,7 @@ class _Opening(NamedTuple):
         return name if is_address(name) else ""
 
     def _agent_name(self) -> str:
-        wished = "" if self.session.is_resumed else self.wishes.agent
+        wished = "" if self.session.is_resumed else self.options.agent
         return kept_agent(self.session).name or wished
 
     def _agent(self, settings: Settings) -> "DeclaredAgent | None":
@@ -332,10 +340,10 @@ def _servers(settings: Settings) -> "dict[str, McpServer]":
 
 
 def _tell_of_demo(conversation: Conversation) -> None:
-    settings = conversation.parts.settings
-    if conversation.views.guest:
+    settings = conversation.services.settings
+    if conversation.views.external:
         return
     is_chosen = settings.provider != "auto" or settings.model == "demo"
     is_without_key = not is_chosen and choose(settings) == "demo"
-    if is_without_key and not conversation.parts.session.is_resumed:
-        conversation.parts.emit(Notice("info", NO_KEY_NOTICE.format(remedy=remedies().key)))
+    if is_without_key and not conversation.services.session.is_resumed:
+        conversation.services.emit(Notice("info", NO_KEY_NOTICE.format(remedy=remedies().key)))

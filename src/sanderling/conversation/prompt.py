@@ -72,7 +72,7 @@ def _text_blocks(texts: Sequence[str]) -> tuple[TextBlock, ...]:
 def _command_text(record: CommandRecord) -> str:
     shown = f"$ {record.command}\n{record.output}"
     fence = fence_around(shown)
-    return f"The user ran this command in the project; it {record.ending.told}:\n{fence}\n{shown}\n{fence}"
+    return f"The user ran this command in the project; it {record.ending.description}:\n{fence}\n{shown}\n{fence}"
 
 
 def _selection_text(selection: Selection) -> str:

@@ -5,13 +5,13 @@ from uuid import uuid4
 
 import anyio
 
-from sanderling.acp_client.provider import GuestProvider
+from sanderling.acp_client.provider import ExternalProvider
 from sanderling.agents.declared import DeclaredAgent
 from sanderling.conversation.conversation import OneTurn
-from sanderling.conversation.guest_conversation import GuestConversation
-from sanderling.conversation.parts import Parts
-from sanderling.conversation.remote_guest import RemoteGuest
+from sanderling.conversation.external_conversation import ExternalConversation
+from sanderling.conversation.remote_agent import RemoteAgent
 from sanderling.conversation.remote_turn import RemoteTurn
+from sanderling.conversation.services import SessionServices
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import (
     Action,
@@ -35,16 +35,16 @@ NOT_HERE = "Did not start: this session runs on {name}, but your command would r
 NOT_FROM_HERE = "{what} is not possible from here: this session runs on {name}."
 
 
-class RemoteConversation(GuestConversation):
+class RemoteConversation(ExternalConversation):
     """The conversation of a session with the agent at `address`."""
 
-    guest: RemoteGuest
+    external: RemoteAgent
 
     def __init__(
         self,
-        parts: Parts,
+        services: SessionServices,
         address: Address,
-        provider: GuestProvider,
+        provider: ExternalProvider,
         resources: AsyncExitStack,
         *,
         is_eager: bool = True,
@@ -52,34 +52,34 @@ class RemoteConversation(GuestConversation):
         self._address = address
         self._resumed: list[Prompt] = []
         declared = DeclaredAgent(address.text, address.title, ())
-        super().__init__(parts, declared, provider, resources, is_eager=is_eager)
-        resources.push_async_callback(self.guest.aclose)
+        super().__init__(services, declared, provider, resources, is_eager=is_eager)
+        resources.push_async_callback(self.external.aclose)
 
-    def make_guest(
-        self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider
-    ) -> RemoteGuest:
-        return RemoteGuest(parts, self._address, declared, provider, self._resume_left_turn)
+    def make_external(
+        self, services: SessionServices, declared: DeclaredAgent, provider: ExternalProvider
+    ) -> RemoteAgent:
+        return RemoteAgent(services, self._address, declared, provider, self._resume_left_turn)
 
     def begin_sandbox(self) -> None:
         """Start nothing: the sandbox is on the remote side."""
 
     def act(self, action: Action) -> None:
-        warn, name = self.parts.warn, self.guest.name
+        warn, name = self.services.warn, self.external.name
         match action:
             case RetryNow():
-                self.guest.lasting.connect_now()
-                self.parts.tasks.start(self._prepare)
-            case _ if self.guest.tools.are_wanted:
+                self.external.reconnecting.connect_now()
+                self.services.tasks.start(self._prepare)
+            case _ if self.external.tools.are_wanted:
                 super().act(action)
             case SetMode(mode):
-                self.parts.tasks.start(self._set_option, "mode", mode)
+                self.services.tasks.start(self._set_option, "mode", mode)
             case SetNetwork(mode):
-                self.parts.tasks.start(self._set_option, "network", mode)
+                self.services.tasks.start(self._set_option, "network", mode)
             case SetSandbox():
                 warn(NOT_FROM_HERE.format(what="Switching the sandbox", name=name))
             case RunCommand(command_id, command):
-                self.parts.emit(CommandStarted(command_id, command))
-                self.parts.emit(CommandEnded(command_id, NOT_HERE.format(name=name)))
+                self.services.emit(CommandStarted(command_id, command))
+                self.services.emit(CommandEnded(command_id, NOT_HERE.format(name=name)))
             case UndoTurn() | RedoTurn() | TrustFiles():
                 word = {UndoTurn: "/undo", RedoTurn: "/redo", TrustFiles: "/trust"}[type(action)]
                 self.submit(Prompt(uuid4().hex, word))
@@ -93,8 +93,8 @@ class RemoteConversation(GuestConversation):
 
     def close(self) -> None:
         """Detach: a running turn continues remotely, if possible."""
-        if isinstance(self._turn, RemoteTurn) and self.guest.goes_on_alone:
-            self.guest.lasting.end()
+        if isinstance(self._turn, RemoteTurn) and self.external.goes_on_alone:
+            self.external.reconnecting.end()
             self._turn.leave()
             self._is_closed = True
             self._arrived.set()
@@ -109,24 +109,24 @@ class RemoteConversation(GuestConversation):
     def make_turn(self) -> OneTurn:
         is_known = bool(self._resumed)
         self._resumed.clear()
-        return RemoteTurn(self.guest, is_known=is_known)
+        return RemoteTurn(self.external, is_known=is_known)
 
     def _resume_left_turn(self) -> None:
         """Resume after reconnecting: a turn that was left continues remotely or has ended meanwhile; show it from here on."""
-        guest, prompts = self.guest, self.parts.session.prompts
-        left, guest.left_turn = guest.left_turn, ""
-        if left and guest.goes_on_alone and prompts and prompts[-1].id == left:
-            guest.may_show = anyio.Event()
+        external, prompts = self.external, self.services.session.prompts
+        left, external.left_turn = external.left_turn, ""
+        if left and external.goes_on_alone and prompts and prompts[-1].id == left:
+            external.may_show = anyio.Event()
             self._resumed.append(prompts[-1])
             self._arrived.set()
 
     async def expanded(self, prompt: Prompt) -> Prompt:
         """Expand a slash command of the user's; the remote agent's commands are sent as they are."""
         if prompt.text.startswith("/") and any(
-            prompt.text.split()[0][1:] == each.name for each in self.guest.commands
+            prompt.text.split()[0][1:] == each.name for each in self.external.commands
         ):
             return prompt
         try:
-            return self.parts.project.expand(prompt)
+            return self.services.project.expand(prompt)
         except ConfigError:
             return prompt

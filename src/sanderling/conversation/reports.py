@@ -1,7 +1,7 @@
 """Reports on a conversation's provider, cost and settings. Rarely used, so the imports they need are loaded on demand."""
 
 from sanderling.config.show import settings_report
-from sanderling.conversation.parts import Parts
+from sanderling.conversation.services import SessionServices
 from sanderling.conversation.trial import shown, try_all
 from sanderling.conversation.usage_report import usage_report
 from sanderling.models.known import split
@@ -9,20 +9,22 @@ from sanderling.protocol.requests import Report, ShowSettings, ShowUsage, TestPr
 from sanderling.providers.redaction import hide_secrets
 
 
-async def answer(parts: Parts, request: TestProvider | ShowUsage | ShowSettings) -> Report:
+async def answer(
+    services: SessionServices, request: TestProvider | ShowUsage | ShowSettings
+) -> Report:
     match request:
         case TestProvider(_, provider):
-            name = provider or ":".join(split(parts.provider.model))
-            return Report("Provider", shown(await try_all([name], "", parts.settings)))
+            name = provider or ":".join(split(services.provider.model))
+            return Report("Provider", shown(await try_all([name], "", services.settings)))
         case ShowUsage():
-            return Report("Usage", _usage(parts))
+            return Report("Usage", _usage(services))
         case ShowSettings():
-            text = settings_report(parts.settings, parts.provider.model, hide_secrets)
+            text = settings_report(services.settings, services.provider.model, hide_secrets)
             return Report("Settings", text)
 
 
-def _usage(parts: Parts) -> str:
-    session, provider, calls = parts.session, parts.provider, parts.calls
+def _usage(services: SessionServices) -> str:
+    session, provider, calls = services.session, services.provider, services.calls
     return usage_report(
         session.ledger,
         calls.prices,

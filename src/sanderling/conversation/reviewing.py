@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from sanderling.changes.journal import Journal
 from sanderling.changes.records import Reviewed
-from sanderling.changes.restoring import Plan
+from sanderling.changes.restoring import RestorePlan
 from sanderling.changes.states import FileChange, State
 from sanderling.changes.unreviewed import unreviewed
 from sanderling.conversation.undoing import files_before
-from sanderling.editing.lines import Difference
+from sanderling.editing.lines import TextDifference
 from sanderling.editing.text import decode
 from sanderling.protocol.actions import NoteReviewed
 from sanderling.protocol.events import ChangesUnreviewed, Event
@@ -20,7 +20,7 @@ from sanderling.protocol.requests import FileBefore, FilesBefore
 from sanderling.protocol.reviews import ReviewLeft, UnreviewedFile
 from sanderling.tools.buffers import bytes_or_text
 from sanderling.tools.editor import Buffer
-from sanderling.tools.restoring import Restorer
+from sanderling.tools.restoring import FileRestorer
 from sanderling.tools.workspace import Workspace
 
 MODE = 0o644  # of the contents stored for a review, which are only compared, never written
@@ -100,7 +100,7 @@ class Reviews:
 
     async def _without(self, changes: Iterable[Sequence[FileChange]]) -> FilesBefore:
         taken = list(chain.from_iterable(changes))
-        planned = await Restorer(self._workspace).plan(taken) if taken else Plan(())
+        planned = await FileRestorer(self._workspace).plan(taken) if taken else RestorePlan(())
         return await to_thread.run_sync(files_before, planned)
 
 
@@ -123,5 +123,5 @@ def _shown(path: str, made: Sequence[FileChange], kept: dict[str, bytes]) -> Unr
     def text_of(state: State) -> str:
         return decode(kept.get(state.content, b"")).text
 
-    hunks = Difference(text_of(made[0].before), text_of(made[-1].after)).hunks
+    hunks = TextDifference(text_of(made[0].before), text_of(made[-1].after)).hunks
     return UnreviewedFile(path, max(len(hunks), 1), hunks[0].first_line + 1 if hunks else 1)

@@ -14,7 +14,7 @@ from sanderling.tools.catalog import Catalog
 
 if TYPE_CHECKING:
     from sanderling.mcp.servers import McpServer
-    from sanderling.mcp.tool_servers import Surroundings, ToolServers
+    from sanderling.mcp.tool_servers import ServerContext, ToolServers
 
 
 class NoServers:
@@ -55,31 +55,31 @@ class ServerLoader:
     """
     Imports `mcp` when the first server is declared; until then `servers` is a stand-in.
 
-    `surround` returns what the servers need of the session.
+    `make_context` returns what the servers need of the session.
     """
 
     def __init__(
         self,
         settings: Settings,
         catalog: Catalog,
-        surround: "Callable[[], Surroundings]",
+        make_context: "Callable[[], ServerContext]",
         *,
         patience_s: float,
     ) -> None:
         self.servers: NoServers | ToolServers = NoServers()
         self._settings = settings
         self._catalog = catalog
-        self._surround = surround
+        self._surround = make_context
         self._patience_s = patience_s
 
     def load(self, own: "Mapping[str, McpServer]") -> "ToolServers":
         """Load the user's `own` servers, and add the tools of all servers to the catalog."""
         from sanderling.mcp.tool_servers import ToolServers
 
-        surroundings = self._surround()
-        servers = ToolServers(own, surroundings, patience_s=self._patience_s)
+        context = self._surround()
+        servers = ToolServers(own, context, patience_s=self._patience_s)
         self._catalog.add(servers.source)
-        surroundings.start(servers.source.run)
+        context.start(servers.source.run)
         if isinstance(self.servers, NoServers) and self.servers.has_begun:
             servers.begin()
         self.servers = servers

@@ -10,7 +10,7 @@ import anyio.abc
 Task = Callable[..., Coroutine[Any, Any, Any]]
 
 
-class Tasks:
+class BackgroundTasks:
     """Tasks that run while the session is served. Tasks started earlier wait for that."""
 
     def __init__(self) -> None:

@@ -24,9 +24,9 @@ from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 from sanderling.text import printable, shortened
 from sanderling.tools.base import Context, Tool, UseRequest
-from sanderling.tools.diagnostics import told
+from sanderling.tools.diagnostics import diagnostic_report
 from sanderling.tools.effects import Effect
-from sanderling.tools.outcome import Content, Outcome, OverlapError, RefusedError
+from sanderling.tools.outcome import AccessRefusedError, Content, Outcome, UnsavedConflictError
 from sanderling.tools.workspace import Workspace
 
 MAX_PARALLEL = 8
@@ -40,7 +40,7 @@ NOTHING = Effect("", "none")
 class _Use(msgspec.Struct):
     """A tool call in progress. It runs unless it has a `problem`. `effect` decides which other calls it waits for."""
 
-    asked: ToolUse
+    requested: ToolUse
     tool: Tool | None = None
     args: msgspec.Struct | None = None
     problem: str = ""
@@ -121,7 +121,7 @@ class ToolUses:
         self._asking = asking or Asking()
         self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
-        screen = _InOrder([use.asked.id for use in self._uses], self._emit)
+        screen = _InOrder([use.requested.id for use in self._uses], self._emit)
         async with anyio.create_task_group() as tasks:
             for index, use in enumerate(self._uses):
                 before = [earlier for earlier in self._uses[:index] if _depends(use, earlier)]
@@ -135,27 +135,31 @@ class ToolUses:
         return [each.outcome or self._interrupted(each) for each in self._uses]
 
     def _interrupted(self, use: _Use) -> Outcome:
-        so_far = self._workspace.jobs.take_interrupted(use.asked.id)
+        so_far = self._workspace.jobs.take_interrupted(use.requested.id)
         return Outcome(content=so_far or INTERRUPTED, summary="stopped", is_error=True)
 
-    def _prepare(self, asked: ToolUse, problem: str) -> _Use:
-        tool = self._tools.get(asked.name)
+    def _prepare(self, requested: ToolUse, problem: str) -> _Use:
+        tool = self._tools.get(requested.name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
-            return _Use(asked, problem=f"There is no tool '{asked.name}'. There are: {names}.")
+            return _Use(
+                requested, problem=f"There is no tool '{requested.name}'. There are: {names}."
+            )
         if problem:
-            return _Use(asked, problem=problem)
+            return _Use(requested, problem=problem)
         try:
-            args = tool.parse(asked.input)
+            args = tool.parse(requested.input)
             effect = tool.effect(args, self._workspace)
             title = _one_line(tool.title(args, self._workspace))
         except ToolError as error:
-            return _Use(asked, problem=str(error))
-        return _Use(asked, tool, args, effect=effect, title=title, note=tool.note_on(asked.input))
+            return _Use(requested, problem=str(error))
+        return _Use(
+            requested, tool, args, effect=effect, title=title, note=tool.note_on(requested.input)
+        )
 
     async def _run_one(self, use: _Use, before: list[_Use], screen: "_InOrder") -> None:
-        show = partial(screen.show, use.asked.id)
-        show(ToolStarted(use.asked.id, use.asked.name, use.title))
+        show = partial(screen.show, use.requested.id)
+        show(ToolStarted(use.requested.id, use.requested.name, use.title))
         try:
             for earlier in before:
                 await earlier.ended.wait()
@@ -168,10 +172,10 @@ class ToolUses:
             use.ended.set()
             use.outcome = outcome = use.outcome or self._interrupted(use)
             self._paths.add(use.effect.path)
-            show(_ending(use.asked.id, outcome))
+            show(_ending(use.requested.id, outcome))
             is_last = all(other.ended.is_set() for other in self._uses)
             self._session.append(_logged_ending(use, outcome, has_result=not is_last))
-            screen.finish(use.asked.id)
+            screen.finish(use.requested.id)
         if not is_last:  # then it may be long before the message is logged
             await self._session.log.synced()
 
@@ -190,8 +194,8 @@ class ToolUses:
         denials = [denial for denial in outcome.denials if denial.target not in granted]
         if not (outcome.is_error and denials):
             return outcome
-        more, reasons = await self._gate.offers.offer(
-            use.title, use.asked.id, use.tool.name, denials, request.effect.cwd
+        more, reasons = await self._gate.grant_prompts.offer(
+            use.title, use.requested.id, use.tool.name, denials, request.effect.cwd
         )
         if more != NO_GRANT:
             permit = permit._replace(grant=permit.grant.and_also(more))
@@ -211,7 +215,7 @@ class ToolUses:
         found = await self._workspace.watches.take(self._workspace.editor, waits=is_edit)
         if not found:
             return outcome
-        report = await told(found, self._workspace, self._gate.may_read())
+        report = await diagnostic_report(found, self._workspace, self._gate.may_read())
         if not report.text:
             return outcome
         return msgspec.structs.replace(
@@ -225,17 +229,17 @@ class ToolUses:
         workspace, args = self._workspace, use.args
         if tool.plan and (self._gate.mode != "plan" or use.effect.kind != "write"):
             context = Context(
-                workspace, use.asked.id, lambda _: None, may_read=self._gate.may_read()
+                workspace, use.requested.id, lambda _: None, may_read=self._gate.may_read()
             )
             args = await tool.plan(args, context)
         return UseRequest(
-            use.asked.id,
+            use.requested.id,
             tool,
             args,
             tool.effect(args, workspace),
             tool.title(args, workspace),
             workspace.shell.now,
-            workspace.sandbox.ground,
+            workspace.sandbox.environment,
             is_of_several=self._asking.is_shared
             or any(other is not use and not other.ended.is_set() for other in self._uses),
         )
@@ -247,7 +251,7 @@ class ToolUses:
         while True:
             try:
                 return await self._run_tool(request, permit, show), permit
-            except OverlapError as overlap:
+            except UnsavedConflictError as overlap:
                 try:
                     permit = await self._gate.review(request, overlap, permit)
                 except DeniedError as denied:
@@ -260,7 +264,7 @@ class ToolUses:
     ) -> Outcome:
         tool_use_id, workspace = request.tool_use_id, self._workspace
         try:
-            async with self._limiter, workspace.sandbox.ground.lending(permit.grant):
+            async with self._limiter, workspace.sandbox.environment.lending(permit.grant):
                 request.check_ground(workspace)
                 self._session.append(LoggedToolStart(tool_use_id))
                 context = Context(
@@ -272,7 +276,7 @@ class ToolUses:
                     overruled=permit.overruled,
                     accepted=permit.accepted,
                     is_seen=permit.is_seen,
-                    together=self._uses[0].asked.id if len(self._uses) > 1 else "",
+                    together=self._uses[0].requested.id if len(self._uses) > 1 else "",
                 )
                 async with AsyncExitStack() as running:
                     # Syncing the log takes as long as scanning the project, so do both at once.
@@ -287,9 +291,9 @@ class ToolUses:
                     outcome = await request.tool.run(request.args, context)
             if request.effect.kind in ("run", "call") and workspace.editor:
                 await workspace.editor.files_changed(())
-        except RefusedError as refused:
+        except AccessRefusedError as refused:
             return msgspec.structs.replace(_failure(str(refused)), denials=(refused.denial,))
-        except OverlapError:
+        except UnsavedConflictError:
             raise
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
@@ -302,7 +306,7 @@ class ToolUses:
         is_command = request.effect.kind in ("run", "call") and not request.tool.is_elsewhere
         if not is_command or not workspace.sandbox.can_write:
             return nullcontext()
-        return workspace.changes.during(workspace.ground, request.tool_use_id)
+        return workspace.changes.during(workspace.environment, request.tool_use_id)
 
     async def _ask(self, request: UseRequest) -> Permit:
         if request.tool.is_elsewhere:
@@ -311,12 +315,12 @@ class ToolUses:
 
     def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
         """Add a warning to the result if the model repeats the same call with the same result."""
-        made = msgspec.json.encode((use.asked.name, use.asked.input, outcome.content))
+        made = msgspec.json.encode((use.requested.name, use.requested.input, outcome.content))
         key = blake2b(made).digest()
         self._repeats[key] += 1
         count = self._repeats[key]
         if count >= PAUSE_AT:
-            self._repeated = f"{use.asked.name} {use.title}"
+            self._repeated = f"{use.requested.name} {use.title}"
             del self._repeats[key]
         if count < WARN_AT:
             return outcome
@@ -412,7 +416,7 @@ def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
 
 def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedToolEnd:
     return LoggedToolEnd(
-        use.asked.id,
+        use.requested.id,
         use.title,
         outcome.summary,
         outcome.detail,
@@ -425,7 +429,7 @@ def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedTo
 
 
 def _result(use: _Use, outcome: Outcome) -> ToolResult:
-    return ToolResult(use.asked.id, outcome.content, outcome.is_error)
+    return ToolResult(use.requested.id, outcome.content, outcome.is_error)
 
 
 def _with_reasons(outcome: Outcome, reasons: Sequence[str]) -> Outcome:

@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 import msgspec
 
+from sanderling.acp.client_tools import OUTPUT, RUN, ToolAnswer, ToolOutput, ToolRequest
 from sanderling.acp.connection import Method
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid
-from sanderling.acp.hands import OUTPUT, RUN, ToolAnswer, ToolOutput, ToolRequest
 from sanderling.acp_client.local_turn import LocalTurn
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.sandbox_news import shown_sandbox
+from sanderling.conversation.services import SessionServices
 from sanderling.conversation.tool_uses import Asking, ToolUses
 from sanderling.project.project import Project
 from sanderling.protocol import events
@@ -34,7 +34,7 @@ NO_SERVERS = "Its model does not know your tool servers, only the built-in tools
 HERE = "{name} keeps the conversation and asks the model. Its tools run here: in this project, by your rules, in this machine's sandbox."
 
 
-class _Use:
+class _RemoteUse:
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
         self.answer: ToolAnswer | None = None
@@ -46,42 +46,42 @@ ShowStarted = Callable[[str, events.ToolStarted], Coroutine[Any, Any, None]]
 """Makes sure that the user is shown a call that starts; its id is the remote side's."""
 
 
-class ToolsHere:
-    """The tools of the session of `parts`. `notify` sends a notification to the remote side."""
+class LocalTools:
+    """The tools of the session of `services`. `notify` sends a notification to the remote side."""
 
     def __init__(
         self,
-        parts: Parts,
+        services: SessionServices,
         notify: Callable[[str, object], None],
         show_started: ShowStarted,
         turn: LocalTurn,
     ) -> None:
         self.are_wanted = False
-        self._parts = parts
+        self._services = services
         self._notify = notify
         self._show_started = show_started
         self._turn = turn
-        self._uses: dict[str, _Use] = {}
+        self._uses: dict[str, _RemoteUse] = {}
         self._asking: dict[str, Asking] = {}
         self._life = ""
-        self._catalog = Catalog(OwnTools(), disabled=parts.settings.tools_disabled)
+        self._catalog = Catalog(OwnTools(), disabled=services.settings.tools_disabled)
 
     @property
     def name(self) -> str:
         """The id by which the remote side recognizes this client."""
-        return self._parts.session.id
+        return self._services.session.id
 
     def begin(self) -> None:
         """Run tools here from now on, as the remote side requested."""
         if self.are_wanted:
             return
         self.are_wanted = True
-        parts = self._parts
-        parts.project = Project(parts.settings, parts.session.project)
-        parts.notes.read(parts.project.instructions, has_todo=False)
-        parts.tasks.start(parts.sandbox.keeper.serve)
-        parts.tasks.start(parts.sandbox.keeper.find_level)
-        parts.emit(shown_sandbox(parts.sandbox))
+        services = self._services
+        services.project = Project(services.settings, services.session.project)
+        services.notes.read(services.project.instructions, has_todo=False)
+        services.tasks.start(services.sandbox.manager.serve)
+        services.tasks.start(services.sandbox.manager.find_level)
+        services.emit(shown_sandbox(services.sandbox))
 
     def notes_with(self, prompt: Prompt, life: str) -> tuple[str, ...]:
         """Return the notes to send with a prompt. In another `life` of the session everything is sent again."""
@@ -90,15 +90,15 @@ class ToolsHere:
         if life != self._life:
             self._life = life
             self.forget()
-        return tuple(self._parts.notes.with_prompt(prompt))
+        return tuple(self._services.notes.with_prompt(prompt))
 
     def forget(self) -> None:
         """Send everything again with the next prompt, because the last notes may not have arrived."""
-        self._parts.notes.forget()
+        self._services.notes.forget()
 
     def begin_turn(self, prompt_id: str) -> None:
         if self.are_wanted:
-            self._parts.workspace.journal.begin_turn(prompt_id)
+            self._services.workspace.journal.begin_turn(prompt_id)
 
     async def end_turn(self) -> None:
         """Cancel the calls that are still running."""
@@ -109,7 +109,7 @@ class ToolsHere:
         self._uses.clear()
         self._asking.clear()
         if self.are_wanted:
-            self._parts.sandbox.look_after("", has_failed=False)
+            self._services.sandbox.look_after("", has_failed=False)
 
     # --- requests ----------------------------------------------------------------------------------------------------------
 
@@ -121,45 +121,45 @@ class ToolsHere:
             use.scope.cancel()
 
     async def _run(self, params: msgspec.Raw) -> ToolAnswer:
-        asked = decoded(params, ToolRequest)
-        if not self.are_wanted or not is_session_id(asked.id):
+        request = decoded(params, ToolRequest)
+        if not self.are_wanted or not is_session_id(request.id):
             raise invalid("no tool runs here")
         if not await self._turn.is_running():
             raise invalid(NO_TURN)
         if use := self._uses.get(
-            asked.id
+            request.id
         ):  # requested again, after a disconnect that may have lost output
-            self._notify(OUTPUT, ToolOutput(asked.session_id, asked.id, use.output, start=0))
+            self._notify(OUTPUT, ToolOutput(request.session_id, request.id, use.output, start=0))
         else:
-            use = self._begin(asked)
+            use = self._begin(request)
         await use.ended.wait()
         if use.answer is None:
             raise RpcError(INTERNAL_ERROR, "it failed")
         return use.answer
 
-    def _begin(self, asked: ToolRequest) -> _Use:
+    def _begin(self, request: ToolRequest) -> _RemoteUse:
         if sum(not use.ended.is_set() for use in self._uses.values()) >= MAX_RUNNING:
             raise invalid(f"{MAX_RUNNING} tools are running already")
         if len(self._uses) >= MAX_USES:
             raise invalid(f"{MAX_USES:,} tools ran in this turn")
-        use = self._uses[asked.id] = _Use()
-        if known := self._parts.session.ran.begun(asked.id):
+        use = self._uses[request.id] = _RemoteUse()
+        if known := self._services.session.ran.begun(request.id):
             use.answer = ToolAnswer(content=known.content, is_error=known.is_error)
             use.ended.set()
         else:
-            self._parts.tasks.start(self._use, asked, use)
+            self._services.tasks.start(self._use, request, use)
         return use
 
-    async def _use(self, asked: ToolRequest, use: _Use) -> None:
-        parts = self._parts
+    async def _use(self, request: ToolRequest, use: _RemoteUse) -> None:
+        services = self._services
         reports = anyio.create_task_group()
 
         def show(event: events.Event) -> None:
             match event:
                 case events.ToolStarted():
-                    reports.start_soon(self._show_started, asked.tool_use_id, event)
+                    reports.start_soon(self._show_started, request.tool_use_id, event)
                 case events.ToolOutput(text=text):
-                    piece = ToolOutput(asked.session_id, asked.id, text, start=len(use.output))
+                    piece = ToolOutput(request.session_id, request.id, text, start=len(use.output))
                     use.output += text
                     self._notify(OUTPUT, piece)
                 case _:
@@ -167,19 +167,19 @@ class ToolsHere:
 
         try:
             tools = (await self._catalog.so_far()).by_name
-            tool_uses = ToolUses(tools, parts.workspace, parts.session, parts.gate, show)
-            asking = self._asking_of(asked.together)
+            tool_uses = ToolUses(tools, services.workspace, services.session, services.gate, show)
+            asking = self._asking_of(request.together)
             async with reports:  # finishes even if the call is cancelled
                 with use.scope:
-                    if parts.sandbox.can_write:
-                        await parts.workspace.changes.look_ahead(parts.sandbox.ground)
-                    use_here = ToolUse(asked.id, asked.name, asked.input)
+                    if services.sandbox.can_write:
+                        await services.workspace.changes.look_ahead(services.sandbox.environment)
+                    use_here = ToolUse(request.id, request.name, request.input)
                     await tool_uses.run([use_here], {}, asking)
             [outcome] = tool_uses.outcomes() or [Outcome(content="", is_error=True)]
-            notes = parts.notes.with_results(tool_uses.take_paths())
+            notes = services.notes.with_results(tool_uses.take_paths())
             use.answer = _answer(outcome, notes)
-            result = ToolResult(asked.id, outcome.content, outcome.is_error)
-            parts.session.append(LoggedToolEnd(asked.id, result=result))
+            result = ToolResult(request.id, outcome.content, outcome.is_error)
+            services.session.append(LoggedToolEnd(request.id, result=result))
         finally:
             use.ended.set()
 

@@ -52,13 +52,13 @@ SIGNS = {"passed": "✓ ", "failed": "✗ ", "skipped": ""}
 
 class Column(msgspec.Struct):
     """
-    The result of one check. `told` is the text to show; a `failed` check has a `problem` and perhaps a `remedy`.
+    The result of one check. `text` is the text to show; a `failed` check has a `problem` and perhaps a `remedy`.
 
     "skipped" means not tried, or without a result that can be judged.
     """
 
     state: Literal["passed", "failed", "skipped"] = "skipped"
-    told: str = "-"
+    text: str = "-"
     problem: str = ""
     remedy: str = ""
 
@@ -130,14 +130,14 @@ async def _try_out(
 async def _attempt(column: Column, attempt: Callable[[], Awaitable[str]]) -> bool:
     try:
         with anyio.fail_after(DEADLINE_S):
-            column.told = await attempt()
+            column.text = await attempt()
             column.state = "passed"
     except TimeoutError:
-        column.state, column.told = "failed", "late"
+        column.state, column.text = "failed", "late"
         column.problem = f"It took more than {duration(DEADLINE_S)}."
     except ProviderError as error:
         kind = "failed" if error.kind == "invalid_request" else error.kind  # the problem says why
-        column.state, column.told = "failed", kind.replace("_", " ")
+        column.state, column.text = "failed", kind.replace("_", " ")
         column.problem, column.remedy = error.message, error.remedy
     return column.state == "passed"
 
@@ -195,7 +195,7 @@ class _Talk:
         """Show how much of the last request came from the cache. Not every API reports it."""
         taken, kept = prompt_tokens(self._usage), self._usage.cache_read_input_tokens
         column.state = "passed" if kept else "skipped"
-        column.told = f"{kept / taken:.0%}" if kept else "none"
+        column.text = f"{kept / taken:.0%}" if kept else "none"
 
     def _say(self, *blocks: ContentBlock) -> None:
         self._history.add(Message("user", blocks))
@@ -262,5 +262,5 @@ def _row(trial: Trial) -> tuple[str, ...]:
     window = f"{trial.window_tokens:,}" if trial.window_tokens else "?"
     price = trial.price
     dollars = (f"{price.input:g}", f"{price.output:g}") if price else ("?", "?")
-    told = (SIGNS[column.state] + column.told for column in trial.columns.values())
-    return trial.model, window, *dollars, *told
+    text = (SIGNS[column.state] + column.text for column in trial.columns.values())
+    return trial.model, window, *dollars, *text

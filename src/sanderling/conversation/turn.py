@@ -8,9 +8,9 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
+from sanderling.conversation.services import SessionServices
 from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses
 from sanderling.errors import ProviderError
 from sanderling.protocol.events import ErrorOccurred, PromptSteered, TurnStarted
@@ -39,12 +39,16 @@ class Turn:
     """
 
     def __init__(
-        self, parts: Parts, take_steering: Callable[[], tuple[Prompt, ...]], *, is_eager: bool
+        self,
+        services: SessionServices,
+        take_steering: Callable[[], tuple[Prompt, ...]],
+        *,
+        is_eager: bool,
     ) -> None:
-        self._parts = parts
+        self._services = services
         self._take_steering = take_steering
         self._is_eager = is_eager
-        self._reply = Reply(parts.session)
+        self._reply = Reply(services.session)
         self._scope = anyio.CancelScope()
 
     def cancel(self) -> None:
@@ -55,14 +59,14 @@ class Turn:
         self._begin(prompt)
         stop_reason: StopReason = "cancelled"
         error_message = ""
-        with self._scope, self._parts.sandbox.keeper.kept_open():
+        with self._scope, self._services.sandbox.manager.kept_open():
             async with anyio.create_task_group() as tasks:
                 self._start_background_tasks(tasks)
                 try:
                     stop_reason = await self._answer(tasks)
                 except ProviderError as error:
                     stop_reason, error_message = "error", error.message
-                    self._parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+                    self._services.emit(ErrorOccurred(error.kind, error.message, error.remedy))
                 tasks.cancel_scope.cancel()
         if self._scope.cancel_called and stop_reason != "error":
             stop_reason = (
@@ -72,43 +76,47 @@ class Turn:
         return stop_reason
 
     def _begin(self, prompt: Prompt) -> None:
-        parts = self._parts
-        parts.emit(TurnStarted(prompt))
-        parts.calls.begin_turn()
-        parts.workspace.journal.begin_turn(prompt.id)
-        notes = parts.notes.with_prompt(prompt)
-        message = prompt_message(prompt, parts.commands.records(), notes)
-        parts.memory.begin_turn(message, prompt)
+        services = self._services
+        services.emit(TurnStarted(prompt))
+        services.calls.begin_turn()
+        services.workspace.journal.begin_turn(prompt.id)
+        notes = services.notes.with_prompt(prompt)
+        message = prompt_message(prompt, services.commands.records(), notes)
+        services.memory.begin_turn(message, prompt)
 
     def _end(self, stop_reason: StopReason, error_message: str) -> None:
-        parts = self._parts
-        if uses := self._reply.keep(parts.provider.model):
+        services = self._services
+        if uses := self._reply.keep(services.provider.model):
             text = INTERRUPTED if stop_reason == "cancelled" else NOT_RUN
             results = (ToolResult(use.id, text, is_error=True) for use in uses)
-            parts.session.append_message(Message("user", tuple(results)))
+            services.session.append_message(Message("user", tuple(results)))
         if stop_reason == "error":
-            parts.waiting.hold()
-        parts.session.append(LoggedTurnEnd(stop_reason, error_message))
+            services.waiting.hold()
+        services.session.append(LoggedTurnEnd(stop_reason, error_message))
 
     async def _answer(self, tasks: TaskGroup) -> StopReason:
         """Call the model and run its tool calls until it asks for no more."""
-        parts = self._parts
-        tools = (await parts.calls.catalog.so_far()).by_name
-        tool_uses = ToolUses(tools, parts.workspace, parts.session, parts.gate, parts.emit)
+        services = self._services
+        tools = (await services.calls.catalog.so_far()).by_name
+        tool_uses = ToolUses(
+            tools, services.workspace, services.session, services.gate, services.emit
+        )
         while True:
-            if limit := await parts.calls.stop_at_limit():
+            if limit := await services.calls.stop_at_limit():
                 return limit
-            await parts.compactor.make_room()
+            await services.compactor.make_room()
             stop_reason = await self._call_model()
             problems = self._reply.problems
-            if uses := self._reply.keep(parts.provider.model):
+            if uses := self._reply.keep(services.provider.model):
                 try:
                     await tool_uses.run(uses, problems)
                 finally:
                     self._append_results(tool_uses)
-                tasks.start_soon(parts.memory.sync)
+                tasks.start_soon(services.memory.sync)
                 repeated = tool_uses.take_repeated()
-                if repeated and not await parts.approvals.ask_to_go_on("again", repeated, REPEATED):
+                if repeated and not await services.approvals.ask_to_go_on(
+                    "again", repeated, REPEATED
+                ):
                     return "end_turn"
             elif not await self._continues_after(stop_reason):
                 return stop_reason
@@ -117,38 +125,38 @@ class Turn:
         """Call the model once. If the context is full, shrink it and try again until it cannot shrink further."""
         while True:
             try:
-                return await self._parts.calls.ask(self._reply)
+                return await self._services.calls.ask(self._reply)
             except ProviderError as error:
-                if error.kind != "context_full" or not await self._parts.compactor.shrink():
+                if error.kind != "context_full" or not await self._services.compactor.shrink():
                     raise
 
     def _append_results(self, tool_uses: ToolUses) -> None:
         """Append the tool results to the history, with the messages that the user sent meanwhile."""
-        parts = self._parts
+        services = self._services
         waiting = () if self._scope.cancel_called else self._take_steering()
-        steered = tuple(parts.project.expand_or_keep(prompt) for prompt in waiting)
-        notes = map(TextBlock, parts.notes.with_results(tool_uses.take_paths()))
+        steered = tuple(services.project.expand_or_keep(prompt) for prompt in waiting)
+        notes = map(TextBlock, services.notes.with_results(tool_uses.take_paths()))
         said = (block for prompt in steered for block in prompt_message(prompt).content)
         message = Message("user", (*tool_uses.results(), *notes, *said))
-        parts.session.append_message(message, steered)
-        parts.memory.keep()
+        services.session.append_message(message, steered)
+        services.memory.keep()
         for prompt in steered:
-            parts.emit(PromptSteered(prompt))
-        parts.memory.report_problem()
+            services.emit(PromptSteered(prompt))
+        services.memory.report_problem()
 
     async def _continues_after(self, stop_reason: StopReason) -> bool:
-        parts = self._parts
+        services = self._services
         match stop_reason:
             case "context_full":
-                continues = await parts.compactor.shrink()
+                continues = await services.compactor.shrink()
             case "max_tokens":
                 rest = "the rest of the answer"
-                continues = await parts.approvals.ask_to_go_on("tokens", rest, CUT_BY_LIMIT)
+                continues = await services.approvals.ask_to_go_on("tokens", rest, CUT_BY_LIMIT)
             case _:
                 return False
-        is_answered = parts.session.history[-1].role == "assistant"  # false after a summary
+        is_answered = services.session.history[-1].role == "assistant"  # false after a summary
         if continues and is_answered:
-            parts.session.append_message(Message("user", (TextBlock(GO_ON),)))
+            services.session.append_message(Message("user", (TextBlock(GO_ON),)))
         return continues
 
     # --- alongside the answer ----------------------------------------------------------------------------------------------
@@ -156,28 +164,28 @@ class Turn:
     def _start_background_tasks(self, tasks: TaskGroup) -> None:
         tasks.start_soon(self._reply.log_as_it_grows)
         tasks.start_soon(self._prepare, tasks)
-        if self._parts.provider.limits is None:
-            tasks.start_soon(self._parts.provider.learn_limits)
+        if self._services.provider.limits is None:
+            tasks.start_soon(self._services.provider.learn_limits)
 
     async def _prepare(self, tasks: TaskGroup) -> None:
         """Open the provider's connection, the sandbox and the tool servers, and scan the project, without delaying the request."""
-        parts = self._parts
+        services = self._services
         # If not eager, the request waits for tool servers.
-        with parts.servers.giving_way() if self._is_eager else nullcontext():
+        with services.servers.giving_way() if self._is_eager else nullcontext():
             await anyio.sleep(REQUEST_SENT_S)
-            tasks.start_soon(parts.memory.sync)
-            parts.tell_untrusted()
+            tasks.start_soon(services.memory.sync)
+            services.tell_untrusted()
             with suppress(ProviderError):  # which the turn reports
-                await parts.provider.prepare()
+                await services.provider.prepare()
             with anyio.move_on_after(EAGER_DELAY_S if self._is_eager else PATIENT_DELAY_S):
-                await parts.calls.tool_use_begun.wait()
-        for load in (parts.gate.get_ready, parts.workspace.jobs.get_ready):
+                await services.calls.tool_use_begun.wait()
+        for load in (services.gate.get_ready, services.workspace.jobs.get_ready):
             tasks.start_soon(partial(to_thread.run_sync, load, abandon_on_cancel=True))
-        await parts.sandbox.get_ready()
-        parts.servers.begin()
-        changes = parts.workspace.changes
-        ahead = parts.sandbox.ahead if changes.is_quick else None
+        await services.sandbox.get_ready()
+        services.servers.begin()
+        changes = services.workspace.changes
+        ahead = services.sandbox.ahead if changes.is_quick else None
         if ahead is None:  # the turn may end without a tool call
-            await parts.calls.tool_use_begun.wait()
-        if parts.sandbox.can_write:
-            await changes.look_ahead(ahead or parts.sandbox.ground)
+            await services.calls.tool_use_begun.wait()
+        if services.sandbox.can_write:
+            await changes.look_ahead(ahead or services.sandbox.environment)

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 from anyio import to_thread
 
-from sanderling.changes.restoring import Left, Plan, Step
+from sanderling.changes.restoring import RestorePlan, RestoreStep, SkippedPath
 from sanderling.changes.states import TOO_LARGE, FileChange, State
 from sanderling.changes.timeline import Timeline, Undoing
 from sanderling.conversation.compaction import estimated_tokens
-from sanderling.conversation.parts import Parts
-from sanderling.editing.lines import Difference
+from sanderling.conversation.services import SessionServices
+from sanderling.editing.lines import TextDifference
 from sanderling.editing.text import decode
 from sanderling.errors import SandboxError, SessionError, ToolError
 from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
@@ -35,7 +35,7 @@ from sanderling.protocol.restoring import (
 )
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import derived_title
-from sanderling.tools.restoring import Restorer
+from sanderling.tools.restoring import FileRestorer
 
 Asked = UndoTurn | RedoTurn | Rewind
 MAX_COMPARED_BYTES = 1 << 20
@@ -58,10 +58,10 @@ class Undoer:
     for a rewind the conversation. `finish_interrupted` completes an undo whose process was killed.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._session, self._workspace = parts.session, parts.workspace
-        self._emit = parts.emit
+    def __init__(self, services: SessionServices) -> None:
+        self._services = services
+        self._session, self._workspace = services.session, services.workspace
+        self._emit = services.emit
         self._asked = deque[Asked]()
 
     @property
@@ -80,7 +80,7 @@ class Undoer:
         self._asked.popleft()
         if not is_possible:
             return
-        await self._workspace.changes.look_at_jobs(self._workspace.ground)
+        await self._workspace.changes.look_at_jobs(self._workspace.environment)
         try:
             match action:
                 case UndoTurn(turn):
@@ -90,7 +90,7 @@ class Undoer:
                 case Rewind(prompt_id, what):
                     await self._rewind(prompt_id, what)
         except (ToolError, SandboxError, SessionError) as error:
-            self._parts.warn(str(error))
+            self._services.warn(str(error))
 
     async def finish_interrupted(self) -> bool:
         """
@@ -111,13 +111,13 @@ class Undoer:
         try:
             if not last.is_finished:
                 self._require_writable()
-                done = await Restorer(self._workspace).finish(last)
+                done = await FileRestorer(self._workspace).finish(last)
                 await self._report(kind, last.turns, done, last.id)
             elif not is_reported:
-                done = await Restorer(self._workspace).done(last)
+                done = await FileRestorer(self._workspace).done(last)
                 await self._report(kind, last.turns, done, last.id)
         except (ToolError, SandboxError, SessionError) as error:
-            self._parts.warn(UNFINISHED.format(reason=error))
+            self._services.warn(UNFINISHED.format(reason=error))
             return False
         if is_asked_again:
             self._asked.popleft()
@@ -139,7 +139,7 @@ class Undoer:
                 return (
                     undoing.kind == "rewind"
                     and not undoing.prompt_id
-                    and prompt_id in self._session.asked.turn_ids
+                    and prompt_id in self._session.prompt_history.turn_ids
                     and undoing.turns == self._turns_from(prompt_id, timeline)
                 )
             case Rewind(prompt_id, what):
@@ -165,7 +165,7 @@ class Undoer:
             if turn not in timeline.tried_turns:
                 return (turn,)
             left = timeline.changes_of((turn,))
-            if left and (await Restorer(self._workspace).plan(left)).steps:
+            if left and (await FileRestorer(self._workspace).plan(left)).steps:
                 return (turn,)
         return ()
 
@@ -178,14 +178,14 @@ class Undoer:
             return
         self._require_writable()
         undoing_id = _new_id()
-        done = await Restorer(self._workspace).restore(
+        done = await FileRestorer(self._workspace).restore(
             undoing_id, undoing.turns, undoing.changes, undoing.id, kind="redo"
         )
         await self._report("redo", undoing.turns, done, undoing_id, undoing.changes)
 
     async def _rewind(self, prompt_id: str, what: str) -> None:
         self._require_turn(prompt_id)
-        is_forgotten = self._session.asked.history_before(prompt_id) is None
+        is_forgotten = self._session.prompt_history.history_before(prompt_id) is None
         if what != "files" and is_forgotten:
             raise SessionError(FORGOTTEN)
         if what != "conversation":
@@ -199,18 +199,18 @@ class Undoer:
             self._rewind_conversation(prompt_id)
 
     def _rewind_conversation(self, prompt_id: str) -> None:
-        prompt = self._session.asked.find(prompt_id)
-        messages = self._session.asked.history_before(prompt_id)
+        prompt = self._session.prompt_history.find(prompt_id)
+        messages = self._session.prompt_history.history_before(prompt_id)
         if prompt is None or messages is None:
             return
         title = derived_title(prompt)
-        self._parts.notes.forget()
-        self._parts.memory.keep()  # first: if the process is killed in between, the model must get its notes again
+        self._services.notes.forget()
+        self._services.memory.keep()  # first: if the process is killed in between, the model must get its notes again
         self._session.append(LoggedRewind(prompt_id, title, estimated_tokens(messages)))
-        self._workspace.seen.forget_all()
+        self._workspace.read_cache.forget_all()
         self._emit(ConversationRewound(title))
         self._emit(PromptsReturned((prompt,)))
-        self._parts.calls.show_usage()
+        self._services.calls.show_usage()
 
     async def _restore(
         self,
@@ -232,7 +232,7 @@ class Undoer:
             return
         self._require_writable()
         undoing_id = _new_id()
-        done = await Restorer(self._workspace).restore(
+        done = await FileRestorer(self._workspace).restore(
             undoing_id, turns, changes, kind=kind, prompt_id=prompt_id
         )
         await self._report(kind, turns, _with_doubtful(done, doubtful), undoing_id, changes)
@@ -241,7 +241,7 @@ class Undoer:
         self,
         kind: Restoration,
         turns: Sequence[str],
-        done: Plan,
+        done: RestorePlan,
         undoing_id: str,
         changes: Sequence[FileChange] = (),
     ) -> None:
@@ -251,23 +251,25 @@ class Undoer:
         self._session.append(LoggedRestored(restored, undoing_id))
         self._emit(restored)
 
-    def _rest_of(self, turns: Sequence[str], done: Plan, changes: Sequence[FileChange]) -> int:
+    def _rest_of(
+        self, turns: Sequence[str], done: RestorePlan, changes: Sequence[FileChange]
+    ) -> int:
         """Return the number of the turn to undo again, if that may restore what was left of its `changes`; else 0."""
         kept = {
             change.path
             for change in changes
             if not change.before.lost and change.after.lost != TOO_LARGE
         }
-        ids = self._session.asked.turn_ids
+        ids = self._session.prompt_history.turn_ids
         has_rest = any(each.path in kept for each in done.left)
         return ids.index(turns[0]) + 1 if has_rest and turns[0] in ids and len(turns) == 1 else 0
 
     def _require_turn(self, prompt_id: str) -> None:
-        if prompt_id and prompt_id not in self._session.asked.turn_ids:
+        if prompt_id and prompt_id not in self._session.prompt_history.turn_ids:
             raise SessionError(NO_SUCH_TURN)
 
     def _require_writable(self) -> None:
-        if self._parts.gate.mode == "plan":
+        if self._services.gate.mode == "plan":
             raise SessionError(READ_ONLY)
 
     # --- reports -----------------------------------------------------------------------------------------------------------
@@ -281,9 +283,11 @@ class Undoer:
         """
         self._require_turn(turn)
         timeline = await self._timeline()
-        texts = {prompt.id: derived_title(prompt) for prompt in self._session.asked.prompts}
+        texts = {
+            prompt.id: derived_title(prompt) for prompt in self._session.prompt_history.prompts
+        }
         shown: list[TurnShown] = []
-        for number, each in enumerate(self._session.asked.turn_ids, 1):
+        for number, each in enumerate(self._session.prompt_history.turn_ids, 1):
             if each != (turn or each) or (each not in texts and each not in timeline.turns):
                 continue
             made = timeline.turns.get(each)
@@ -310,10 +314,10 @@ class Undoer:
         timeline = await self._timeline()
         is_all = what == "session"
         turns = tuple(timeline.turns) if is_all else await self._last_turn(timeline)
-        planned = Plan(())
+        planned = RestorePlan(())
         changes = timeline.changes_of(turns)
         if changes := tuple(each for each in changes if each.path == (path or each.path)):
-            planned = await Restorer(self._workspace).plan(changes)
+            planned = await FileRestorer(self._workspace).plan(changes)
         return await to_thread.run_sync(files_before, planned)
 
     async def preview(self, prompt_id: str) -> RewindPreview:
@@ -327,11 +331,11 @@ class Undoer:
         self._require_turn(prompt_id)
         timeline = await self._timeline()
         turns = self._turns_from(prompt_id, timeline)
-        planned = Plan(())
+        planned = RestorePlan(())
         if changes := timeline.changes_of(turns):
-            planned = await Restorer(self._workspace).plan(changes)
+            planned = await FileRestorer(self._workspace).plan(changes)
         planned = _with_doubtful(planned, timeline.doubtful_of(turns))
-        asked, prompt = self._session.asked, self._session.asked.find(prompt_id)
+        asked, prompt = self._session.prompt_history, self._session.prompt_history.find(prompt_id)
         text = derived_title(prompt) if prompt else ""
         count = len(asked.prompts) - asked.prompts.index(prompt) if prompt else 0
         refusal = "" if asked.history_before(prompt_id) is not None else FORGOTTEN
@@ -340,7 +344,7 @@ class Undoer:
     async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
         counter, stored = _Counter(), self._workspace.journal.stored
 
-        names = _Names((each.path, each.before, each.after) for each in changes)
+        names = _ShownNames((each.path, each.before, each.after) for each in changes)
 
         def shown() -> Iterator[ChangedFile]:
             for each in changes:
@@ -350,10 +354,10 @@ class Undoer:
 
         return await to_thread.run_sync(lambda: tuple(shown()))
 
-    def _shown(self, planned: Plan) -> tuple[RestoredFile, ...]:
+    def _shown(self, planned: RestorePlan) -> tuple[RestoredFile, ...]:
         shown, counter = self._workspace.shown, _Counter()
         left = [RestoredFile(shown(each.path), "left", each.why) for each in planned.left]
-        names = _Names((each.path, each.now.state, each.then.state) for each in planned.steps)
+        names = _ShownNames((each.path, each.now.state, each.then.state) for each in planned.steps)
         done = (
             _restored_file(name, each, counter)
             for each in planned.steps
@@ -368,18 +372,18 @@ class Undoer:
         return await to_thread.run_sync(Timeline, records)
 
     def _turns_from(self, prompt_id: str, timeline: Timeline) -> tuple[str, ...]:
-        ids = self._session.asked.turn_ids
+        ids = self._session.prompt_history.turn_ids
         since = set(ids[ids.index(prompt_id) :])
         return tuple(turn for turn in timeline.turns if turn in since)
 
 
-def _with_doubtful(planned: Plan, doubtful: Sequence[FileChange]) -> Plan:
+def _with_doubtful(planned: RestorePlan, doubtful: Sequence[FileChange]) -> RestorePlan:
     known = {each.path for each in (*planned.steps, *planned.left)}
-    left = (Left(each.path, each.doubt) for each in doubtful if each.path not in known)
-    return Plan(planned.steps, (*planned.left, *left))
+    left = (SkippedPath(each.path, each.doubt) for each in doubtful if each.path not in known)
+    return RestorePlan(planned.steps, (*planned.left, *left))
 
 
-class _Names:
+class _ShownNames:
     """
     The names to show for a list of changes, each a path with its states before and after.
 
@@ -405,7 +409,7 @@ class _Names:
         return "" if path in self._hidden and path not in self._modes else f"{shown(path)}/"
 
 
-def _restored_file(path: str, step: Step, counter: "_Counter") -> RestoredFile:
+def _restored_file(path: str, step: RestoreStep, counter: "_Counter") -> RestoredFile:
     data = {step.now.state: step.now.data, step.then.state: step.then.data}
     added, removed = counter.counts(step.now.state, step.then.state, data.__getitem__)
     how = "merged" if step.is_merged else "restored"
@@ -440,7 +444,7 @@ class _Counter:
         texts = [decode(content(each) or b"") for each in (before, after)]
         if any(text.is_binary for text in texts):
             return 0, 0
-        hunks = Difference(texts[0].text, texts[1].text).hunks
+        hunks = TextDifference(texts[0].text, texts[1].text).hunks
         return sum(len(hunk.lines) for hunk in hunks), sum(hunk.line_count for hunk in hunks)
 
 
@@ -448,14 +452,14 @@ def _new_id() -> str:
     return uuid4().hex
 
 
-def files_before(planned: Plan) -> FilesBefore:
+def files_before(planned: RestorePlan) -> FilesBefore:
     """Return the files that a plan would restore, with their earlier text. Takes a moment."""
     files = tuple(each for step in planned.steps if (each := _before(step)))
     left = tuple(RestoredFile(each.path, "left", each.why) for each in planned.left)
     return FilesBefore(files, left)
 
 
-def _before(step: Step) -> FileBefore | None:
+def _before(step: RestoreStep) -> FileBefore | None:
     """Return the file that a step would restore; None for links, directories, and files that are too large to compare."""
     now, then = step.now, step.then
     if {now.state.kind, then.state.kind} - {"file", "absent"}:

@@ -7,8 +7,8 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from sanderling.conversation.parts import Parts
 from sanderling.conversation.reviewing import Reviews
+from sanderling.conversation.services import SessionServices
 from sanderling.conversation.undoing import Undoer
 from sanderling.errors import SanderlingError, SessionError, ToolError
 from sanderling.permissions.mentions import absolute
@@ -39,7 +39,7 @@ from sanderling.protocol.requests import (
     ToolServers,
     WholeToolUse,
 )
-from sanderling.session.pages import Pages
+from sanderling.session.history_pager import HistoryPager
 from sanderling.tools.outcome import Content
 
 MAX_CHUNK_BYTES = 16 * 1024  # Neovim shows 64 kB of line breaks in 90 ms
@@ -47,21 +47,23 @@ MAX_REPLAYED_BYTES = 1 << 20  # of a job's output before it was watched
 WATCH_PAUSE_S = 0.01
 
 
-class Views:
-    """The views of one session. `guest` is the name of the external agent that answers, if any."""
+class SessionViews:
+    """The views of one session. `external` is the name of the external agent that answers, if any."""
 
-    def __init__(self, parts: Parts, undoer: Undoer, reviews: Reviews, guest: str) -> None:
-        self._parts = parts
+    def __init__(
+        self, services: SessionServices, undoer: Undoer, reviews: Reviews, external: str
+    ) -> None:
+        self._services = services
         self._undoer = undoer
         self._reviews = reviews
-        self.guest = guest
+        self.external = external
         self._watched: dict[str, anyio.CancelScope] = {}
-        self._pages: Pages | None = None
+        self._pages: HistoryPager | None = None
         self._paging = anyio.Lock()
 
     def show(self, action: Action) -> None:
         """Show what `action` requests, as events; ignore other actions."""
-        start = self._parts.tasks.start
+        start = self._services.tasks.start
         match action:
             case WatchJob(job_id, is_on):
                 self._stop_watching(job_id)
@@ -83,19 +85,19 @@ class Views:
             case ListModels(_, scope):
                 from sanderling.conversation import choosing  # separate, because this is used often
 
-                return await choosing.models(self._parts, scope)
+                return await choosing.models(self._services, scope)
             case TestProvider() | ShowUsage() | ShowSettings():
                 from sanderling.conversation import (
                     reports,
                 )  # with the imports that only reports need
 
-                return await reports.answer(self._parts, request)
+                return await reports.answer(self._services, request)
             case ShowTrust():
-                return await to_thread.run_sync(self._parts.project.shown)
+                return await to_thread.run_sync(self._services.project.shown)
             case ListToolServers():
-                return ToolServers(self._parts.servers.shown())
+                return ToolServers(self._services.servers.shown())
             case ShowToolServer(_, name):
-                return self._parts.servers.details(name)
+                return self._services.servers.details(name)
             case CheckMentions(_, paths):
                 return self._kept(paths)
             case InspectToolUse(_, tool_use_id):
@@ -111,48 +113,48 @@ class Views:
 
     async def show_opened(self, *, has_history: bool) -> None:
         """Show the session that was just opened, with its latest history if `has_history`."""
-        parts, session = self._parts, self._parts.session
-        parts.emit(
-            SessionOpened(parts.provider.model, session.title, session.is_resumed, self.guest)
+        services, session = self._services, self._services.session
+        services.emit(
+            SessionOpened(services.provider.model, session.title, session.is_resumed, self.external)
         )
         if session.is_resumed and has_history:
             await self._show_earlier()
         self.show_damage()
         self.show_state()
-        parts.tell_commands()
+        services.tell_commands()
 
     def show_damage(self) -> None:
         """Warn of lines of the log that could not be read."""
-        if count := self._parts.session.log.damaged_lines:
+        if count := self._services.session.log.damaged_lines:
             text = f"Skipped {count} damaged line{'s' * (count > 1)} of the session's log."
-            self._parts.warn(text)
+            self._services.warn(text)
 
     def show_state(self) -> None:
         """Show the current state of everything that can change in a session."""
-        parts = self._parts
-        if problem := parts.project.trust.problem:
-            parts.warn(problem)
-        parts.tell_untrusted()
-        if parts.waiting:
-            parts.emit(parts.waiting.shown())
-        if items := parts.workspace.todo.items:
-            parts.emit(TodoChanged(items))
-        if parts.session.ledger.total != Usage():
-            parts.calls.show_usage()
+        services = self._services
+        if problem := services.project.trust.problem:
+            services.warn(problem)
+        services.tell_untrusted()
+        if services.waiting:
+            services.emit(services.waiting.shown())
+        if items := services.workspace.todo.items:
+            services.emit(TodoChanged(items))
+        if services.session.ledger.total != Usage():
+            services.calls.show_usage()
 
     # --- details -------------------------------------------------------------------------------------------------------
 
     async def _show_earlier(self, before: int | None = None) -> None:
         async with self._paging:  # one at a time
             if before == FROM_END:
-                self._pages = Pages(self._parts.session)
+                self._pages = HistoryPager(self._services.session)
             elif self._pages is None:
                 # with `before`, the process that showed the latest history is gone
-                self._pages = Pages(self._parts.session, before)
+                self._pages = HistoryPager(self._services.session, before)
             try:
-                self._parts.emit(await to_thread.run_sync(self._pages.take))
+                self._services.emit(await to_thread.run_sync(self._pages.take))
             except SanderlingError as error:
-                self._parts.warn(f"Cannot load earlier history: {error}")
+                self._services.warn(f"Cannot load earlier history: {error}")
 
     async def _difference(self, request: ShowDifference) -> FilesBefore:
         if request.what == "unreviewed":
@@ -161,12 +163,12 @@ class Views:
         return await self._reviews.with_reviewed(found)
 
     def _kept(self, paths: tuple[str, ...]) -> KeptFiles:
-        may_read, project = self._parts.gate.may_read(), self._parts.session.project
+        may_read, project = self._services.gate.may_read(), self._services.session.project
         kept = (path for path in paths if may_read and not may_read(absolute(path, project)))
         return KeptFiles(tuple(kept))
 
     async def _tool_use(self, tool_use_id: str) -> WholeToolUse:
-        find = self._parts.session.log.find_tool_use
+        find = self._services.session.log.find_tool_use
         try:
             use, result = await to_thread.run_sync(find, tool_use_id)
         except SessionError as error:
@@ -185,7 +187,7 @@ class Views:
         """Show the job's output so far, and new output as it comes."""
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with suppress(ToolError), anyio.CancelScope() as scope:
-            job = self._parts.workspace.jobs.find(job_id)
+            job = self._services.workspace.jobs.find(job_id)
             self._watched[job_id] = scope
             offset = max(0, job.log.total_bytes - MAX_REPLAYED_BYTES)
             while True:
@@ -193,7 +195,7 @@ class Views:
                 if not (chunk := job.log.read(offset, MAX_CHUNK_BYTES)):
                     return
                 offset += len(chunk)
-                self._parts.emit(JobOutput(job_id, decode(chunk)))
+                self._services.emit(JobOutput(job_id, decode(chunk)))
                 await anyio.sleep(WATCH_PAUSE_S)
 
 

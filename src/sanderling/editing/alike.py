@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from sanderling.editing.closest import not_found
-from sanderling.editing.draft import Draft
+from sanderling.editing.draft import TextDraft
 from sanderling.editing.lines import MAX_LISTED_LINES, indent_of, lines_of, listed
 from sanderling.editing.merge import line_changes
 from sanderling.editing.syntax import compared
@@ -21,7 +21,7 @@ MAX_INDENT_CHARS = 400
 MAX_COMPARED_LINES = 1_000_000
 
 
-class Alike(NamedTuple):
+class SimilarLines(NamedTuple):
     """The matched lines of the file, their replacement, and a note for the model."""
 
     start: int
@@ -30,7 +30,7 @@ class Alike(NamedTuple):
     note: str
 
 
-def alike(draft: Draft, old: str, new: str, path: str) -> Alike:
+def alike(draft: TextDraft, old: str, new: str, path: str) -> SimilarLines:
     """
     Return the only lines that match `old` apart from leading and trailing whitespace, and `new` indented like them.
 
@@ -59,7 +59,7 @@ def alike(draft: Draft, old: str, new: str, path: str) -> Alike:
     if harm := _harm(is_same=after == draft.text, problem=problem):
         raise not_found(draft, old, path, f"Apart from whitespace it matches, but {harm}")
     note = f"`old` differed in whitespace, but matched from line {draft.file_lines([start])[0]} on: `new` was indented to fit. {verdict}"
-    return Alike(start, text_there, text_new, note)
+    return SimilarLines(start, text_there, text_new, note)
 
 
 def _harm(*, is_same: bool, problem: str) -> str:
@@ -68,7 +68,7 @@ def _harm(*, is_same: bool, problem: str) -> str:
     return f"`new`, indented to fit, would break the file ({problem})" if problem else ""
 
 
-def _compared_lines(draft: Draft, old: str) -> list[str]:
+def _compared_lines(draft: TextDraft, old: str) -> list[str]:
     """Return the draft's lines; empty if `old` cannot match, or the comparison would take too long."""
     longest = max(map(str.strip, lines_of(old)), key=len)
     is_worth_it = longest in draft.text and len(draft.endings) <= MAX_COMPARED_LINES

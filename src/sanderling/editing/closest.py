@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import accumulate, islice
 
-from sanderling.editing.draft import Draft, NotFoundError
+from sanderling.editing.draft import NotFoundError, TextDraft
 from sanderling.editing.lines import indent_of, line_start, lines_of, occurrences
 from sanderling.text import number
 
@@ -32,7 +32,7 @@ _BLANKS = " \t\u00a0\u2002\u2003\u2009\u200a\u200b\u202f\u3000\ufeff"
 _NUMBERED = r" *+\d++ *+[\t│]"
 
 
-def not_found(draft: Draft, old: str, path: str, why: str = "") -> NotFoundError:
+def not_found(draft: TextDraft, old: str, path: str, why: str = "") -> NotFoundError:
     """Return the error for a missing `old`, with the most similar text and the differences."""
     sentences = [f"`old` is not in {path}{' exactly' if why else ''}."]
     if why:
@@ -55,7 +55,7 @@ def not_found(draft: Draft, old: str, path: str, why: str = "") -> NotFoundError
     return NotFoundError("\n".join((" ".join(sentences), *excerpt, differences)))
 
 
-def _excerpt(draft: Draft, place: int, wanted: list[str]) -> tuple[list[str], str]:
+def _excerpt(draft: TextDraft, place: int, wanted: list[str]) -> tuple[list[str], str]:
     """Return the numbered lines from `place` that fit, and their differences from the `wanted` lines."""
     there = _lines_from(draft.text, place, len(wanted))
     differences, first_different = _differences(wanted, there)

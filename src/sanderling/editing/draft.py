@@ -41,7 +41,7 @@ class _Spliced(NamedTuple):
     end: int
 
 
-class Draft:
+class TextDraft:
     """A file's text while it is edited, and the ranges that were changed."""
 
     def __init__(self, file: FileText) -> None:
@@ -195,7 +195,7 @@ def _common_prefix(a: str, b: str) -> int:
     return next((at for at, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-def _spans(draft: Draft, starts: Sequence[int], old: str, new: str) -> list[_Splice]:
+def _spans(draft: TextDraft, starts: Sequence[int], old: str, new: str) -> list[_Splice]:
     """Return the splices that replace `old` by `new` at each of `starts`."""
     parts = _parts(old, new)
     newlines = old.count("\n")
@@ -234,7 +234,7 @@ def _endings(endings: bytes, own: range, context: range, count: int) -> bytes:
     return endings[at : at + 1] * count
 
 
-def _written(draft: Draft, start: int, parts: Sequence[_Part], old: str, new: str) -> list[str]:
+def _written(draft: TextDraft, start: int, parts: Sequence[_Part], old: str, new: str) -> list[str]:
     """Return the new text of each part, in which U+FFFD keeps the invalid byte that it was shown for."""
     texts = [part.new for part in parts]
     if not draft.file.is_damaged or UNREADABLE not in new:

@@ -35,7 +35,7 @@ class Excerpt(NamedTuple):
     is_whole: bool = True
 
 
-class Difference:
+class TextDifference:
     """The difference between two texts. Line numbers of `hunks` count from 0, in ascending order."""
 
     def __init__(self, old: str, new: str) -> None:

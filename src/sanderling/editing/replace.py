@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.editing.draft import Draft, NotFoundError
+from sanderling.editing.draft import NotFoundError, TextDraft
 from sanderling.editing.legacy import NAMES, inside
 from sanderling.editing.lines import MAX_LISTED_LINES, listed, occurrences
 from sanderling.editing.text import CR, FileText, character_name, decode, readable, utf_16_hint
@@ -58,7 +58,7 @@ def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> E
         )
     if not replacements:
         raise ToolError("Nothing to replace: give at least one replacement.")
-    draft = Draft(file)
+    draft = TextDraft(file)
     notes: list[str] = []
     for number, replacement in enumerate(replacements, 1):
         which = f"Replacement {number} of {len(replacements)}: " if len(replacements) > 1 else ""
@@ -72,7 +72,7 @@ def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> E
     return Edited(draft.data(data), tuple(notes))
 
 
-def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
+def _make(draft: TextDraft, replacement: Replacement, path: str) -> list[str]:
     """
     Make one replacement in the draft; return notes for the model.
 
@@ -139,7 +139,7 @@ def _check_old(old: str, new: str, replacement: Replacement) -> None:
         raise ToolError(f"`old` and `new` are the same{but}: nothing to change.")
 
 
-def _check_insertion(draft: Draft, replacement: Replacement, new: str, path: str) -> None:
+def _check_insertion(draft: TextDraft, replacement: Replacement, new: str, path: str) -> None:
     line, count = replacement.insert_at_line or 0, draft.line_count
     if replacement.old or replacement.replace_all:
         raise ToolError("`insert_at_line` takes `new` alone: omit `old` and `replace_all`.")
@@ -152,7 +152,7 @@ def _check_insertion(draft: Draft, replacement: Replacement, new: str, path: str
         )
 
 
-def _all_places(draft: Draft, old: str, new: str) -> list[int]:
+def _all_places(draft: TextDraft, old: str, new: str) -> list[int]:
     count = draft.text.count(old)
     length = len(draft.text) + count * (len(new) - len(old))
     if count > MAX_PLACES or length > max(len(draft.text), MAX_CHARS):
@@ -163,7 +163,7 @@ def _all_places(draft: Draft, old: str, new: str) -> list[int]:
     return [start for start in occurrences(draft.text, old) if inside.is_whole(start, len(old))]
 
 
-def _find(draft: Draft, old: str, start: int) -> int:
+def _find(draft: TextDraft, old: str, start: int) -> int:
     """Return the first match of `old` from `start` on that does not split a character, or -1."""
     inside = _Inside(draft)
     start = draft.text.find(old, start)
@@ -178,7 +178,7 @@ _MAY_BE_HALF = "each may be half of a character, because the file is not UTF-8"
 class _Inside:
     """Finds positions inside possible two-byte characters of a draft."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: TextDraft) -> None:
         self._text = draft.exact
         self._file = draft.file
         self._lines: dict[int, frozenset[int]] = {}
@@ -199,7 +199,7 @@ class _Inside:
         return at - begin in self._lines[begin]
 
 
-def _half(draft: Draft, path: str) -> str:
+def _half(draft: TextDraft, path: str) -> str:
     names = " or ".join(NAMES[each] for each in draft.file.doubtful)
     return (
         f"`old` only matches half of a possible character in {path}: the file is not UTF-8, but perhaps {names}."
@@ -211,7 +211,7 @@ def _overlap_notes(*, is_overlapping: bool) -> list[str]:
     return ["It changed text written by an earlier one."] if is_overlapping else []
 
 
-def _ambiguous(draft: Draft, old: str, path: str) -> str:
+def _ambiguous(draft: TextDraft, old: str, path: str) -> str:
     count = draft.text.count(old)
     offsets = list(islice(occurrences(draft.text, old), MAX_LISTED_LINES))
     if count == 1:  # the second one overlaps the first
@@ -232,7 +232,7 @@ def _undone(
     at = file.text.find(old)
     if at < 0:
         return None
-    draft = Draft(file)
+    draft = TextDraft(file)
     for number, replacement in enumerate(earlier, 1):
         _make(draft, replacement, path)
         if old not in draft.text:

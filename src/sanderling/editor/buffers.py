@@ -11,7 +11,7 @@ import msgspec
 
 from sanderling.editing.lines import Hunk
 from sanderling.editor.bridge import Bridge
-from sanderling.editor.questions import Questions
+from sanderling.editor.questions import EditorQuestions
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.editor import Buffer, Diagnostic
@@ -27,8 +27,8 @@ class NeovimBuffers:
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
-        self._questions = Questions(bridge, "sanderling.editing")
-        self._diagnostics = Questions(bridge, "sanderling.editing.diagnostics")
+        self._questions = EditorQuestions(bridge, "sanderling.editing")
+        self._diagnostics = EditorQuestions(bridge, "sanderling.editing.diagnostics")
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         value = await self._questions.ask("find", path, *identity)

@@ -5,10 +5,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sanderling.editor.bridge import Bridge
-from sanderling.editor.questions import Questions
+from sanderling.editor.questions import EditorQuestions
 
 if TYPE_CHECKING:  # loaded when the first question is asked
-    from sanderling.tools.code.servers import Answer, CodeFile, Said, WorkspaceChange
+    from sanderling.tools.code.servers import (
+        CodeFile,
+        DiagnosticList,
+        LanguageServerAnswer,
+        WorkspaceChange,
+    )
 
 MOVED = "require('sanderling.code').moved(...)"
 
@@ -18,12 +23,14 @@ class NeovimCode:
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
-        self._questions = Questions(bridge, "sanderling.code")
+        self._questions = EditorQuestions(bridge, "sanderling.code")
 
-    async def navigate(self, file: "CodeFile", op: str, symbol: str, line: int | None) -> "Answer":
+    async def navigate(
+        self, file: "CodeFile", op: str, symbol: str, line: int | None
+    ) -> "LanguageServerAnswer":
         return _answer(await self._about(file, "navigate", op, symbol, line))
 
-    async def symbols(self, project: str, symbol: str, *, is_like: bool) -> "Answer":
+    async def symbols(self, project: str, symbol: str, *, is_like: bool) -> "LanguageServerAnswer":
         return _answer(await self._questions.ask("symbols", project, symbol, is_like))
 
     async def rename(
@@ -42,21 +49,21 @@ class NeovimCode:
     async def moved(self, old: str, new: str) -> None:
         self._bridge.notify(MOVED, old, new)
 
-    async def diagnostics(self, file: "CodeFile | None") -> "Said":
-        from sanderling.tools.code.servers import Said
+    async def diagnostics(self, file: "CodeFile | None") -> "DiagnosticList":
+        from sanderling.tools.code.servers import DiagnosticList
 
         if file:
-            return msgspec.convert(await self._about(file, "diagnostics"), Said)
-        return msgspec.convert(await self._questions.ask("all_diagnostics"), Said)
+            return msgspec.convert(await self._about(file, "diagnostics"), DiagnosticList)
+        return msgspec.convert(await self._questions.ask("all_diagnostics"), DiagnosticList)
 
     async def _about(self, file: "CodeFile", question: str, *args: Any) -> Any:
         return await self._questions.ask(question, msgspec.structs.asdict(file), *args)
 
 
-def _answer(value: Any) -> "Answer":
-    from sanderling.tools.code.servers import Answer
+def _answer(value: Any) -> "LanguageServerAnswer":
+    from sanderling.tools.code.servers import LanguageServerAnswer
 
-    return msgspec.convert(value, Answer)
+    return msgspec.convert(value, LanguageServerAnswer)
 
 
 def _change(value: Any) -> "WorkspaceChange":

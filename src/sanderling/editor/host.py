@@ -18,10 +18,10 @@ from anyio.abc import TaskGroup
 from sanderling.config import Settings, make_private
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
-from sanderling.editor.asides import Asides
+from sanderling.editor.background_requests import BackgroundRequests
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
-from sanderling.editor.live import LiveSession
+from sanderling.editor.live import EditorSession
 from sanderling.editor.memory import give_back
 from sanderling.editor.requests import answer
 from sanderling.errors import ConfigError
@@ -60,9 +60,9 @@ class EditorHost:
         self.bridge = bridge
         self._layers: Layers | None = None
         self._buffers = NeovimBuffers(bridge)
-        self._asides = Asides(bridge, self._note_usage)
-        self._sessions: dict[str, LiveSession] = {}
-        self._ending: dict[str, LiveSession] = {}
+        self._background = BackgroundRequests(bridge, self._note_usage)
+        self._sessions: dict[str, EditorSession] = {}
+        self._ending: dict[str, EditorSession] = {}
         self._crashed: dict[str, OpenSession] = {}  # by a crash; how to reopen them
         self._inbox, self._asked = anyio.create_memory_object_stream[
             tuple[str, Action] | tuple[int, Request]
@@ -101,7 +101,7 @@ class EditorHost:
             self._sessions[session_id].act(NoteUsage(model, usage))
 
     def stop_request(self, request_id: int) -> None:
-        self._asides.stop(request_id)
+        self._background.stop(request_id)
 
     def acknowledge(self, session_id: str, seq: int) -> None:
         if live := self._sessions.get(session_id):
@@ -152,9 +152,9 @@ class EditorHost:
 
     def _open(
         self, session_id: str, opening: OpenSession, tasks: TaskGroup, *, is_again: bool = False
-    ) -> LiveSession:
+    ) -> EditorSession:
         assert self._layers is not None
-        live = LiveSession(
+        live = EditorSession(
             session_id, opening, self._layers, self.bridge, self._buffers, is_again=is_again
         )
         self._sessions[session_id] = live
@@ -169,7 +169,7 @@ class EditorHost:
         self._ending[session_id] = live
 
     async def _serve_session(
-        self, live: LiveSession, before_ended: anyio.Event | None, tasks: TaskGroup
+        self, live: EditorSession, before_ended: anyio.Event | None, tasks: TaskGroup
     ) -> None:
         """Serve `live`, after the session that was closed before it has released the lock of the log."""
         if before_ended:
@@ -198,7 +198,7 @@ class EditorHost:
         match request:
             case Rewrite():
                 assert self._layers is not None
-                await self._asides.serve(request_id, request, self._layers)
+                await self._background.serve(request_id, request, self._layers)
                 return
             case RenameSession(session_id, title) if self._is_served(session_id):
                 self._sessions[session_id].act(SetTitle(title))

@@ -9,7 +9,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.config.layers import Layers
-from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.conversation.opening import SessionOptions, open_conversation
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.code import NeovimCode
@@ -50,7 +50,7 @@ DEFECT_REMEDY = "The next prompt reopens it from its log. The host's log has the
 log = logging.getLogger(__name__)
 
 
-class LiveSession:
+class EditorSession:
     """Serves one session from its opening on. Actions and requests wait until it is open."""
 
     def __init__(
@@ -150,7 +150,7 @@ class LiveSession:
     # --- opening -------------------------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        wishes = Wishes(
+        options = SessionOptions(
             editor=self._buffers,
             code=NeovimCode(self._bridge),
             is_shown=True,
@@ -160,7 +160,7 @@ class LiveSession:
         try:
             layers = await to_thread.run_sync(self._layers.read_again)
             opened = await open_conversation(
-                self.id, self.opening.project, layers, self.emit, wishes
+                self.id, self.opening.project, layers, self.emit, options
             )
         except SanderlingError as error:
             self._refuse(error)

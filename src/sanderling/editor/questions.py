@@ -23,7 +23,7 @@ POLL_S = 0.2
 PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a question"}
 
 
-class Answer(msgspec.Struct, frozen=True):
+class EditorAnswer(msgspec.Struct, frozen=True):
     """Neovim's answer: a value, an error sentence for the model, what must come first, or that Neovim began too late."""
 
     value: Any = None
@@ -32,7 +32,7 @@ class Answer(msgspec.Struct, frozen=True):
     is_late: bool = False
 
 
-class Questions:
+class EditorQuestions:
     """The questions that the Lua module `module` answers, by lua/sanderling/host/door.lua."""
 
     def __init__(self, bridge: Bridge, module: str) -> None:
@@ -62,8 +62,10 @@ class Questions:
             raise _waits_for_key(waits_for)
         raise ToolError(f"Neovim was busy for {DEADLINE_S:g} s, so nothing was done. Try again.")
 
-    async def _request(self, deadline_s: float, question: str, args: tuple[Any, ...]) -> Answer:
-        answer: Answer | None = None
+    async def _request(
+        self, deadline_s: float, question: str, args: tuple[Any, ...]
+    ) -> EditorAnswer:
+        answer: EditorAnswer | None = None
         problem = ToolError("Neovim was not asked.")
 
         async def give_up() -> None:
@@ -75,11 +77,11 @@ class Questions:
             tasks.start_soon(give_up)
             try:
                 result = await self._bridge.ask(self._module, deadline_s, question, *args)
-                answer = msgspec.convert(result, Answer)
+                answer = msgspec.convert(result, EditorAnswer)
             except NeovimError as error:
-                answer = Answer(error=f"Neovim failed: {error}")
+                answer = EditorAnswer(error=f"Neovim failed: {error}")
             except UnicodeEncodeError:
-                answer = Answer(
+                answer = EditorAnswer(
                     error="The text contains a lone surrogate, which no file can contain."
                 )
             tasks.cancel_scope.cancel()

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
 
-from sanderling.mcp.project_file import Proposal
+from sanderling.mcp.project_file import ProposedServer
 from sanderling.project.trust.store import TrustStore
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
@@ -22,7 +22,7 @@ REASON_HTTP = (
 Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
 
 
-class Allowed:
+class AllowedServers:
     """The servers that may start in one project. `ask` shows a question to the user."""
 
     def __init__(self, state_dir: str, project: str, ask: Ask) -> None:
@@ -31,10 +31,10 @@ class Allowed:
         self._store = TrustStore(str(Path(state_dir) / "mcp"), project)
         self._for_now: set[str] = set()  # digests
 
-    def is_allowed(self, name: str, server: Proposal) -> bool:
+    def is_allowed(self, name: str, server: ProposedServer) -> bool:
         return server.digest in self._for_now or self._store.hashes().get(name) == server.digest
 
-    async def ask(self, name: str, server: Proposal) -> bool:
+    async def ask(self, name: str, server: ProposedServer) -> bool:
         """
         Ask whether a server may start; return True if it may.
 

@@ -19,7 +19,7 @@ MAX_HEAD_BYTES = 16 << 10
 MAX_TOLD_CHARS = 200
 
 
-class CameBack(NamedTuple):
+class BrowserCallback(NamedTuple):
     """The parameters of a browser that returned."""
 
     code: str
@@ -33,7 +33,7 @@ class Callback:
     def __init__(self, port: int) -> None:
         self.redirect_uri = f"http://127.0.0.1:{port}{PATH}"
         self._state = ""
-        self._came_back: CameBack | None = None
+        self._came_back: BrowserCallback | None = None
         self._refusal = ""
         self._done = anyio.Event()
 
@@ -41,7 +41,7 @@ class Callback:
         """Wait for a browser that is sent to `url`."""
         self._state = _first(parse_qs(urlsplit(url).query), "state")
 
-    async def wait(self) -> CameBack:
+    async def wait(self) -> BrowserCallback:
         """
         Return the parameters of the login.
 
@@ -63,7 +63,7 @@ class Callback:
         if url.path != PATH or not self._state or state != self._state or self._done.is_set():
             return False
         if code := _first(query, "code"):
-            self._came_back = CameBack(code, state, _first(query, "iss") or None)
+            self._came_back = BrowserCallback(code, state, _first(query, "iss") or None)
         else:
             said = _first(query, "error_description") or _first(query, "error") or "no code"
             self._refusal = f"the login was refused ({visible(said)[:MAX_TOLD_CHARS]})"

@@ -30,7 +30,7 @@ Question = Callable[["mcp_types.ElicitRequestParams"], Awaitable[Any]]
 """Shows a server's question to the user, and returns the answer for the SDK."""
 
 
-class Offers(msgspec.Struct, frozen=True):
+class ServerOffers(msgspec.Struct, frozen=True):
     """
     The tools, prompts and resources of a server; resources are URIs and templates of URIs.
 
@@ -43,7 +43,7 @@ class Offers(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class Connection:
+class McpConnection:
     """A connection over `transport` to a server that was started on `terms`. Without `ask` the server learns that it cannot ask."""
 
     def __init__(
@@ -115,7 +115,9 @@ class Connection:
         has_tools = self.client.server_capabilities.tools
         return await remote_tools(self.client) if has_tools else ((), ())
 
-    async def follow(self, name: str, offers: Offers, report: Callable[[Offers], None]) -> None:
+    async def follow(
+        self, name: str, offers: ServerOffers, report: Callable[[ServerOffers], None]
+    ) -> None:
         """Report the prompts and resources, and everything again whenever it changes. Never return."""
         tools = self.client.server_capabilities.tools
         async with anyio.create_task_group() as tasks:
@@ -132,7 +134,7 @@ class Connection:
                 offers = msgspec.structs.replace(offers, tools=tools, problems=problems)
                 report(offers)
 
-    async def _with_the_rest(self, name: str, offers: Offers) -> Offers:
+    async def _with_the_rest(self, name: str, offers: ServerOffers) -> ServerOffers:
         """Fetch the prompts and resources. The server is ready without them, and some claim to have what they do not."""
         can = self.client.server_capabilities
         prompts, resources = tuple[RemotePrompt, ...](), tuple[str, ...]()

@@ -33,7 +33,7 @@ MAX_URL_CHARS = 4_000
 Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
 
 
-class Answer(NamedTuple):
+class ElicitationAnswer(NamedTuple):
     """The user's answer in the protocol's terms."""
 
     action: Literal["accept", "decline", "cancel"]
@@ -54,7 +54,7 @@ class Elicitation:
         self._ask = ask
         self._open = Counter[str]()
 
-    async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Answer:
+    async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> ElicitationAnswer:
         """
         Let the user fill in a form, until it is valid or they give up.
 
@@ -69,15 +69,15 @@ class Elicitation:
                 question = replace(question, subject=_listed(fields), fields=fields)
                 answer = await self._ask(question)
                 if answer.answer in ACTIONS:
-                    return Answer(ACTIONS[answer.answer])
+                    return ElicitationAnswer(ACTIONS[answer.answer])
                 filled = answer.values
                 try:
-                    return Answer("accept", {**form.values(filled)})
+                    return ElicitationAnswer("accept", {**form.values(filled)})
                 except FormError as error:
                     question = replace(question, reason=str(error))
-        return Answer("cancel")
+        return ElicitationAnswer("cancel")
 
-    async def link(self, server: str, message: str, url: str) -> Answer:
+    async def link(self, server: str, message: str, url: str) -> ElicitationAnswer:
         """
         Ask the user to open a page.
 
@@ -88,9 +88,9 @@ class Elicitation:
             raise FormError("its page is not a web address")
         with self._counted(server) as is_too_many:
             if is_too_many:
-                return Answer("cancel")
+                return ElicitationAnswer("cancel")
             answer = await self._ask(self._question(server, "link", message, url))
-        return Answer(ACTIONS.get(answer.answer, "accept"))
+        return ElicitationAnswer(ACTIONS.get(answer.answer, "accept"))
 
     def _question(
         self, server: str, kind: Literal["form", "link"], message: str, subject: str

@@ -32,8 +32,8 @@ from sanderling.mcp.messages import (
     message_of,
     messages_in,
 )
-from sanderling.mcp.place import Place
-from sanderling.mcp.problems import LastingError, ServerError, why
+from sanderling.mcp.problems import PermanentError, ServerError, why
+from sanderling.mcp.server_address import ServerAddress
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.http.transport import causes_of, words_of
 from sanderling.providers.http.trust import read_certificates
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
     from mcp_types import JSONRPCMessage
 
-    from sanderling.mcp.oauth import Auth
+    from sanderling.mcp.oauth import ServerAuth
 
 MAX_DOCUMENT_BYTES = 256 << 10
 CONNECT_S = DOCUMENT_S = 10.0
@@ -55,20 +55,23 @@ Network = Callable[[str], bool]
 
 @asynccontextmanager
 async def over_http(
-    place: Place, headers: Mapping[str, str], leads_to: Network, auth: "Auth | None" = None
+    address: ServerAddress,
+    headers: Mapping[str, str],
+    leads_to: Network,
+    auth: "ServerAuth | None" = None,
 ) -> AsyncGenerator["TransportStreams"]:
     """
-    Open the streams of messages from and to the server at `place`, which alone receives `headers`; `auth` signs the requests.
+    Open the streams of messages from and to the server at `address`, which alone receives `headers`; `auth` signs the requests.
 
     Raises:
         ServerError: in a group: the server cannot be reached, or no longer.
     """
     timeout = httpx2.Timeout(CONNECT_S, read=SILENCE_S)
-    transport = _Transport(place, headers, leads_to, auth)
+    transport = _Transport(address, headers, leads_to, auth)
     async with (
         httpx2.AsyncClient(auth=auth, transport=transport, timeout=timeout) as client,
         streamable_http.streamable_http_client(
-            place.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+            address.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams,
     ):
         yield streams
@@ -78,16 +81,20 @@ class _Transport(httpx2.AsyncBaseTransport):
     """Checks requests, and limits responses."""
 
     def __init__(
-        self, place: Place, headers: Mapping[str, str], leads_to: Network, auth: "Auth | None"
+        self,
+        address: ServerAddress,
+        headers: Mapping[str, str],
+        leads_to: Network,
+        auth: "ServerAuth | None",
     ) -> None:
-        self._place = place
+        self._address = address
         self._headers = headers
         self._leads_to = leads_to
         self._auth = auth
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
         # The transport has no parameter for the network backend.
         self._inner._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            ssl_context=read_certificates(), network_backend=_Judged(place)
+            ssl_context=read_certificates(), network_backend=_Judged(address)
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -117,18 +124,18 @@ class _Transport(httpx2.AsyncBaseTransport):
         host, port = canonical_host(request.url.host), port_of(request.url)
         target = authority_of(host, port)
         is_renewal = self._auth is not None and self._auth.renews_at(request.url)
-        if not (is_renewal or self._place.declares(host, port) or self._leads_to(target)):
-            raise LastingError(
+        if not (is_renewal or self._address.declares(host, port) or self._leads_to(target)):
+            raise PermanentError(
                 f"{target} is blocked: `{remedies().network} on` opens the network, or add it to the server's `hosts`"
             )
-        if not self._place.may_lead_to(host):
-            raise LastingError(f"it leads to {target}, which is this machine")
+        if not self._address.may_lead_to(host):
+            raise PermanentError(f"it leads to {target}, which is this machine")
         is_secret = "Authorization" in request.headers or not _is_message(request)
         if is_secret and request.url.scheme != "https" and not is_loopback(host):
-            raise LastingError(f"its login would be sent to {target} unencrypted: use https")
+            raise PermanentError(f"its login would be sent to {target} unencrypted: use https")
         request.headers["Accept-Encoding"] = "identity"
         request.headers["User-Agent"] = f"sanderling/{__version__}"
-        if self._place.is_own(request.url.scheme, host, port):
+        if self._address.is_own(request.url.scheme, host, port):
             request.headers.update(self._headers)
 
     def _check(self, request: httpx2.Request, response: httpx2.Response) -> None:
@@ -140,14 +147,14 @@ class _Transport(httpx2.AsyncBaseTransport):
         if self._auth and (refusal := self._auth.refusal(response)):
             raise refusal
         if response.status_code == HTTPStatus.UNAUTHORIZED and not self._auth:
-            raise LastingError("it rejects its configured headers")
+            raise PermanentError("it rejects its configured headers")
 
 
 class _Judged(httpcore2.AsyncNetworkBackend):
     """Resolves a name, checks the addresses, connects to one of them."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, address: ServerAddress) -> None:
+        self._address = address
         self._network = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
@@ -171,9 +178,9 @@ class _Judged(httpcore2.AsyncNetworkBackend):
         except OSError as error:
             raise ServerError(f"{host} cannot be resolved ({error.strerror or error})") from error
         addresses = [str(address[0]) for *_, address in found]
-        allowed = [each for each in addresses if self._place.may_be_at(host, each, port)]
+        allowed = [each for each in addresses if self._address.may_be_at(host, each, port)]
         if not allowed:
-            raise LastingError(
+            raise PermanentError(
                 f"{host} leads to {addresses[0]}, which is not on the internet: add that address to its `hosts`"
             )
         return allowed

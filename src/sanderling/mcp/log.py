@@ -6,7 +6,7 @@ from contextlib import suppress
 import anyio
 
 from sanderling.commands.output import Ends, ScreenText, follow
-from sanderling.sandbox.ground import Serving
+from sanderling.sandbox.execution_environment import RunningServer
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 from sanderling.text import signal_name, visible_prose
 
@@ -41,7 +41,7 @@ class ServerLog:
     def add(self, chunk: bytes) -> None:
         self._ends.add(chunk)
 
-    async def read(self, server: Serving) -> None:
+    async def read(self, server: RunningServer) -> None:
         """Add the server's standard error, until that ends."""
         assert server.stderr
         with suppress(anyio.ClosedResourceError):

@@ -5,10 +5,10 @@ from mcp.shared.auth import OAuthClientInformationFull
 from mcp import Client
 from sanderling.mcp.callback import waiting_for_browser
 from sanderling.mcp.http import over_http
-from sanderling.mcp.logins import Login
-from sanderling.mcp.oauth import Auth, Show, in_keychain
-from sanderling.mcp.place import Place
+from sanderling.mcp.logins import ServerLogin
+from sanderling.mcp.oauth import ServerAuth, Show, in_keychain
 from sanderling.mcp.problems import ServerError, why
+from sanderling.mcp.server_address import ServerAddress
 from sanderling.mcp.servers import McpServer, OAuthClient, filled_in
 
 
@@ -21,14 +21,14 @@ async def log_in(name: str, declared: McpServer, state_dir: str, show: Show) -> 
     Raises:
         ServerError: it requires no login, refuses it, or the user has not logged in.
     """
-    login = Login(state_dir, name, declared.url)
+    login = ServerLogin(state_dir, name, declared.url)
     own = declared.oauth
     try:
         await in_keychain(login.backend)
         async with waiting_for_browser(own.port if own else 0) as callback:
             client = _known_as(own, callback.redirect_uri) if own else None
-            auth = Auth(login, client, callback=callback, show=show)
-            place = Place(declared.url, declared.hosts)
+            auth = ServerAuth(login, client, callback=callback, show=show)
+            place = ServerAddress(declared.url, declared.hosts)
             async with Client(over_http(place, {}, _anywhere, auth), cache=None):
                 pass
     # Anything that a server makes the SDK raise.

@@ -25,7 +25,7 @@ class LoginAccount(Account, frozen=True):
         return "Unlock it and try again."
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredLogin(msgspec.Struct, frozen=True):
     """A login, with each part in the form of the SDK's types. `ends_at` is in seconds since 1970."""
 
     tokens: dict[str, Any]
@@ -35,7 +35,7 @@ class Kept(msgspec.Struct, frozen=True):
     resource: dict[str, Any] | None = None
 
 
-class Login:
+class ServerLogin:
     """
     The login at the server `url`, which the user calls `name`.
 
@@ -53,7 +53,7 @@ class Login:
         self.url = url
         self.refused = ""  # rejected by the server, although it should still be valid
 
-    def read(self) -> Kept | None:
+    def read(self) -> StoredLogin | None:
         """
         Return the login; None if it is missing or cannot be used.
 
@@ -61,11 +61,11 @@ class Login:
             CredentialsError: the keychain failed.
         """
         try:
-            return msgspec.json.decode(self._credentials.read() or "null", type=Kept | None)
+            return msgspec.json.decode(self._credentials.read() or "null", type=StoredLogin | None)
         except msgspec.DecodeError:  # of another version
             return None
 
-    def store(self, kept: Kept) -> None:
+    def store(self, kept: StoredLogin) -> None:
         """
         Store the login, replacing any other.
 

@@ -21,9 +21,9 @@ from mcp.shared.auth import (
 
 from sanderling.hosts import canonical_host, is_loopback
 from sanderling.mcp.callback import Callback
-from sanderling.mcp.logins import Kept, Login
-from sanderling.mcp.place import Place
-from sanderling.mcp.problems import LastingError, LoginNeededError, ServerError
+from sanderling.mcp.logins import ServerLogin, StoredLogin
+from sanderling.mcp.problems import LoginNeededError, PermanentError, ServerError
+from sanderling.mcp.server_address import ServerAddress
 from sanderling.providers.credentials import CredentialsError
 
 EARLY_S = 30.0  # a token is renewed that long before its end, because clocks differ
@@ -34,7 +34,7 @@ Show = Callable[[str], Awaitable[None]]
 """Shows a URL to the user, in their browser if there is one."""
 
 
-class Auth(OAuthClientProvider):
+class ServerAuth(OAuthClientProvider):
     """
     Signs the requests to one server, and is the SDK's storage of the login.
 
@@ -44,7 +44,7 @@ class Auth(OAuthClientProvider):
 
     def __init__(
         self,
-        login: Login,
+        login: ServerLogin,
         client: OAuthClientInformationFull | None = None,
         *,
         callback: Callback | None = None,
@@ -54,7 +54,7 @@ class Auth(OAuthClientProvider):
         self._client = client
         self._callback = callback
         self._show = show
-        self._kept: Kept | None = None
+        self._kept: StoredLogin | None = None
         self.has_shown = False
         self._version: int | None = None
         page = callback.redirect_uri if callback else NO_PAGE
@@ -130,7 +130,7 @@ class Auth(OAuthClientProvider):
         context = self.context
         ends_at = time.time() + tokens.expires_in - EARLY_S if tokens.expires_in else None
         context.token_expiry_time = ends_at
-        kept = Kept(
+        kept = StoredLogin(
             _plain(tokens) or {},
             _plain(context.client_info) or {},
             ends_at,
@@ -169,19 +169,19 @@ class Auth(OAuthClientProvider):
         """
         host, known = _host(page), self.context.oauth_metadata
         is_local = is_loopback(host)
-        if not (page.startswith("https:") or is_local) or not Place(self._login.url).may_lead_to(
-            host
-        ):
-            raise LastingError(
+        if not (page.startswith("https:") or is_local) or not ServerAddress(
+            self._login.url
+        ).may_lead_to(host):
+            raise PermanentError(
                 f"its login page on {host} is not allowed: it is on this machine, or not https"
             )
         if known and host not in (_host(str(known.issuer)), _host(str(known.token_endpoint))):
-            raise LastingError(
+            raise PermanentError(
                 f"its login page is on {host}, but the result would go to {_host(str(known.token_endpoint))}"
             )
         methods = known.code_challenge_methods_supported if known else None
         if methods is not None and "S256" not in methods:
-            raise LastingError("its login is not safe: it has no PKCE with S256")
+            raise PermanentError("its login is not safe: it has no PKCE with S256")
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
         """Handle the token. The SDK's error would quote the response, which may contain one."""
@@ -203,12 +203,12 @@ async def in_keychain(ask: Callable[..., T], *arguments: Any) -> T:
     Call `ask` in a thread.
 
     Raises:
-        LastingError: with the message of the keychain's error.
+        PermanentError: with the message of the keychain's error.
     """
     try:
         return await to_thread.run_sync(ask, *arguments, abandon_on_cancel=True)
     except CredentialsError as error:
-        raise LastingError(str(error)) from error
+        raise PermanentError(str(error)) from error
 
 
 def _host(url: str) -> str:

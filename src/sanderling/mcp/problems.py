@@ -14,11 +14,11 @@ class ServerError(SanderlingError):
     """A server cannot be used: `str(error)` says why, as a part of a sentence, without a full stop."""
 
 
-class LastingError(ServerError):
+class PermanentError(ServerError):
     """A problem that stays until the user changes something: trying again is useless."""
 
 
-class LoginNeededError(LastingError):
+class LoginNeededError(PermanentError):
     """The user has to log in at the server `name`."""
 
     def __init__(self, name: str) -> None:
@@ -28,7 +28,7 @@ class LoginNeededError(LastingError):
 def lasting(error: BaseException) -> SanderlingError | None:
     """Return the first error within `error` that makes trying again useless."""
     leaves = _leaves(error)
-    return next((each for each in leaves if isinstance(each, LastingError | ConfigError)), None)
+    return next((each for each in leaves if isinstance(each, PermanentError | ConfigError)), None)
 
 
 def why(error: BaseException) -> str:

@@ -87,7 +87,7 @@ class _File(msgspec.Struct, frozen=True, rename="camel"):
     mcp_servers: dict[str, _Declared] = {}
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class ProposedServer(msgspec.Struct, frozen=True):
     """
     A server that a project proposes: as it is `shown` to the user, and a `digest` that identifies it.
 
@@ -99,13 +99,15 @@ class Proposal(msgspec.Struct, frozen=True):
     server: McpServer | None = None
     problem: str = ""
 
-    def without_server(self, problem: str) -> "Proposal":
+    def without_server(self, problem: str) -> "ProposedServer":
         return msgspec.structs.replace(self, server=None, problem=problem)
 
 
-def proposals(trust: Trust, settings: Settings) -> tuple[dict[str, Proposal], ConfigError | None]:
+def proposals(
+    trust: Trust, settings: Settings
+) -> tuple[dict[str, ProposedServer], ConfigError | None]:
     """Return the servers in a project's trusted files, by name, and what is wrong with `.mcp.json`."""
-    in_file, problem = dict[str, Proposal](), None
+    in_file, problem = dict[str, ProposedServer](), None
     try:
         in_file = servers_in(trust.read(MCP_FILE) or "{}", providers=settings.providers)
     except ConfigError as error:
@@ -119,7 +121,7 @@ def servers_in(
     environment: Mapping[str, str] = os.environ,
     *,
     providers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> dict[str, Proposal]:
+) -> dict[str, ProposedServer]:
     """
     Return the servers that `.mcp.json` proposes, by name. They get no key of a preset or of the user's `providers`.
 
@@ -134,21 +136,23 @@ def servers_in(
     return {name: _server(each, environment, keys) for name, each in file.mcp_servers.items()}
 
 
-def _proposal(name: str, table: Mapping[str, Any]) -> Proposal:
+def _proposal(name: str, table: Mapping[str, Any]) -> ProposedServer:
     digest = sha256(msgspec.json.encode(table, order="sorted")).hexdigest()
     try:
         server = load_server(name, table)
     except ConfigError as error:
-        return Proposal(PROJECT_FILE, digest, problem=str(error))
-    return Proposal(server.url or shlex.join(server.command), digest, server)
+        return ProposedServer(PROJECT_FILE, digest, problem=str(error))
+    return ProposedServer(server.url or shlex.join(server.command), digest, server)
 
 
-def _server(declared: _Declared, environment: Mapping[str, str], keys: frozenset[str]) -> Proposal:
+def _server(
+    declared: _Declared, environment: Mapping[str, str], keys: frozenset[str]
+) -> ProposedServer:
     shown, digest = declared.shown, declared.digest
     try:
-        return Proposal(shown, digest, declared.filled(environment, keys))
+        return ProposedServer(shown, digest, declared.filled(environment, keys))
     except ConfigError as error:
-        return Proposal(shown, digest, problem=str(error))
+        return ProposedServer(shown, digest, problem=str(error))
 
 
 def _as_in_settings(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:

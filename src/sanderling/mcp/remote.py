@@ -56,7 +56,7 @@ async def remote_tools(client: "Client") -> tuple[tuple[RemoteTool, ...], tuple[
     return tuple(tools.values())[:MAX_TOOLS], tuple(map(printable, problems))
 
 
-class Listing(msgspec.Struct):
+class ServerListing(msgspec.Struct):
     """The entries that a server lists, the problems with them, and whether there are more."""
 
     found: list[Any] = []
@@ -64,9 +64,9 @@ class Listing(msgspec.Struct):
     has_more: bool = False
 
 
-async def listed(ask: Callable[..., Awaitable[Any]], kind: str, enough: int) -> Listing:
+async def listed(ask: Callable[..., Awaitable[Any]], kind: str, enough: int) -> ServerListing:
     """Fetch page after page of the server's `kind`, to the last one or until there are `enough`."""
-    listing, cursor = Listing(), None
+    listing, cursor = ServerListing(), None
     for _ in range(MAX_PAGES):
         page = await ask(cursor=cursor)
         listing.found += getattr(page, kind)

@@ -109,7 +109,7 @@ async def _bounded(text: str, context: Context) -> str:
     data = text.encode(errors="replace")
     if len(data) <= MAX_TOLD_BYTES:
         return text
-    directory, shown_directory = await context.workspace.sandbox.ground.scratch()
+    directory, shown_directory = await context.workspace.sandbox.environment.scratch()
     name = f"result-{secrets.token_hex(4)}.txt"
     path = os.path.join(directory, name)  # noqa: PTH118
     log = OutputLog(Path(path), shown_as=f"{shown_directory}/{name}", is_new=True)

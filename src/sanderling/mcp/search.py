@@ -30,7 +30,7 @@ class SearchInput(msgspec.Struct, forbid_unknown_fields=True):
     ]
 
 
-class Shelf:
+class ToolIndex:
     """The tools of all servers of a session. `window_tokens` returns the model's context window; 0 if unknown."""
 
     def __init__(self, window_tokens: Callable[[], int] = lambda: 0) -> None:
@@ -86,7 +86,7 @@ class Shelf:
         return len(tools) > MAX_SENT or size > room
 
 
-def _search_of(shelf: Shelf) -> Tool:
+def _search_of(shelf: ToolIndex) -> Tool:
     """Return the tool that searches `shelf`."""
 
     @tool(SearchInput, effect=_effect, title=lambda args, _: args.query)

@@ -15,7 +15,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from sanderling.mcp import CONNECT_S
-from sanderling.mcp.connection import Connection, Offers, Question
+from sanderling.mcp.connection import McpConnection, Question, ServerOffers
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.problems import LoginNeededError, ServerError, lasting, why
 from sanderling.mcp.remote import RemoteTool
@@ -47,20 +47,20 @@ OpenTransport = Callable[[ServerLog], "AbstractAsyncContextManager[TransportStre
 log = logging.getLogger(__name__)
 
 
-class Status(msgspec.Struct, frozen=True):
+class ServerStatus(msgspec.Struct, frozen=True):
     """
     The status of a server; `why` is the reason if something is wrong with it.
 
-    `is_lasting`: it changes only when the user changes something. `needs_login`: it changes when the user logs in.
+    `is_permanent`: it changes only when the user changes something. `needs_login`: it changes when the user logs in.
     """
 
     state: ToolServerState
     why: str = ""
-    is_lasting: bool = False
+    is_permanent: bool = False
     needs_login: bool = False
 
 
-class Access(NamedTuple):
+class ServerAccess(NamedTuple):
     """
     The access to a server. `open_transport` starts it or connects to it; `on_change` is called whenever its state changes.
 
@@ -77,13 +77,13 @@ class Access(NamedTuple):
 class Server:
     """The server `name`: its declaration, its state, and what it offers."""
 
-    def __init__(self, name: str, declared: McpServer, access: Access) -> None:
+    def __init__(self, name: str, declared: McpServer, access: ServerAccess) -> None:
         self.name = name
         self.declared = declared
         self.log = ServerLog()
-        self.status = Status("waiting" if declared.enabled else "stopped")
-        self.offers: Offers = Offers()  # of the last connection
-        self.connection: Connection | None = None
+        self.status = ServerStatus("waiting" if declared.enabled else "stopped")
+        self.offers: ServerOffers = ServerOffers()  # of the last connection
+        self.connection: McpConnection | None = None
         self._access = access
         self._mode = "auto"
         self._failures = 0
@@ -107,22 +107,22 @@ class Server:
             while True:
                 await self._wanted.wait()
                 if not self._failures:
-                    self._set(Status("starting"))
+                    self._set(ServerStatus("starting"))
                 terms = self._access.terms()
                 problem = await self._hold(terms)
                 if not self._wanted.is_set():
-                    self._set(Status("stopped", self._stopped_for))
+                    self._set(ServerStatus("stopped", self._stopped_for))
                 elif problem and self._access.terms() == terms:
                     await self._back_off(problem)
         finally:
             self.connection = None
 
-    async def _hold(self, terms: object) -> Status | None:
+    async def _hold(self, terms: object) -> ServerStatus | None:
         """Connect and keep the connection; return why it has ended, or None if that was requested."""
         ready_at = float("inf")
         limit_s = self.declared.start_s
 
-        def get_ready(connection: Connection) -> None:
+        def get_ready(connection: McpConnection) -> None:
             nonlocal ready_at
             ready_at = anyio.current_time()
             holding.deadline = float("inf")
@@ -139,18 +139,20 @@ class Server:
             found = lasting(error)
             needs_login = isinstance(found, LoginNeededError)
             words = self.log.redacted(why(error))
-            problem = Status("failed", words, is_lasting=bool(found), needs_login=needs_login)
+            problem = ServerStatus(
+                "failed", words, is_permanent=bool(found), needs_login=needs_login
+            )
         else:
             was_asked = holding.cancelled_caught and anyio.current_time() < holding.deadline
             words = f"not ready after {limit_s:g} s: no answer to {self._waited_for}"
-            problem = None if was_asked else Status("failed", words)
+            problem = None if was_asked else ServerStatus("failed", words)
         finally:
             self.connection = self._holding = None
         if anyio.current_time() - ready_at > SETTLED_S or not problem:
             self._failures = 0
         return problem
 
-    async def _connect(self, terms: object, get_ready: Callable[[Connection], None]) -> None:
+    async def _connect(self, terms: object, get_ready: Callable[[McpConnection], None]) -> None:
         """
         Connect, in the other mode if that fails before a version is agreed on. Never return.
 
@@ -175,9 +177,9 @@ class Server:
 
     async def _keep(
         self,
-        connection: Connection,
+        connection: McpConnection,
         scope: anyio.CancelScope,
-        get_ready: Callable[[Connection], None],
+        get_ready: Callable[[McpConnection], None],
     ) -> None:
         """Open the connection and keep it; `scope` loses its deadline as soon as a version is agreed on."""
         async with connection.opened():
@@ -186,34 +188,34 @@ class Server:
             tools, problems = await connection.tools()
             self.offers = replace(self.offers, tools=tools, problems=problems)
             get_ready(connection)
-            self._set(Status("ready", _in_short(problems)))
+            self._set(ServerStatus("ready", _in_short(problems)))
             await connection.follow(self.name, self.offers, self._take)
 
-    def _new_connection(self, terms: object) -> Connection:
+    def _new_connection(self, terms: object) -> McpConnection:
         transport = self._access.open_transport(self.log)
-        return Connection(transport, self._mode, self.declared.call_s, self._access.ask, terms)
+        return McpConnection(transport, self._mode, self.declared.call_s, self._access.ask, terms)
 
-    def _take(self, offers: Offers) -> None:
+    def _take(self, offers: ServerOffers) -> None:
         if offers != self.offers:
             self.offers = offers
             self.status = replace(self.status, why=_in_short(offers.problems))
             self._access.on_change(self)
 
-    async def _back_off(self, problem: Status) -> None:
+    async def _back_off(self, problem: ServerStatus) -> None:
         self._failures += 1
-        if self._failures >= MAX_FAILURES or problem.is_lasting:
+        if self._failures >= MAX_FAILURES or problem.is_permanent:
             self._wanted = anyio.Event()
             self._set(problem)
             return
-        self._set(Status("restarting", problem.why))
+        self._set(ServerStatus("restarting", problem.why))
         delay_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (self._failures - 1))
         with anyio.CancelScope(deadline=anyio.current_time() + delay_s) as self._holding:
             await anyio.sleep_forever()
         self._holding = None
         if not self._wanted.is_set():
-            self._set(Status("stopped", self._stopped_for))
+            self._set(ServerStatus("stopped", self._stopped_for))
 
-    def _set(self, status: Status) -> None:
+    def _set(self, status: ServerStatus) -> None:
         if status == self.status:
             return
         self.status = status
@@ -227,7 +229,7 @@ class Server:
         """Connect again, even after a failure or a stop."""
         self._failures = 0
         self._wanted.set()
-        self._set(Status("starting"))
+        self._set(ServerStatus("starting"))
         if self._holding:
             self._holding.cancel()
 
@@ -239,9 +241,9 @@ class Server:
         if self._holding:
             self._holding.cancel()
         else:
-            self._set(Status("stopped", why))
+            self._set(ServerStatus("stopped", why))
 
-    def change(self, declared: McpServer, access: Access) -> None:
+    def change(self, declared: McpServer, access: ServerAccess) -> None:
         """Use this declaration and access from the next start on."""
         self.declared, self._access = declared, access
 
@@ -253,11 +255,11 @@ class Server:
     def news(self) -> str:
         """Return a message about its latest change; empty if that does not concern the user."""
         match self.status:
-            case Status("ready", why) if why:
+            case ServerStatus("ready", why) if why:
                 return f"MCP server {self.name} works in part: {why}."
-            case Status("failed", why):
+            case ServerStatus("failed", why):
                 return f"MCP server {self.name} failed: {why}. Its tools are not available."
-            case Status("restarting", why) if self._failures == 1:
+            case ServerStatus("restarting", why) if self._failures == 1:
                 return f"MCP server {self.name}: {why}, restarting."
             case _:
                 return ""
@@ -267,14 +269,14 @@ class Server:
         while self.status.state not in ("ready", "failed", "stopped"):
             await self._settled.wait()
 
-    async def connected(self) -> Connection:
+    async def connected(self) -> McpConnection:
         """
         Return the connection, as soon as there is one.
 
         Raises:
             ServerError: it is not connected.
         """
-        if self.status.state == "failed" and self.declared.url and not self.status.is_lasting:
+        if self.status.state == "failed" and self.declared.url and not self.status.is_permanent:
             self.restart()  # the network may be back
         with anyio.move_on_after(CONNECT_S):
             await self.settled()
@@ -320,7 +322,7 @@ class Server:
                 raise ServerError(reason) from error
             raise ServerError(self.log.redacted(why(error))) from error
 
-    async def _why_ended(self, connection: Connection) -> str:
+    async def _why_ended(self, connection: McpConnection) -> str:
         """Return why the connection has ended, once its task knows; empty if it is still open, because the error is the server's own."""
         with anyio.move_on_after(END_S):
             while self.connection is connection:

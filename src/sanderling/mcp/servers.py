@@ -11,7 +11,7 @@ from sanderling.config.expansion import expand, variables_in
 from sanderling.errors import ConfigError
 from sanderling.mcp import START_S
 from sanderling.mcp.names import fitted_server
-from sanderling.mcp.place import Place
+from sanderling.mcp.server_address import ServerAddress
 from sanderling.text import did_you_mean
 
 CALL_S = 120.0
@@ -63,7 +63,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             raise ValueError(f"{', '.join(wrong)}: only for servers with a command")
         if self.url:
             try:
-                Place(self.url, self.hosts, has_secrets=bool(self.headers))
+                ServerAddress(self.url, self.hosts, has_secrets=bool(self.headers))
             except ConfigError as error:
                 raise ValueError(str(error)) from error
 
@@ -125,14 +125,16 @@ def load_server(name: str, fields: Mapping[str, Any]) -> McpServer:
         raise ConfigError(f"tool server '{name}': {error}") from error
 
 
-class Filled(NamedTuple):
+class FilledServer(NamedTuple):
     """Values with their variables filled in, and the secrets among them."""
 
     values: dict[str, str]
     secrets: frozenset[str]
 
 
-def filled_in(values: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Filled:
+def filled_in(
+    values: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> FilledServer:
     """
     Fill in the variables in `values` of a server. This happens when it starts, so displayed settings contain no secrets.
 
@@ -143,4 +145,4 @@ def filled_in(values: Mapping[str, str], environment: Mapping[str, str] = os.env
     secrets = {
         environment[variable] for value in values.values() for variable in variables_in(value)
     }
-    return Filled(filled, frozenset({*secrets, *filled.values()}))
+    return FilledServer(filled, frozenset({*secrets, *filled.values()}))

@@ -11,12 +11,12 @@ import anyio
 from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.mcp.log import ServerLog
-from sanderling.mcp.logins import Login
+from sanderling.mcp.logins import ServerLogin
 from sanderling.mcp.names import MAX_NUMBER, fitted_server, tool_name
-from sanderling.mcp.place import Place
 from sanderling.mcp.remote import MAX_TOOLS, RemoteTool
-from sanderling.mcp.search import Shelf
-from sanderling.mcp.server import Access, OpenTransport, Server
+from sanderling.mcp.search import ToolIndex
+from sanderling.mcp.server import OpenTransport, Server, ServerAccess
+from sanderling.mcp.server_address import ServerAddress
 from sanderling.mcp.servers import McpServer, filled_in
 from sanderling.mcp.stdio import over_pipes
 from sanderling.mcp.tools import tool_of
@@ -73,13 +73,13 @@ class McpSource:
         self._tasks: TaskGroup | None = None
         self._names: dict[str, dict[str, list[RemoteTool]]] = {}
         self._made_names: set[str] = set()
-        self._shelf = Shelf(window_tokens)
+        self._shelf = ToolIndex(window_tokens)
         for name, each in declared.items():
             self.declare(name, each)
 
     def declare(self, name: str, declared: McpServer) -> Server:
         """Add a server, or change the declaration of an existing one from its next start on."""
-        access = Access(
+        access = ServerAccess(
             self._transport(name, declared),
             self._on_change,
             partial(self._ask, name) if self._ask else None,
@@ -96,7 +96,7 @@ class McpSource:
 
     def _transport(self, name: str, declared: McpServer) -> OpenTransport:
         if declared.url:
-            login = Login(self._state_dir, name, declared.url)
+            login = ServerLogin(self._state_dir, name, declared.url)
             return partial(open_http, declared, self._sandbox, login)
         sandbox, project = self._sandbox, self._project
         # The paths are resolved now, before anything has run that could replace them.
@@ -161,11 +161,11 @@ class McpSource:
 
 @asynccontextmanager
 async def open_http(
-    declared: McpServer, sandbox: SessionSandbox, login: Login, log: ServerLog
+    declared: McpServer, sandbox: SessionSandbox, login: ServerLogin, log: ServerLog
 ) -> "AsyncGenerator[TransportStreams]":
     """Connect to a server over HTTP. If its headers authorize the user, no login is needed."""
     from sanderling.mcp.http import over_http
-    from sanderling.mcp.oauth import Auth
+    from sanderling.mcp.oauth import ServerAuth
 
     headers, secrets = filled_in(declared.headers)
     log.hide(secrets)
@@ -173,11 +173,11 @@ async def open_http(
         if not (value.isascii() and value.isprintable()):  # else the error would quote it
             raise ConfigError(f"the header {name} contains an invalid character")
     is_signed = any(each.lower() == "authorization" for each in headers)
-    auth = None if is_signed else Auth(login)
-    place = Place(declared.url, declared.hosts, has_secrets=bool(headers))
+    auth = None if is_signed else ServerAuth(login)
+    place = ServerAddress(declared.url, declared.hosts, has_secrets=bool(headers))
 
     def leads_to(host: str) -> bool:
-        return sandbox.ground.leads_to(host)
+        return sandbox.environment.leads_to(host)
 
     async with over_http(place, headers, leads_to, auth) as streams:
         yield streams

@@ -16,7 +16,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.streams.memory import MemoryObjectSendStream
 
 from sanderling.errors import SandboxError
-from sanderling.json_lines import Lines, LineTooLongError, ids_in
+from sanderling.json_lines import LineSplitter, LineTooLongError, ids_in
 from sanderling.mcp.log import ServerLog, ending
 from sanderling.mcp.messages import (
     MAX_MESSAGE_BYTES,
@@ -28,7 +28,7 @@ from sanderling.mcp.messages import (
     unreadable,
 )
 from sanderling.mcp.problems import ServerError
-from sanderling.sandbox.ground import Serving, end_server
+from sanderling.sandbox.execution_environment import RunningServer, end_server
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -57,7 +57,7 @@ HEARD = frozenset(
 SPOKEN = "notifications/message"
 
 
-class _Said(msgspec.Struct):
+class _LogMessage(msgspec.Struct):
     """A log message that a server sends through the protocol."""
 
     level: str = ""
@@ -65,7 +65,7 @@ class _Said(msgspec.Struct):
 
 
 @asynccontextmanager
-async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["TransportStreams"]:
+async def over_pipes(process: RunningServer, log: ServerLog) -> AsyncGenerator["TransportStreams"]:
     """
     Open the streams of messages from and to the server `process`, which ends with the context.
 
@@ -91,7 +91,7 @@ async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["Transp
 
 
 async def _write(
-    process: Serving,
+    process: RunningServer,
     log: ServerLog,
     messages: ObjectReceiveStream["SessionMessage"],
     asked: dict[str, str],
@@ -110,7 +110,7 @@ async def _write(
         raise AssertionError from error
 
 
-async def _raise_ended(process: Serving, log: ServerLog, otherwise: str) -> NoReturn:
+async def _raise_ended(process: RunningServer, log: ServerLog, otherwise: str) -> NoReturn:
     """Raise an error about how the server has ended, with its last words; if it has not, with `otherwise`."""
     why = otherwise
     with anyio.move_on_after(STATUS_S):
@@ -131,7 +131,7 @@ class _Reader:
 
     def __init__(
         self,
-        process: Serving,
+        process: RunningServer,
         log: ServerLog,
         session: ObjectSendStream["SessionMessage"],
         server: MemoryObjectSendStream["SessionMessage"],
@@ -146,7 +146,7 @@ class _Reader:
 
     async def run(self) -> None:
         assert self._process.stdout
-        lines = Lines(MAX_MESSAGE_BYTES)
+        lines = LineSplitter(MAX_MESSAGE_BYTES)
         with suppress(anyio.EndOfStream, anyio.ClosedResourceError):
             while True:
                 for line in lines.feed(await self._process.stdout.receive()):
@@ -214,7 +214,7 @@ class _Reader:
 
     def _take_said(self, params: msgspec.Raw) -> None:
         with suppress(msgspec.DecodeError, RecursionError):
-            said = msgspec.json.decode(params, type=_Said)
+            said = msgspec.json.decode(params, type=_LogMessage)
             words = (
                 said.data if isinstance(said.data, str) else msgspec.json.encode(said.data).decode()
             )

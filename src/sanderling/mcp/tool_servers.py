@@ -9,10 +9,10 @@ from anyio import to_thread
 
 from sanderling.errors import SanderlingError
 from sanderling.mcp import GRACE_S, mentions
-from sanderling.mcp.allowed import Allowed
+from sanderling.mcp.allowed import AllowedServers
 from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
 from sanderling.mcp.names import fitted_server, names_begin
-from sanderling.mcp.project_file import Proposal
+from sanderling.mcp.project_file import ProposedServer
 from sanderling.mcp.sdk import giving_way, load_sdk
 from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer
@@ -42,7 +42,7 @@ LOGGING_IN = "waiting for your login in the browser"
 MAX_SHOWN_RESOURCES = 200
 
 
-class Surroundings(NamedTuple):
+class ServerContext(NamedTuple):
     """What the session provides: the directory for logins and answers, its sandbox, ways to reach the user, and tasks that live as long."""
 
     state_dir: str
@@ -64,15 +64,15 @@ class ToolServers:
     def __init__(
         self,
         own: Mapping[str, McpServer],
-        surroundings: Surroundings,
+        context: ServerContext,
         *,
         patience_s: float = GRACE_S,
     ) -> None:
-        self._surroundings = surroundings
+        self._context = context
         self._own = frozenset(own)
-        self._projects: dict[str, Proposal] = {}
-        self._allowed = Allowed(surroundings.state_dir, surroundings.project, surroundings.ask)
-        self._elicitation = Elicitation(surroundings.project, surroundings.ask)
+        self._projects: dict[str, ProposedServer] = {}
+        self._allowed = AllowedServers(context.state_dir, context.project, context.ask)
+        self._elicitation = Elicitation(context.project, context.ask)
         self._asking: dict[str, anyio.CancelScope] = {}
         self._logins: dict[str, anyio.CancelScope] = {}
         self._shown_last: tuple[ToolServer, ...] = ()
@@ -81,20 +81,20 @@ class ToolServers:
         self._has_begun = False
         self.source = McpSource(
             own,
-            surroundings.sandbox,
-            surroundings.project,
+            context.sandbox,
+            context.project,
             self._note_change,
             patience_s=patience_s,
-            state_dir=surroundings.state_dir,
+            state_dir=context.state_dir,
             ask=self._answer,
-            window_tokens=surroundings.window_tokens,
+            window_tokens=context.window_tokens,
             get_started=self._begin,
             is_awaited=self._may_run_unasked,
         )
 
     def begin(self) -> None:
         """Start the servers, and ask about the project's, now that nothing more urgent is waiting."""
-        self._surroundings.start(self._begin)
+        self._context.start(self._begin)
 
     async def _begin(self) -> None:
         if not self._has_begun:
@@ -105,7 +105,7 @@ class ToolServers:
                     if each.server and each.server.enabled:
                         tasks.start_soon(self._let_start, name)
 
-    def declare(self, projects: Mapping[str, Proposal]) -> None:
+    def declare(self, projects: Mapping[str, ProposedServer]) -> None:
         """Replace the servers that the project declares; the user's own take precedence."""
         before, self._projects = self._projects, {}
         names = {fitted_server(name): name for name in self._own}
@@ -118,10 +118,10 @@ class ToolServers:
             if declared.server and declared != before.get(name):
                 self.source.declare(name, declared.server).stop(NOT_ALLOWED)
                 if self._has_begun and declared.server.enabled:
-                    self._surroundings.start(self._let_start, name)
+                    self._context.start(self._let_start, name)
             elif declared.problem and declared != before.get(name):
                 words = f"The project's tool server '{name}' is left out: {declared.problem}."
-                self._surroundings.emit(Notice("warning", words))
+                self._context.emit(Notice("warning", words))
         gone = (n for n in before if n not in self._projects or not self._projects[n].server)
         for name in gone:
             if scope := self._asking.get(name):
@@ -141,13 +141,13 @@ class ToolServers:
             try:
                 is_allowed = await self._allowed.ask(name, declared)
             except SanderlingError as error:
-                self._surroundings.emit(Notice("warning", str(error)))
+                self._context.emit(Notice("warning", str(error)))
             else:
                 if is_allowed and self._projects.get(name) == declared:
                     server.restart()
 
     def _may_run_unasked(self, server: Server) -> bool:
-        return self._surroundings.may_allow(names_begin(server.name), server.declared.mark)
+        return self._context.may_allow(names_begin(server.name), server.declared.mark)
 
     # --- the user's actions --------------------------------------------------------------------------------------------
 
@@ -161,9 +161,9 @@ class ToolServers:
         if what == "stop":
             server.stop()
         elif what == "login":
-            self._surroundings.start(self._log_in, server)
+            self._context.start(self._log_in, server)
         elif name in self._projects:
-            self._surroundings.start(self._let_start, name)
+            self._context.start(self._let_start, name)
         else:
             server.restart()
 
@@ -171,11 +171,11 @@ class ToolServers:
         """Retry the servers that the network has blocked."""
         for server in self.source.servers.values():
             status = server.status
-            if server.declared.url and status.is_lasting and not status.needs_login:
+            if server.declared.url and status.is_permanent and not status.needs_login:
                 server.restart()
 
     async def _log_in(self, server: Server) -> None:
-        name, declared, emit = server.name, server.declared, self._surroundings.emit
+        name, declared, emit = server.name, server.declared, self._context.emit
         if not declared.url:
             emit(Notice("info", f"'{name}' is a program on this machine: it has no login."))
             return
@@ -187,7 +187,7 @@ class ToolServers:
         with anyio.CancelScope() as scope:
             self._logins[name] = scope
             try:
-                await log_in_at(name, declared, self._surroundings.state_dir, show)
+                await log_in_at(name, declared, self._context.state_dir, show)
             except SanderlingError as error:
                 emit(Notice("warning", f"The login at '{name}' failed: {error}."))
             else:
@@ -285,16 +285,16 @@ class ToolServers:
         self._emit()
         news = server.news()
         if news and news != self._news.get(server.name):
-            self._surroundings.emit(Notice("warning", news))
+            self._context.emit(Notice("warning", news))
         self._news[server.name] = news
         if (commands := self.commands()) != self._commands:
             self._commands = commands
-            self._surroundings.on_commands()
+            self._context.on_commands()
 
     def _emit(self) -> None:
         if (shown := self.shown()) != self._shown_last:
             self._shown_last = shown
-            self._surroundings.emit(ToolServersChanged(shown))
+            self._context.emit(ToolServersChanged(shown))
 
     async def _answer(self, name: str, params: "ElicitRequestParams") -> Any:
         return await answer_in_sdk(self._elicitation, name, params)

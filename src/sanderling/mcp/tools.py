@@ -31,7 +31,7 @@ def tool_of(server: Server, remote: RemoteTool, name: str) -> OutsideTool:
         lambda _args, _workspace: Effect(name, "call", server=server.declared.mark),
         partial(_title, remote),
         partial(_look, server, remote),
-        told=remote.description,
+        remote_description=remote.description,
         input_schema=remote.schema,
     )
 

@@ -15,7 +15,7 @@ FORMS = ("form", "link")
 """Questions that can be dismissed; "cancel" denies all others."""
 
 
-class _Open(msgspec.Struct):
+class _OpenQuestion(msgspec.Struct):
     kind: str
     settled: anyio.Event = msgspec.field(default_factory=anyio.Event)
     answer: AnswerApproval | None = None
@@ -34,11 +34,11 @@ class Approvals:
         self._emit = emit
         self._on_said = on_said
         self._limits_asked = 0
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenQuestion] = {}
 
     async def ask(self, question: ApprovalRequested) -> AnswerApproval:
         """Emit a question and wait for its answer. Cancelling the wait, as when the turn is stopped, withdraws the question."""
-        waiting = self._open[question.id] = _Open(question.kind)
+        waiting = self._open[question.id] = _OpenQuestion(question.kind)
         self._emit(question)
         try:
             await waiting.settled.wait()

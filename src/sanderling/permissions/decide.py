@@ -17,7 +17,7 @@ from sanderling.permissions.rules import Action, Rule, concerns
 from sanderling.permissions.shell.grammar import parse
 from sanderling.permissions.use import Use
 from sanderling.protocol.modes import Mode
-from sanderling.sandbox.ground import LOCAL_DISK, Disk
+from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
 from sanderling.tools.effects import Effect
 
 

@@ -9,8 +9,8 @@ import msgspec
 
 from sanderling.errors import ConfigError, ToolError
 from sanderling.permissions.approvals import Approvals
+from sanderling.permissions.grant_prompts import GrantPrompts
 from sanderling.permissions.guarding import unguarded
-from sanderling.permissions.offers import Offers
 from sanderling.permissions.rules import Rule, is_for_any_server, may_allow, rule_from_text
 from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval
@@ -21,8 +21,8 @@ from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible, visible_prose
 from sanderling.tools.base import UseRequest
 from sanderling.tools.effects import Effect
-from sanderling.tools.outcome import OverlapError, Preview
-from sanderling.tools.reviewed import Accepted
+from sanderling.tools.outcome import Preview, UnsavedConflictError
+from sanderling.tools.reviewed import AcceptedPart
 from sanderling.tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Permit(NamedTuple):
     grant: Grant = NO_GRANT
     may_read: Callable[[str], bool] | None = None
     overruled: frozenset[str] = frozenset()
-    accepted: Accepted | None = None
+    accepted: AcceptedPart | None = None
     is_seen: bool = False
 
 
@@ -79,7 +79,7 @@ class Conditions(NamedTuple):
     is_off: bool
 
 
-class _Allowed(msgspec.Struct):
+class _AllowedUse(msgspec.Struct):
     rules: list[tuple[Conditions, list[Rule]]] = []
     effects: list[tuple[Conditions, Effect, Grant]] = []
     granted: Grant = NO_GRANT
@@ -104,7 +104,7 @@ class Gate:
         on_allowed: Callable[[], None] = lambda: None,
     ) -> None:
         self.mode: Mode = "ask"
-        self.offers = Offers(workspace, approvals, on_allowed)
+        self.grant_prompts = GrantPrompts(workspace, approvals, on_allowed)
         self._workspace = workspace
         self.approvals = approvals
         self._store = store
@@ -150,7 +150,7 @@ class Gate:
         from sanderling.permissions.decide import exports_note, is_shown_whole
 
         workspace, effect = self._workspace, request.effect
-        conditions = Conditions(self.mode, not request.ground.is_confined)
+        conditions = Conditions(self.mode, not request.environment.is_confined)
         stored = self._store.load()
         rules = (*self._own_rules, *stored.rules, *self._session_rules[conditions])
         unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
@@ -171,7 +171,7 @@ class Gate:
                 # In the order of the calls, however long a preview takes.
                 async with self._in_order:
                     preview = await self._preview(request, grant)
-            except OverlapError as overlap:
+            except UnsavedConflictError as overlap:
                 return await self.review(request, overlap, permit)
             said = (*parts, visible_prose(preview.note), stored.problem)
             reason = " ".join(filter(None, dict.fromkeys(said)))
@@ -202,7 +202,7 @@ class Gate:
             rules,
             project=workspace.project,
             is_confined=not conditions.is_off,
-            write_paths=workspace.sandbox.admissions.write_paths,
+            write_paths=workspace.sandbox.effective_policy.write_paths,
             disk=workspace.disk,
         )
 
@@ -212,7 +212,9 @@ class Gate:
         rules = (*self._own_rules, *self._store.load().rules, *session)
         return any(may_allow(rule, beginning, server) for rule in rules)
 
-    async def review(self, request: UseRequest, overlap: OverlapError, permit: Permit) -> Permit:
+    async def review(
+        self, request: UseRequest, overlap: UnsavedConflictError, permit: Permit
+    ) -> Permit:
         """
         Ask whether to overwrite unsaved changes; return a permit that allows it for exactly these changes.
 
@@ -232,7 +234,7 @@ class Gate:
         from sanderling.permissions.removals import removals_note
 
         paths = grant._replace(hosts=())
-        async with self._workspace.sandbox.ground.lending(paths):
+        async with self._workspace.sandbox.environment.lending(paths):
             workspace = self._workspace.granted(paths)
             preview = await request.preview(workspace)
             removed = await removals_note(request.effect, workspace)
@@ -319,15 +321,15 @@ class Gate:
             {
                 "rules": [(c, rules) for c, rules in self._session_rules.items()],
                 "effects": sorted(self._session_effects, key=repr),
-                "granted": self.offers.granted
-                if self.offers.granted != NO_GRANT
+                "granted": self.grant_prompts.granted
+                if self.grant_prompts.granted != NO_GRANT
                 else self._granted_before,
                 "seen_exports": sorted(self._seen_exports),
             }
         )
 
     def restore(self, state: object) -> None:
-        allowed = msgspec.convert(state, _Allowed)
+        allowed = msgspec.convert(state, _AllowedUse)
         for conditions, rules in allowed.rules:
             self._session_rules[conditions] += rules
         self._session_effects |= set(allowed.effects)
@@ -337,7 +339,7 @@ class Gate:
     async def grant_again(self) -> None:
         """Grant again what was granted before the session was resumed, where it still exists."""
         async with self._changing_network:
-            await self.offers.restore(self._granted_before)
+            await self.grant_prompts.restore(self._granted_before)
             self._granted_before = NO_GRANT  # what no longer exists is asked about again
 
     async def set_network(self, mode: NetworkMode) -> None:
@@ -358,7 +360,7 @@ class Gate:
         effects = self._session_effects
         self._session_effects = {allowed for allowed in effects if not allowed[2].hosts}
         self._granted_before = self._granted_before._replace(hosts=())
-        self.offers.take_back_hosts()
+        self.grant_prompts.revoke_hosts()
 
 
 def _marked(rule: Rule, effect: Effect) -> Rule:
@@ -366,12 +368,12 @@ def _marked(rule: Rule, effect: Effect) -> Rule:
     return msgspec.structs.replace(rule, server=effect.server) if is_for_any_server(rule) else rule
 
 
-def _accepted(question: ApprovalRequested, answer: AnswerApproval) -> Accepted | None:
+def _accepted(question: ApprovalRequested, answer: AnswerApproval) -> AcceptedPart | None:
     """Return the part of the proposal that the user accepts; None if they accept all of it unchanged."""
     review = answer.review
     if question.proposal is None or review is None:
         return None
-    accepted = Accepted(review)
+    accepted = AcceptedPart(review)
     if not accepted.is_possible:
         raise ToolError(UNFIT)
     if accepted.is_nothing:
@@ -383,19 +385,19 @@ def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
     reason, message = answer.reason.strip(), without_reason
     if reason:
         message = DENIED_WITH_REASON.format(reason=reason)
-    elif answer.review and (reason := (accepted := Accepted(answer.review)).reason):
-        message = "\n".join(accepted.told().notes)
+    elif answer.review and (reason := (accepted := AcceptedPart(answer.review)).reason):
+        message = "\n".join(accepted.review_notes().notes)
     return DeniedError(message, reason, is_alone=answer.is_alone)
 
 
 def _needed(request: UseRequest) -> Grant:
     """Return the grant that the use needs beyond what the sandbox already allows."""
-    effect, ground = request.effect, request.ground
+    effect, environment = request.effect, request.environment
     match effect.kind:
-        case "fetch" if not ground.leads_to(effect.host):
+        case "fetch" if not environment.leads_to(effect.host):
             return Grant(hosts=(effect.host,))
         case "write":
-            return ground.needed_to_write(effect.path)
+            return environment.needed_to_write(effect.path)
         case _:
             return NO_GRANT
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from sanderling.permissions.patterns import path_pattern
 from sanderling.permissions.rules import Rule
-from sanderling.sandbox.ground import Disk
+from sanderling.sandbox.execution_environment import Disk
 
 
 def unguarded(rules: Sequence[Rule], project: str, disk: Disk) -> Callable[[str], bool] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from sanderling.paths import is_within
-from sanderling.sandbox.ground import Disk
+from sanderling.sandbox.execution_environment import Disk
 from sanderling.sandbox.names import folded
 
 

@@ -7,7 +7,7 @@ from sanderling.errors import SandboxError, ToolError
 from sanderling.permissions.shell.grammar import Words
 from sanderling.permissions.shell.programs import core_words
 from sanderling.permissions.use import Use
-from sanderling.sandbox.files import Files, Look
+from sanderling.sandbox.files import Files, Inspection
 from sanderling.text import visible
 from sanderling.tools.effects import Effect
 from sanderling.tools.workspace import Workspace
@@ -68,7 +68,7 @@ async def _described(path: str, files: Files, workspace: Workspace) -> str:
     return f"{name} ({_size(look)})" if look.kind == "file" else name
 
 
-def _size(look: Look) -> str:
+def _size(look: Inspection) -> str:
     if look.data is None or b"\0" in look.data:
         return f"{look.size:,} bytes"
     return _counted(look.data.count(b"\n") + (look.data[-1:] not in (b"", b"\n")), "line")

@@ -10,7 +10,7 @@ from functools import cached_property
 from sanderling.paths import is_in_any, is_within, normal_path
 from sanderling.permissions.shell.grammar import Opaque, Parsed, Words, parse
 from sanderling.permissions.shell.programs import all_commands, core_words
-from sanderling.sandbox.ground import LOCAL_DISK, Disk
+from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
 from sanderling.sandbox.names import asked_about
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect

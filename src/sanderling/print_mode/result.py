@@ -26,7 +26,7 @@ LIFTED: dict[Limit, str] = {"calls": "--max-turns N", "budget": "budget_usd in c
 DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
 
 
-class Denied(msgspec.Struct, frozen=True):
+class DeniedCall(msgspec.Struct, frozen=True):
     tool: str
     title: str
     reason: str
@@ -55,7 +55,7 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     usage: dict[str, int]
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
     duration_ms: int
-    denials: tuple[Denied, ...]
+    denials: tuple[DeniedCall, ...]
 
     @property
     def exit_status(self) -> int:
@@ -72,7 +72,7 @@ class ResultBuilder:
     def __init__(self) -> None:
         self.stop_reason: StopReason | None = None
         self.failure: Failure | None = None
-        self.denials: list[Denied] = []
+        self.denials: list[DeniedCall] = []
         self.model_calls = 0
         self._texts: dict[int, list[str]] = {}  # by block, since the last tool use
         self._usage = UsageUpdated(Usage(), Usage())
@@ -131,7 +131,7 @@ class ResultBuilder:
             self._deny(started.tool, started.title, ended.detail)
 
     def _deny(self, tool: str, title: str, reason: str) -> None:
-        denied = Denied(tool, title, reason)
+        denied = DeniedCall(tool, title, reason)
         if denied not in self.denials:
             self.denials.append(denied)
 

@@ -18,7 +18,7 @@ from anyio import to_thread
 from sanderling.config import make_private
 from sanderling.config.layers import own_layers
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, UsageError
-from sanderling.print_mode.face import PrintFace
+from sanderling.print_mode.frontend import PrintFrontend
 from sanderling.print_mode.inputs import read_prompt, rules_of, with_flags
 from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
 from sanderling.project.root import project_root
@@ -30,7 +30,7 @@ from sanderling.providers.choice import load_ahead
 from sanderling.session.records import is_session_id, new_session_id
 from sanderling.terminal.streams import (
     InputError,
-    Stdout,
+    ThreadedStdout,
     say,
     stopping_signals,
 )
@@ -59,7 +59,7 @@ async def _answer(arguments: argparse.Namespace) -> int:
     use(UNKEPT if arguments.no_session else SHELL)
     with ExitStack() as stack, anyio.open_signal_receiver(*stopping_signals()) as signals:
         try:
-            run = _Run(arguments, stack)
+            run = _PrintRun(arguments, stack)
             await run.open()
         except (UsageError, ConfigError) as error:
             say(str(error))
@@ -88,13 +88,13 @@ def _is_with(error: BaseException, number: int) -> bool:
     return isinstance(error, OSError) and error.errno == number
 
 
-class _Run:
+class _PrintRun:
     """One run of the program."""
 
     def __init__(self, arguments: argparse.Namespace, stack: ExitStack) -> None:
         self._arguments = arguments
         self._stack = stack
-        self._stdout = Stdout()
+        self._stdout = ThreadedStdout()
         self._provider: Provider | None = None
         self._recording: Recording | None = None
         self._reading = anyio.CancelScope()
@@ -114,13 +114,13 @@ class _Run:
         make_private(own)
         load_ahead(own)
         from sanderling.conversation.opening import (
-            Wishes,
+            SessionOptions,
             open_conversation,
         )  # while the provider loads
 
         self._project = project_root(arguments.project)
         self._session_id = self._find_session(own.session_dir)
-        wishes = Wishes(
+        options = SessionOptions(
             mode=arguments.mode,
             network=arguments.net,
             rules=rules_of(arguments.allow),
@@ -131,7 +131,7 @@ class _Run:
             waiting="dropped" if arguments.drop_waiting else "aside",
             patience_s=math.inf,  # wait for tool servers: a late tool is of no use, nor is one that would ask
         )
-        self._face = PrintFace(
+        self._face = PrintFrontend(
             self._stdout,
             arguments.output_format,
             arguments.mode,
@@ -139,7 +139,7 @@ class _Run:
             act=self._act,
         )
         self._opened = await open_conversation(
-            self._session_id, self._project, layers, self._take, wishes
+            self._session_id, self._project, layers, self._take, options
         )
         self._agent = self._opened.agent
 

@@ -10,21 +10,21 @@ from typing import Any
 
 import msgspec
 
-from sanderling.project.trust.reading import Reader, visible_name
+from sanderling.project.trust.reading import TrustReader, visible_name
 
 _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 
 _BRANCH = r"ref: refs/heads/([\w./@+#=,-]{1,200})"
 
 
-class Facts:
+class SessionFacts:
     """The facts around a session, and which of them were sent: all of them once, then only changes."""
 
     def __init__(self, project: str, today: Callable[[], str] | None = None) -> None:
         self._project = project
         self._project_name = visible_name(project)
         self._today = today or _today
-        self._files = Reader()
+        self._files = TrustReader()
         self._sent: dict[str, str] = {}
 
     def news(self, *, sandbox: str, network: str) -> str:
@@ -65,7 +65,7 @@ class Facts:
         self._sent = {}
 
 
-def git_head(project: str, files: Reader) -> str:
+def git_head(project: str, files: TrustReader) -> str:
     """Return the branch or commit that is checked out, in words. Runs no git, because that would run what the repository configures."""
     head = _head(Path(project), files)
     if branch := re.fullmatch(_BRANCH, head):
@@ -75,7 +75,7 @@ def git_head(project: str, files: Reader) -> str:
     return "a head of another kind" if head else "no repository"
 
 
-def _head(project: Path, files: Reader) -> str:
+def _head(project: Path, files: TrustReader) -> str:
     for directory in map(str, (project, *project.parents)):
         link = _line(f"{directory}/.git", files)  # a worktree's or a submodule's is a file
         is_link = link.startswith("gitdir: ")
@@ -85,7 +85,7 @@ def _head(project: Path, files: Reader) -> str:
     return ""
 
 
-def _line(path: str, files: Reader) -> str:
+def _line(path: str, files: TrustReader) -> str:
     content = files.read(path)
     return content.text.strip() if content else ""
 

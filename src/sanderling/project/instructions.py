@@ -38,7 +38,7 @@ class Section(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentInstructions(msgspec.Struct, frozen=True):
     """The instructions that the model was sent for a scope. Without a `digest` they must be sent again."""
 
     path: str
@@ -46,7 +46,7 @@ class Sent(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-UNSENT = Sent("", "", 0)
+UNSENT = SentInstructions("", "", 0)
 
 
 class Instructions:
@@ -56,7 +56,7 @@ class Instructions:
         self._trust = trust
         self._own = own
         self._gathered: dict[str, _Gathered] = {}
-        self._sent: dict[str, Sent] = {}
+        self._sent: dict[str, SentInstructions] = {}
         self._ignored: tuple[str, ...] | None = None
 
     def news(self, paths: Iterable[str]) -> str:
@@ -88,7 +88,7 @@ class Instructions:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned. Invalid data counts as nothing sent."""
         try:
-            self._sent = msgspec.convert(state, dict[str, Sent])
+            self._sent = msgspec.convert(state, dict[str, SentInstructions])
         except msgspec.ValidationError:
             self._sent = {}
 
@@ -124,11 +124,11 @@ class Instructions:
             return ""
         others = sum(other.size_bytes for key, other in self._sent.items() if key != scope)
         text = _cut(section.text, MAX_SENT_BYTES - others)
-        self._sent[scope] = Sent(section.path, section.digest, len(text.encode()))
+        self._sent[scope] = SentInstructions(section.path, section.digest, len(text.encode()))
         replaced = f" They replace those from {sent.path} above." if sent.digest else ""
         return f"{_heading(section)}{replaced}\n\n{text}"
 
-    def _take_back(self, scope: str, sent: Sent, found: "_Gathered") -> str:
+    def _take_back(self, scope: str, sent: SentInstructions, found: "_Gathered") -> str:
         """Withdraw what was sent. It had been trusted, and applies until the file is gone or trusted in its new form."""
         if found.ignored or not self._sent.pop(scope, UNSENT).digest:
             return ""

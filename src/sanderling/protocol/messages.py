@@ -122,7 +122,7 @@ class CommandEnding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.how == "exited" and not self.status
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The ending in words that follow "it", for the model."""
         return "".join(self._words())
 

@@ -26,8 +26,8 @@ from sanderling.providers.endpoint import (
 from sanderling.text import did_you_mean, nearest
 
 if TYPE_CHECKING:
+    from sanderling.providers.http.model_proxy import ModelProxy
     from sanderling.providers.http.provider import HttpProvider
-    from sanderling.providers.http.way import Way
 
 SCRIPT_PREFIX = "script:"
 SCRIPTED = ("demo", "scripted")  # need no key and accept any model name
@@ -51,15 +51,19 @@ def choose(settings: Settings, *, fallback: str = "demo") -> str:
 
 
 def make_provider(
-    settings: Settings, sample: str = "", *, fallback: str = "demo", way: "Way | None" = None
+    settings: Settings,
+    sample: str = "",
+    *,
+    fallback: str = "demo",
+    model_proxy: "ModelProxy | None" = None,
 ) -> "ProviderChoice":
     """
-    Make the provider of a session. `sample` is the directory of the demo model's project, `way` the model proxy.
+    Make the provider of a session. `sample` is the directory of the demo model's project, `model_proxy` the model proxy.
 
     Raises:
         ConfigError: the settings name an unknown provider or model.
     """
-    return ProviderChoice(settings, sample, fallback, way)
+    return ProviderChoice(settings, sample, fallback, model_proxy)
 
 
 def credentials(settings: Settings, name: str = "") -> Credentials:
@@ -85,10 +89,10 @@ class ProviderChoice(Delegate):
         settings: Settings,
         sample: str = "",
         fallback: str = "demo",
-        way: "Way | None" = None,
+        model_proxy: "ModelProxy | None" = None,
     ) -> None:
         self._settings = settings
-        self._way = way
+        self._model_proxy = model_proxy
         self._sample = sample
         self._fallback = fallback
         self._made: dict[str, Provider] = {}
@@ -111,7 +115,9 @@ class ProviderChoice(Delegate):
     def _use(self, name: str, model: str) -> None:
         kept_as = model if model.startswith(SCRIPT_PREFIX) else name
         if kept_as not in self._made:
-            self._made[kept_as] = _make(name, model, self._settings, self._sample, self._way)
+            self._made[kept_as] = _make(
+                name, model, self._settings, self._sample, self._model_proxy
+            )
         self._name, self._provider = name, self._made[kept_as]
         if self._provider.model != model:
             self._provider.set_model(model)
@@ -126,11 +132,13 @@ def full_name(name: str, model: str, settings: Settings) -> str:
     return model if is_own or name in SCRIPTED else f"{name}:{model}"
 
 
-def _make(name: str, model: str, settings: Settings, sample: str, way: "Way | None") -> Provider:
+def _make(
+    name: str, model: str, settings: Settings, sample: str, model_proxy: "ModelProxy | None"
+) -> Provider:
     if name in SCRIPTED:
         return _make_scripted(name, model, settings, sample)
     provider = make_at(load_endpoint(name, settings.providers), model, settings)
-    provider.way = way
+    provider.model_proxy = model_proxy
     return provider
 
 

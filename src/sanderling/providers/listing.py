@@ -16,7 +16,7 @@ from sanderling.text import duration
 DEADLINE_S = 10.0
 
 
-class Listing(msgspec.Struct):
+class ModelListing(msgspec.Struct):
     """Models by their full names; `problems` are sentences about providers that could not be called."""
 
     models: list[str] = []
@@ -32,14 +32,14 @@ def known_models(settings: Settings, known: KnownModels) -> list[str]:
     return list(found)
 
 
-async def listed_models(settings: Settings, *, deadline_s: float = DEADLINE_S) -> Listing:
+async def listed_models(settings: Settings, *, deadline_s: float = DEADLINE_S) -> ModelListing:
     """Call each available provider, and the local servers that may be running, for its models."""
     asked = {endpoint.name: endpoint for endpoint in (*at_hand(settings), *_local(settings))}
-    listings = {name: Listing() for name in asked}
+    listings = {name: ModelListing() for name in asked}
     async with anyio.create_task_group() as tasks:
         for name, endpoint in asked.items():
             tasks.start_soon(_list, endpoint, settings, listings[name], deadline_s)
-    return Listing(
+    return ModelListing(
         [model for listing in listings.values() for model in listing.models],
         [problem for listing in listings.values() for problem in listing.problems],
     )
@@ -53,7 +53,7 @@ def _local(settings: Settings) -> Iterator[Endpoint]:
 
 
 async def _list(
-    endpoint: Endpoint, settings: Settings, listing: Listing, deadline_s: float
+    endpoint: Endpoint, settings: Settings, listing: ModelListing, deadline_s: float
 ) -> None:
     try:
         with anyio.fail_after(deadline_s):

@@ -37,7 +37,7 @@ from sanderling.providers.scripted import (
     ScriptedError,
     ScriptedReply,
     ScriptedToolUse,
-    Step,
+    ScriptStep,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Recording:
     def _without_secrets(self, reply: ScriptedReply) -> ScriptedReply:
         return replace(reply, step=tuple(map(self._step_without_secrets, reply.step)))
 
-    def _step_without_secrets(self, step: Step) -> Step:
+    def _step_without_secrets(self, step: ScriptStep) -> ScriptStep:
         """Redact a step. Names, ids and kinds stay, even if the user's name is the same word."""
         text, use, error = self._redactor.text, step.tool_use, step.error
         if use:
@@ -120,14 +120,14 @@ class RecordingProvider(Delegate):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         answer = _AnswerRecord()
-        end = Step(cut=True)
+        end = ScriptStep(cut=True)
         try:
             async with aclosing(self._provider.stream(request)) as stream:
                 async for item in stream:
                     answer.add(item)
                     yield item
         except ProviderError as error:
-            end = Step(error=ScriptedError(error.kind, error.message, error.remedy))
+            end = ScriptStep(error=ScriptedError(error.kind, error.message, error.remedy))
             raise
         except (GeneratorExit, anyio.get_cancelled_exc_class()):
             answer.stop_reason = answer.stop_reason or "cancelled"
@@ -141,7 +141,7 @@ class _AnswerRecord:
 
     def __init__(self) -> None:
         self.stop_reason: StopReason | None = None
-        self._steps: list[Step] = []
+        self._steps: list[ScriptStep] = []
         self._usage: Usage | None = None
         self._open: list[TextPiece | ThinkingPiece] = []
 
@@ -153,12 +153,12 @@ class _AnswerRecord:
                 self._open = []
                 match block:
                     case TextBlock(text) if text:
-                        self._steps.append(Step(text=text))
+                        self._steps.append(ScriptStep(text=text))
                     case ThinkingBlock(thinking) if thinking:
-                        self._steps.append(Step(thinking=thinking))
+                        self._steps.append(ScriptStep(thinking=thinking))
                     case ToolUse(use_id, name, use_input):
                         use = ScriptedToolUse(name, use_input, use_id, problem)
-                        self._steps.append(Step(tool_use=use))
+                        self._steps.append(ScriptStep(tool_use=use))
                     case _:
                         pass  # encrypted reasoning, or an empty block
             case UsageReport(usage):
@@ -168,7 +168,7 @@ class _AnswerRecord:
             case ToolUseBegun():
                 pass
 
-    def reply(self, end: Step) -> ScriptedReply:
+    def reply(self, end: ScriptStep) -> ScriptedReply:
         """Return the answer so far; `end` is its last step, unless the model or the user ended it."""
         steps = [*self._steps, *self._unfinished()]
         if self.stop_reason is None:
@@ -176,9 +176,9 @@ class _AnswerRecord:
         reply = ScriptedReply(tuple(steps), usage=self._usage)
         return replace(reply, stop_reason=self.stop_reason or reply.stop_reason)
 
-    def _unfinished(self) -> list[Step]:
+    def _unfinished(self) -> list[ScriptStep]:
         text = "".join(piece.text for piece in self._open)
         if not text:
             return []
         is_text = isinstance(self._open[-1], TextPiece)
-        return [Step(text=text) if is_text else Step(thinking=text)]
+        return [ScriptStep(text=text) if is_text else ScriptStep(thinking=text)]

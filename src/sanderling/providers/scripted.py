@@ -60,7 +60,7 @@ class ScriptedToolUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     problem: str = ""
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One of `text`, `thinking`, `tool_use`, `error` or `cut`, after `delay_ms`; or only a delay."""
 
     text: str = ""
@@ -81,7 +81,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    step: tuple[Step, ...]
+    step: tuple[ScriptStep, ...]
     when: str = ""
     after: str = ""  # the id of a tool use: this reply answers its result
     repeat: bool = False  # a reply without `when` that answers everything after it
@@ -98,14 +98,14 @@ _AGAIN = re.compile(r"_\d+$")
 """The suffix of a tool use id that was already in the history."""
 NO_TOUR = ScriptedReply(
     step=(
-        Step(
+        ScriptStep(
             text="The tour needs its own sample project, and this session has none because it began with another model."
             ' Start a session with me: `model = "demo"` in the configuration, or `sanderling -p --model demo tour` in a shell.'
         ),
     ),
     when="tour",
 )
-PONG = ScriptedReply(step=(Step(text="pong"),), when="ping")
+PONG = ScriptedReply(step=(ScriptStep(text="pong"),), when="ping")
 
 
 def load_script(path: Path) -> Script:
@@ -214,7 +214,7 @@ class ScriptedProvider:
             )
         return self._in_order[0] if self._in_order[0].repeat else self._in_order.pop(0)
 
-    async def _play(self, step: Step) -> AsyncGenerator[StreamItem]:
+    async def _play(self, step: ScriptStep) -> AsyncGenerator[StreamItem]:
         for piece in _pieces(step.text or step.thinking, step.chunk_chars):
             await anyio.sleep(step.chunk_delay_ms / 1000)
             yield TextPiece(piece) if step.text else ThinkingPiece(piece)

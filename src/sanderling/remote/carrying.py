@@ -22,7 +22,7 @@ def carried(
     Connect to `address` within this context.
 
     Raises:
-        RefusedError: it is impossible, and a retry would not help.
+        RemoteRefusedError: it is impossible, and a retry would not help.
         SanderlingError: it failed.
     """
     if address.kind == "server":

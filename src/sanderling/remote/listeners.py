@@ -13,7 +13,7 @@ _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class _Row(NamedTuple):
+class _ListenerRow(NamedTuple):
     local: tuple[Address, int]
     remote: tuple[Address, int]
     state: str
@@ -46,7 +46,7 @@ def _place(name: tuple[str, int]) -> tuple[Address, int]:
     return _plain(ipaddress.ip_address(name[0].partition("%")[0])), name[1]
 
 
-def _rows() -> Iterator[_Row]:
+def _rows() -> Iterator[_ListenerRow]:
     for table in _TABLES:
         try:
             lines = Path(table).read_text().splitlines()[1:]
@@ -54,7 +54,7 @@ def _rows() -> Iterator[_Row]:
             continue
         for line in lines:
             _, local, remote, state, _, _, _, uid, *_ = line.split()
-            yield _Row(_parsed(local), _parsed(remote), state, int(uid))
+            yield _ListenerRow(_parsed(local), _parsed(remote), state, int(uid))
 
 
 def _parsed(text: str) -> tuple[Address, int]:

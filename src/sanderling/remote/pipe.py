@@ -17,7 +17,7 @@ from anyio.abc import Process
 
 from sanderling.mcp.log import ServerLog
 from sanderling.remote.address import HOME, Address
-from sanderling.remote.refusals import RefusedError
+from sanderling.remote.refusals import RemoteRefusedError
 from sanderling.sandbox.sandbox import alone
 from sanderling.text import signal_name
 
@@ -127,7 +127,7 @@ async def piped(address: Address, environment: Mapping[str, str]) -> AsyncGenera
     Run the program that carries a connection to `address` within this context. At its end, its processes are gone.
 
     Raises:
-        RefusedError: the program cannot be started.
+        RemoteRefusedError: the program cannot be started.
     """
     argv = argv_of(address)
     try:
@@ -141,7 +141,7 @@ async def piped(address: Address, environment: Mapping[str, str]) -> AsyncGenera
         )
     except OSError as error:
         words = error.strerror or str(error)
-        raise RefusedError(f"`{argv[0]}` cannot be started: {words}.") from error
+        raise RemoteRefusedError(f"`{argv[0]}` cannot be started: {words}.") from error
     pipe = Pipe(process, address)
     try:
         with alone():

@@ -3,5 +3,5 @@
 from sanderling.errors import SanderlingError
 
 
-class RefusedError(SanderlingError):
+class RemoteRefusedError(SanderlingError):
     """A remote session refused the connection. A retry does not help until the user has acted."""

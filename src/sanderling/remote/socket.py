@@ -28,7 +28,7 @@ from sanderling.providers.credentials import Account, Credentials
 from sanderling.providers.endpoint import is_local
 from sanderling.remote.address import Address
 from sanderling.remote.listeners import uid_of_peer, uids_of_listeners
-from sanderling.remote.refusals import RefusedError
+from sanderling.remote.refusals import RemoteRefusedError
 
 CONNECT_S, CLOSE_S = 10.0, 1.0
 PING_S = 10.0
@@ -92,7 +92,7 @@ async def socket_to(address: Address, settings: Settings) -> AsyncGenerator[Sock
     Keep a WebSocket to the server at `address` open within this context.
 
     Raises:
-        RefusedError: the server refuses the connection, and a retry would not help.
+        RemoteRefusedError: the server refuses the connection, and a retry would not help.
         SanderlingError: the server cannot be reached now.
     """
     token = await to_thread.run_sync(token_for, address, settings)
@@ -114,14 +114,14 @@ async def _connected(address: Address, token: str) -> ClientConnection:
     except InvalidStatus as error:
         status = error.response.status_code
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise RefusedError(REFUSED.format(title=title, url=_plain(address))) from error
+            raise RemoteRefusedError(REFUSED.format(title=title, url=_plain(address))) from error
         if status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in PASSING:
-            raise RefusedError(
+            raise RemoteRefusedError(
                 f"{title} is not a `sanderling serve`: it answers {status}."
             ) from error
         raise SanderlingError(f"{title} answers {status}.") from error
     except InvalidURI as error:
-        raise RefusedError(f"{address.url} is not the address of a server.") from error
+        raise RemoteRefusedError(f"{address.url} is not the address of a server.") from error
     except TimeoutError as error:
         raise SanderlingError(f"{title} did not answer within {CONNECT_S:.0f} s.") from error
     except (ConnectionRefusedError, FileNotFoundError) as error:
@@ -142,7 +142,7 @@ async def _answer_to_challenge(address: Address, token: str) -> str:
             raise
         return Proof(nonce, asked.nonce, proof_of("client", token, nonce, asked.nonce)).header()
     await stranger.close()
-    raise RefusedError(UNPROVEN.format(title=address.title))
+    raise RemoteRefusedError(UNPROVEN.format(title=address.title))
 
 
 async def _open(address: Address, authorization: str) -> ClientConnection:
@@ -198,7 +198,7 @@ def _connected_on_loopback(address: Address) -> socket.socket:
 
 def _check_users(uids: Collection[int], where: str) -> None:
     if not set(uids) <= {os.geteuid(), ROOT}:
-        raise RefusedError(OTHERS.format(where=where))
+        raise RemoteRefusedError(OTHERS.format(where=where))
 
 
 def _words_of(error: Exception) -> str:
@@ -240,7 +240,7 @@ def token_for(address: Address, settings: Settings) -> str:
     Read the token for a server: from the file that its address names, from the keychain, or for a local server from its own file.
 
     Raises:
-        RefusedError: there is no token.
+        RemoteRefusedError: there is no token.
     """
     own = Path(settings.state_dir) / OWN_TOKEN
     kept = Credentials(settings.state_dir, account_of(address))
@@ -250,21 +250,21 @@ def token_for(address: Address, settings: Settings) -> str:
         try:
             return kept.read()
         except SanderlingError as error:
-            raise RefusedError(str(error)) from error
+            raise RemoteRefusedError(str(error)) from error
     if is_local(address.url) and own.exists():
         return _read(own)
-    raise RefusedError(WITHOUT.format(title=address.title, url=_plain(address)))
+    raise RemoteRefusedError(WITHOUT.format(title=address.title, url=_plain(address)))
 
 
 def _read(path: Path) -> str:
     try:
         with path.open() as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
-                raise RefusedError(f"Others can read the token in {path}: `chmod 600` it.")
+                raise RemoteRefusedError(f"Others can read the token in {path}: `chmod 600` it.")
             token = file.read(MAX_TOKEN_BYTES).strip()
     except (OSError, UnicodeDecodeError) as error:
         words = getattr(error, "strerror", None) or str(error)
-        raise RefusedError(f"The token in {path} cannot be read: {words}.") from error
+        raise RemoteRefusedError(f"The token in {path} cannot be read: {words}.") from error
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise RefusedError(f"There is no token in {path}.")
+        raise RemoteRefusedError(f"There is no token in {path}.")
     return token

@@ -28,7 +28,7 @@ from sanderling.providers.choice import DEFAULT, ProviderChoice, make_provider
 from sanderling.providers.retries import Backoff
 from sanderling.rewriting.answer import replacement
 from sanderling.rewriting.prompt import SYSTEM, messages
-from sanderling.sandbox.ground import LOCAL_DISK
+from sanderling.sandbox.execution_environment import LOCAL_DISK
 from sanderling.session.ledger import Tally
 from sanderling.session.prices import Prices
 from sanderling.text import duration

@@ -7,7 +7,7 @@ The subpackages show where code runs: `inside/` in the sandbox's own processes, 
 Two processes are between the host and a command. The **supervisor** (`inside/supervisor.py`) is a small Python process outside all
 namespaces. It guards names that no mount can protect, and forks the zygotes. A **zygote** (`inside/zygote.py`) lives inside: its root
 contains what the policy allows and nothing else. Each command is one fork of it, which confines itself and calls `posix_spawn`.
-`sandbox.py` is the host's side of both, and `keeper.py` opens a sandbox for a session. `ground.py` defines the common interface of
+`sandbox.py` is the host's side of both, and `manager.py` opens a sandbox for a session. `environment.py` defines the common interface of
 the confined and the unconfined way to run commands and change files. `inside/probe.py` finds out what the kernel supports, in a
 short-lived process.
 

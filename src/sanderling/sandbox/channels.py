@@ -15,7 +15,7 @@ import anyio
 from sanderling.errors import SandboxError
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox import wire
-from sanderling.sandbox.report import GuardEvent, Report
+from sanderling.sandbox.report import GuardEvent, LayerReport
 from sanderling.sandbox.shortage import sandbox_error
 
 START = (
@@ -96,10 +96,10 @@ async def receive(channel: socket.socket) -> tuple[wire.Message, list[int]] | No
     return wire.receive(channel)
 
 
-async def receive_report(prober: socket.socket) -> Report:
+async def receive_report(prober: socket.socket) -> LayerReport:
     match await receive(prober):
         case (("report", reasons, landlock_abi), _):
-            return Report(reasons=reasons, landlock_abi=landlock_abi)
+            return LayerReport(reasons=reasons, landlock_abi=landlock_abi)
         case _:
             raise SandboxError("The sandbox's probe ended without a report.")
 

@@ -6,47 +6,47 @@ from contextlib import asynccontextmanager
 import anyio
 
 from sanderling.protocol.modes import NetworkMode
-from sanderling.sandbox.admissions import Admissions, policy_of_now
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.effective_policy import EffectivePolicy, policy_of_now
+from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk, SandboxState
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gaps import missing_at
-from sanderling.sandbox.ground import LOCAL_DISK, Disk, Facts
-from sanderling.sandbox.keeper import Keeper
-from sanderling.sandbox.place import ProjectPlace
+from sanderling.sandbox.manager import SandboxManager
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import STDOUT, Process
+from sanderling.sandbox.project_location import ProjectLocation
 from sanderling.sandbox.sandbox import Sandbox
 
 
 class Confined:
-    """Runs commands and opens files with the access that `admissions` allow. With `is_ahead`, files are opened before they are needed."""
+    """Runs commands and opens files with the access that `effective_policy` allows. With `is_ahead`, files are opened before they are needed."""
 
     is_confined = True
     disk: Disk = LOCAL_DISK
 
     def __init__(
         self,
-        admissions: Admissions,
-        place: ProjectPlace,
-        keeper: Keeper,
+        effective_policy: EffectivePolicy,
+        location: ProjectLocation,
+        manager: SandboxManager,
         *,
         is_ahead: bool = False,
     ) -> None:
-        self._admissions = admissions
-        self._place = place
-        self._keeper = keeper
+        self._effective_policy = effective_policy
+        self._location = location
+        self._manager = manager
         self._is_ahead = is_ahead
 
     @property
     def network(self) -> NetworkMode:
-        return self._admissions.in_force.network
+        return self._effective_policy.in_force.network
 
     @property
-    def facts(self) -> Facts:
-        report, level = self._keeper.report, self._keeper.level
+    def facts(self) -> SandboxState:
+        report, level = self._manager.report, self._manager.level
         gaps = missing_at(report, level) if report and level else []
         missing = tuple(gap["what"] for gap in gaps)
-        return Facts(level or "", self.network, missing, self._keeper.problem)
+        return SandboxState(level or "", self.network, missing, self._manager.problem)
 
     async def spawn(
         self,
@@ -57,11 +57,11 @@ class Confined:
         grant: Grant = NO_GRANT,
     ) -> Process:
         async def start(sandbox: Sandbox) -> Process:
-            self._admissions.take_back_what_changed()
+            self._effective_policy.revoke_changed()
             policy = policy_of_now(sandbox, grant)
             return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
 
-        return await self._keeper.using(start)
+        return await self._manager.using(start)
 
     async def spawn_server(
         self,
@@ -71,40 +71,40 @@ class Confined:
         env: Mapping[str, str],
         grant: Grant,
         on_denied: Callable[[Denial], None],
-        is_stranger: bool = False,
+        is_third_party: bool = False,
     ) -> Process:
         async def start(sandbox: Sandbox) -> Process:
             policy = sandbox.policy
             if (
-                env or grant != NO_GRANT or is_stranger
+                env or grant != NO_GRANT or is_third_party
             ):  # otherwise it shares the commands' namespaces
-                policy = self._admissions.of_server(sandbox, name, grant)
-            if is_stranger:
+                policy = self._effective_policy.of_server(sandbox, name, grant)
+            if is_third_party:
                 policy = policy._replace(env_pass=())
             return await sandbox.spawn_server(argv, env=env, policy=policy, on_denied=on_denied)
 
-        return await self._keeper.using(start)
+        return await self._manager.using(start)
 
     async def files(self, grant: Grant = NO_GRANT) -> Files:
         async def start(sandbox: Sandbox) -> Files:
-            self._admissions.take_back_what_changed()
-            return await self._keeper.workers.of(sandbox, grant)
+            self._effective_policy.revoke_changed()
+            return await self._manager.workers.of(sandbox, grant)
 
-        return await self._keeper.using(start, is_ahead=self._is_ahead)
+        return await self._manager.using(start, is_ahead=self._is_ahead)
 
     async def scratch(self) -> tuple[str, str]:
-        sandbox = await self._keeper.opened()
+        sandbox = await self._manager.opened()
         path = sandbox.policy.tmp_dir
         return path, path if sandbox.level == "landlock" else "/tmp"
 
     def leads_to(self, host: str) -> bool:
-        return self._admissions.leads_to(host)
+        return self._effective_policy.leads_to(host)
 
     def hides(self, path: str) -> bool:
         return self.disk.exists(path)
 
     def needed_to_write(self, path: str) -> Grant:
-        return self._admissions.needed_to_write(path)
+        return self._effective_policy.needed_to_write(path)
 
     def check_grant(self, grant: Grant) -> None:
         """
@@ -113,8 +113,8 @@ class Confined:
         Raises:
             SandboxError: a path is too wide, a host needs a proxy that this level does not support, or the project is gone.
         """
-        self._place.require()
-        self._admissions.check(grant, self._keeper.level)
+        self._location.require()
+        self._effective_policy.check(grant, self._manager.level)
 
     async def extend(self, grant: Grant) -> None:
         """
@@ -123,9 +123,9 @@ class Confined:
         Raises:
             SandboxError: as for `check_grant`, or the sandbox cannot be opened.
         """
-        sandbox = await self._keeper.opened()
+        sandbox = await self._manager.opened()
         self.check_grant(grant)
-        await self._admissions.extend(sandbox, grant)
+        await self._effective_policy.extend(sandbox, grant)
 
     @asynccontextmanager
     async def lending(self, grant: Grant) -> AsyncGenerator[None]:
@@ -134,15 +134,15 @@ class Confined:
             return
         borrower = object()
         try:
-            await self._admissions.let_in(borrower, grant.hosts)
+            await self._effective_policy.allow(borrower, grant.hosts)
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await self._admissions.let_in(borrower, ())
-                await self._keeper.workers.retire(grant)
-                if self._keeper.sandbox:
-                    self._keeper.sandbox.retire_views()
+                await self._effective_policy.allow(borrower, ())
+                await self._manager.workers.retire(grant)
+                if self._manager.sandbox:
+                    self._manager.sandbox.retire_views()
 
     async def set_network(self, mode: NetworkMode) -> None:
-        await self._keeper.opened()
-        await self._admissions.set_network(mode)
+        await self._manager.opened()
+        await self._effective_policy.set_network(mode)

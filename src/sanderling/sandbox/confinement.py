@@ -7,13 +7,17 @@ from weakref import WeakKeyDictionary
 from sanderling.config import Settings
 from sanderling.paths import real_path, state_directory
 from sanderling.protocol.modes import NetworkMode
-from sanderling.sandbox.admissions import Admissions
 from sanderling.sandbox.confined import Confined
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.ground import Facts, Ground, Serving
-from sanderling.sandbox.keeper import Keeper
-from sanderling.sandbox.place import ProjectPlace
+from sanderling.sandbox.effective_policy import EffectivePolicy
+from sanderling.sandbox.execution_environment import (
+    ExecutionEnvironment,
+    RunningServer,
+    SandboxState,
+)
+from sanderling.sandbox.manager import SandboxManager
 from sanderling.sandbox.policy import NO_GRANT, Grant, ProjectAccess, SandboxPolicy
+from sanderling.sandbox.project_location import ProjectLocation
 from sanderling.sandbox.report import ProjectReplaced
 from sanderling.sandbox.sandbox import SandboxEvent
 from sanderling.sandbox.unconfined import Unconfined
@@ -38,9 +42,9 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
 
 class SessionSandbox:
     """
-    Controls how a session's commands are confined. Commands start on `ground`; `confined` is where access can be granted.
+    Controls how a session's commands are confined. Commands start on `environment`; `confined` is where access can be granted.
 
-    `keeper.serve` must run as long as the session lives. `on_change` is called when `facts` changed.
+    `manager.serve` must run as long as the session lives. `on_change` is called when `facts` changed.
     """
 
     def __init__(
@@ -50,19 +54,19 @@ class SessionSandbox:
         on_change: Callable[[], None],
     ) -> None:
         self._on_change = on_change
-        self.place = ProjectPlace(policy.project, on_event)
-        self.admissions = Admissions(policy, on_event, on_change)
-        self.keeper = Keeper(self.admissions, self.place, on_event, on_change)
-        self.confined = Confined(self.admissions, self.place, self.keeper)
-        self._ahead = Confined(self.admissions, self.place, self.keeper, is_ahead=True)
-        self._unconfined = Unconfined(policy, self.keeper.look_at_project)
-        self.ground: Ground = self.confined
-        self._servers = WeakKeyDictionary[Serving, tuple[object, ...]]()
+        self.location = ProjectLocation(policy.project, on_event)
+        self.effective_policy = EffectivePolicy(policy, on_event, on_change)
+        self.manager = SandboxManager(self.effective_policy, self.location, on_event, on_change)
+        self.confined = Confined(self.effective_policy, self.location, self.manager)
+        self._ahead = Confined(self.effective_policy, self.location, self.manager, is_ahead=True)
+        self._unconfined = Unconfined(policy, self.manager.look_at_project)
+        self.environment: ExecutionEnvironment = self.confined
+        self._servers = WeakKeyDictionary[RunningServer, tuple[object, ...]]()
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> SandboxState:
         facts = self.confined.facts
-        return facts if self.ground.is_confined else facts._replace(level="off")
+        return facts if self.environment.is_confined else facts._replace(level="off")
 
     def switch(self, *, is_on: bool) -> None:
         """
@@ -70,37 +74,37 @@ class SessionSandbox:
 
         Without confinement, an open sandbox and its guard are not needed. It rests at once, unless something in it would be lost.
         """
-        self.ground = self.confined if is_on else self._unconfined
+        self.environment = self.confined if is_on else self._unconfined
         self._end_servers_of_other_terms()
         if not is_on:
-            self.keeper.rest_soon()
+            self.manager.rest_soon()
         self._on_change()
 
     @property
-    def ahead(self) -> Ground | None:
+    def ahead(self) -> ExecutionEnvironment | None:
         """
-        The current ground, for inspecting files ahead of any need. Such use does not keep the sandbox from resting.
+        The current execution environment, for inspecting files ahead of any need. Such use does not keep the sandbox from resting.
 
         None if nothing is confined: there, an unneeded inspection could not be interrupted.
         """
-        return self._ahead if self.ground is self.confined else None
+        return self._ahead if self.environment is self.confined else None
 
     @property
     def can_write(self) -> bool:
-        return not self.ground.is_confined or self.admissions.is_writable
+        return not self.environment.is_confined or self.effective_policy.is_writable
 
     def confines(self, *, is_confined: bool) -> bool:
         """Return whether a program started now is confined, given the user's setting `is_confined` for it."""
-        return is_confined and self.ground.is_confined
+        return is_confined and self.environment.is_confined
 
-    def is_weaker_than(self, ground: Ground) -> bool:
-        """Return whether commands started now are unconfined, although `ground` confines them."""
-        return ground.is_confined and not self.ground.is_confined
+    def is_weaker_than(self, environment: ExecutionEnvironment) -> bool:
+        """Return whether commands started now are unconfined, although `environment` confines them."""
+        return environment.is_confined and not self.environment.is_confined
 
     async def get_ready(self) -> None:
         """Open the sandbox ahead of its use if possible. Errors are reported at the first use."""
-        if self.ground is self.confined:
-            await self.keeper.get_ready()
+        if self.environment is self.confined:
+            await self.manager.get_ready()
 
     async def spawn_server(
         self,
@@ -110,17 +114,17 @@ class SessionSandbox:
         env: Mapping[str, str],
         grant: Grant = NO_GRANT,
         on_denied: Callable[[Denial], None] = lambda _: None,
-        is_stranger: bool = False,
-    ) -> Serving:
+        is_third_party: bool = False,
+    ) -> RunningServer:
         """
-        Start the server `name` on the current ground, with its own `env` and `grant`.
+        Start the server `name` on the current execution environment, with its own `env` and `grant`.
 
         A command ends, but a server does not. So it is killed when the user switches the sandbox on or off, enters or leaves plan mode,
         or opens or closes the network: it must not keep its previous access.
         """
         terms = self.terms
-        server = await self.ground.spawn_server(
-            name, argv, env=env, grant=grant, on_denied=on_denied, is_stranger=is_stranger
+        server = await self.environment.spawn_server(
+            name, argv, env=env, grant=grant, on_denied=on_denied, is_third_party=is_third_party
         )
         self._servers[server] = terms
         self._end_servers_of_other_terms()
@@ -135,7 +139,7 @@ class SessionSandbox:
         grant: Grant = NO_GRANT,
         on_denied: Callable[[Denial], None] = lambda _: None,
         is_confined: bool = True,
-    ) -> Serving:
+    ) -> RunningServer:
         """
         Start a third-party program, such as an external agent, in the same way.
 
@@ -143,14 +147,20 @@ class SessionSandbox:
         has configured that for this program. Then later changes of the session's sandbox do not affect it, and it is not killed.
         """
         spawn = self.spawn_server if is_confined else self._unconfined.spawn_server
-        return await spawn(name, argv, env=env, grant=grant, on_denied=on_denied, is_stranger=True)
+        return await spawn(
+            name, argv, env=env, grant=grant, on_denied=on_denied, is_third_party=True
+        )
 
     @property
     def terms(self) -> tuple[object, ...]:
         """Everything that the user may change about a server's access."""
-        if not self.ground.is_confined:
-            return (self.ground,)
-        return (self.ground, self.admissions.policy.mode, self.ground.network == "on")
+        if not self.environment.is_confined:
+            return (self.environment,)
+        return (
+            self.environment,
+            self.effective_policy.policy.mode,
+            self.environment.network == "on",
+        )
 
     def _end_servers_of_other_terms(self) -> None:
         terms = self.terms
@@ -165,7 +175,7 @@ class SessionSandbox:
 
         The guard works while a sandbox is open, even while commands run without it.
         """
-        sandbox = self.keeper.sandbox
+        sandbox = self.manager.sandbox
         return sandbox is not None and await sandbox.undoes(real_path(path))
 
     async def set_network(self, mode: NetworkMode) -> None:
@@ -175,11 +185,11 @@ class SessionSandbox:
         Raises:
             SandboxError: this level does not support it, or there is no sandbox.
         """
-        await self.ground.set_network(mode)
+        await self.environment.set_network(mode)
         self._end_servers_of_other_terms()
 
     def set_mode(self, mode: ProjectAccess) -> None:
-        self.admissions.set_mode(mode)
+        self.effective_policy.set_mode(mode)
         self._end_servers_of_other_terms()
 
     def look_after(
@@ -192,7 +202,7 @@ class SessionSandbox:
         command: str = "",
     ) -> tuple[Denial, ...]:
         """Audit the project after a `command`, and return the denials that explain its failure."""
-        sandbox = self.keeper.sandbox
+        sandbox = self.manager.sandbox
         if not sandbox:
             return ()
         sandbox.audit()

@@ -2,7 +2,7 @@
 
 import anyio
 
-from sanderling.sandbox.admissions import policy_of_now
+from sanderling.sandbox.effective_policy import policy_of_now
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.sandbox import Sandbox

@@ -17,7 +17,7 @@ from sanderling.sandbox.inside.reading import Stamp
 from sanderling.sandbox.processes import Process, close
 
 if TYPE_CHECKING:
-    from sanderling.sandbox.inside.naming import Sight
+    from sanderling.sandbox.inside.naming import Inspected
 
 HEAD_BYTES = 64 * 1024
 WRITE_S = 60.0
@@ -42,7 +42,7 @@ class Loaded(NamedTuple):
     stamp: Stamp
 
 
-class Look(NamedTuple):
+class Inspection(NamedTuple):
     """
     The result of inspecting a name.
 
@@ -155,13 +155,13 @@ class Files:
 
     # The following methods do not follow links. As with `write`, only the `expected` file is replaced.
 
-    async def look(self, path: str, limit: int) -> Look:
+    async def look(self, path: str, limit: int) -> Inspection:
         """Return what this name is, with the content of a file of at most `limit` bytes."""
         return _look(await self.ask("look", path, limit))
 
-    async def looks(self, paths: Sequence[str], limit: int) -> tuple[Look, ...]:
+    async def looks(self, paths: Sequence[str], limit: int) -> tuple[Inspection, ...]:
         """Inspect all `paths`. Paths that cannot be inspected have the kind "other"."""
-        found: tuple[Look, ...] = ()
+        found: tuple[Inspection, ...] = ()
         while len(found) < len(paths):
             some = tuple(paths[len(found) : len(found) + LOOKED_AT_ONCE])
             found += tuple(map(_look, await self.ask("looks", some, limit, MAX_LOOKED_BYTES)))
@@ -290,11 +290,11 @@ class UnconfinedFiles(Files):
         return _result(answer, path)
 
 
-def _look(sight: "Sight | int") -> Look:
+def _look(sight: "Inspected | int") -> Inspection:
     if isinstance(sight, int):  # an errno
-        return Look("other", 0, 0, None, "", ABSENT)
+        return Inspection("other", 0, 0, None, "", ABSENT)
     kind, mode, size, data, target, stamp = sight
-    return Look(kind, mode, size, data, target, Stamp(*stamp) if stamp else ABSENT)
+    return Inspection(kind, mode, size, data, target, Stamp(*stamp) if stamp else ABSENT)
 
 
 def _result(answer: Answer, path: str | tuple[str, ...]) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from sanderling.protocol.modes import Level
-    from sanderling.sandbox.report import Report
+    from sanderling.sandbox.report import LayerReport
 
 
 class Gap(NamedTuple):
@@ -206,13 +206,13 @@ def gaps_at(
     )
 
 
-def missing_at(report: "Report", level: "Level") -> list[dict[str, str]]:
+def missing_at(report: "LayerReport", level: "Level") -> list[dict[str, str]]:
     """Return the gaps of `level` here: `what` is open, and the `reason` why it is not closed."""
     gaps = gaps_at(level, is_root=os.geteuid() == 0, landlock_abi=report.landlock_abi)
     return [{"what": gap.words, "reason": _reason(gap, report, level)} for gap in gaps]
 
 
-def _reason(gap: Gap, report: "Report", level: "Level") -> str:
+def _reason(gap: Gap, report: "LayerReport", level: "Level") -> str:
     if report.reasons[gap.layer]:
         return f"{gap.layer}: {report.reasons[gap.layer]}"
     if gap.layer == "landlock" and gap.max_abi is not None and level != "namespaces":

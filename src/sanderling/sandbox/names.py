@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 
-class Row(NamedTuple):
+class NameRow(NamedTuple):
     """
     One entry of the table.
 
@@ -28,46 +28,48 @@ class Row(NamedTuple):
     anywhere: bool = True
 
 
-VERSION_CONTROL = Row(".git .gitmodules .hg .jj", at_root="", anywhere=False)
+VERSION_CONTROL = NameRow(".git .gitmodules .hg .jj", at_root="", anywhere=False)
 """Version control. `guard/`, which knows how each system works, decides what is protected there."""
 
 TABLE = (
     VERSION_CONTROL,
     # editors: sourced, or started as a task, a debugger or a container
-    Row(".exrc .nvimrc .nvim.lua .lazy.lua .lvimrc .neoconf.json .dir-locals.el .dir-locals-2.el"),
-    Row(
+    NameRow(
+        ".exrc .nvimrc .nvim.lua .lazy.lua .lvimrc .neoconf.json .dir-locals.el .dir-locals-2.el"
+    ),
+    NameRow(
         ".nvim .vim .helix .idea .vscode .zed .fleet .devcontainer .devcontainer.json .gdbinit .lldbinit"
     ),
-    Row(
+    NameRow(
         ".lite_project.lua .kateproject .kateproject.d .theia .vimrc.local .Rprofile .tmux-sessionizer"
     ),
     # in a project with dotfiles, ordinary files
-    Row(".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False),
-    Row("*.code-workspace *.sublime-project", at_root=""),
+    NameRow(".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False),
+    NameRow("*.code-workspace *.sublime-project", at_root=""),
     # language servers: loaded or started as soon as a file is opened
-    Row(
+    NameRow(
         ".luarc.json .luarc.jsonc .nlsp-settings .ruby-lsp .solargraph.yml .ycm_extra_conf.py omnisharp.json"
     ),
-    Row(".cargo/config .cargo/config.toml"),
+    NameRow(".cargo/config .cargo/config.toml"),
     # imported first by every Python that has the project in its path
-    Row("sitecustomize.py usercustomize.py"),
+    NameRow("sitecustomize.py usercustomize.py"),
     # written by build tools
-    Row(".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False),
+    NameRow(".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False),
     # shells: run on entering the directory
-    Row(
+    NameRow(
         ".envrc .envrc.local .envrc.private .autoenv .autoenv.leave .autoenv.zsh .autoenv_leave.zsh .rvmrc .smartcd"
     ),
-    Row(
+    NameRow(
         "mise.toml .mise.toml mise.local.toml .mise.local.toml .rtx.toml .config/mise.toml .config/mise"
         " .miserc.toml .rtx.local.toml .config/mise.local.toml"
     ),
-    Row("mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"),
-    Row(".direnv", at_root="", anywhere=False),  # `pip install` writes to it, too
+    NameRow("mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"),
+    NameRow(".direnv", at_root="", anywhere=False),  # `pip install` writes to it, too
     # a version can be a path; asdf and mise write it
-    Row(".tool-versions", at_root="", anywhere=False),
+    NameRow(".tool-versions", at_root="", anywhere=False),
     # git hooks, and the configuration of hook managers
-    Row(".husky .githooks .git-hooks"),
-    Row(
+    NameRow(".husky .githooks .git-hooks"),
+    NameRow(
         "hk.pkl hk.local.pkl hk.toml hk.yaml hk.yml hk.json .config/hk.pkl .config/hk.local.pkl .rusty-hook.toml rusty-hook.toml"
         " .local-overcommit.yml grumphp.yaml grumphp.yml.dist grumphp.yaml.dist .nano-staged.js .nano-staged.cjs .nano-staged.mjs"
         " .nano-staged.json nano-staged.js nano-staged.cjs nano-staged.mjs nano-staged.json .nanostagedrc .gitlint whisky.json"
@@ -91,21 +93,23 @@ TABLE = (
         + " .lefthook .lefthook-local",
         at_root="with hooks",
     ),
-    Row(".yarnrc .yarnrc.yml .npmrc", at_root="", anywhere=False),  # their own tools write these
+    NameRow(
+        ".yarnrc .yarnrc.yml .npmrc", at_root="", anywhere=False
+    ),  # their own tools write these
     # agents: their hooks, the servers that they start, and their instructions
-    Row(
+    NameRow(
         ".claude .codex .cursor .gemini .kiro .opencode .roo .sanderling .windsurf .continue .qwen .amazonq .junie .trae"
     ),
-    Row(
+    NameRow(
         ".augment .factory .kilocode .crush .goose .clinerules .cursorrules .windsurfrules .roorules .roomodes .goosehints"
     ),
-    Row(
+    NameRow(
         ".agents .agent .openhands .pi .vibe .iflow .codebuddy .rovodev .aiassistant .github/hooks gptme.toml"
     ),
-    Row(
+    NameRow(
         ".mcp.json opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml .sanderling.toml"
     ),
-    Row(
+    NameRow(
         "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md copilot-instructions.md"
         " .github/instructions .github/prompts .github/agents .github/chatmodes .github/skills .rules agent.md codebuddy.md"
         " iflow.md warp.md .openhands_instructions",
@@ -146,7 +150,7 @@ AT_ROOT = frozenset(name for name, row in _SPELLED.items() if row.at_root == "al
 WITH_HOOKS = frozenset(name for name, row in _SPELLED.items() if row.at_root == "with hooks")
 
 
-def row_of(name: str, directory: str = "") -> Row | None:
+def row_of(name: str, directory: str = "") -> NameRow | None:
     """Return the table's row for `name` in `directory`, of which only the last component matters."""
     name, directory = folded(name), folded(directory)
     if row := _ROWS.get(name):
@@ -189,7 +193,7 @@ def held(named: Iterable[str]) -> list[str]:
     return sorted(found, key=lambda path: (path.count("/"), path))[:MAX_HELD]
 
 
-def _row_at(path: str) -> Row | None:
+def _row_at(path: str) -> NameRow | None:
     directory, name = os.path.split(path)
     return row_of(name, os.path.basename(directory))
 

@@ -27,7 +27,7 @@ Identity = tuple[str, int, int]
 """A resolved path, with the device and inode that it had when the user was asked about it."""
 
 
-class Limits(NamedTuple):
+class ResourceLimits(NamedTuple):
     """The limits of one session: number of processes, bytes per file, bytes of shared memory."""
 
     processes: int = max(512, 64 * (os.cpu_count() or 1))
@@ -64,7 +64,7 @@ class SandboxPolicy(NamedTuple):
     env_pass: tuple[str, ...] = ()
     tmp_dir: str = ""
     programs: tuple[str, ...] = ()
-    limits: Limits = Limits()
+    limits: ResourceLimits = ResourceLimits()
     min_level: Level = "landlock"
     level: Level | None = None
     has_guard: bool = True

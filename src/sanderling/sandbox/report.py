@@ -22,7 +22,7 @@ NEEDS: dict[Level, tuple[str, ...]] = {
 }
 
 
-class Report(NamedTuple):
+class LayerReport(NamedTuple):
     """For each layer why it does not work here, empty if it does; and Landlock's ABI version, or 0."""
 
     reasons: dict[str, str]

@@ -36,8 +36,8 @@ from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.serving import HostNetwork
 from sanderling.sandbox.policy import LEVELS, PROXY_PORT, SandboxPolicy, resolve_policy
 from sanderling.sandbox.processes import DEVNULL, PIPE, STDOUT, Process, stream_in, stream_out
-from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, GuardEvent, Report
-from sanderling.sandbox.views import View, Views
+from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, GuardEvent, LayerReport
+from sanderling.sandbox.views import SandboxView, SandboxViews
 
 NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
 DISK_CHECK_S = 0.1
@@ -54,12 +54,12 @@ SandboxEvent = GuardEvent | Denial | DiskFull
 class Sandbox:
     """A session's sandbox. `report` says what the kernel can do here, `level` what is used of it."""
 
-    _report_of_kernel: ClassVar[Report | None] = None
+    _report_of_kernel: ClassVar[LayerReport | None] = None
 
     def __init__(
         self,
         policy: SandboxPolicy,
-        report: Report,
+        report: LayerReport,
         supervisor: SupervisorChannel,
         tasks: TaskGroup,
         on_event: Callable[[SandboxEvent], None],
@@ -72,20 +72,20 @@ class Sandbox:
         self._on_event = on_event
         self._network = HostNetwork(policy.network, policy.hosts, tasks, on_event)
         self._servers: dict[str, HostNetwork] = {}  # by name
-        self._views = Views(self.level, supervisor, self._answer_on)
+        self._views = SandboxViews(self.level, supervisor, self._answer_on)
         self._keys = itertools.count()
         self._is_watching = False
         self._is_needed = anyio.Event()  # a command was started alongside servers
 
     @classmethod
-    async def probe(cls) -> Report:
+    async def probe(cls) -> LayerReport:
         """Probe what the kernel can enforce, by trying it. The result is cached."""
         if cls._report_of_kernel is None:
             try:
                 _check_system()
             except SandboxError:
                 reason = f"it needs Linux, this is {sys.platform}"
-                return Report(reasons=dict.fromkeys(LAYERS, reason), landlock_abi=0)
+                return LayerReport(reasons=dict.fromkeys(LAYERS, reason), landlock_abi=0)
             async with started("probe") as prober:
                 cls._report_of_kernel = await receive_report(prober)
         return cls._report_of_kernel
@@ -96,7 +96,7 @@ class Sandbox:
         cls,
         policy: SandboxPolicy,
         on_event: Callable[[SandboxEvent], None] = lambda _: None,
-        report: Report | None = None,
+        report: LayerReport | None = None,
     ) -> AsyncGenerator["Sandbox"]:
         """
         Open the sandbox of a session. At the end of the context, everything started in it has ended.
@@ -178,7 +178,7 @@ class Sandbox:
             view.file_workers.add(process)
         return process
 
-    def _keep_watch(self, view: View, process: Process, *, is_server: bool) -> None:
+    def _keep_watch(self, view: SandboxView, process: Process, *, is_server: bool) -> None:
         """Monitor the running commands, now including `process`."""
         if not is_server and self._views.only_serve:
             self._is_needed.set()
@@ -338,7 +338,7 @@ def _check_system() -> None:
         raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
 
 
-def check_level(policy: SandboxPolicy, report: Report) -> None:
+def check_level(policy: SandboxPolicy, report: LayerReport) -> None:
     """
     Check that `policy` can be satisfied with `report`.
 

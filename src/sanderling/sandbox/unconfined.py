@@ -16,8 +16,8 @@ from anyio import to_thread
 from sanderling.errors import SandboxError
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
 from sanderling.sandbox.files import UnconfinedFiles
-from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.kernel.layout import private_directory, remove_temporary_files_of_the_dead
 from sanderling.sandbox.policy import NO_GRANT, Grant, SandboxPolicy
 from sanderling.sandbox.processes import (
@@ -208,7 +208,7 @@ class Unconfined:
         env: Mapping[str, str],
         grant: Grant,  # noqa: ARG002 - it may do all of that anyway
         on_denied: Callable[[Denial], None],  # noqa: ARG002
-        is_stranger: bool = False,
+        is_third_party: bool = False,
     ) -> UnconfinedProcess:
         self._look_at_project()
         return await spawn_unconfined(
@@ -217,7 +217,7 @@ class Unconfined:
             env=env,
             stdin=PIPE,
             stderr=PIPE,
-            inherits=not is_stranger,
+            inherits=not is_third_party,
         )
 
     async def files(self, _grant: Grant = NO_GRANT) -> UnconfinedFiles:

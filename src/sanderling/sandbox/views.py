@@ -18,7 +18,7 @@ from sanderling.sandbox.report import NOT_STARTED
 from sanderling.sandbox.shortage import NoRoomError
 
 
-class View:
+class SandboxView:
     """One zygote and the processes started in it."""
 
     def __init__(self, number: int, policy: SandboxPolicy, channel: socket.socket) -> None:
@@ -93,7 +93,7 @@ class View:
             pass  # the zygote is gone, and the command with it
 
 
-class Views:
+class SandboxViews:
     """
     The views of a sandbox, each opened when it is first needed.
 
@@ -109,15 +109,15 @@ class Views:
         self._level = level
         self._supervisor = supervisor
         self._on_listener = on_listener
-        self._views: dict[object, View] = {}
+        self._views: dict[object, SandboxView] = {}
         # Commands still run in these views, but no new ones are started there.
-        self._left: list[View] = []
+        self._left: list[SandboxView] = []
         self._opening = anyio.Lock()
         self._numbers = count()
 
     async def send(
         self, policy: SandboxPolicy, message: wire.Message, descriptors: tuple[int, ...]
-    ) -> View:
+    ) -> SandboxView:
         """Send `message` to the view of `policy`, and again if the zygote has died. Return the view."""
         for is_last_try in (False, True):
             view = await self.get(policy)
@@ -133,7 +133,7 @@ class Views:
                 return view
         raise AssertionError
 
-    async def get(self, policy: SandboxPolicy) -> View:
+    async def get(self, policy: SandboxPolicy) -> SandboxView:
         """
         Return the view of `policy`, opening it if needed.
 
@@ -145,7 +145,9 @@ class Views:
         async with self._opening:
             if key not in self._views:
                 number = next(self._numbers)
-                self._views[key] = View(number, policy, await self._open_view(number, policy))
+                self._views[key] = SandboxView(
+                    number, policy, await self._open_view(number, policy)
+                )
             return self._views[key]
 
     def hold_again(self, path: str) -> None:
@@ -190,13 +192,13 @@ class Views:
             if view.rights != _rights(policy) and not view.is_used:
                 self._retire(view)
 
-    def _retire(self, view: View) -> None:
+    def _retire(self, view: SandboxView) -> None:
         """Close an unused view and have its mount points removed."""
         self.drop(view)
         with suppress(OSError):  # the supervisor is gone, and cleans up
             self._supervisor.send(("retire", view.number))
 
-    def drop(self, view: View) -> None:
+    def drop(self, view: SandboxView) -> None:
         """Stop using `view` for new commands. Running ones continue, with their mounts."""
         self._views = {key: other for key, other in self._views.items() if other is not view}
         self._left = [other for other in (*self._left, view) if other.runs_commands]

@@ -19,8 +19,8 @@ from sanderling.conversation.opening import check_settings
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.protocol.remedies import CLIENT, use
 from sanderling.sandbox.sandbox import Sandbox
-from sanderling.serve.house import House, ToolsOf
-from sanderling.serve.place import DEFAULT, Place, listening, place_of
+from sanderling.serve.listen_address import DEFAULT, ListenAddress, listening, parse_listen_address
+from sanderling.serve.registry import SessionRegistry, ToolsOf
 from sanderling.serve.server import Door, close_server, open_server
 from sanderling.serve.token import current_token, own_token
 from sanderling.terminal.streams import say, stopping_signals
@@ -82,38 +82,41 @@ def serve(argv: list[str]) -> int:
         if arguments.token:
             sys.stdout.write(f"{own_token(state_dir())}\n")
             return 0
-        place = place_of(arguments.listen)
-        if not place.is_near and not arguments.insecure_remote:
+        listen_address = parse_listen_address(arguments.listen)
+        if not listen_address.is_local and not arguments.insecure_remote:
             raise ConfigError(FAR.format(listen=arguments.listen))
         own = own_layers_with(arguments.model).settings()
         check_settings(own, str(Path.cwd()))  # or each client would be the first to see a mistake
         make_private(own)
         renew = partial(current_token, state_dir())
         door = Door(own_token(state_dir()), frozenset(arguments.allow_origin), renew)
-        return anyio.run(_serve, arguments.model, arguments.tools, place, door)
+        return anyio.run(_serve, arguments.model, arguments.tools, listen_address, door)
     except SanderlingError as error:
         say(str(error))
         return EXIT_USAGE
 
 
-async def _serve(model: str, tools: ToolsOf, place: Place, door: Door) -> int:
+async def _serve(model: str, tools: ToolsOf, listen_address: ListenAddress, door: Door) -> int:
     use(CLIENT)
-    with listening(place) as socket, anyio.open_signal_receiver(*stopping_signals()) as signals:
+    with (
+        listening(listen_address) as socket,
+        anyio.open_signal_receiver(*stopping_signals()) as signals,
+    ):
         async with anyio.create_task_group() as tasks:
-            house = House(lambda: own_layers_with(model), tasks, tools)
-            server = await open_server(house, door, socket)
-            _say_where(place, socket.getsockname())
-            for task in (house.sweep, collect_later):
+            registry = SessionRegistry(lambda: own_layers_with(model), tasks, tools)
+            server = await open_server(registry, door, socket)
+            _say_where(listen_address, socket.getsockname())
+            for task in (registry.sweep, collect_later):
                 tasks.start_soon(task)
             if tools == "server":
-                tasks.start_soon(_learn_sandbox, house)
+                tasks.start_soon(_learn_sandbox, registry)
             number = await anext(signals)
             tasks.start_soon(_leave_at_signal, signals)
             say(f"{signal.Signals(number).name}: sessions are saved and can be resumed")
             with anyio.move_on_after(LAST_WORDS_S):
-                await house.close_all()
+                await registry.close_all()
             _remove(
-                place
+                listen_address
             )  # before the server closes: a new server may bind the path as soon as this one is gone
             await close_server(server)
             tasks.cancel_scope.cancel()
@@ -125,8 +128,8 @@ async def _leave_at_signal(signals: AsyncIterator[signal.Signals]) -> None:
         os._exit(EXIT_SIGNAL + number)  # a second signal: do not wait
 
 
-def _say_where(place: Place, address: tuple[str, int] | str) -> None:
-    where = f"unix:{place.path}"
+def _say_where(listen_address: ListenAddress, address: tuple[str, int] | str) -> None:
+    where = f"unix:{listen_address.path}"
     if not isinstance(address, str):
         host = f"[{address[0]}]" if ":" in address[0] else address[0]
         where = f"ws://{host}:{address[1]}/acp"
@@ -135,13 +138,13 @@ def _say_where(place: Place, address: tuple[str, int] | str) -> None:
     say("clients need the token that `sanderling serve --token` prints")
 
 
-async def _learn_sandbox(house: House) -> None:
+async def _learn_sandbox(registry: SessionRegistry) -> None:
     """Determine the sandbox's level, which clients are told before they open a session."""
     with suppress(SanderlingError, OSError):
         report = await Sandbox.probe()
-        house.sandbox = LEVELS[report.level]
+        registry.sandbox = LEVELS[report.level]
 
 
-def _remove(place: Place) -> None:
-    if place.path:
-        Path(place.path).unlink(missing_ok=True)
+def _remove(listen_address: ListenAddress) -> None:
+    if listen_address.path:
+        Path(listen_address.path).unlink(missing_ok=True)

@@ -8,19 +8,19 @@ import anyio
 import msgspec
 
 import sanderling
-from sanderling.acp.connection import Connection
+from sanderling.acp.client_tools import OUTPUT, ToolOutput
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INVALID_REQUEST, RpcError
-from sanderling.acp.hands import OUTPUT, ToolOutput
 from sanderling.acp.ours import OURS, After, OfAgent, Position, meta_of, ours_in
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.acp_agent.client import Client
-from sanderling.acp_agent.live import LiveSession
+from sanderling.acp_agent.live import AgentSession
 from sanderling.acp_agent.opening import wanted_again, wanted_new
-from sanderling.acp_agent.own_sessions import Opened
-from sanderling.serve.hands import check_client
-from sanderling.serve.house import House, Served
-from sanderling.serve.watching import Watcher
+from sanderling.acp_agent.own_sessions import OpenedSession
+from sanderling.serve.broadcast import Watcher
+from sanderling.serve.registry import RegisteredSession, SessionRegistry
+from sanderling.serve.tool_proxy import check_client
 
 MAX_SESSIONS = 64
 
@@ -28,59 +28,59 @@ MAX_SESSIONS = 64
 class ServedSessions:
     """The sessions that one client watches. `cut` ends its connection."""
 
-    def __init__(self, house: House, cut: Callable[[], None]) -> None:
-        self._house = house
+    def __init__(self, registry: SessionRegistry, cut: Callable[[], None]) -> None:
+        self._registry = registry
         self._cut = cut
-        self._connection: Connection | None = None
+        self._connection: AcpConnection | None = None
         self._client = Client()
         self.have_begun = anyio.Event()
-        self._watching: dict[str, tuple[Served, Watcher]] = {}
+        self._watching: dict[str, tuple[RegisteredSession, Watcher]] = {}
 
     @property
     def of_agent(self) -> OfAgent:
         return OfAgent(
             sanderling.__version__,
             resume=1,
-            tools=self._house.tools_of,
-            sandbox=self._house.sandbox,
+            tools=self._registry.tools_of,
+            sandbox=self._registry.sandbox,
             cwd=os.getcwd(),
         )
 
     @property
     def _is_here(self) -> bool:
-        return self._house.tools_of == "server"
+        return self._registry.tools_of == "server"
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
         return {OUTPUT: self._take_output}
 
     def _take_output(self, params: msgspec.Raw) -> None:
-        told = decoded(params, ToolOutput)
-        watching = self._watching.get(told.session_id)
-        if watching and (hands := watching[0].hands):
-            hands.take_output(told)
+        output = decoded(params, ToolOutput)
+        watching = self._watching.get(output.session_id)
+        if watching and (tool_proxy := watching[0].tool_proxy):
+            tool_proxy.take_output(output)
 
-    def begin(self, connection: Connection, client: Client) -> None:
+    def begin(self, connection: AcpConnection, client: Client) -> None:
         self._connection, self._client = connection, client
         self.have_begun.set()
 
-    async def new(self, asked: NewSessionRequest) -> Opened:
+    async def new(self, request: NewSessionRequest) -> OpenedSession:
         self._check_number()
         if not self._is_here:
             check_client(self._client)
-        wanted = wanted_new(asked, self._house.layers(), is_here=self._is_here)
-        served = await self._house.open(wanted)
+        wanted = wanted_new(request, self._registry.layers(), is_here=self._is_here)
+        served = await self._registry.open(wanted)
         watcher = self._watch(served)
         watcher.next = 1
         return self._opened(served, watcher)
 
-    async def again(self, asked: OldSessionRequest, *, is_told: bool) -> Opened:
-        after = ours_in(asked.meta, After)
-        served = self._house.find(asked.session_id)
-        if asked.session_id not in self._watching:
+    async def again(self, request: OldSessionRequest, *, is_told: bool) -> OpenedSession:
+        after = ours_in(request.meta, After)
+        served = self._registry.find(request.session_id)
+        if request.session_id not in self._watching:
             self._check_number()
         if served is None:
-            wanted = await wanted_again(asked, self._house.layers(), is_here=self._is_here)
-            served = await self._house.open(wanted)
+            wanted = await wanted_again(request, self._registry.layers(), is_here=self._is_here)
+            served = await self._registry.open(wanted)
         watcher = self._watch(served)
         if is_told:
             await served.live.replay(watcher.tell_earlier)
@@ -88,30 +88,30 @@ class ServedSessions:
             return self._opened(served, watcher)
         if not after.life:
             return self._opened(served, watcher)
-        if not served.watched.knows(after.life, after.after):
-            position = Position(served.watched.life, is_continued=False)
-            return Opened(served.live, _merged(served.live.told, meta_of(position)))
+        if not served.broadcast.knows(after.life, after.after):
+            position = Position(served.broadcast.life, is_continued=False)
+            return OpenedSession(served.live, _merged(served.live.session_meta, meta_of(position)))
         watcher.next = after.after + 1
         return self._opened(served, watcher, is_continued=True)
 
-    def _watch(self, served: Served) -> Watcher:
+    def _watch(self, served: RegisteredSession) -> Watcher:
         if self._connection is None or self._connection.is_over:
             raise RpcError(INVALID_REQUEST, "the connection has ended")
         self._let_go(served.live.id)
-        watcher = Watcher(served.watched, self._connection, self._client, self._cut)
-        served.watched.add(watcher)
+        watcher = Watcher(served.broadcast, self._connection, self._client, self._cut)
+        served.broadcast.add(watcher)
         self._watching[served.live.id] = served, watcher
         return watcher
 
     def _opened(
-        self, served: Served, watcher: Watcher, *, is_continued: bool | None = None
-    ) -> Opened:
+        self, served: RegisteredSession, watcher: Watcher, *, is_continued: bool | None = None
+    ) -> OpenedSession:
         """Return the response for a session. Its updates follow the response."""
         now = served.live.prompts.now
         running = now.prompt_id if now and now.is_submitted else ""
-        position = Position(served.watched.life, watcher.next - 1, is_continued, running)
-        self._house.tasks.start_soon(_begin, watcher)
-        return Opened(served.live, _merged(served.live.told, meta_of(position)))
+        position = Position(served.broadcast.life, watcher.next - 1, is_continued, running)
+        self._registry.tasks.start_soon(_begin, watcher)
+        return OpenedSession(served.live, _merged(served.live.session_meta, meta_of(position)))
 
     def _check_number(self) -> None:
         if len(self._watching) >= MAX_SESSIONS:
@@ -120,27 +120,27 @@ class ServedSessions:
                 f"a connection can have at most {MAX_SESSIONS} sessions open; close one first",
             )
 
-    def find(self, session_id: str) -> LiveSession | None:
+    def find(self, session_id: str) -> AgentSession | None:
         watching = self._watching.get(session_id)
         if watching and not watching[0].live.ended.is_set():
             return watching[0].live
         return None
 
-    def sends(self, live: LiveSession, prompt_id: str, notes: Sequence[str]) -> None:
+    def sends(self, live: AgentSession, prompt_id: str, notes: Sequence[str]) -> None:
         if watching := self._watching.get(live.id):
-            if hands := watching[0].hands:
-                hands.begin(self._client, notes)
+            if tool_proxy := watching[0].tool_proxy:
+                tool_proxy.begin(self._client, notes)
             watching[1].own_prompts.add(prompt_id)
 
-    async def has_told(self, live: LiveSession) -> None:
+    async def has_told(self, live: AgentSession) -> None:
         if watching := self._watching.get(live.id):
             await watching[1].has_all()
 
     async def close(self, session_id: str, *, is_for_all: bool = False) -> None:
         self._let_go(session_id)
-        served = self._house.find(session_id)
-        if served and (is_for_all or not served.watched.is_there):
-            await self._house.close(session_id)
+        served = self._registry.find(session_id)
+        if served and (is_for_all or not served.broadcast.is_there):
+            await self._registry.close(session_id)
 
     def end(self) -> None:
         for session_id in tuple(self._watching):
@@ -149,7 +149,7 @@ class ServedSessions:
     def _let_go(self, session_id: str) -> None:
         if watching := self._watching.pop(session_id, None):
             served, watcher = watching
-            served.watched.remove(watcher)
+            served.broadcast.remove(watcher)
 
 
 async def _begin(watcher: Watcher) -> None:

@@ -17,12 +17,12 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from sanderling.acp.connection import Connection
+from sanderling.acp.connection import AcpConnection
 from sanderling.acp.proof import Proof
 from sanderling.acp.websocket import WebSocketStreams
-from sanderling.acp_agent.face import AgentFace
+from sanderling.acp_agent.frontend import AgentFrontend
 from sanderling.serve.challenges import Challenges
-from sanderling.serve.house import House
+from sanderling.serve.registry import SessionRegistry
 from sanderling.serve.served_sessions import ServedSessions
 from sanderling.serve.token import is_right
 
@@ -101,7 +101,7 @@ class Door:
             None if is_known else _refusal(HTTPStatus.UNAUTHORIZED, ("WWW-Authenticate", "Bearer"))
         )
 
-    async def guest(self, serving: Callable[[], Any]) -> None:
+    async def admit(self, serving: Callable[[], Any]) -> None:
         self._guests += 1
         try:
             await serving()
@@ -129,11 +129,11 @@ def _connection_kind(door: Door) -> type[ServerConnection]:
     return AtDoor
 
 
-async def open_server(house: House, door: Door, listening: socket.socket) -> Server:
+async def open_server(registry: SessionRegistry, door: Door, listening: socket.socket) -> Server:
     """Start serving clients on the socket."""
 
     async def take(connection: ServerConnection) -> None:
-        await door.guest(lambda: serve_client(house, connection))
+        await door.admit(lambda: serve_client(registry, connection))
 
     def with_id(_: ServerConnection, __: Request, response: Response) -> None:
         response.headers["Acp-Connection-Id"] = secrets.token_hex(16)
@@ -158,21 +158,21 @@ async def open_server(house: House, door: Door, listening: socket.socket) -> Ser
     )
 
 
-async def serve_client(house: House, socket: ServerConnection) -> None:
+async def serve_client(registry: SessionRegistry, socket: ServerConnection) -> None:
     """Serve one client until it disconnects."""
     streams = WebSocketStreams(socket)
-    sessions = ServedSessions(house, socket.transport.abort)
-    face = AgentFace(house.layers, sessions)
-    connection = Connection(
+    sessions = ServedSessions(registry, socket.transport.abort)
+    frontend = AgentFrontend(registry.layers, sessions)
+    connection = AcpConnection(
         streams,
         streams,
-        face.methods(),
-        {**face.notifications(), **sessions.notifications()},
+        frontend.methods(),
+        {**frontend.notifications(), **sessions.notifications()},
         on_end=sessions.end,
         grace_s=0,
         max_unsent_bytes=MAX_UNSENT_BYTES,
     )
-    face.connect(connection)
+    frontend.connect(connection)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end_if_silent, sessions, socket)

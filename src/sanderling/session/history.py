@@ -37,7 +37,7 @@ MAX_NAME_CHARS = 64  # of tool names; some servers that relay the API accept no 
 _UNFIT = r"[^a-zA-Z0-9_-]"
 
 
-class Ran(msgspec.Struct):
+class UnansweredCalls(msgspec.Struct):
     """
     Tool calls that have no result in the history yet.
 
@@ -82,7 +82,7 @@ class History:
         self.messages: list[Message] = []
         self.last_usage = Usage()
         self.tool_use_ids: set[str] = set()
-        self.ran = Ran()
+        self.ran = UnansweredCalls()
         self._compactions: list[_Compaction] = []
 
     def add(self, message: Message) -> None:
@@ -161,7 +161,7 @@ def _said(message: Message) -> tuple[ContentBlock, ...]:
     return tuple(block for block in message.content if not isinstance(block, ToolResult))
 
 
-def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Message]:
+def continued(history: Sequence[Message], message: Message, ran: UnansweredCalls) -> list[Message]:
     """Return the messages to append for `message`: first the missing results, taken from `ran`, then what the API accepts of it."""
     open_uses = _tool_uses(history[-1]) if history else []
     if message.role == "assistant":
@@ -261,7 +261,7 @@ def _tool_uses(message: Message) -> list[ToolUse]:
 
 
 def _results(
-    uses: Sequence[ToolUse], given: Sequence[ContentBlock], ran: Ran
+    uses: Sequence[ToolUse], given: Sequence[ContentBlock], ran: UnansweredCalls
 ) -> tuple[ToolResult, ...]:
     """Return a result for each call, in the order of the calls."""
     by_use = {block.tool_use_id: block for block in given if isinstance(block, ToolResult)}

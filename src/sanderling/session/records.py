@@ -134,9 +134,9 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     at: datetime = msgspec.field(default_factory=now)
     output_chars: int | None = None
 
-    def block(self, told: str) -> str:
-        """Return the text of the call's block, for the result `told`: a command's output, followed by the detail."""
-        return "\n".join(filter(None, (told[: self.output_chars or 0], self.detail)))
+    def block(self, result_text: str) -> str:
+        """Return the text of the call's block, for the result `result_text`: a command's output, followed by the detail."""
+        return "\n".join(filter(None, (result_text[: self.output_chars or 0], self.detail)))
 
 
 class LoggedUsage(msgspec.Struct, tag="usage", frozen=True, omit_defaults=True):

@@ -22,10 +22,10 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.session.asked import Asked
 from sanderling.session.history import History, continued, with_results
 from sanderling.session.ledger import Ledger
 from sanderling.session.log import Log, log_path
+from sanderling.session.prompt_history import PromptHistory
 from sanderling.session.records import (
     LOG_VERSION,
     Header,
@@ -71,7 +71,7 @@ class Session:
         self.ledger = Ledger()
         self._history = History()
         self.ran = self._history.ran
-        self.asked = Asked(self._history)
+        self.prompt_history = PromptHistory(self._history)
         self._states: dict[StateKey, LoggedState] = {}
         self._is_in_turn, self._partial_text = False, ""
 
@@ -157,7 +157,7 @@ class Session:
                 self._partial_text = ""
             case LoggedTurnEnd(stop_reason=stop_reason):
                 self._is_in_turn = False
-                self.asked.end(stop_reason)
+                self.prompt_history.end(stop_reason)
             case LoggedUsage(model=model, usage=usage, is_aside=True):
                 self.ledger.add_aside(model, usage)
             case LoggedUsage(model=model, usage=usage):
@@ -174,7 +174,7 @@ class Session:
         self._history.add(logged.message)
         if logged.prompt:
             self.prompts.append(logged.prompt)
-            self.asked.add(logged.prompt)
+            self.prompt_history.add(logged.prompt)
             self.commands, self.taken_back = [], []
             self.ledger.begin_turn()
         self.prompts += logged.steered
@@ -182,7 +182,7 @@ class Session:
 
     def _apply_rewind(self, record: LoggedRewind) -> None:
         self.taken_back.append(record)
-        if prompt := self.asked.rewind(record.prompt_id, record.after_tokens):
+        if prompt := self.prompt_history.rewind(record.prompt_id, record.after_tokens):
             del self.prompts[self.prompts.index(prompt) :]
 
     def _apply_to_history(self, record: Record) -> None:
@@ -245,7 +245,7 @@ class Session:
 
     def _known_records(self) -> Iterator[Record]:
         """Yield records from which a log can be rebuilt that restores the session's current state."""
-        prompts = {id(message): prompt for message, prompt in self.asked.messages}
+        prompts = {id(message): prompt for message, prompt in self.prompt_history.messages}
         yield from self._states.values()
         for message in self.history:
             prompt = prompts.get(id(message))

@@ -78,7 +78,7 @@ def as_said(text: str) -> str:
     return f"sanderling: {lines}\n"
 
 
-class Stdout:
+class ThreadedStdout:
     """
     Standard output, written by a thread, so that a reader that pauses blocks nothing else.
 

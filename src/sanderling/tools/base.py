@@ -13,9 +13,9 @@ from sanderling.tools.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
     from sanderling.commands.shell import ShellState
-    from sanderling.sandbox.ground import Ground
+    from sanderling.sandbox.execution_environment import ExecutionEnvironment
     from sanderling.tools.effects import Effect
-    from sanderling.tools.reviewed import Accepted
+    from sanderling.tools.reviewed import AcceptedPart
     from sanderling.tools.workspace import Workspace
 
 
@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True):
     shell: "ShellState | None" = None
     may_read: Callable[[str], bool] | None = None
     overruled: frozenset[str] = frozenset()
-    accepted: "Accepted | None" = None
+    accepted: "AcceptedPart | None" = None
     is_seen: bool = False
     together: str = ""
 
@@ -118,13 +118,13 @@ class Arguments(msgspec.Struct, frozen=True):
 class OutsideTool(Tool, frozen=True, kw_only=True):
     """A third-party tool: its server provides the description and schema, and validates arguments."""
 
-    told: str
+    remote_description: str
     input_schema: dict[str, Any]
     is_waiting: bool = False  # callable, but its definition is not sent to the model yet
 
     @property
     def description(self) -> str:
-        return self.told
+        return self.remote_description
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class UseRequest(msgspec.Struct, frozen=True):
     """
     A tool call when its turn comes: exactly this is checked, shown and run, whatever changes meanwhile.
 
-    `shell` is the state with which a command starts, and `ground` where it runs. `is_of_several`: other calls in the same message are
+    `shell` is the state with which a command starts, and `environment` where it runs. `is_of_several`: other calls in the same message are
     still running.
     """
 
@@ -169,7 +169,7 @@ class UseRequest(msgspec.Struct, frozen=True):
     effect: "Effect"
     title: str
     shell: "ShellState"
-    ground: "Ground"
+    environment: "ExecutionEnvironment"
     is_of_several: bool = False
 
     def check_ground(self, workspace: "Workspace") -> None:
@@ -179,7 +179,7 @@ class UseRequest(msgspec.Struct, frozen=True):
         Raises:
             ToolError: it was approved for the sandbox, which is off now.
         """
-        if workspace.sandbox.is_weaker_than(self.ground):
+        if workspace.sandbox.is_weaker_than(self.environment):
             raise ToolError(SWITCHED)
 
     async def preview(self, workspace: "Workspace") -> Preview:

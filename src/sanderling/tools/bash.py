@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import anyio
 import msgspec
 
-from sanderling.commands.jobs import MAX_RUNNING, Job, facts, status_line, told, took
+from sanderling.commands.jobs import MAX_RUNNING, Job, facts, result_text, status_line, took
 from sanderling.commands.shell import ShellChange, first_line, in_one_line
 from sanderling.commands.variables import is_decisive
 from sanderling.errors import ToolError
@@ -85,7 +85,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
         with anyio.CancelScope(shield=True):
             await job.stop()
         state = facts(job, status_line(job, "stopped by the user"))
-        jobs.keep_interrupted(context.tool_use_id, told(job.log.text(), state))
+        jobs.keep_interrupted(context.tool_use_id, result_text(job.log.text(), state))
         if not job.id:  # otherwise it was forgotten, and its descriptor may be reused
             context.workspace.shell.forget(job.started)
         raise
@@ -151,7 +151,9 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
 def _outcome(output: str, facts: str, detail: str, **more: Any) -> Outcome:
     """Return an outcome: the model gets `facts` below the `output`, the screen shows `detail`."""
     output = output.rstrip("\n")
-    return Outcome(content=told(output, facts), detail=detail, output_chars=len(output), **more)
+    return Outcome(
+        content=result_text(output, facts), detail=detail, output_chars=len(output), **more
+    )
 
 
 def _lines(*parts: str) -> str:
@@ -194,7 +196,7 @@ def _shell_notes(change: ShellChange, workspace: Workspace) -> list[str]:
 
 def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
     """Return a hint for network failures without a name lookup, which the sandbox does not report."""
-    network = workspace.sandbox.ground.network
+    network = workspace.sandbox.environment.network
     is_told = any(denial.operation in ("connect", "resolve") for denial in job.denials)
     if not job.status or network == "on" or is_told:
         return ""

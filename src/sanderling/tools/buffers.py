@@ -5,8 +5,8 @@ import codecs
 from sanderling.editing.text import character_name
 from sanderling.errors import ToolError
 from sanderling.paths import is_within
+from sanderling.sandbox.execution_environment import Disk
 from sanderling.sandbox.files import Identity, Loaded
-from sanderling.sandbox.ground import Disk
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.editor import Buffer
 from sanderling.tools.workspace import Workspace

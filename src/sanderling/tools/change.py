@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sanderling.changes.journal import Edit
 from sanderling.changes.states import ABSENT as NOTHING
 from sanderling.changes.states import FileChange, State
-from sanderling.editing.lines import Difference, Hunk, applied, buffer_hunks
+from sanderling.editing.lines import Hunk, TextDifference, applied, buffer_hunks
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
 from sanderling.sandbox.inside.reading import Stamp
@@ -35,12 +35,12 @@ from sanderling.tools.buffers import (
     plain,
     text_in,
 )
-from sanderling.tools.changed import Changed, Written
+from sanderling.tools.changed import CompletedChange, WrittenBuffer
 from sanderling.tools.editor import Buffer, Editor
 from sanderling.tools.in_its_words import considered, words_of
-from sanderling.tools.known import Knowledge, Known, Proposal
-from sanderling.tools.outcome import OverlapError, Preview
-from sanderling.tools.reviewed import Accepted, is_reviewable, proposed
+from sanderling.tools.known import ChangeNotes, Knowledge, ProposedContent
+from sanderling.tools.outcome import Preview, UnsavedConflictError
+from sanderling.tools.reviewed import AcceptedPart, is_reviewable, proposed
 from sanderling.tools.texts import asked_of_person, difference, done, text_of
 from sanderling.tools.unsaved import merged
 
@@ -78,7 +78,7 @@ class Change:
         self,
         context: Context,
         path: str,
-        propose: Callable[[bytes | None], Proposal],
+        propose: Callable[[bytes | None], ProposedContent],
         *,
         is_whole: bool = False,
         counts_lines: bool = False,
@@ -91,10 +91,10 @@ class Change:
         self._workspace = context.workspace
         self._name = self._workspace.shown(path)
         self._knowledge = Knowledge(
-            self._workspace.seen, path, self._name, propose, is_whole, counts_lines
+            self._workspace.read_cache, path, self._name, propose, is_whole, counts_lines
         )
 
-    async def make(self) -> Changed:
+    async def make(self) -> CompletedChange:
         """
         Make the change, after earlier changes to the same file.
 
@@ -125,12 +125,12 @@ class Change:
         Return what the change would do to the current text, for the user.
 
         Raises:
-            OverlapError: it would overwrite unsaved changes.
+            UnsavedConflictError: it would overwrite unsaved changes.
             ToolError: the change is impossible, so there is nothing to ask.
         """
         try:
             return await self._previewed()
-        except OverlapError:
+        except UnsavedConflictError:
             raise
         except ToolError as error:
             # The reason can quote the file. Before access is granted, only the user may see it, not the model.
@@ -154,7 +154,7 @@ class Change:
         old = plain(words.text) if words else await text_of(data or b"")
         if self.is_whole and self._workspace.grant != NO_GRANT:
             # The model may not know the file. The user sees what would be lost, and decides.
-            self._workspace.seen.note(self.path, old)
+            self._workspace.read_cache.note(self.path, old)
         proposal, _ = await considered(self._knowledge, words, data, old, stamp)
         new = plain(text_in(words, proposal.data)) if words else await text_of(proposal.data)
         change = await difference(old, new)
@@ -166,7 +166,7 @@ class Change:
                 return self._in_place(preview, place, new, is_new=data is None)
         return preview
 
-    async def _place(self, loaded: Loaded | None, change: Difference) -> Buffer | None:
+    async def _place(self, loaded: Loaded | None, change: TextDifference) -> Buffer | None:
         """Return the buffer in which the user reviews the change; None if it cannot be reviewed in a buffer."""
         editor = self._workspace.editor
         if editor is None or not is_reviewable(change):
@@ -188,7 +188,7 @@ class Change:
         proposal = proposed(self.path, place, new, is_new=is_new)
         return replace(preview, proposal=proposal)
 
-    async def _try(self) -> Changed:
+    async def _try(self) -> CompletedChange:
         loaded, buffer = await self._look()
         if buffer is None:
             return await self._on_disk(loaded)
@@ -228,7 +228,7 @@ class Change:
 
     # --- on disk -------------------------------------------------------------------------------------------------------
 
-    async def _on_disk(self, loaded: Loaded | None) -> Changed:
+    async def _on_disk(self, loaded: Loaded | None) -> CompletedChange:
         if loaded is None and not self.is_whole:
             raise await self._workspace.missing(self.path)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
@@ -254,7 +254,7 @@ class Change:
             with suppress(ToolError):
                 await editor.changed_on_disk(self.path, hunks, self.context.tool_use_id)
         self._knowledge.remember(new, known)
-        return Changed(old, new, notes, byte_count=len(proposal.data))
+        return CompletedChange(old, new, notes, byte_count=len(proposal.data))
 
     async def _write(self, data: bytes, loaded: Loaded | None) -> Stamp:
         """
@@ -334,7 +334,9 @@ class Change:
 
     # --- in a buffer without unsaved changes -----------------------------------------------------------------------------
 
-    async def _in_saved(self, editor: Editor, buffer: Buffer, loaded: Loaded | None) -> Changed:
+    async def _in_saved(
+        self, editor: Editor, buffer: Buffer, loaded: Loaded | None
+    ) -> CompletedChange:
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         if data is not None and not is_in_step(buffer, data):
             buffer = await self._reloaded(editor, buffer)
@@ -354,29 +356,31 @@ class Change:
             )
         if proposal.data == data:
             self._knowledge.remember(old, known)
-            return Changed(old, old, (*proposal.notes, *known.notes), byte_count=len(proposal.data))
+            return CompletedChange(
+                old, old, (*proposal.notes, *known.notes), byte_count=len(proposal.data)
+            )
         written = await self._change_and_write(editor, buffer, loaded, proposal)
         new = plain(written.text)
         self._knowledge.remember(new, known._replace(is_all=known.is_all and written.is_known))
         notes = (*proposal.notes, *written.notes, *known.notes)
-        return Changed(old if loaded else None, new, notes, byte_count=written.byte_count)
+        return CompletedChange(old if loaded else None, new, notes, byte_count=written.byte_count)
 
     async def _as_accepted(
         self,
-        accepted: Accepted,
+        accepted: AcceptedPart,
         new_data: bytes,
         data: bytes | None,
         old: str,
         stamp: Stamp | None,
-    ) -> tuple[Proposal, Known]:
+    ) -> tuple[ProposedContent, ChangeNotes]:
         """Return the accepted part as the proposal, and what the model will know of the file afterwards."""
         known = await self._knowledge.known(old, stamp)
-        notes, is_complete = accepted.told()
+        notes, is_complete = accepted.review_notes()
         # The text may have changed since, so the proposal may fail; only its notes are needed.
         with suppress(ToolError):
             notes = (*(await self._knowledge.proposal(data)).notes, *notes)
         is_all = (known.is_all or self.is_whole) and is_complete
-        return Proposal(new_data, notes), known._replace(is_all=is_all)
+        return ProposedContent(new_data, notes), known._replace(is_all=is_all)
 
     async def _reloaded(self, editor: Editor, buffer: Buffer) -> Buffer:
         """Return the buffer after the editor has reloaded its changed file."""
@@ -387,8 +391,8 @@ class Change:
         return now
 
     async def _change_and_write(
-        self, editor: Editor, buffer: Buffer, loaded: Loaded | None, proposal: Proposal
-    ) -> "Written":
+        self, editor: Editor, buffer: Buffer, loaded: Loaded | None, proposal: ProposedContent
+    ) -> "WrittenBuffer":
         wanted = text_in(buffer, proposal.data)
         hunks = await done(len(wanted), buffer_hunks, buffer.text, wanted)
         # Stopping halfway would leave text in the buffer that the user does not expect there.
@@ -403,7 +407,7 @@ class Change:
         hunks: tuple[Hunk, ...],
         loaded: Loaded | None,
         data: bytes,
-    ) -> "Written":
+    ) -> "WrittenBuffer":
         if not await self._apply(editor, buffer, hunks):
             raise _MovedError
         current = changed = applied(buffer.text, hunks)
@@ -428,7 +432,7 @@ class Change:
             await editor.after_write(ready or buffer, stamp)
         except ToolError as error:
             notes = (*notes, f"The file is written, but the editor was not notified: {error}")
-        return Written(current, len(data), notes, part.is_whole)
+        return WrittenBuffer(current, len(data), notes, part.is_whole)
 
     async def _apply(self, editor: Editor, buffer: Buffer, hunks: tuple[Hunk, ...]) -> bool:
         """Start collecting diagnostics, then change the buffer; return False if the user changed it first."""
@@ -458,13 +462,15 @@ class Change:
 
     # --- in a buffer with unsaved changes --------------------------------------------------------------------------------
 
-    async def _in_unsaved(self, editor: Editor, buffer: Buffer, loaded: Loaded | None) -> Changed:
+    async def _in_unsaved(
+        self, editor: Editor, buffer: Buffer, loaded: Loaded | None
+    ) -> CompletedChange:
         if loaded is None:  # otherwise the user sees the editor's warning about the changed file
             await editor.files_changed((self.path,))
         ours, is_writable = buffer.text, False
         if accepted := self.context.accepted:
             new = await accepted.onto(self._name, ours, self.context.overruled)
-            notes, is_complete = accepted.told()
+            notes, is_complete = accepted.review_notes()
         else:
             new, notes = await merged(self._knowledge, ours, self.context.overruled)
             is_complete = True
@@ -487,4 +493,4 @@ class Change:
             if loaded
             else "The file is not on disk: the change is only in the editor's buffer, which the user can write."
         )
-        return Changed(ours, new, (why, *notes, *known.notes), is_written=False)
+        return CompletedChange(ours, new, (why, *notes, *known.notes), is_written=False)

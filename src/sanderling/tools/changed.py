@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Changed(NamedTuple):
+class CompletedChange(NamedTuple):
     """
     The text before a completed change (None for a new file) and after it.
 
@@ -17,7 +17,7 @@ class Changed(NamedTuple):
     byte_count: int = 0
 
 
-class Written(NamedTuple):
+class WrittenBuffer(NamedTuple):
     """A buffer's text as written; `is_known` if the notes report everything that the model did not ask for."""
 
     text: str

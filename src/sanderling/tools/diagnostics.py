@@ -16,16 +16,16 @@ MAX_IN_EDIT, MAX_ELSEWHERE, MAX_CHARS = 10, 5, 300
 HEADLINE = "New since your edits, from the language servers in the user's editor:"
 
 
-class Report(NamedTuple):
+class DiagnosticReport(NamedTuple):
     """Diagnostics for the model, and a `summary` for the screen; both may be empty."""
 
     text: str
     summary: str
 
 
-async def told(
+async def diagnostic_report(
     found: Sequence[Diagnostic], workspace: Workspace, may_read: Callable[[str], bool] | None
-) -> Report:
+) -> DiagnosticReport:
     """Report diagnostics in edited files, and in other project files that the model may read."""
     readable = {
         path: await _is_readable(path, workspace, may_read)
@@ -42,7 +42,7 @@ async def told(
         for kind in ("error", "warning")
         if (count := sum(each.severity == kind for each in (*edited, *elsewhere)))
     ]
-    return Report("\n".join([HEADLINE, *lines]) if lines else "", " · ".join(counts))
+    return DiagnosticReport("\n".join([HEADLINE, *lines]) if lines else "", " · ".join(counts))
 
 
 async def _is_readable(

@@ -7,7 +7,7 @@ Such a directory gets the owner's permissions first, and its final mode when eve
 from collections.abc import Iterable
 from contextlib import suppress
 
-from sanderling.changes.restoring import Step
+from sanderling.changes.restoring import RestoreStep
 from sanderling.sandbox.files import FileChangedError, Files
 
 OWNERS = 0o700
@@ -16,7 +16,7 @@ OWNERS = 0o700
 class Modes:
     """The modes of the directories that `steps` change."""
 
-    def __init__(self, files: Files, steps: Iterable[Step]) -> None:
+    def __init__(self, files: Files, steps: Iterable[RestoreStep]) -> None:
         self._files = files
         self._closed = {
             step.path: step.now.state.mode

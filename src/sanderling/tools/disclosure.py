@@ -16,7 +16,7 @@ import msgspec
 from sanderling.errors import ToolError
 from sanderling.tools.buffers import buffer_of
 from sanderling.tools.editor import Diagnostic
-from sanderling.tools.grep import Found
+from sanderling.tools.grep import Matches
 from sanderling.tools.ripgrep import Filter, run_ripgrep
 from sanderling.tools.texts import text_of
 from sanderling.tools.workspace import Workspace
@@ -103,7 +103,7 @@ class Disclosure:
         if not asked:
             return
         directory = self._workspace.project
-        found = Found(Filter(directory, "", "", self._may_read), MAX_SEARCHED, MAX_SEARCHED)
+        found = Matches(Filter(directory, "", "", self._may_read), MAX_SEARCHED, MAX_SEARCHED)
         arguments = ["--json", "--crlf", "--fixed-strings", *(f"--regexp={each}" for each in asked)]
         await run_ripgrep(self._workspace, arguments, [directory], found.take)
         found.finish_file()

@@ -4,14 +4,14 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.editing.lines import Difference, shown
+from sanderling.editing.lines import TextDifference, shown
 from sanderling.editing.replace import Replacement, replace
 from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change
-from sanderling.tools.changed import Changed
+from sanderling.tools.changed import CompletedChange
 from sanderling.tools.effects import Effect
-from sanderling.tools.known import Proposal
+from sanderling.tools.known import ProposedContent
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.texts import difference, shown_to_person
 from sanderling.tools.workspace import Workspace
@@ -39,9 +39,9 @@ def _title(args: EditInput, workspace: Workspace) -> str:
 def _change(args: EditInput, context: Context) -> Change:
     path = context.workspace.path(args.path)
 
-    def propose(old: bytes | None) -> Proposal:
+    def propose(old: bytes | None) -> ProposedContent:
         edited = replace(old or b"", args.edits, path=context.workspace.shown(path))
-        return Proposal(edited.data, edited.notes)
+        return ProposedContent(edited.data, edited.notes)
 
     counts_lines = any(replacement.insert_at_line is not None for replacement in args.edits)
     return Change(context, path, propose, counts_lines=counts_lines)
@@ -70,7 +70,7 @@ async def edit(args: EditInput, context: Context) -> Outcome:
     return described(name, changed, what, *filter(None, (headline, regions)))
 
 
-def described(name: str, changed: Changed, what: Difference, *words: str) -> Outcome:
+def described(name: str, changed: CompletedChange, what: TextDifference, *words: str) -> Outcome:
     """Return the outcome of a change to the file `name`: `words` for the model, the difference for the screen."""
     is_changed = changed.old != changed.new
     words = words if is_changed else ("No change: it already has this content.",)

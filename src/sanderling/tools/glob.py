@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.sandbox.ground import Disk
+from sanderling.sandbox.execution_environment import Disk
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
 from sanderling.tools.links import with_links

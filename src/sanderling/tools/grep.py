@@ -133,7 +133,7 @@ class File:
             self.size += len(line.text)
 
 
-class Found:
+class Matches:
     """
     The matches of a search, sorted by path.
 
@@ -303,17 +303,17 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
 
 async def _search(
     args: GrepInput, workspace: Workspace, directory: str, files: Filter
-) -> tuple[Found, Ended, str]:
+) -> tuple[Matches, Ended, str]:
     """Search; return the matches, how the search ended, and a note on skipped files."""
     most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
     arguments = [*_arguments(args, most), *files.arguments]
-    found = Found(files, args.limit, most)
+    found = Matches(files, args.limit, most)
     ended = await run_ripgrep(workspace, arguments, [directory], found.take)
     left_out = ""
     if ended.status == ABORTED:  # out of memory: rg holds a whole line, however long
         arguments.append(f"--max-filesize={LEFT_OUT_BYTES}")
         left_out = f"Files of more than {LEFT_OUT_BYTES >> 20} MB were left out: one has a line too long to search."
-        found = Found(files, args.limit, most)
+        found = Matches(files, args.limit, most)
         ended = await run_ripgrep(workspace, arguments, [directory], found.take)
     found.finish_file()
     found.is_all_counted &= ended.status is not None and not ended.is_cut_off
@@ -321,7 +321,7 @@ async def _search(
 
 
 async def _search_links(
-    args: GrepInput, workspace: Workspace, directory: str, links: Links, found: Found
+    args: GrepInput, workspace: Workspace, directory: str, links: Links, found: Matches
 ) -> str:
     """
     Search the targets of links that were not searched under their own names; return a note on links that were not followed.
@@ -397,7 +397,7 @@ def _nothing(args: GrepInput, shown: str, count: int) -> str:
     return f"No matches for {escaped(args.pattern)} in {_counted(count, 'file')}."
 
 
-def _matches(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
+def _matches(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
     """Return the matches by file, a summary for the screen, and the paths shown."""
     blocks: list[str] = []
     paths: list[str] = []
@@ -428,7 +428,7 @@ def _matches(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, 
     return "\n\n".join([head, *blocks]), summary, paths
 
 
-def _names(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
+def _names(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
     """Return the files with their counts, and the same summary and paths as `_matches`."""
     names: list[str] = []
     room = MAX_BYTES
@@ -447,7 +447,7 @@ def _names(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, st
     return "\n".join([head, *names]), summary, [file.path for file in files[: len(names)]]
 
 
-def _matches_of(found: Found) -> str:
+def _matches_of(found: Matches) -> str:
     count = "1 match" if found.matches == 1 else f"{found.matches:,} matches"
     return count if found.is_all_counted else f"at least {count}"
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.buffers import bytes_of, is_in_step, is_utf_8
 from sanderling.tools.editor import Buffer
-from sanderling.tools.known import Knowledge, Known, Proposal
+from sanderling.tools.known import ChangeNotes, Knowledge, ProposedContent
 
 
 def words_of(buffer: Buffer | None, data: bytes | None) -> Buffer | None:
@@ -21,7 +21,7 @@ def words_of(buffer: Buffer | None, data: bytes | None) -> Buffer | None:
 
 async def considered(
     knowledge: Knowledge, words: Buffer | None, data: bytes | None, old: str, stamp: Stamp | None
-) -> tuple[Proposal, Known]:
+) -> tuple[ProposedContent, ChangeNotes]:
     """
     Return the proposal in the file's bytes, made in the buffer's text if `words` is given.
 

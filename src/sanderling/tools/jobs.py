@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from sanderling.commands.jobs import Jobs, facts, status_line, told, took
+from sanderling.commands.jobs import Jobs, facts, result_text, status_line, took
 from sanderling.commands.shell import first_line
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
@@ -45,7 +45,9 @@ async def jobs(args: JobsInput, context: Context) -> Outcome:
         await job.wait_for_news(args.wait_s)
     job.is_told = not job.is_running
     state = f"[still running · {took(job)}]" if job.is_running else status_line(job)
-    return Outcome(content=told(job.log.take(), facts(job, state)), summary=state.strip("[]"))
+    return Outcome(
+        content=result_text(job.log.take(), facts(job, state)), summary=state.strip("[]")
+    )
 
 
 def _list(known: Jobs) -> Outcome:

@@ -7,20 +7,20 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.tools.seen import Seen, Sight
+from sanderling.tools.read_cache import KnownFile, ReadCache
 from sanderling.tools.texts import difference, done, text_of
 
 RENUMBERED = "Line numbers may have shifted: nothing was changed."
 
 
-class Proposal(NamedTuple):
+class ProposedContent(NamedTuple):
     """A file's new bytes, with notes for the model on how they came about."""
 
     data: bytes
     notes: tuple[str, ...] = ()
 
 
-class Known(NamedTuple):
+class ChangeNotes(NamedTuple):
     """Notes for the model on changes by others; `is_all` if it knows the whole file afterwards."""
 
     notes: tuple[str, ...]
@@ -30,20 +30,20 @@ class Known(NamedTuple):
 class Knowledge(msgspec.Struct, frozen=True):
     """The model's knowledge of the file `path`, and the change that it proposes: see `Change`."""
 
-    seen: Seen
+    read_cache: ReadCache
     path: str
     name: str
-    propose: Callable[[bytes | None], Proposal]
+    propose: Callable[[bytes | None], ProposedContent]
     is_whole: bool
     counts_lines: bool
 
     @property
-    def sight(self) -> Sight | None:
-        return self.seen.get(self.path)
+    def known_file(self) -> KnownFile | None:
+        return self.read_cache.get(self.path)
 
     async def considered(
         self, data: bytes | None, old: str, stamp: Stamp | None
-    ) -> tuple[Proposal, Known]:
+    ) -> tuple[ProposedContent, ChangeNotes]:
         """Return the proposal for a file, after comparing the file with what the model knows."""
         known = await self.known(old, stamp)
         if known.notes and self.counts_lines:
@@ -60,25 +60,25 @@ class Knowledge(msgspec.Struct, frozen=True):
             await self._require_known(old, proposal, known)
         return proposal, known._replace(is_all=known.is_all or self.is_whole)
 
-    async def known(self, text: str, stamp: Stamp | None) -> Known:
+    async def known(self, text: str, stamp: Stamp | None) -> ChangeNotes:
         """Compare `text` to what the model has seen."""
-        sight = self.sight
+        known_file = self.known_file
         if not text and self.is_whole:
-            return Known((), is_all=True)
-        if sight is None or sight.is_of(text, stamp):
-            return Known((), is_all=sight is not None)
-        if sight.text is None:
+            return ChangeNotes((), is_all=True)
+        if known_file is None or known_file.is_of(text, stamp):
+            return ChangeNotes((), is_all=known_file is not None)
+        if known_file.text is None:
             note = f"{self.name} has changed since you read it; the earlier text is no longer kept: read it again."
-            return Known((note,), is_all=False)
-        since = await difference(sight.text, text)
+            return ChangeNotes((note,), is_all=False)
+        since = await difference(known_file.text, text)
         part = since.shown()
-        return Known(
+        return ChangeNotes(
             (f"{self.name} has changed since you read it, not by you:\n{part.text}",),
             is_all=part.is_whole,
         )
 
-    async def _require_known(self, old: str, proposal: Proposal, known: Known) -> None:
-        is_seen = self.sight is not None
+    async def _require_known(self, old: str, proposal: ProposedContent, known: ChangeNotes) -> None:
+        is_seen = self.known_file is not None
         if is_seen and not known.notes:
             return
         if not is_seen:
@@ -87,7 +87,7 @@ class Knowledge(msgspec.Struct, frozen=True):
             problem = (
                 f"{self.name} exists, and you have not read it. The change would be:\n{part.text}"
             )
-            known = Known((), is_all=part.is_whole)
+            known = ChangeNotes((), is_all=part.is_whole)
         else:
             problem = known.notes[0]
         self.remember(old, known)
@@ -98,11 +98,11 @@ class Knowledge(msgspec.Struct, frozen=True):
         )
         raise ToolError(f"{problem}\n{remedy}")
 
-    def remember(self, text: str, known: Known) -> None:
+    def remember(self, text: str, known: ChangeNotes) -> None:
         if known.is_all:
-            self.seen.note(self.path, text)
+            self.read_cache.note(self.path, text)
         elif known.notes:
-            self.seen.forget(self.path)
+            self.read_cache.forget(self.path)
 
-    async def proposal(self, data: bytes | None) -> Proposal:
+    async def proposal(self, data: bytes | None) -> ProposedContent:
         return await done(len(data or b""), self.propose, data)

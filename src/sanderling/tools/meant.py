@@ -56,17 +56,17 @@ _LISTS = (inspect.ListType, inspect.VarTupleType)
 _FLAGS: Mapping[Any, bool] = {"true": True, "false": False, "1": True, "0": False}
 
 
-class Meant(NamedTuple):
+class RepairedInput(NamedTuple):
     """The repaired input, and the names of unknown fields."""
 
     value: Any
     ignored: tuple[str, ...] = ()
 
 
-def meant(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> Meant:
+def meant(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> RepairedInput:
     ignored = list[str]()
     value = _struct(dict(data), _fields_of(kind), ignored)
-    return Meant(value, tuple(ignored))
+    return RepairedInput(value, tuple(ignored))
 
 
 def _fields_of(kind: type[msgspec.Struct]) -> dict[str, inspect.Field]:

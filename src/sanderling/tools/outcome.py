@@ -33,7 +33,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[ChangedLines, ...] = ()
 
 
-class RefusedError(ToolError):
+class AccessRefusedError(ToolError):
     """The sandbox refused an access that the call needs; the user can grant exactly that."""
 
     def __init__(self, message: str, denial: Denial) -> None:
@@ -54,7 +54,7 @@ class Preview(msgspec.Struct, frozen=True):
     proposal: Proposal | None = None
 
 
-class OverlapError(ToolError):
+class UnsavedConflictError(ToolError):
     """
     The user has unsaved changes in the text that a tool would change; they can agree to overwrite them.
 

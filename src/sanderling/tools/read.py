@@ -39,7 +39,7 @@ class ReadInput(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)] = MAX_LINES
 
 
-class Excerpt(NamedTuple):
+class NumberedExcerpt(NamedTuple):
     """Numbered lines, and a description of their range."""
 
     lines: list[str]
@@ -78,7 +78,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
     if kind_of(loaded.data):
         return await _image(workspace, path, loaded)
     if buffer := await buffer_in_step(workspace, path, loaded):
-        workspace.seen.note(path, plain(buffer.text))
+        workspace.read_cache.note(path, plain(buffer.text))
         note = await _note(loaded, "" if is_utf_8(buffer) else buffer.encoding)
         if buffer.is_modified:
             note = "unsaved changes in the editor"
@@ -121,9 +121,9 @@ async def _note(loaded: Loaded, encoding: str) -> str:
 async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: Loaded) -> Outcome:
     text = await anyio.to_thread.run_sync(decode, loaded.data)
     if loaded.is_whole:
-        workspace.seen.note(path, text.text)
+        workspace.read_cache.note(path, text.text)
     else:
-        workspace.seen.note_large(path, loaded.stamp)
+        workspace.read_cache.note_large(path, loaded.stamp)
     if text.is_binary:
         what = f"{workspace.shown(path)} is a binary file of {loaded.stamp.size:,} bytes.{utf_16_hint(loaded.data)}"
         return Outcome(content=what, summary="binary")
@@ -142,7 +142,7 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
 async def _read_unsaved(args: ReadInput, workspace: Workspace, path: str) -> Outcome:
     """Return a file that is only in the editor: deleted, or not yet written."""
     if buffer := await buffer_of(workspace, path, None):
-        workspace.seen.note(path, plain(buffer.text))
+        workspace.read_cache.note(path, plain(buffer.text))
         return _outcome(await _page(buffer.text, args), ["only in the editor, not on disk"])
     raise await workspace.missing(path)
 
@@ -150,24 +150,24 @@ async def _read_unsaved(args: ReadInput, workspace: Workspace, path: str) -> Out
 # --- text --------------------------------------------------------------------------------------------------------------
 
 
-async def _page(text: str, args: ReadInput) -> Excerpt:
+async def _page(text: str, args: ReadInput) -> NumberedExcerpt:
     return await anyio.to_thread.run_sync(_page_of, text, args.offset, args.limit)
 
 
-def _page_of(text: str, first: int, limit: int) -> Excerpt:
+def _page_of(text: str, first: int, limit: int) -> NumberedExcerpt:
     count = text.count("\n") + (not text.endswith("\n") and bool(text))
     if not count:
-        return Excerpt([], "empty file")
+        return NumberedExcerpt([], "empty file")
     if first > count:
         raise ToolError(f"The file has {count} lines: there is no line {first}.")
     following = text.split("\n", first - 1 + limit)[first - 1 : first - 1 + limit]
     lines = _within_bytes(numbered(following[: count - first + 1], first))
-    return Excerpt(lines, _extent(first, len(lines), count))
+    return NumberedExcerpt(lines, _extent(first, len(lines), count))
 
 
 async def _page_of_large(
     args: ReadInput, workspace: Workspace, path: str, head: FileText
-) -> Excerpt:
+) -> NumberedExcerpt:
     if head.encoding.startswith(("utf-16", "utf-32")):
         raise ToolError(
             f"{workspace.shown(path)} is {head.encoding_name} and too large to be paged: convert a part of it with `iconv`."
@@ -188,7 +188,7 @@ async def _page_of_large(
         for number, (data, length) in enumerate(page.lines, args.offset)
     )
     extent = _extent(args.offset, len(lines), page.line_count, is_counted=page.is_counted)
-    return Excerpt(lines, extent)
+    return NumberedExcerpt(lines, extent)
 
 
 def _not_reached(first: int, count: int, *, is_all: bool) -> str:
@@ -225,7 +225,7 @@ def _extent(first: int, shown: int, count: int, *, is_counted: bool = True) -> s
     return f"lines {first}-{last} of {total}{more}"
 
 
-def _outcome(page: Excerpt, notes: Sequence[str]) -> Outcome:
+def _outcome(page: NumberedExcerpt, notes: Sequence[str]) -> Outcome:
     summary = page.extent.partition(";")[0]
     return Outcome(
         content="\n".join([*page.lines, f"({'; '.join([page.extent, *notes])})"]), summary=summary

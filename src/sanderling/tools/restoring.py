@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from sanderling.changes.records import Restored, Restoring
 from sanderling.changes.restoring import (
-    Left,
-    LeftError,
-    Plan,
-    Present,
-    Step,
+    PresentState,
+    RestorePlan,
+    RestoreStep,
+    SkippedError,
+    SkippedPath,
     by_path,
     file_state,
     is_same,
@@ -42,15 +42,15 @@ from sanderling.changes.states import (
 from sanderling.changes.store import MAX_FILE_BYTES
 from sanderling.changes.timeline import Undoing
 from sanderling.errors import SandboxError, ToolError
-from sanderling.sandbox.files import ABSENT, Expected, FileChangedError, Files, Look
+from sanderling.sandbox.files import ABSENT, Expected, FileChangedError, Files, Inspection
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, bytes_or_text, text_in
 from sanderling.tools.change import Change
 from sanderling.tools.directory_modes import OWNERS, Modes
 from sanderling.tools.editor import Buffer
-from sanderling.tools.known import Proposal
-from sanderling.tools.seen import Seen
+from sanderling.tools.known import ProposedContent
+from sanderling.tools.read_cache import ReadCache
 from sanderling.tools.workspace import Workspace
 
 PREFIX = "restoring:"
@@ -76,24 +76,24 @@ REASONS = {
 }
 
 
-class _Sight(NamedTuple):
+class _PathState(NamedTuple):
     """A path as it was read, and the buffer that shows it."""
 
-    look: Look
+    look: Inspection
     buffer: Buffer | None
-    present: Present
+    present: PresentState
 
 
-class Restorer:
+class FileRestorer:
     """Restores files in one workspace."""
 
     def __init__(self, workspace: Workspace) -> None:
         # The model has not seen the restored text, so its next edit must report it as changed.
-        self._workspace = replace(workspace, seen=Seen(disk=workspace.disk))
+        self._workspace = replace(workspace, read_cache=ReadCache(disk=workspace.disk))
         self._journal = workspace.journal
-        self._sights: dict[str, _Sight] = {}
+        self._states: dict[str, _PathState] = {}
 
-    async def plan(self, changes: Sequence[FileChange]) -> Plan:
+    async def plan(self, changes: Sequence[FileChange]) -> RestorePlan:
         """
         Return how to undo `changes`, given oldest first, from the current files.
 
@@ -102,7 +102,7 @@ class Restorer:
         """
         made = _that_fit(by_path(changes))
         await self._look(made)
-        present = {path: sight.present for path, sight in self._sights.items()}
+        present = {path: state.present for path, state in self._states.items()}
         chosen = [each for each in changes if each.path in present]
         needed = [
             state
@@ -118,18 +118,18 @@ class Restorer:
         others = dict.fromkeys(each.path for each in changes if each.path not in present)
         left = (
             *planned.left,
-            *(Left(path, TOO_MUCH) for path in others),
-            *(Left(path, UNSAVED) for path in await self._hidden(chosen, planned)),
+            *(SkippedPath(path, TOO_MUCH) for path in others),
+            *(SkippedPath(path, UNSAVED) for path in await self._hidden(chosen, planned)),
         )
-        return Plan(planned.steps, left)
+        return RestorePlan(planned.steps, left)
 
-    async def _hidden(self, changes: Sequence[FileChange], planned: Plan) -> list[str]:
+    async def _hidden(self, changes: Sequence[FileChange], planned: RestorePlan) -> list[str]:
         """Return paths changed only on disk, behind a modified buffer that does not contain the change."""
         known = {each.path for each in (*planned.steps, *planned.left)}
         on_disk = {
-            path: _present(sight.look)
-            for path, sight in self._sights.items()
-            if sight.buffer and sight.buffer.is_modified and path not in known
+            path: _present(state.look)
+            for path, state in self._states.items()
+            if state.buffer and state.buffer.is_modified and path not in known
         }
         if not on_disk:
             return []
@@ -146,7 +146,7 @@ class Restorer:
         *,
         kind: Literal["", "undo", "redo", "rewind"] = "",
         prompt_id: str = "",
-    ) -> Plan:
+    ) -> RestorePlan:
         """
         Undo `changes`; return the completed steps and the files left alone.
 
@@ -160,24 +160,24 @@ class Restorer:
             steps = tuple([await self._kept(undoing_id, step) for step in planned.steps])
             await self._announce(Restoring(undoing_id, turns, steps, undoes, kind, prompt_id))
             done, left = await self._take(undoing_id, planned.steps, left=planned.left)
-            return Plan(done, left)
+            return RestorePlan(done, left)
         raise AssertionError  # a shielded scope is not cancelled
 
-    async def done(self, undoing: Undoing) -> Plan:
+    async def done(self, undoing: Undoing) -> RestorePlan:
         """Return the steps and the left files of a completed undo."""
         states = [state for each in undoing.changes for state in (each.before, each.after)]
         kept = await self._journal.contents(states)
         steps = (
-            Step(
+            RestoreStep(
                 each.path,
-                Present(each.before, kept.get(each.before.content), each.before_twin),
-                Present(each.after, kept.get(each.after.content), each.after_twin),
+                PresentState(each.before, kept.get(each.before.content), each.before_twin),
+                PresentState(each.after, kept.get(each.after.content), each.after_twin),
             )
             for each in undoing.changes
         )
-        return Plan(tuple(steps), tuple(Left(*each) for each in undoing.left))
+        return RestorePlan(tuple(steps), tuple(SkippedPath(*each) for each in undoing.left))
 
-    async def finish(self, undoing: Undoing) -> Plan:
+    async def finish(self, undoing: Undoing) -> RestorePlan:
         """
         Finish an interrupted undo; leave files alone that have changed since.
 
@@ -186,23 +186,23 @@ class Restorer:
         """
         await self._look(change.path for change in undoing.changes)
         planned = await self.done(undoing)
-        steps: list[Step] = []
-        done: list[Step] = []
-        left: list[Left] = []
+        steps: list[RestoreStep] = []
+        done: list[RestoreStep] = []
+        left: list[SkippedPath] = []
         for step in planned.steps:
-            if step.path not in self._sights:
-                left.append(Left(step.path, TOO_MUCH))
+            if step.path not in self._states:
+                left.append(SkippedPath(step.path, TOO_MUCH))
                 continue
-            now = self._sights[step.path].present
+            now = self._states[step.path].present
             is_kept = step.then.data is not None or not step.then.state.content
             if now.state == step.then.state:
                 done.append(step)
             elif is_kept and (now.state == step.now.state or _is_half_done(now, step)):
                 steps.append(step._replace(now=now._replace(twin=step.now.twin)))
             else:
-                left.append(Left(step.path, INTERRUPTED))
+                left.append(SkippedPath(step.path, INTERRUPTED))
         with anyio.CancelScope(shield=True):
-            return Plan(*await self._take(undoing.id, steps, done, left))
+            return RestorePlan(*await self._take(undoing.id, steps, done, left))
         raise AssertionError
 
     # --- looking -----------------------------------------------------------------------------------------------------------
@@ -210,17 +210,17 @@ class Restorer:
     async def _look(self, paths: Iterable[str]) -> None:
         """Read the current state of `paths`, until `MAX_HELD_BYTES` are in memory."""
         paths, room = list(paths), MAX_HELD_BYTES
-        self._sights = {}
+        self._states = {}
         for first in range(0, len(paths), LOOKED_AT_ONCE):
             some = paths[first : first + LOOKED_AT_ONCE]
             looks = await self._looks(some)
             for path, look in zip(some, looks, strict=True):
-                self._sights[path] = await self._with_buffer(path, look)
+                self._states[path] = await self._with_buffer(path, look)
                 room -= len(look.data or b"")
             if room < 0:
                 return
 
-    async def _looks(self, paths: Sequence[str]) -> Sequence[Look]:
+    async def _looks(self, paths: Sequence[str]) -> Sequence[Inspection]:
         # The view may have closed because the permission mode changed: try again once.
         for is_last_try in (False, True):
             try:
@@ -230,19 +230,19 @@ class Restorer:
                     raise ToolError(str(error)) from error
         raise AssertionError
 
-    async def _with_buffer(self, path: str, look: Look) -> _Sight:
+    async def _with_buffer(self, path: str, look: Inspection) -> _PathState:
         present = _present(look)
         if look.kind != "file" or not look.stamp:
-            return _Sight(look, None, present)
+            return _PathState(look, None, present)
         buffer = await buffer_of(self._workspace, path, look.stamp)
         if buffer and buffer.is_modified:
             data = bytes_or_text(buffer)
-            present = Present(file_state(data, look.mode), data)
-        return _Sight(look, buffer, present)
+            present = PresentState(file_state(data, look.mode), data)
+        return _PathState(look, buffer, present)
 
     # --- doing -------------------------------------------------------------------------------------------------------------
 
-    async def _kept(self, undoing_id: str, step: Step) -> FileChange:
+    async def _kept(self, undoing_id: str, step: RestoreStep) -> FileChange:
         """
         Return the journal's record of a step, after storing both contents of a merged file.
 
@@ -274,10 +274,10 @@ class Restorer:
     async def _take(
         self,
         undoing_id: str,
-        steps: Sequence[Step],
-        done: Iterable[Step] = (),
-        left: Iterable[Left] = (),
-    ) -> tuple[tuple[Step, ...], tuple[Left, ...]]:
+        steps: Sequence[RestoreStep],
+        done: Iterable[RestoreStep] = (),
+        left: Iterable[SkippedPath] = (),
+    ) -> tuple[tuple[RestoreStep, ...], tuple[SkippedPath, ...]]:
         taken, left = list(done), list(left)
         files = await self._workspace.files()
         modes = Modes(files, steps)
@@ -285,15 +285,15 @@ class Restorer:
         for step in steps:
             try:
                 await self._step_or_same(files, modes, undoing_id, step)
-            except LeftError as error:
-                left.append(Left(step.path, str(error)))
+            except SkippedError as error:
+                left.append(SkippedPath(step.path, str(error)))
             except FileChangedError:
-                left.append(Left(step.path, JUST_CHANGED))
+                left.append(SkippedPath(step.path, JUST_CHANGED))
             except OSError as error:
                 if step.now.state.kind != "directory" or error.errno != errno.ENOTEMPTY:
-                    left.append(Left(step.path, _reason(error)))
+                    left.append(SkippedPath(step.path, _reason(error)))
             except (ToolError, SandboxError) as error:
-                left.append(Left(step.path, str(error).rstrip(".")))
+                left.append(SkippedPath(step.path, str(error).rstrip(".")))
             else:
                 taken.append(step)
         paths = tuple(step.path for step in taken)
@@ -306,7 +306,9 @@ class Restorer:
             await self._workspace.editor.files_changed(())
         return tuple(taken), tuple(left)
 
-    async def _step_or_same(self, files: Files, modes: Modes, undoing_id: str, step: Step) -> None:
+    async def _step_or_same(
+        self, files: Files, modes: Modes, undoing_id: str, step: RestoreStep
+    ) -> None:
         """
         Do a step, even if another step has changed the same file under another name.
 
@@ -316,34 +318,34 @@ class Restorer:
         try:
             await self._step(files, modes, undoing_id, step)
         except FileChangedError:
-            look, sight = await files.look(step.path, MAX_FILE_BYTES), self._sights[step.path]
+            look, state = await files.look(step.path, MAX_FILE_BYTES), self._states[step.path]
             now = _present(look).state
             if is_same(now, step.then.state):
                 await self._note(files, step)
-            elif is_same(now, _present(sight.look).state):
-                self._sights[step.path] = sight._replace(look=look)
+            elif is_same(now, _present(state.look).state):
+                self._states[step.path] = state._replace(look=look)
                 await self._step(files, modes, undoing_id, step)
             else:
                 raise
 
-    async def _step(self, files: Files, modes: Modes, undoing_id: str, step: Step) -> None:
+    async def _step(self, files: Files, modes: Modes, undoing_id: str, step: RestoreStep) -> None:
         if await self._workspace.sandbox.undoes(step.path):
-            raise LeftError(PROTECTED)
-        sight, then = self._sights[step.path], step.then.state
-        if sight.buffer and then.kind == "file":
-            await self._in_buffer(undoing_id, step, sight.buffer)
+            raise SkippedError(PROTECTED)
+        state, then = self._states[step.path], step.then.state
+        if state.buffer and then.kind == "file":
+            await self._in_buffer(undoing_id, step, state.buffer)
             look = await files.look(step.path, 0)
             if look.kind == "file" and look.mode != then.mode:
                 await files.chmod(step.path, then.mode, look.stamp)
                 await self._note(files, step)
-        elif sight.buffer and sight.buffer.is_modified:
-            raise LeftError(UNSAVED)
+        elif state.buffer and state.buffer.is_modified:
+            raise SkippedError(UNSAVED)
         else:
             async with self._workspace.lock(step.path):
-                stamp = await _on_disk(files, modes, step, sight.look)
+                stamp = await _on_disk(files, modes, step, state.look)
                 await self._note(files, step, stamp)
 
-    async def _note(self, files: Files, step: Step, stamp: Stamp | None = None) -> None:
+    async def _note(self, files: Files, step: RestoreStep, stamp: Stamp | None = None) -> None:
         """Record the new state in the scan, so that it does not count as a change by others."""
         scan, then = self._journal.scan, step.then.state
         if then.kind == "absent":
@@ -355,25 +357,25 @@ class Restorer:
             if look.kind == then.kind and look.stamp:
                 scan.edited(step.path, look.stamp, then)
 
-    async def _in_buffer(self, undoing_id: str, step: Step, buffer: Buffer) -> None:
+    async def _in_buffer(self, undoing_id: str, step: RestoreStep, buffer: Buffer) -> None:
         was, will = step.now.data, step.then.data
         assert was is not None
         assert will is not None
         if was == will:
             return
 
-        def propose(old: bytes | None) -> Proposal:
+        def propose(old: bytes | None) -> ProposedContent:
             if old == was:
-                return Proposal(will)
+                return ProposedContent(will)
             if old == buffer.text.encode("utf-8", "surrogateescape"):  # unsaved
-                return Proposal(text_in(buffer, will).encode("utf-8", "surrogateescape"))
-            raise LeftError(JUST_CHANGED)
+                return ProposedContent(text_in(buffer, will).encode("utf-8", "surrogateescape"))
+            raise SkippedError(JUST_CHANGED)
 
         context = Context(self._workspace, PREFIX + undoing_id, lambda _: None)
         await Change(context, step.path, propose, restored=step.then.state).make()
 
 
-async def _on_disk(files: Files, modes: Modes, step: Step, look: Look) -> Stamp | None:
+async def _on_disk(files: Files, modes: Modes, step: RestoreStep, look: Inspection) -> Stamp | None:
     """Do a step on disk; return the stamp of the written file, if any."""
     path, now, then, expected = step.path, step.now.state, step.then.state, look.stamp
     if now.kind == "directory" and then.kind != "directory":
@@ -400,7 +402,7 @@ async def _on_disk(files: Files, modes: Modes, step: Step, look: Look) -> Stamp 
     return None
 
 
-async def _file_on_disk(files: Files, step: Step, expected: Expected) -> Stamp | None:
+async def _file_on_disk(files: Files, step: RestoreStep, expected: Expected) -> Stamp | None:
     """Restore a file; return its stamp if it was written or linked to its former other name."""
     path, now, then = step.path, step.now.state, step.then.state
     data = step.then.data or b""
@@ -438,7 +440,7 @@ def _that_fit(made: Mapping[str, Sequence[FileChange]]) -> list[str]:
     return fit
 
 
-def _is_half_done(now: Present, step: Step) -> bool:
+def _is_half_done(now: PresentState, step: RestoreStep) -> bool:
     """
     Return whether a killed process left this step half done.
 
@@ -457,9 +459,9 @@ def _is_half_done(now: Present, step: Step) -> bool:
     )
 
 
-def _present(look: Look) -> Present:
+def _present(look: Inspection) -> PresentState:
     if look.kind == "file" and look.data is not None:
-        return Present(file_state(look.data, look.mode), look.data)
+        return PresentState(file_state(look.data, look.mode), look.data)
     lost = stamp = ""
     if look.kind == "file":
         lost = TOO_LARGE if look.size > MAX_FILE_BYTES else UNREADABLE
@@ -468,7 +470,9 @@ def _present(look: Look) -> Present:
     if look.stamp and (lost == UNREADABLE or look.kind == "socket"):
         stamp = stamp_of(look.stamp.inode, look.stamp.ctime_ns)
     size = look.size if look.kind == "file" else 0
-    return Present(State(look.kind, look.mode, size, target=look.target, lost=lost, stamp=stamp))
+    return PresentState(
+        State(look.kind, look.mode, size, target=look.target, lost=lost, stamp=stamp)
+    )
 
 
 def _reason(error: OSError) -> str:

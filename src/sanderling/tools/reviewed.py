@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from sanderling.editing.draft import Draft
-from sanderling.editing.lines import Difference, lines_of, shown
+from sanderling.editing.draft import TextDraft
+from sanderling.editing.lines import TextDifference, lines_of, shown
 from sanderling.editing.merge import merge
 from sanderling.editing.text import decode
 from sanderling.protocol.reviews import Proposal, ProposedHunk, Review, ReviewedHunk
 from sanderling.tools.buffers import plain
 from sanderling.tools.editor import Buffer
-from sanderling.tools.outcome import OverlapError
+from sanderling.tools.outcome import UnsavedConflictError
 from sanderling.tools.texts import asked_of_person, difference, done
 from sanderling.tools.unsaved import overlap
 
@@ -21,14 +21,14 @@ MAX_HUNKS, MAX_HUNK_LINES, MAX_HUNK_CHARS = 500, 5000, 1 << 20
 MAX_TOLD_LINES = 200
 
 
-class Told(NamedTuple):
+class ReviewNotes(NamedTuple):
     """Notes for the model on a review; `is_all` if nothing was left out."""
 
     notes: tuple[str, ...]
     is_all: bool = True
 
 
-def is_reviewable(change: Difference) -> bool:
+def is_reviewable(change: TextDifference) -> bool:
     """True if a user can review the change in a window: some line changes, and it is within the limits."""
     if not 0 < len(change.hunks) <= MAX_HUNKS:
         return False
@@ -39,7 +39,7 @@ def is_reviewable(change: Difference) -> bool:
 
 def proposed(path: str, buffer: Buffer, new: str, *, is_new: bool) -> Proposal:
     """Return the proposal that changes a buffer's text into `new`; the change must be reviewable."""
-    hunks = Difference(buffer.text, new).hunks
+    hunks = TextDifference(buffer.text, new).hunks
     old = lines_of(buffer.text)
     return Proposal(
         path,
@@ -57,7 +57,7 @@ def proposed(path: str, buffer: Buffer, new: str, *, is_new: bool) -> Proposal:
     )
 
 
-class Accepted:
+class AcceptedPart:
     """The part of a proposal that the user accepted in `review`."""
 
     def __init__(self, review: Review) -> None:
@@ -92,7 +92,7 @@ class Accepted:
         Return the user's current text with the accepted changes.
 
         Raises:
-            OverlapError: they have changed the same lines since, and that is not `overruled`.
+            UnsavedConflictError: they have changed the same lines since, and that is not `overruled`.
         """
         before = self._review.text
         if current == before:
@@ -100,24 +100,24 @@ class Accepted:
         merged = await done(len(current), merge, before, current, self.text)
         if merged.conflicts and current not in overruled:
             preview = asked_of_person(await difference(current, merged.text))
-            raise OverlapError(overlap(name, current, merged.conflicts), current, preview)
+            raise UnsavedConflictError(overlap(name, current, merged.conflicts), current, preview)
         return merged.text
 
     async def in_bytes(self, name: str, data: bytes | None, overruled: frozenset[str]) -> bytes:
         """Return a file's bytes with the accepted changes, when no buffer holds it any more."""
         if not data:
             return self.text.encode("utf-8", "surrogateescape")
-        draft = Draft(decode(data))
-        new = await Accepted(_as_read(self._review)).onto(name, draft.text, overruled)
+        draft = TextDraft(decode(data))
+        new = await AcceptedPart(_as_read(self._review)).onto(name, draft.text, overruled)
         draft.replace([0], draft.text, new)
         return draft.data(data)
 
-    def told(self) -> Told:
+    def review_notes(self) -> ReviewNotes:
         """Return notes for the model: the rejected hunks, and the user's edits to accepted ones."""
         rejected = (_rejection_note(hunk) for hunk in self._rejected)
         changed = (_edit_note(hunk) for hunk in self._kept if hunk.new != hunk.proposed)
         parts = [shown(lines, MAX_TOLD_LINES) for lines in (*rejected, *changed)]
-        return Told(tuple(part.text for part in parts), all(part.is_whole for part in parts))
+        return ReviewNotes(tuple(part.text for part in parts), all(part.is_whole for part in parts))
 
     def _text(self) -> str:
         before, after, position = lines_of(self._review.text), list[str](), 0

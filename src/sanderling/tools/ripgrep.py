@@ -260,7 +260,9 @@ async def run(
     for argument in command:
         _check_argument(argument)
     try:
-        process = await workspace.ground.spawn(command, cwd="", env=None, grant=workspace.grant)
+        process = await workspace.environment.spawn(
+            command, cwd="", env=None, grant=workspace.grant
+        )
         try:
             with anyio.move_on_after(TIMEOUT_S) as limit:
                 assert process.stdout

@@ -5,7 +5,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
 
-from sanderling.editing.lines import Difference
+from sanderling.editing.lines import TextDifference
 from sanderling.editing.text import decode
 from sanderling.tools.outcome import Preview
 
@@ -18,16 +18,16 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
-async def difference(old: str, new: str) -> Difference:
-    return await done(len(old) + len(new), Difference, old, new)
+async def difference(old: str, new: str) -> TextDifference:
+    return await done(len(old) + len(new), TextDifference, old, new)
 
 
-def asked_of_person(change: Difference) -> Preview:
+def asked_of_person(change: TextDifference) -> Preview:
     """Return the whole difference, so that the user can read all of what they approve."""
     return Preview(change.shown(MAX_ASKED_LINES, MAX_ASKED_LINE_CHARS).text, "diff")
 
 
-def shown_to_person(change: Difference) -> Preview:
+def shown_to_person(change: TextDifference) -> Preview:
     return Preview(change.shown(MAX_SHOWN_LINES).text, "diff")
 
 

@@ -5,7 +5,7 @@ from sanderling.editing.merge import Conflict, merge
 from sanderling.errors import ToolError
 from sanderling.tools.buffers import plain
 from sanderling.tools.known import Knowledge
-from sanderling.tools.outcome import OverlapError
+from sanderling.tools.outcome import UnsavedConflictError
 from sanderling.tools.texts import asked_of_person, difference, done
 
 
@@ -16,26 +16,26 @@ async def merged(
     Return the buffer's text with the change merged in, and notes.
 
     Raises:
-        OverlapError: it would overwrite unsaved changes, and that is not `overruled`.
+        UnsavedConflictError: it would overwrite unsaved changes, and that is not `overruled`.
         ToolError: the change is impossible.
     """
     theirs, base, notes = await _theirs(knowledge, ours)
     text = await done(len(ours), merge, base, ours, theirs)
     if text.conflicts and ours not in overruled:
         preview = asked_of_person(await difference(ours, text.text))
-        raise OverlapError(overlap(knowledge.name, ours, text.conflicts), ours, preview)
+        raise UnsavedConflictError(overlap(knowledge.name, ours, text.conflicts), ours, preview)
     return text.text, notes
 
 
 async def _theirs(knowledge: Knowledge, ours: str) -> tuple[str, str, tuple[str, ...]]:
     """Return the text that the model proposes, the base that it changed, and notes."""
-    sight = knowledge.sight
-    is_known = sight and (sight.text is not None or sight.is_of(plain(ours), None))
+    known_file = knowledge.known_file
+    is_known = known_file and (known_file.text is not None or known_file.is_of(plain(ours), None))
     if knowledge.is_whole and not is_known:
         raise ToolError(
             f"{knowledge.name} is open in the editor with unsaved changes, and you have not read them. Read it first."
         )
-    seen = sight.text if sight and not sight.is_of(plain(ours), None) else None
+    seen = known_file.text if known_file and not known_file.is_of(plain(ours), None) else None
     bases = [ours] if seen is None else [seen, ours]
     while True:
         base = bases.pop(0)

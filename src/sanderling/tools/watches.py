@@ -17,7 +17,7 @@ LIMIT_S = 1.5  # the editor's own limit is 1.3 s, if it is not busy
 EXPIRES_S = 60.0
 
 
-class Watches:
+class EditWatches:
     """
     The watches over a session's edits, by the first edit of each.
 

@@ -35,7 +35,7 @@ from sanderling.tools.inside.web import (
     network_namespace,
     parse_url,
 )
-from sanderling.tools.outcome import Outcome, Preview, RefusedError
+from sanderling.tools.outcome import AccessRefusedError, Outcome, Preview
 from sanderling.tools.workspace import Workspace
 
 TOTAL_S = 30.0
@@ -46,7 +46,7 @@ START = "import sys; sys.path += {path!r}; from sanderling.tools.inside.fetcher 
 _KEY = os.urandom(16)
 
 
-class NetworkDeniedError(RefusedError):
+class NetworkDeniedError(AccessRefusedError):
     """The sandbox's network does not reach `host` (with or without `:port`); the user can allow it."""
 
     def __init__(self, message: str, host: str) -> None:
@@ -110,7 +110,7 @@ def route_to(target: Target, sandbox: SessionSandbox) -> Route:
                     ToolError: it can never be reached.
 
     """
-    network = sandbox.ground.network
+    network = sandbox.environment.network
     if target.is_local:
         if network == "on":
             state = "the sandbox is off" if sandbox.facts.level == "off" else "the network is on"
@@ -141,7 +141,9 @@ def _not_listed(target: Target) -> NetworkDeniedError:
 async def _run(sandbox: SessionSandbox, wanted: Fetch) -> Reply:
     """Run the fetcher; return its reply."""
     try:
-        process = await sandbox.ground.spawn([*_command(), msgspec.json.encode(wanted).decode()])
+        process = await sandbox.environment.spawn(
+            [*_command(), msgspec.json.encode(wanted).decode()]
+        )
     except OSError as error:
         raise ToolError(f"{wanted.url} cannot be fetched: {error.strerror}.") from error
     try:

@@ -20,16 +20,16 @@ from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.execution_environment import Disk, ExecutionEnvironment
 from sanderling.sandbox.files import FileChangedError, Files
-from sanderling.sandbox.ground import Disk, Ground
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable
 from sanderling.tools.editor import Editor
-from sanderling.tools.outcome import RefusedError
+from sanderling.tools.outcome import AccessRefusedError
 from sanderling.tools.paths import escaped
-from sanderling.tools.seen import Seen
+from sanderling.tools.read_cache import ReadCache
 from sanderling.tools.todo_list import TodoList
-from sanderling.tools.watches import Watches
+from sanderling.tools.watches import EditWatches
 
 if TYPE_CHECKING:
     from sanderling.tools.code.servers import LanguageServers
@@ -60,22 +60,22 @@ class Workspace(Struct):
     journal: Journal
     changes: CommandChanges
     editor: Editor | None = None
-    seen: Seen = field(default_factory=Seen)
+    read_cache: ReadCache = field(default_factory=ReadCache)
     todo: TodoList = field(default_factory=TodoList)
-    watches: Watches = field(default_factory=Watches)
+    watches: EditWatches = field(default_factory=EditWatches)
     code: "LanguageServers | None" = None
     grant: Grant = NO_GRANT
-    _ground: Ground | None = None
+    _environment: ExecutionEnvironment | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
 
     def granted(self, grant: Grant) -> "Workspace":
         """Return a copy for one call with its grant, which keeps the current environment even if the user switches the sandbox."""
-        return replace(self, grant=grant, _ground=self.ground)
+        return replace(self, grant=grant, _environment=self.environment)
 
     @property
-    def ground(self) -> Ground:
+    def environment(self) -> ExecutionEnvironment:
         """Where files are read and changed."""
-        return self._ground or self.sandbox.ground
+        return self._environment or self.sandbox.environment
 
     def path(self, name: str) -> str:
         """
@@ -102,7 +102,7 @@ class Workspace(Struct):
     @property
     def disk(self) -> Disk:
         """The file names where the tools run, as the user sees them."""
-        return self.ground.disk
+        return self.environment.disk
 
     def is_inside(self, path: str) -> bool:
         return is_within(self.disk.real_path(path), self.disk.real_path(self.project))
@@ -123,7 +123,7 @@ class Workspace(Struct):
             ToolError: there is no sandbox.
         """
         with self.explaining("", ""):
-            return await self.ground.files(self.grant)
+            return await self.environment.files(self.grant)
 
     @contextmanager
     def explaining(self, path: str, what: str) -> Generator[None]:
@@ -164,14 +164,18 @@ class Workspace(Struct):
     def absent(self, path: str, advice: str = "") -> ToolError:
         """Return the error for a missing path; if only the sandbox hides it, the user can grant access."""
         message = f"{escaped(self.shown(path))} does not exist, or the sandbox hides it.{advice}"
-        if not self.ground.hides(path):
+        if not self.environment.hides(path):
             return ToolError(message)
-        return RefusedError(message, Denial("read", path, "hidden"))
+        return AccessRefusedError(message, Denial("read", path, "hidden"))
 
     def _sentence(self, error: OSError, path: str, what: str) -> str:
         code = error.errno or 0
         sentence = SENTENCES.get(code, "{name} cannot be {what}: {reason}.")
-        if code == errno.EROFS and self.sandbox.admissions.is_writable and not self.is_inside(path):
+        if (
+            code == errno.EROFS
+            and self.sandbox.effective_policy.is_writable
+            and not self.is_inside(path)
+        ):
             sentence = OUTSIDE
         return sentence.format(
             name=self.shown(path), what=what, reason=os.strerror(code) if code else error

@@ -4,15 +4,15 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.editing.lines import Difference, lines_of
+from sanderling.editing.lines import TextDifference, lines_of
 from sanderling.editing.text import FileText, character_name, decode
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change
-from sanderling.tools.changed import Changed
+from sanderling.tools.changed import CompletedChange
 from sanderling.tools.edit import described
 from sanderling.tools.effects import Effect
-from sanderling.tools.known import Proposal
+from sanderling.tools.known import ProposedContent
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.texts import difference
 from sanderling.tools.workspace import Workspace
@@ -32,8 +32,8 @@ def _title(args: WriteInput, workspace: Workspace) -> str:
 
 
 def _change(args: WriteInput, context: Context) -> Change:
-    def propose(old: bytes | None) -> Proposal:
-        return Proposal(encoded(args.content, decode(old) if old else None))
+    def propose(old: bytes | None) -> ProposedContent:
+        return ProposedContent(encoded(args.content, decode(old) if old else None))
 
     return Change(context, context.workspace.path(args.path), propose, is_whole=True)
 
@@ -81,7 +81,7 @@ def encoded(content: str, old: FileText | None) -> bytes:
         ) from error
 
 
-def _headline(changed: Changed, difference: Difference, name: str) -> str:
+def _headline(changed: CompletedChange, difference: TextDifference, name: str) -> str:
     if not changed.is_written:
         return f"Changed {name} in the editor: {difference.summary}."
     lines = len(lines_of(changed.new))

@@ -14,7 +14,7 @@ from sanderling.permissions.shell.tables import (
     SHELLS,
     UNKNOWN_OPTION,
     WRAPPERS,
-    Options,
+    ProgramOptions,
 )
 from sanderling.text import name_set
 
@@ -203,14 +203,14 @@ def _make(arguments: Words) -> str:
             return UNKNOWN_OPTION
         if "=" in word and not word.startswith("-"):
             return f"'{word[:80]}' sets a variable, which can make it run anything"
-    return Options(
+    return ProgramOptions(
         "--file --makefile --directory --eval --environment-overrides --include-dir", "fCEIeV"
     ).problem(arguments)
 
 
 _CONTAINER_SUBCOMMANDS = name_set("run exec create debug attach plugin edit proxy context")
 
-_CONTAINER_OPTIONS = Options(
+_CONTAINER_OPTIONS = ProgramOptions(
     "--kubeconfig --context --cluster --server --host --enable-exec --enable-alpha-plugins --exec-command"
 )
 
@@ -368,7 +368,7 @@ def _go(arguments: Words) -> str:
     if arguments[:1] == ("env",) and "-w" in arguments:
         return "it changes what 'go' does from now on"
     names = "exec toolexec vettool modfile overlay gccgoflags compiler pkgdir outputdir C"
-    return Options(
+    return ProgramOptions(
         " ".join(f"--{name}" for name in names.split()),
         words=" ".join(f"-{name}" for name in names.split()),
     ).problem(arguments)

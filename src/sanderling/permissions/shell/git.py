@@ -3,10 +3,10 @@
 import re
 
 from sanderling.permissions.shell.grammar import Opaque, Word, Words
-from sanderling.permissions.shell.tables import UNKNOWN_OPTION, Options
+from sanderling.permissions.shell.tables import UNKNOWN_OPTION, ProgramOptions
 from sanderling.text import name_set
 
-_OPTIONS = Options(
+_OPTIONS = ProgramOptions(
     "--output --ext-diff --textconv --filters --open-files-in-pager --upload-pack --receive-pack --exec --extcmd --template --config"
     " --config-env --output-directory --export-marks --index-output --in-place --separate-git-dir --help"
     " --submodule --ignore-submodules"  # with these, git runs in submodules, with their configuration
@@ -21,22 +21,22 @@ _SUBCOMMANDS = name_set(
 _TRANSPORTS = name_set("fetch pull push clone ls-remote remote archive fetch-pack send-pack")
 
 _SUBCOMMAND_OPTIONS = {
-    "commit": Options("--amend --file --template --pathspec-from-file", "Ft"),
-    "describe": Options("--dirty --broken"),
-    "switch": Options(
+    "commit": ProgramOptions("--amend --file --template --pathspec-from-file", "Ft"),
+    "describe": ProgramOptions("--dirty --broken"),
+    "switch": ProgramOptions(
         "--force --discard-changes --force-create --orphan --merge --conflict", "fCm"
     ),
-    "add": Options("--pathspec-from-file --edit", "e"),
-    "apply": Options("--unsafe-paths --directory"),
-    "grep": Options(letters="O"),
-    "rebase": Options(letters="x"),
-    "archive": Options(letters="o"),
-    "clone": Options(letters="cu"),
-    "format-patch": Options(letters="o"),
-    "config": Options("--edit --file --blob", "ef"),
-    "checkout-index": Options("--prefix"),
-    "bugreport": Options(letters="o"),
-    "diagnose": Options(letters="o"),
+    "add": ProgramOptions("--pathspec-from-file --edit", "e"),
+    "apply": ProgramOptions("--unsafe-paths --directory"),
+    "grep": ProgramOptions(letters="O"),
+    "rebase": ProgramOptions(letters="x"),
+    "archive": ProgramOptions(letters="o"),
+    "clone": ProgramOptions(letters="cu"),
+    "format-patch": ProgramOptions(letters="o"),
+    "config": ProgramOptions("--edit --file --blob", "ef"),
+    "checkout-index": ProgramOptions("--prefix"),
+    "bugreport": ProgramOptions(letters="o"),
+    "diagnose": ProgramOptions(letters="o"),
 }
 
 _SUBMODULE_STATUS = name_set("submodule status --recursive --cached")

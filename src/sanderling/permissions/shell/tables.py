@@ -41,7 +41,7 @@ RUNNERS = [
 UNKNOWN_OPTION = "one of its arguments is only known when it runs, and may be an option"
 
 
-class Options(msgspec.Struct, frozen=True):
+class ProgramOptions(msgspec.Struct, frozen=True):
     """The options with which a program runs or writes something: long ones (also abbreviated), letters, whole words."""
 
     long: str = ""
@@ -66,91 +66,91 @@ class Options(msgspec.Struct, frozen=True):
         return name[:1] == "-" and any(letter in self.letters for letter in name[1:])
 
 
-_PACKAGES = Options(
+_PACKAGES = ProgramOptions(
     "--script-shell --shell --node-options --prefix --userconfig --globalconfig --cwd --dir --git --call --registry --use-yarnrc",
     "C",
 )
 
-COMPILER = Options(
+COMPILER = ProgramOptions(
     "--specs --ld-path",
     "B",
     "-wrapper -fplugin -specs -fuse-ld -load -Xclang -fpass-plugin",
 )
 
 BY_OPTION = {
-    "fd": Options("--exec --exec-batch", "xX"),
-    "fdfind": Options("--exec --exec-batch", "xX"),
-    "rg": Options("--pre --hostname-bin"),
-    "sort": Options("--output --compress-program", "o"),
-    "base64": Options("--output", "o"),
-    "getconf": Options(words="-v"),
-    "shuf": Options("--output", "o"),
-    "tree": Options("--output", "oR"),
-    "file": Options("--compile --magic-file --no-sandbox", "CmS"),
-    "tar": Options(
+    "fd": ProgramOptions("--exec --exec-batch", "xX"),
+    "fdfind": ProgramOptions("--exec --exec-batch", "xX"),
+    "rg": ProgramOptions("--pre --hostname-bin"),
+    "sort": ProgramOptions("--output --compress-program", "o"),
+    "base64": ProgramOptions("--output", "o"),
+    "getconf": ProgramOptions(words="-v"),
+    "shuf": ProgramOptions("--output", "o"),
+    "tree": ProgramOptions("--output", "oR"),
+    "file": ProgramOptions("--compile --magic-file --no-sandbox", "CmS"),
+    "tar": ProgramOptions(
         "--to-command --checkpoint-action --use-compress-program --info-script --new-volume-script --rsh-command --rmt-command",
         "IF",
     ),
-    "rsync": Options("--rsh --rsync-path --log-file --write-batch --config", "e"),
-    "zip": Options("--unzip-command --test", "T", "-TT"),
-    "split": Options("--filter"),
-    "ctest": Options("--script --build-and-test", "S"),
-    "cmake": Options("--toolchain", "PECD"),
-    "cargo": Options(
+    "rsync": ProgramOptions("--rsh --rsync-path --log-file --write-batch --config", "e"),
+    "zip": ProgramOptions("--unzip-command --test", "T", "-TT"),
+    "split": ProgramOptions("--filter"),
+    "ctest": ProgramOptions("--script --build-and-test", "S"),
+    "cmake": ProgramOptions("--toolchain", "PECD"),
+    "cargo": ProgramOptions(
         "--config --manifest-path --target-dir --artifact-dir --out-dir --lockfile-path --open",
         "CZ",
     ),
-    "pip": Options("--python --log"),
-    "scp": Options("", "SoFD"),
-    "install": Options("--strip-program"),
-    "patch": Options("--ed --get", "eg"),
-    "ninja": Options("", "Cf"),
-    "just": Options(
+    "pip": ProgramOptions("--python --log"),
+    "scp": ProgramOptions("", "SoFD"),
+    "install": ProgramOptions("--strip-program"),
+    "patch": ProgramOptions("--ed --get", "eg"),
+    "ninja": ProgramOptions("", "Cf"),
+    "just": ProgramOptions(
         "--justfile --working-directory --shell --shell-arg --command --edit --choose --chooser --set --dotenv-path --global-justfile",
         "fdceg",
     ),
-    "rake": Options("--rakefile --execute --require --libdir --rakelibdir", "fepErIRE"),
-    "gradle": Options(
+    "rake": ProgramOptions("--rakefile --execute --require --libdir --rakelibdir", "fepErIRE"),
+    "gradle": ProgramOptions(
         "--init-script --build-file --project-dir --settings-file --include-build --gradle-user-home",
         "Ibpcg",
     ),
-    "mvn": Options("--file --settings --global-settings --toolchains", "", "-f -s -gs -t"),
-    "ssh-keygen": Options("", "D"),
-    "curl": Options(
+    "mvn": ProgramOptions("--file --settings --global-settings --toolchains", "", "-f -s -gs -t"),
+    "ssh-keygen": ProgramOptions("", "D"),
+    "curl": ProgramOptions(
         "--output --output-dir --remote-name --remote-name-all --config --upload-file --trace --trace-ascii --libcurl --dump-header"
         " --cookie-jar --stderr --etag-save --hsts --alt-svc --engine",
         "oOKTDcJ",
     ),
-    "wget": Options(
+    "wget": ProgramOptions(
         "--use-askpass --execute --post-file --body-file --input-file --config --output-document --output-file --append-output"
         " --directory-prefix --save-cookies --warc-file --rejected-log --hsts-file",
         "eioaPO",
     ),
-    "yq": Options("--inplace --in-place --split-exp", "is"),
-    "xxd": Options("", "r"),
-    "date": Options("--set", "s"),
+    "yq": ProgramOptions("--inplace --in-place --split-exp", "is"),
+    "xxd": ProgramOptions("", "r"),
+    "date": ProgramOptions("--set", "s"),
     "npm": _PACKAGES,
     "pnpm": _PACKAGES,
     "yarn": _PACKAGES,
-    "bun": Options(f"{_PACKAGES.long} --eval --print --preload --require --import", "Cepr"),
-    "mypy": Options(
+    "bun": ProgramOptions(f"{_PACKAGES.long} --eval --print --preload --require --import", "Cepr"),
+    "mypy": ProgramOptions(
         "--config-file --python-executable --custom-typing-module --custom-typeshed-dir --shadow-file --junit-xml --cache-dir"
         " --install-types --non-interactive --any-exprs-report --cobertura-xml-report --html-report --linecount-report"
         " --linecoverage-report --lineprecision-report --txt-report --xml-report --xslt-html-report --xslt-txt-report"
         " --cache-map --line-checking-stats --timing-stats --custom-plugin",
     ),
-    "pyright": Options(
+    "pyright": ProgramOptions(
         "--pythonpath --venvpath --venv-path --typeshedpath --typeshed-path --createstub --writebaseline --baselinefile",
         "tv",
     ),
-    "ruff": Options("--output-file --config --cache-dir --extension --add-noqa", "o"),
-    "black": Options("--config --code", "c"),
-    "eslint": Options(
+    "ruff": ProgramOptions("--output-file --config --cache-dir --extension --add-noqa", "o"),
+    "black": ProgramOptions("--config --code", "c"),
+    "eslint": ProgramOptions(
         "--config --rulesdir --plugin --parser --resolve-plugins-relative-to --format --output-file --cache-location --cache-file"
         " --init --inspect-config --mcp --flag --ignore-path --stdin-filename --eslintrc-path",
         "cfo",
     ),
-    "prettier": Options(
+    "prettier": ProgramOptions(
         "--config --plugin --plugin-search-dir --cache-location --ignore-path --find-config-path --find-config-file --file-info",
     ),
 }

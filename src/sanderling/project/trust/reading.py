@@ -32,7 +32,7 @@ class Content(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Reader:
+class TrustReader:
     """Reads files whole, and again only when they have changed. Links must not lead out of `root`, unless that is empty."""
 
     def __init__(self, root: str = "") -> None:

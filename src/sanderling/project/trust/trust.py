@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sanderling.config.project import PROJECT_FILE, allowed_by
 from sanderling.errors import ConfigError
 from sanderling.project.trust.imports import MAX_IMPORT_DEPTH, imported_path, lines_with_imports
-from sanderling.project.trust.reading import Content, Reader, find_files, visible_name
+from sanderling.project.trust.reading import Content, TrustReader, find_files, visible_name
 from sanderling.project.trust.store import TrustStore
 from sanderling.protocol.requests import TrustFile, TrustPage
 
@@ -53,7 +53,7 @@ class Trust:
     def __init__(self, state_dir: str, project: str) -> None:
         self.project = str(Path(project))
         self._root = Path(os.path.realpath(project))
-        self._reader = Reader(str(self._root))
+        self._reader = TrustReader(str(self._root))
         self._store = TrustStore(state_dir, str(self._root))
         self._asked_for = set[str]()
         self.refusal = _refusal(self._root, self._store.path)
@@ -158,7 +158,7 @@ class OwnFiles:
     def __init__(self, directory: str, trust: Trust) -> None:
         self._root = directory
         self._trust = trust
-        self._reader = Reader()
+        self._reader = TrustReader()
 
     def look(self, path: str) -> TrustFile | None:
         """Return the file as `Trust.look` does. One that cannot be read has no `sha256`, and its text says why."""

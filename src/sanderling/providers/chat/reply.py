@@ -73,7 +73,7 @@ class ChatDecoder:
         self.stop_reason: StopReason = "end_turn"
         self._calls = Calls(quirks.echo)
         self._tagged = TaggedThoughts(quirks.text_thoughts)
-        self._run = _Run()
+        self._run = _TextRun()
         self._extra: dict[str, Any] = {}
         self._usage = Usage()
 
@@ -179,7 +179,7 @@ class ChatDecoder:
             return
         if self._run.kind != kind:
             yield from self._open_block()
-            self._run = _Run(kind, name)
+            self._run = _TextRun(kind, name)
         self._run.pieces.append(words)
         self.has_words = True
         yield TextPiece(words) if kind == "text" else ThinkingPiece(words)
@@ -214,7 +214,7 @@ def _is_thought(delta: object) -> bool:
     return field(field(field(delta, "extra_content"), "google"), "thought") is True
 
 
-class _Run(msgspec.Struct):
+class _TextRun(msgspec.Struct):
     """Consecutive text of one kind, and the field that it comes in."""
 
     kind: Literal["", "text", "thinking"] = ""

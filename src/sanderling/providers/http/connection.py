@@ -44,12 +44,12 @@ from sanderling.providers.http.transport import (
 if TYPE_CHECKING:
     import httpx2
 
-    from sanderling.providers.http.way import Way
+    from sanderling.providers.http.model_proxy import ModelProxy
 
 FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
-class Connection:
+class ApiConnection:
     content_type: ClassVar[str] = "text/event-stream"
     """The media type of a response."""
     is_strict: ClassVar[bool] = False
@@ -61,7 +61,7 @@ class Connection:
         self.endpoint = endpoint
         self._settings = settings
         self._key = Key(endpoint.account, settings.state_dir)
-        self.way: Way | None = None
+        self.model_proxy: ModelProxy | None = None
         """The model proxy, which holds the key; with it no key is needed here."""
         self._is_loaded = False
         self._client: httpx2.AsyncClient | None = None
@@ -74,14 +74,14 @@ class Connection:
 
     @property
     def is_ready(self) -> bool:
-        if self.way:
+        if self.model_proxy:
             return self._is_loaded
         return self._client is not None and self._key_version == self._key.version
 
     async def prepare(self) -> None:
         """Prepare, except for a key in the keychain: the first request reads it, because that may ask the user to unlock the keychain."""
         async with self._loading:
-            if self.way or not self._key.costs_nothing:
+            if self.model_proxy or not self._key.costs_nothing:
                 await self._load()
             else:
                 await self._connect()
@@ -110,17 +110,17 @@ class Connection:
     async def _get_ready(self) -> None:
         if not self.is_ready:
             async with self._loading:
-                await (self._load() if self.way else self._connect())
+                await (self._load() if self.model_proxy else self._connect())
 
     @asynccontextmanager
     async def _using_client(self) -> AsyncGenerator["httpx2.AsyncClient | None"]:
         """
-        Yield the current client, or None if there is a `way`.
+        Yield the current client, or None if there is a `model_proxy`.
 
         The client stays open in this context, even if the key changes meanwhile. Errors that leave the context contain no key.
         """
         await self._get_ready()
-        if self.way:
+        if self.model_proxy:
             yield None
             return
         client = self._client

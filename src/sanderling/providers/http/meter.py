@@ -10,7 +10,7 @@ import msgspec
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import Usage
 from sanderling.providers import ReplyDone, TextPiece, ThinkingPiece, UsageReport
-from sanderling.providers.http.way import response_of
+from sanderling.providers.http.model_proxy import response_of
 
 if TYPE_CHECKING:
     from sanderling.providers.http.provider import HttpProvider

@@ -24,7 +24,7 @@ from sanderling.protocol.messages import StopReason
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import decode_refusal
-from sanderling.providers.http.connection import Connection
+from sanderling.providers.http.connection import ApiConnection
 from sanderling.providers.http.errors import (
     MAX_DETAIL_CHARS,
     explain_status,
@@ -47,7 +47,7 @@ from sanderling.providers.images import Images
 if TYPE_CHECKING:
     import httpx2
 
-    from sanderling.providers.http.way import Asked
+    from sanderling.providers.http.model_proxy import ProxyRequest
 
 DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
 UNSEEN_S = 0.008  # how long received text may wait to be drawn while more can be read
@@ -58,7 +58,7 @@ MAX_LIST_BYTES = 16 << 20  # of a response about models
 log = logging.getLogger(__name__)
 
 
-class Event(Protocol):
+class ServerSentEvent(Protocol):
     """One server-sent event; `event` is its name."""
 
     @property
@@ -68,7 +68,7 @@ class Event(Protocol):
     def event(self) -> str | None: ...
 
 
-def events_of(response: "httpx2.Response") -> AsyncIterator[Event]:
+def events_of(response: "httpx2.Response") -> AsyncIterator[ServerSentEvent]:
     """Return the server-sent events of a response. A line `error: …`, which some servers send, becomes an event of that name."""
     import httpx2
 
@@ -109,7 +109,7 @@ class Decoder(Protocol):
         ...
 
 
-class HttpProvider(Connection, ABC):
+class HttpProvider(ApiConnection, ABC):
     """
     A provider that calls `model` at `endpoint`. A wire defines `path`, `_encode` and `_decoder`.
 
@@ -139,7 +139,7 @@ class HttpProvider(Connection, ABC):
     @abstractmethod
     def _decoder(self, model: str) -> Decoder: ...
 
-    def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:
+    def _events(self, response: "httpx2.Response") -> AsyncIterator[ServerSentEvent]:
         return events_of(response)
 
     async def _fetch(
@@ -265,7 +265,7 @@ class HttpProvider(Connection, ABC):
             yield ReplyDone(reply.stop_reason)
 
     async def _read(
-        self, events: AsyncIterator[Event], reply: Decoder
+        self, events: AsyncIterator[ServerSentEvent], reply: Decoder
     ) -> AsyncGenerator[StreamItem]:
         """Yield items until the stop reason."""
         unseen_until = -math.inf
@@ -279,7 +279,9 @@ class HttpProvider(Connection, ABC):
                 await checkpoint()
                 unseen_until = anyio.current_time() + UNSEEN_S
 
-    async def _last_words(self, events: AsyncIterator[Event], reply: Decoder) -> list[StreamItem]:
+    async def _last_words(
+        self, events: AsyncIterator[ServerSentEvent], reply: Decoder
+    ) -> list[StreamItem]:
         """Read on after the stop reason, for usage and to the end of the body: only then can the connection be reused."""
         items: list[StreamItem] = []
         if not reply.is_done:
@@ -310,15 +312,15 @@ class HttpProvider(Connection, ABC):
         return response
 
     async def _asked(self, **asked: Any) -> "httpx2.Response":
-        from sanderling.providers.http.way import Asked
+        from sanderling.providers.http.model_proxy import ProxyRequest
 
-        assert self.way
-        response = await self.way.ask(Asked(self.endpoint.name, **asked))
+        assert self.model_proxy
+        response = await self.model_proxy.ask(ProxyRequest(self.endpoint.name, **asked))
         await receive_head(response)
         return response
 
     @asynccontextmanager
-    async def relayed(self, asked: "Asked") -> AsyncGenerator["httpx2.Response"]:
+    async def relayed(self, asked: "ProxyRequest") -> AsyncGenerator["httpx2.Response"]:
         """
         Make a request for a client of the model proxy, and yield the response. An error response is yielded too, its body already read.
 

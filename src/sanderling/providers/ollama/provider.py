@@ -16,9 +16,15 @@ from sanderling.providers import ModelLimits, ModelRequest
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import decode_refusal
 from sanderling.providers.http.errors import retry_after_s
-from sanderling.providers.http.provider import Event, HttpProvider
+from sanderling.providers.http.provider import HttpProvider, ServerSentEvent
 from sanderling.providers.ollama.errors import MissingModelError, explain
-from sanderling.providers.ollama.reply import Lines, OllamaDecoder, Shown, decode_show, decode_tags
+from sanderling.providers.ollama.reply import (
+    LineDecoder,
+    OllamaDecoder,
+    ShownModel,
+    decode_show,
+    decode_tags,
+)
 from sanderling.providers.ollama.request import Ask, OllamaEncoder
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ UNKNOWN_WINDOW = 32_768
 USUAL_WINDOW = 65_536  # Ollama's advice for agents; each token costs memory
 
 
-class _Line:
+class _StreamLine:
     event = ""  # lines have no name
 
     def __init__(self, data: str) -> None:
@@ -44,7 +50,7 @@ class OllamaProvider(HttpProvider):
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
         super().__init__(settings, endpoint, model)
         self._encoder = OllamaEncoder(endpoint.quirks_of(model))
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, ShownModel] = {}
 
     # --- the model -----------------------------------------------------------------------------------------------------
 
@@ -55,7 +61,7 @@ class OllamaProvider(HttpProvider):
         model = self.model
         return ModelLimits(self._window(model, await self._show(model)))
 
-    async def _show(self, model: str) -> Shown:
+    async def _show(self, model: str) -> ShownModel:
         """Return the model as Ollama shows it; an unknown one if Ollama does not show it, but may have it."""
         if model not in self._shown:
             try:
@@ -65,10 +71,10 @@ class OllamaProvider(HttpProvider):
             except ProviderError as error:
                 if error.kind not in ("invalid_request", "malformed"):
                     raise
-                self._shown[model] = Shown()
+                self._shown[model] = ShownModel()
         return self._shown[model]
 
-    def _window(self, model: str, shown: Shown) -> int:
+    def _window(self, model: str, shown: ShownModel) -> int:
         """Return the context window to request. One that is too small to work in is an error."""
         own = self._own_window(model)
         wanted = own or max(shown.num_ctx, LEAST_WINDOW if shown.num_ctx else 0)
@@ -123,13 +129,13 @@ class OllamaProvider(HttpProvider):
         """Fetch `path`; a `query` is sent as the body of a POST."""
         return await (client.post(path, json=query) if query else client.get(path))
 
-    async def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:
-        lines = Lines()
+    async def _events(self, response: "httpx2.Response") -> AsyncIterator[ServerSentEvent]:
+        lines = LineDecoder()
         async for piece in response.aiter_bytes():
             for line in lines.feed(piece):
-                yield _Line(line)
+                yield _StreamLine(line)
         for line in lines.end():
-            yield _Line(line)
+            yield _StreamLine(line)
 
     # --- failures ------------------------------------------------------------------------------------------------------
 

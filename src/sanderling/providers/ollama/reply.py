@@ -77,7 +77,7 @@ _show_decoder = msgspec.json.Decoder(_Show)
 _tags_decoder = msgspec.json.Decoder(_Tags)
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownModel(msgspec.Struct, frozen=True):
     """
     A model as Ollama shows it: its largest window, the window that its Modelfile sets, and its abilities.
 
@@ -90,13 +90,13 @@ class Shown(msgspec.Struct, frozen=True):
     is_remote: bool = False
 
 
-def decode_show(data: bytes) -> Shown:
+def decode_show(data: bytes) -> ShownModel:
     shown = decode(_show_decoder, data)
     named = field(shown.model_info, "general.architecture")
     window = count(field(shown.model_info, f"{named}.context_length"))
     wanted = _NUM_CTX.search(shown.parameters) if isinstance(shown.parameters, str) else None
     abilities = cast("object", shown.capabilities)
-    return Shown(
+    return ShownModel(
         window or 0,
         int(wanted[1]) if wanted else 0,
         frozenset(map(str, cast("list[object]", abilities)))
@@ -120,7 +120,7 @@ def _input(arguments: msgspec.Raw) -> tuple[dict[str, Any], str]:
     return tool_input(str(given or "") if is_text else bytes(arguments).decode())
 
 
-class Lines:
+class LineDecoder:
     """Splits a stream into lines."""
 
     def __init__(self) -> None:

@@ -58,7 +58,7 @@ class WireItem(msgspec.Struct):
         return [words for words in texts if words]
 
 
-class Place(msgspec.Struct, frozen=True):
+class ItemRef(msgspec.Struct, frozen=True):
     """The item that an event belongs to, if the event says so."""
 
     item_id: str | None = None
@@ -68,12 +68,12 @@ class Place(msgspec.Struct, frozen=True):
 class Item:
     """A message, reasoning or tool use while it grows. `unsent` is the text that has not been streamed yet."""
 
-    def __init__(self, kind: Kind, place: Place) -> None:
+    def __init__(self, kind: Kind, ref: ItemRef) -> None:
         self.kind: Kind = kind
         self.is_begun = self.is_done = False
         self.unsent: list[str] = []
-        self._index = place.output_index
-        self._wire = WireItem(kind, place.item_id)
+        self._index = ref.output_index
+        self._wire = WireItem(kind, ref.item_id)
         self._first: list[str] = []
         self._parts: dict[str, list[str]] = {}
         self._between = "\n\n" if kind == "reasoning" else ""
@@ -82,15 +82,15 @@ class Item:
     def names(self) -> set[str]:
         return self._wire.names
 
-    def likeness(self, place: Place) -> int:
-        """Return how likely `place` is this item's, without a unit; 0 if it is another's."""
-        is_here = self._index is not None and self._index == place.output_index
-        is_named = bool(self._wire.id) and self._wire.id == place.item_id
-        is_unknown = place == Place() or (self._index is None and not self._wire.id)
+    def likeness(self, ref: ItemRef) -> int:
+        """Return how likely `ref` is this item's, without a unit; 0 if it is another's."""
+        is_here = self._index is not None and self._index == ref.output_index
+        is_named = bool(self._wire.id) and self._wire.id == ref.item_id
+        is_unknown = ref == ItemRef() or (self._index is None and not self._wire.id)
         return 4 * is_here + 2 * is_named + is_unknown
 
-    def is_at(self, place: Place) -> bool:
-        return (self._wire.id, self._index) == (place.item_id, place.output_index)
+    def is_at(self, ref: ItemRef) -> bool:
+        return (self._wire.id, self._index) == (ref.item_id, ref.output_index)
 
     # --- events --------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from sanderling.protocol.messages import StopReason, Usage
 from sanderling.providers import StreamItem, TextPiece, ThinkingPiece, ToolUseBegun, UsageReport
 from sanderling.providers.http.bodies import count, decode, field, read_refusal
 from sanderling.providers.http.errors import explain_status
-from sanderling.providers.responses.items import ITEM_KINDS, Item, Kind, Place, WireItem
+from sanderling.providers.responses.items import ITEM_KINDS, Item, ItemRef, Kind, WireItem
 
 END_MARK = "[DONE]"  # from gateways, as in Chat Completions
 
@@ -44,8 +44,8 @@ class _At(msgspec.Struct, kw_only=True):
     summary_index: int | None = None
 
     @property
-    def place(self) -> Place:
-        return Place(self.item_id, self.output_index)
+    def ref(self) -> ItemRef:
+        return ItemRef(self.item_id, self.output_index)
 
     @property
     def part(self) -> str:
@@ -167,31 +167,31 @@ class ResponsesDecoder:
         if kind not in ITEM_KINDS:
             return  # a built-in tool of the API, or an item of a later one
         wire = decode(_item_decoder, event.item)
-        place = Place(wire.id, event.output_index)
+        ref = ItemRef(wire.id, event.output_index)
         self._is_refusal |= wire.is_refusal
-        item = self._open_item(kind, place)
+        item = self._open_item(kind, ref)
         if not is_done:
-            if item is None or not item.is_at(place):
-                item = self._begin(kind, place)
+            if item is None or not item.is_at(ref):
+                item = self._begin(kind, ref)
             item.begin(wire)
         elif item or not wire.names & self._finished:
-            (item or self._begin(kind, place)).close(wire)
+            (item or self._begin(kind, ref)).close(wire)
 
     def _item_at(self, kind: Kind, at: _At) -> Item | None:
         """Return the item that an event belongs to, perhaps a new one; None if the item is finished and the event late."""
-        item = self._open_item(kind, at.place)
+        item = self._open_item(kind, at.ref)
         if item is None and at.item_id in self._finished:
             return None
-        return item or self._begin(kind, at.place)
+        return item or self._begin(kind, at.ref)
 
-    def _open_item(self, kind: Kind, place: Place) -> Item | None:
+    def _open_item(self, kind: Kind, ref: ItemRef) -> Item | None:
         items = [item for item in reversed(self._items) if item.kind == kind and not item.is_done]
-        best = max(items, key=lambda item: item.likeness(place), default=None)
-        return best if best and best.likeness(place) else None
+        best = max(items, key=lambda item: item.likeness(ref), default=None)
+        return best if best and best.likeness(ref) else None
 
-    def _begin(self, kind: Kind, place: Place) -> Item:
+    def _begin(self, kind: Kind, ref: ItemRef) -> Item:
         self._has_items = True
-        self._items.append(Item(kind, place))
+        self._items.append(Item(kind, ref))
         return self._items[-1]
 
     # --- streaming -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from sanderling.paths import is_within
 from sanderling.sandbox import names as listed
-from sanderling.sandbox.guard.git_program import UnclearError, leads_to
+from sanderling.sandbox.guard.git_program import AmbiguousPathError, leads_to
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.protection import GitProtection
 from sanderling.sandbox.guard.quarantine import Quarantine
@@ -22,7 +22,7 @@ from sanderling.sandbox.guard.repositories import (
     read_file,
     survey,
 )
-from sanderling.sandbox.guard.restoring import Restorer
+from sanderling.sandbox.guard.restoring import ProjectRestorer
 from sanderling.sandbox.guard.running_code import RunningCode
 from sanderling.sandbox.guard.settings import executable_settings, relative_settings
 from sanderling.sandbox.guard.tree import identity, open_directory, open_up
@@ -39,7 +39,7 @@ class Audit:
         self,
         project: GuardedProject,
         quarantine: Quarantine,
-        restorer: Restorer,
+        restorer: ProjectRestorer,
         found: Survey,
         protection: GitProtection,
     ) -> None:
@@ -104,7 +104,7 @@ class Audit:
         try:
             repository = find_repository(entry)
             faults = list(self._faults(repository, was_repository)) if repository else []
-        except UnclearError as error:
+        except AmbiguousPathError as error:
             repository = None
             faults = [(entry, str(error))] if not is_known or was_repository else []
         if not faults:

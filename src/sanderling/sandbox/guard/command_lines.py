@@ -92,7 +92,7 @@ _IMPORTED = re.compile(
 )
 
 
-class Found(NamedTuple):
+class ExecutedPaths(NamedTuple):
     """
     The parts of a project that a line runs.
 
@@ -113,11 +113,11 @@ class Found(NamedTuple):
     is_unclear: bool
 
 
-def found_in_line(line: str, worktree: str) -> Found:
+def found_in_line(line: str, worktree: str) -> ExecutedPaths:
     """Return what a shell at the top of `worktree` would run for this line."""
     asked = (a or b for a, b in _SUBSTITUTION.findall(line))
     is_unclear = not all(map(_CLEAR_SUBSTITUTION.fullmatch, asked))
-    found = Found(set(), set(), set(), set(), set(), is_unclear)
+    found = ExecutedPaths(set(), set(), set(), set(), set(), is_unclear)
     pieces = list(islice(dict.fromkeys(_pieces(line, worktree)), MAX_PIECES))
     named = {path for piece in pieces for path in _candidates(piece, [worktree])} - {worktree}
     if "dirname" in line:
@@ -258,7 +258,7 @@ def _programs(name: str, worktree: str) -> list[str]:
     return [path for place in places if os.path.isfile(path := f"{place}/{name}")]
 
 
-def _add_module(name: str, places: Sequence[str], found: Found) -> None:
+def _add_module(name: str, places: Sequence[str], found: ExecutedPaths) -> None:
     """Add a module that Python runs from the current directory. Its imports may come from there, too."""
     for place in places:
         found.files.update(filter(os.path.isfile, _module_files(place, name)))
@@ -274,7 +274,7 @@ def _module_files(directory: str, name: str) -> list[str]:
     return [f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py"]
 
 
-def _add_surroundings(path: str, worktree: str, found: Found) -> None:
+def _add_surroundings(path: str, worktree: str, found: ExecutedPaths) -> None:
     """Add what a program loads from its surroundings."""
     if environment := _environment_of(path):
         found.trees.update(environment)

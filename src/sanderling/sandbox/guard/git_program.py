@@ -8,7 +8,7 @@ GIT_TIMEOUT_S = 2
 """The limit for one call, and for all calls about `.env` files together. A repository may include a FIFO, for which git waits."""
 
 
-class UnclearError(ValueError):
+class AmbiguousPathError(ValueError):
     """A pointer that programs may read differently. `str(error)` is a predicate, after "it"."""
 
 
@@ -17,14 +17,14 @@ def follow_links(path: str) -> str:
     Return `path` with all links resolved. Missing parts are kept as written.
 
     Raises:
-        UnclearError: there are too many links, or a loop.
+        AmbiguousPathError: there are too many links, or a loop.
     """
     try:
         real = os.path.realpath(path)
     except (OSError, RecursionError) as error:
-        raise UnclearError("follows too many links") from error
+        raise AmbiguousPathError("follows too many links") from error
     if os.path.islink(real):
-        raise UnclearError("is a loop of links")
+        raise AmbiguousPathError("is a loop of links")
     return real
 
 
@@ -32,7 +32,7 @@ def leads_to(directory: str, path: str) -> str:
     """Return the resolved target of `path` relative to `directory`, or "" if it is unclear."""
     try:
         return follow_links(os.path.join(directory, path))
-    except UnclearError:
+    except AmbiguousPathError:
         return ""
 
 

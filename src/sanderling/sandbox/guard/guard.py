@@ -18,7 +18,7 @@ from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.protection import GitProtection
 from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.repositories import Survey
-from sanderling.sandbox.guard.restoring import Restorer
+from sanderling.sandbox.guard.restoring import ProjectRestorer
 from sanderling.sandbox.guard.tripwire import Tripwire
 from sanderling.sandbox.report import GuardEvent
 
@@ -38,7 +38,7 @@ class Guard:
     ) -> None:
         self._project = GuardedProject(found, protection, restores=restores)
         self._quarantine = Quarantine(self._project, quarantine_dir)
-        self._restorer = Restorer(self._project, self._quarantine, protection.pin)
+        self._restorer = ProjectRestorer(self._project, self._quarantine, protection.pin)
         self._audit = Audit(self._project, self._quarantine, self._restorer, found, protection)
         self._tripwire = Tripwire(self._project, self._quarantine, self._restorer, protection)
 

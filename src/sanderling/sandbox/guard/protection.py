@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox import names as listed
-from sanderling.sandbox.guard.git_program import UnclearError, follow_links, leads_to
+from sanderling.sandbox.guard.git_program import AmbiguousPathError, follow_links, leads_to
 from sanderling.sandbox.guard.links import MAX_OTHER_NAMES, other_names
 from sanderling.sandbox.guard.repositories import (
     MAX_CHAIN,
@@ -235,7 +235,7 @@ class _Plan:
             self._watch(path)
 
     def _hold_target(self, link: str) -> None:
-        with suppress(UnclearError):  # a link that leads nowhere
+        with suppress(AmbiguousPathError):  # a link that leads nowhere
             self._hold_path(follow_links(link))
 
     def _hold_path(self, path: str) -> None:
@@ -247,7 +247,7 @@ class _Plan:
             path = parent
         try:
             real = follow_links(parent)
-        except UnclearError:
+        except AmbiguousPathError:
             return
         if real != parent:
             while self._is_inside(parent):
@@ -329,7 +329,7 @@ class _Plan:
 
     def _hold_tree(self, path: str) -> str:
         """Protect a directory of packages, with too many files to keep their content. Return its real path if it is protected."""
-        with suppress(UnclearError):
+        with suppress(AmbiguousPathError):
             real = follow_links(path)
             if self._is_inside(real) and real not in (self.project, *self.write):
                 self._hold_path(real)
@@ -406,7 +406,7 @@ def _answers(own: Repository, survey: Survey) -> bool:
     """
     try:
         answer = pointer(f"{own.git_dir}/gitdir")
-    except (OSError, UnclearError):
+    except (OSError, AmbiguousPathError):
         config = f"{own.git_dir}/config"
         settings = settings_of(survey.git, "--no-includes", "--file", config)
         worktree = [value for _, key, value in settings if key == "core.worktree"]

@@ -24,8 +24,8 @@ from typing import NamedTuple
 from sanderling.paths import is_in_any
 from sanderling.sandbox import names as listed
 from sanderling.sandbox.guard.git_program import (
+    AmbiguousPathError,
     TrustedGit,
-    UnclearError,
     follow_links,
     leads_to,
 )
@@ -168,7 +168,7 @@ def find_repository(entry: str) -> Repository | None:
     Return the repository that git finds at `entry`, a `.git` or a git directory, or None.
 
     Raises:
-        UnclearError: a pointer is not written as git writes it, so programs may read it differently.
+        AmbiguousPathError: a pointer is not written as git writes it, so programs may read it differently.
     """
     try:
         git_dir = follow_links(_git_directory(entry))
@@ -185,14 +185,14 @@ def clear_repository(entry: str) -> Repository | None:
     """Return the repository that `entry` leads to, or None if it is missing or a pointer is unclear."""
     try:
         return find_repository(entry)
-    except UnclearError:
+    except AmbiguousPathError:
         return None
 
 
 def _git_directory(entry: str) -> str:
     if os.path.islink(entry):
         if os.path.isfile(entry):
-            raise UnclearError("is a link to a .git file, which programs resolve differently")
+            raise AmbiguousPathError("is a link to a .git file, which programs resolve differently")
         return entry
     if os.path.isdir(entry):
         return entry
@@ -205,11 +205,11 @@ def pointer(path: str, prefix: bytes = b"") -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
-        raise UnclearError("is not a readable regular file") from error
+        raise AmbiguousPathError("is not a readable regular file") from error
     line = content.removeprefix(prefix).rstrip(b"\r\n")
     is_plain = bool(line) and line == line.strip() and not any(byte < ord(" ") for byte in line)
     if not (is_plain and content.startswith(prefix)):
-        raise UnclearError("is not written as git writes it")
+        raise AmbiguousPathError("is not written as git writes it")
     return os.fsdecode(line)
 
 
@@ -272,7 +272,7 @@ def has_its_files_around(project: str) -> bool:
     """
     try:
         found = list(filter(None, map(find_repository, (f"{project}/.git", project))))
-    except UnclearError:
+    except AmbiguousPathError:
         return False
     places = {place for each in found for place in (each.git_dir, each.common_dir)}
     for path in (f"{place}/{name}" for place in places for name in ("config", "config.worktree")):

@@ -19,7 +19,7 @@ from sanderling.sandbox.guard.tree import (
 )
 
 
-class Restorer:
+class ProjectRestorer:
     """Restores the recorded files of `project`, and the directories in `pins` from wherever they were moved."""
 
     def __init__(

@@ -17,7 +17,7 @@ READS_AT_A_TIME = 64
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Kept(NamedTuple):
+class RecordedState(NamedTuple):
     """The recorded state of a path. `stamp` replaces the content of files too large to keep."""
 
     kind: int
@@ -69,8 +69,8 @@ def identity_of(fd: int) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def snapshot(paths: Iterable[str]) -> dict[str, Kept]:
-    kept: dict[str, Kept] = {}
+def snapshot(paths: Iterable[str]) -> dict[str, RecordedState]:
+    kept: dict[str, RecordedState] = {}
     waiting = list(paths)
     while waiting:
         path = waiting.pop()
@@ -80,13 +80,13 @@ def snapshot(paths: Iterable[str]) -> dict[str, Kept]:
     return kept
 
 
-def look(name: str, parent: int | None = None) -> Kept | None:
+def look(name: str, parent: int | None = None) -> RecordedState | None:
     """Return the state of `name`, a path or a name in `parent`, or None if it is missing."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)
         if kind == stat.S_IFLNK:
-            return Kept(kind, mode, os.fsencode(os.readlink(name, dir_fd=parent)))
+            return RecordedState(kind, mode, os.fsencode(os.readlink(name, dir_fd=parent)))
     except OSError:
         return None
     stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
@@ -95,14 +95,16 @@ def look(name: str, parent: int | None = None) -> Kept | None:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(name, flags, dir_fd=parent)
             try:
-                return Kept(kind, mode, names=frozenset(os.listdir(fd)))
+                return RecordedState(kind, mode, names=frozenset(os.listdir(fd)))
             finally:
                 os.close(fd)
         if kind == stat.S_IFREG:
-            return Kept(kind, mode, read_file(name, MAX_KEPT_BYTES, follows=False, dir_fd=parent))
+            return RecordedState(
+                kind, mode, read_file(name, MAX_KEPT_BYTES, follows=False, dir_fd=parent)
+            )
     except OSError:
         pass
-    return Kept(kind, mode, stamp=stamp)
+    return RecordedState(kind, mode, stamp=stamp)
 
 
 def change_mode(parent: int, name: str, mode: int) -> None:
@@ -138,7 +140,7 @@ def rename_back(fd: int, parent: int, name: str) -> None:
         os.close(source)
 
 
-def put(parent: int, name: str, kept: Kept) -> None:
+def put(parent: int, name: str, kept: RecordedState) -> None:
     """Create `name` with the recorded state. Files appear atomically."""
     if kept.stamp:
         raise OSError(errno.EFBIG, "its content is too large to keep")

@@ -10,7 +10,7 @@ from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.protection import GitProtection
 from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.repositories import SURFACE, WORKTREE_SURFACE
-from sanderling.sandbox.guard.restoring import Restorer
+from sanderling.sandbox.guard.restoring import ProjectRestorer
 from sanderling.sandbox.guard.tree import (
     READS_AT_A_TIME,
     identity,
@@ -61,7 +61,7 @@ class Tripwire:
         self,
         project: GuardedProject,
         quarantine: Quarantine,
-        restorer: Restorer,
+        restorer: ProjectRestorer,
         protection: GitProtection,
     ) -> None:
         self._project = project

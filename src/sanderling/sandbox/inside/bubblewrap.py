@@ -16,7 +16,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.kernel.namespaces import HIDDEN_IN_PROC, OWN_DIRECTORIES, make_mount_point
 
 if TYPE_CHECKING:  # the probe needs neither and should start fast
-    from sanderling.sandbox.inside.zygote import View
+    from sanderling.sandbox.inside.zygote import ZygoteView
     from sanderling.sandbox.kernel.layout import Layout
 
 # Not from PATH: a program planted there would decide what commands can reach.
@@ -77,7 +77,9 @@ def complaint_in(stderr: BufferedReader) -> SandboxError:
     return SandboxError(words or "bubblewrap does not work here")
 
 
-def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -> BufferedReader:
+def start_zygote(
+    view: "ZygoteView", channel: socket.socket, entered: socket.socket
+) -> BufferedReader:
     """Start a zygote in the root of `view`, serving `channel`. It reports its start on `entered`; the returned pipe has its errors."""
     _make_mount_points(view.layout)
     complaints, stderr = os.pipe()

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from sanderling.sandbox.inside.git_index import Index
-from sanderling.sandbox.inside.ignoring import Rules, is_ignored
-from sanderling.sandbox.inside.rows import Row, row_of
+from sanderling.sandbox.inside.ignoring import IgnoreFile, is_ignored
+from sanderling.sandbox.inside.rows import FileRow, row_of
 from sanderling.sandbox.kernel.file_systems import fresh_status, is_local
 
 SECOND_NS = 1_000_000_000
@@ -23,7 +23,7 @@ class FileSystem:
         self.is_blind = not is_local(path)
         self.is_coarse = True
 
-    def row(self, path: str) -> Row | None:
+    def row(self, path: str) -> FileRow | None:
         try:
             return row_of(fresh_status(path) if self.is_blind else os.lstat(path))
         except OSError as error:
@@ -34,7 +34,7 @@ class FileSystem:
         row = self.row(entry.path) if self.is_blind else None
         return row.inode if row else entry.inode()
 
-    def learn(self, rows: Iterable[Row]) -> None:
+    def learn(self, rows: Iterable[FileRow]) -> None:
         if self.is_coarse:
             self.is_coarse = all(row.ctime_ns % SECOND_NS == 0 for row in rows)
 
@@ -60,8 +60,8 @@ class Directory:
 
     def __init__(
         self,
-        row: Row,
-        chain: Sequence[Rules],
+        row: FileRow,
+        chain: Sequence[IgnoreFile],
         index: Index | None,
         system: FileSystem,
         *,
@@ -74,10 +74,10 @@ class Directory:
         self.is_ignored = is_ignored
         self.is_listed = self.is_closed = False  # once, and: it could not be
         self.rules_text = ""
-        self.own: Rules | None = None
+        self.own: IgnoreFile | None = None
         self.rules = chain  # including its own
-        self.files: dict[str, Row] = {}
-        self.left_out: dict[str, Row] = {}  # only their names are known
+        self.files: dict[str, FileRow] = {}
+        self.left_out: dict[str, FileRow] = {}  # only their names are known
         self.subdirectories: set[str] = set()
 
     def leaves_out(self, path: str, name: str) -> bool:
@@ -105,20 +105,20 @@ Directories = Mapping[str, Directory]
 """by path"""
 
 
-def known_row(directories: Directories, path: str) -> Row | None:
+def known_row(directories: Directories, path: str) -> FileRow | None:
     above, _, name = path.rpartition("/")
     directory = directories.get(above)
     return directory.files.get(name) if directory else None
 
 
-def row_at(path: str) -> Row | None:
+def row_at(path: str) -> FileRow | None:
     try:
         return row_of(os.lstat(path))
     except OSError:
         return None
 
 
-def _is_other(path: str, known: Row) -> bool:
+def _is_other(path: str, known: FileRow) -> bool:
     try:
         status = os.lstat(path)
     except OSError:
@@ -126,7 +126,7 @@ def _is_other(path: str, known: Row) -> bool:
     return status.st_ctime_ns != known.ctime_ns or status.st_ino != known.inode
 
 
-def _has_others(directory: str, files: Mapping[str, Row]) -> bool:
+def _has_others(directory: str, files: Mapping[str, FileRow]) -> bool:
     """
     Return whether a file has changed in a directory that has not.
 

@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from sanderling.sandbox.inside.directories import SECOND_NS, Directories
-from sanderling.sandbox.inside.rows import Row, Seen
+from sanderling.sandbox.inside.rows import ChangedRow, FileRow
 
 COARSE_S = 2.0
 """The largest interval in which two changes can get the same time, on a file system with whole seconds."""
 MAX_SKEW_S = 60.0
 """The assumed maximum difference between a server's clock and the local one, for the first look at a tree."""
 
-Changes = dict[str, Seen]
+Changes = dict[str, ChangedRow]
 
 
 class Racy:
@@ -66,7 +66,7 @@ class Racy:
         return directory is not None and directory.system.is_coarse
 
 
-def is_linked(row: Row | None) -> bool:
+def is_linked(row: FileRow | None) -> bool:
     """Return whether this is the row of a file with several hard links, which changes through any of them."""
     return row is not None and row.links > 1 and not stat.S_ISDIR(row.mode)
 
@@ -81,7 +81,7 @@ def note_strangers(changes: Changes, directories: Directories) -> None:
                 changes[seen.path] = seen._replace(is_shared=True)
 
 
-def _has_got_a_name(seen: Seen) -> bool:
+def _has_got_a_name(seen: ChangedRow) -> bool:
     before, after = seen.before, seen.after
     return (
         before is not None
@@ -118,12 +118,12 @@ def note_twins(changes: Changes, directories: Directories) -> None:
         changes[seen.path] = seen._replace(before_twin=before, after_twin=after)
 
 
-def _was(seen: Seen | None, inode: int) -> bool:
+def _was(seen: ChangedRow | None, inode: int) -> bool:
     """Return whether a name belonged to that file before, given that it does now."""
     return seen is None or (seen.before is not None and seen.before.inode == inode)
 
 
-def _other(path: str, names: Mapping[int, Sequence[str]], row: Row | None) -> str:
+def _other(path: str, names: Mapping[int, Sequence[str]], row: FileRow | None) -> str:
     """Return another name of the file with this row."""
     if row is None or not is_linked(row):
         return ""

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from sanderling.sandbox.inside.ignoring import Rules, matcher
+from sanderling.sandbox.inside.ignoring import IgnoreFile, matcher
 from sanderling.sandbox.inside.reading import load
-from sanderling.sandbox.inside.rows import Row
+from sanderling.sandbox.inside.rows import FileRow
 
 MAX_INDEX_BYTES = 256 << 20
 MAX_TEXT_BYTES, MAX_SOURCES = 128 << 10, 1000
@@ -54,7 +54,7 @@ class Index:
         self._below = f"{project}/"
         self._mtime_ns = 0
         self._stamp: tuple[int, ...] = ()
-        self._converting: list[Rules] = []
+        self._converting: list[IgnoreFile] = []
         git_dir = _git_dir(root)
         self._path = f"{git_dir}/index"
         self.head = f"{git_dir}/HEAD"
@@ -91,7 +91,7 @@ class Index:
         self.directories = _directories(self.entries)
         self._converting = list(self._rules())
 
-    def clean(self, path: str, row: Row) -> bytes:
+    def clean(self, path: str, row: FileRow) -> bytes:
         """Return the name of the object with the same content as the file `path`, or b"" if there may be none."""
         entry = self.entries.get(path)
         if (
@@ -111,7 +111,7 @@ class Index:
                 return b""
         return entry.object
 
-    def _rules(self) -> Iterator[Rules]:
+    def _rules(self) -> Iterator[IgnoreFile]:
         """Yield rules for files whose attributes make them differ from their objects."""
         own = {path for path in self.entries if path.endswith("/.gitattributes")} | {
             f"{self.root}/.gitattributes"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from sanderling.sandbox.inside.directories import SECOND_NS
 from sanderling.sandbox.inside.doubts import COARSE_S
-from sanderling.sandbox.inside.rows import Row, Seen
+from sanderling.sandbox.inside.rows import ChangedRow, FileRow
 from sanderling.sandbox.kernel.file_systems import birth_ns
 
-Changes = dict[str, Seen]
+Changes = dict[str, ChangedRow]
 
 
 class Hidden:
@@ -74,12 +74,12 @@ class Hidden:
                 yield path, was_closed, is_in_place
 
 
-def _was_there(path: str, row: Row, since_ns: int) -> bool:
+def _was_there(path: str, row: FileRow, since_ns: int) -> bool:
     """Say whether something was made before `since_ns`: the number of an inode that is gone is given to the next one."""
     born = birth_ns(path)
     return (row.mtime_ns if born is None else born) < since_ns
 
 
-def _doubtful_ns(row: Row) -> int:
+def _doubtful_ns(row: FileRow) -> int:
     """Return how much later than its time a file may have changed: where times are whole seconds, one that is may be a cut-off one."""
     return 0 if row.ctime_ns % SECOND_NS else int(COARSE_S * SECOND_NS)

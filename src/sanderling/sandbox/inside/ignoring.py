@@ -27,7 +27,7 @@ _CLASSES = {
 }
 
 
-class _Rule(NamedTuple):
+class _IgnorePattern(NamedTuple):
     is_negative: bool
     is_of_names: bool  # at any depth; otherwise paths relative to the rules' directory
     expression: str
@@ -41,7 +41,7 @@ class _Group(NamedTuple):
     paths: re.Pattern[str] | None
 
 
-class Rules:
+class IgnoreFile:
     """The rules in `text`, the content of a file in the absolute path `directory`."""
 
     def __init__(self, directory: str, text: str) -> None:
@@ -61,7 +61,7 @@ class Rules:
         return None
 
 
-def is_ignored(chain: Sequence[Rules], path: str, name: str) -> bool:
+def is_ignored(chain: Sequence[IgnoreFile], path: str, name: str) -> bool:
     """Return whether the rules of a directory and its parents, nearest first, ignore an entry."""
     for rules in chain:
         if (judged := rules.judge(path, name)) is not None:
@@ -69,12 +69,12 @@ def is_ignored(chain: Sequence[Rules], path: str, name: str) -> bool:
     return False
 
 
-def matcher(directory: str, patterns: Sequence[str]) -> Rules:
+def matcher(directory: str, patterns: Sequence[str]) -> IgnoreFile:
     """Return rules that match what any of `patterns` in .gitattributes matches. Negative patterns do not exist there."""
-    return Rules(directory, "\n".join(each for each in patterns if not each.startswith("!")))
+    return IgnoreFile(directory, "\n".join(each for each in patterns if not each.startswith("!")))
 
 
-def _group(is_negative: bool, rules: Sequence[_Rule]) -> _Group:
+def _group(is_negative: bool, rules: Sequence[_IgnorePattern]) -> _Group:
     names = [rule.expression for rule in rules if rule.is_of_names]
     paths = [rule.expression for rule in rules if not rule.is_of_names]
     return _Group(is_negative, _any_of(names), _any_of(paths))
@@ -84,7 +84,7 @@ def _any_of(expressions: list[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(expressions), re.DOTALL) if expressions else None
 
 
-def _rule(line: str) -> _Rule | None:
+def _rule(line: str) -> _IgnorePattern | None:
     """Return the rule in a line, or None for comments, blank lines, and patterns that cannot match."""
     pattern = _without_blanks(line)
     if not pattern or pattern.startswith("#"):
@@ -99,7 +99,7 @@ def _rule(line: str) -> _Rule | None:
         re.compile(expression)
     except (ValueError, re.error):
         return None
-    return _Rule(is_negative, is_of_names, f"(?:{expression}){end}") if pattern else None
+    return _IgnorePattern(is_negative, is_of_names, f"(?:{expression}){end}") if pattern else None
 
 
 def _without_blanks(line: str) -> str:

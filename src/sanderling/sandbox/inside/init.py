@@ -18,7 +18,7 @@ from sanderling.sandbox import wire
 from sanderling.sandbox.inside import worker
 from sanderling.sandbox.kernel import namespaces, seccomp
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
-from sanderling.sandbox.policy import Limits
+from sanderling.sandbox.policy import ResourceLimits
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Confinement(NamedTuple):
 
     is_mounted: bool
     has_own_pids: bool
-    limits: Limits
+    limits: ResourceLimits
     landlock: "Ruleset | None"
     seccomp: bytes
 
@@ -183,7 +183,7 @@ def bar_capabilities() -> None:
             prctl(PR_CAPBSET_DROP, capability)
 
 
-def _set_limits(limits: Limits, *, counts_all: bool) -> None:
+def _set_limits(limits: ResourceLimits, *, counts_all: bool) -> None:
     # Without its own user namespace, the kernel counts all processes of the user.
     processes = limits.processes + (_count_processes(os.getuid()) if counts_all else 0)
     for kind in SHARED_LIMITS:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from threading import Lock
 
 from sanderling.sandbox.inside.reading import OPENED, take
-from sanderling.sandbox.inside.rows import Row, row_of
+from sanderling.sandbox.inside.rows import FileRow, row_of
 from sanderling.sandbox.inside.tree import Tree
 
 DIGEST_BYTES = 32
 MAX_ANSWER_BYTES = 4 << 20
 MAX_TRIES = 3
 MAX_TREES = 16
-GONE, HIDDEN = Row(0, 0, 0, 0, 0), Row(stat.S_IFREG, 0, 0, 0, 0)
+GONE, HIDDEN = FileRow(0, 0, 0, 0, 0), FileRow(stat.S_IFREG, 0, 0, 0, 0)
 """The rows of what is not there, and of what may be there, in a directory that is closed."""
 _trees: dict[str, Tree] = {}
 _forgotten: set[str] = set()
@@ -142,7 +142,7 @@ def _copy(path: str, limit: int) -> Copy:
     return path, tuple(row), b"", 0, b""
 
 
-def _bytes(path: str, row: Row, limit: int) -> bytes:
+def _bytes(path: str, row: FileRow, limit: int) -> bytes:
     """Return the file's content, if it still has this row."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)
     try:

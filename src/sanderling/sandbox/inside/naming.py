@@ -30,10 +30,10 @@ from sanderling.sandbox.inside.writing import (
 )
 
 Kind = Literal["absent", "file", "link", "directory", "fifo", "socket", "other"]
-Sight = tuple[Kind, int, int, bytes | None, str, tuple[int, ...]]
+Inspected = tuple[Kind, int, int, bytes | None, str, tuple[int, ...]]
 
 
-def look(path: str, limit: int) -> Sight:
+def look(path: str, limit: int) -> Inspected:
     """
     Return the kind, mode and size of `path`, the bytes of a file, the target of a link, and the stamp.
 
@@ -63,9 +63,9 @@ def look(path: str, limit: int) -> Sight:
     return kind, mode, status.st_size, data, target, tuple(stamp_of(status))
 
 
-def looks(paths: Sequence[str], limit: int, room: int) -> list[Sight | int]:
+def looks(paths: Sequence[str], limit: int, room: int) -> list[Inspected | int]:
     """Look at several paths, until `room` bytes are used up, but at least at one. Errors are returned as their errno."""
-    found: list[Sight | int] = []
+    found: list[Inspected | int] = []
     for path in paths:
         try:
             sight = look(path, limit)

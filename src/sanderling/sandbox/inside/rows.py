@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     import os
 
-    from sanderling.sandbox.kernel.file_systems import Status
+    from sanderling.sandbox.kernel.file_systems import FileStatus
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """The state of a name that is visible without reading the file. `links` counts the file's hard links."""
 
     mode: int
@@ -19,8 +19,8 @@ class Row(NamedTuple):
     links: int = 1
 
 
-def row_of(status: "os.stat_result | Status") -> Row:
-    return Row(
+def row_of(status: "os.stat_result | FileStatus") -> FileRow:
+    return FileRow(
         status.st_mode,
         status.st_size,
         status.st_mtime_ns,
@@ -30,7 +30,7 @@ def row_of(status: "os.stat_result | Status") -> Row:
     )
 
 
-class Seen(NamedTuple):
+class ChangedRow(NamedTuple):
     """
     A changed name: its row `before` and `after`, None where there was nothing.
 
@@ -47,8 +47,8 @@ class Seen(NamedTuple):
     """
 
     path: str
-    before: Row | None
-    after: Row | None
+    before: FileRow | None
+    after: FileRow | None
     object: str = ""
     repository: str = ""
     was_ignored: bool = False

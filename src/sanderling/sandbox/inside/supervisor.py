@@ -27,7 +27,7 @@ from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.guard import Guard
 from sanderling.sandbox.inside import bubblewrap, init
 from sanderling.sandbox.inside.stillness import everything_still, go_on
-from sanderling.sandbox.inside.zygote import View, Zygote
+from sanderling.sandbox.inside.zygote import Zygote, ZygoteView
 from sanderling.sandbox.kernel import namespaces
 from sanderling.sandbox.kernel.layout import (
     Layout,
@@ -40,7 +40,7 @@ from sanderling.sandbox.kernel.layout import (
     unmounted_layout,
 )
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
-from sanderling.sandbox.policy import Limits, SandboxPolicy, check_identities
+from sanderling.sandbox.policy import ResourceLimits, SandboxPolicy, check_identities
 from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
 from sanderling.sandbox.shortage import NoRoomError
 
@@ -63,7 +63,7 @@ def main(channel: int) -> NoReturn:
         supervisor.end()
 
 
-class Whose(NamedTuple):
+class NamespaceOwner(NamedTuple):
     """The owner of namespaces: a server, or the session's commands if empty; and whether they include a network namespace."""
 
     server: str
@@ -78,7 +78,7 @@ class Supervisor:
         self._policy: SandboxPolicy | None = None
         self._claim: sentinels.Claim | None = None
         self._next_routine_audit = 0.0
-        self._namespaces: dict[Whose, list[int]] = {}
+        self._namespaces: dict[NamespaceOwner, list[int]] = {}
         self._placeholders: dict[int, set[str]] = {}  # by view number
         self._umask = os.umask(0)
         os.umask(self._umask)
@@ -106,7 +106,7 @@ class Supervisor:
         match message:
             case ("open", number, level, fields):
                 policy = SandboxPolicy(*fields)
-                policy = policy._replace(limits=Limits(*policy.limits))
+                policy = policy._replace(limits=ResourceLimits(*policy.limits))
                 with socket.socket(fileno=descriptors[0]) as channel:
                     self._open(number, level, policy, channel)
             case ("retire", number):
@@ -144,10 +144,10 @@ class Supervisor:
     ) -> None:
         """Fork a zygote. All commands are stopped meanwhile, so that nothing changes between the inspection of files and their mounts."""
         has_own_network = policy.network != "on" and level != "landlock"
-        whose = Whose(policy.server, has_own_network)
+        whose = NamespaceOwner(policy.server, has_own_network)
         here, there = wire.socket_pair()
         with here, there, everything_still():
-            view = View(
+            view = ZygoteView(
                 level=level,
                 layout=self._look_at(policy, level, has_own_network=has_own_network),
                 limits=policy.limits,
@@ -177,14 +177,18 @@ class Supervisor:
             self._loading.join()
         import_module(LANDLOCK)
 
-    def _has_entered(self, here: socket.socket, whose: "Whose") -> bool:
+    def _has_entered(self, here: socket.socket, whose: "NamespaceOwner") -> bool:
         """Wait until the zygote is in its view, and keep its new namespaces. Return False if it died before."""
         while (received := wire.receive(here)) and received[0] != ("entered",):
             self._namespaces[whose] = received[1]
         return received is not None
 
     def _become_zygote(
-        self, view: View, whose: "Whose", channel: socket.socket, there: socket.socket
+        self,
+        view: ZygoteView,
+        whose: "NamespaceOwner",
+        channel: socket.socket,
+        there: socket.socket,
     ) -> NoReturn:
         """In a fork, enter the view and serve `channel`. New namespaces are sent to the supervisor, for later views."""
         try:
@@ -203,7 +207,7 @@ class Supervisor:
         finally:
             os._exit(EXIT_REFUSED)
 
-    def _enter_namespaces(self, whose: "Whose", there: socket.socket) -> None:
+    def _enter_namespaces(self, whose: "NamespaceOwner", there: socket.socket) -> None:
         """Join the existing namespaces, or create them. Then become process 1 of a new pid namespace."""
         if known := self._namespaces.get(whose):
             namespaces.join_session_namespaces(known)

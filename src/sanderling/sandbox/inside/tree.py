@@ -34,26 +34,26 @@ from sanderling.sandbox.inside.doubts import Racy, is_linked, note_strangers, no
 from sanderling.sandbox.inside.git_index import MAX_ENTRIES, Index
 from sanderling.sandbox.inside.git_objects import Held
 from sanderling.sandbox.inside.hidden import Hidden
-from sanderling.sandbox.inside.ignoring import NAME, Rules, is_ignored
+from sanderling.sandbox.inside.ignoring import NAME, IgnoreFile, is_ignored
 from sanderling.sandbox.inside.reading import TICK_NS, load
-from sanderling.sandbox.inside.rows import Row, Seen, row_of
-from sanderling.sandbox.inside.watches import Watches
+from sanderling.sandbox.inside.rows import ChangedRow, FileRow, row_of
+from sanderling.sandbox.inside.watches import TreeWatches
 
 MAX_FILES = 200_000
 MAX_WALK_S = 20.0
 MAX_RULES_BYTES = 128 << 10
 """Rules beyond this size are not read. This much takes a second to parse; a thousand rules are a tenth of it."""
 CHECKED_EACH = 256  # names
-A_DIRECTORY, A_FILE = Row(stat.S_IFDIR, 0, 0, 0, 0), Row(stat.S_IFREG, 0, 0, 0, 0)
+A_DIRECTORY, A_FILE = FileRow(stat.S_IFDIR, 0, 0, 0, 0), FileRow(stat.S_IFREG, 0, 0, 0, 0)
 OWN = frozenset((".git", ".hg", ".jj", ".svn"))
 
 
-class _Names(NamedTuple):
+class _DirectoryNames(NamedTuple):
     """The names in a directory: files and directories that count, and names that are left out."""
 
-    files: dict[str, Row]
+    files: dict[str, FileRow]
     directories: set[str]
-    left_out: dict[str, Row]
+    left_out: dict[str, FileRow]
 
 
 class Tree:
@@ -66,7 +66,7 @@ class Tree:
         self._objects: dict[str, tuple[bytes, str]] = {}
         self._held: dict[str, Held] = {}  # by the root of their repository
         self._unjudged: dict[str, set[str]] = {}  # names by directory
-        self._changes: dict[str, Seen] | None = None  # None: first look, everything is new
+        self._changes: dict[str, ChangedRow] | None = None  # None: first look, everything is new
         self._count = 0
         self._end = 0.0
         self._waiting: list[tuple[str, Directory, bool]] = []
@@ -74,7 +74,7 @@ class Tree:
         self._unwatched: set[str] = set()  # directories whose files inotify cannot fully watch
         self._racy = Racy(self._directories)
         self._hidden = Hidden()
-        self._watches = Watches()
+        self._watches = TreeWatches()
         if not is_watched:
             self._watches.close()
 
@@ -93,7 +93,7 @@ class Tree:
 
     # --- looking -------------------------------------------------------------------------------------------------------
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ChangedRow]:
         """
         Return the changes since the last look. The first look returns none.
 
@@ -104,7 +104,9 @@ class Tree:
         since_ns = self._hidden.begin()
         if not self._directories:
             system = FileSystem(self._root)
-            around = Directory(Row(0, 0, 0, 0, 0), *self._surroundings(), system, is_ignored=False)
+            around = Directory(
+                FileRow(0, 0, 0, 0, 0), *self._surroundings(), system, is_ignored=False
+            )
             self._enter(self._root, around)
             self._list_waiting()
             self._unjudged = {path: set(each.files) for path, each in self._directories.items()}
@@ -145,14 +147,14 @@ class Tree:
         note_strangers(self._changes, self._directories)
         note_twins(self._changes, self._directories)
 
-    def unclean(self) -> list[tuple[str, Row]]:
+    def unclean(self) -> list[tuple[str, FileRow]]:
         """Return the files that changed since the last call and differ from what git has. The first call considers all files."""
         waiting, self._unjudged = self._unjudged, {}
         if waiting:
             for index in self._indexes.values():
                 index.refresh()
                 self._bound(index)
-        found: list[tuple[str, Row]] = []
+        found: list[tuple[str, FileRow]] = []
         needed: dict[str, list[bytes]] = {}
         for path, names in waiting.items():
             if (directory := self._directories.get(path)) is None:
@@ -305,9 +307,9 @@ class Tree:
 
     def _chosen(
         self, path: str, directory: Directory, entries: "Sequence[os.DirEntry[str]]"
-    ) -> _Names:
+    ) -> _DirectoryNames:
         """Return the names in a directory, split into names that count and names left out."""
-        found = _Names({}, set(), {})
+        found = _DirectoryNames({}, set(), {})
         has_rules = directory.rules or directory.is_ignored
         known, prefix, row_at = directory.files, f"{path}/", directory.system.row
         inode_of = directory.system.inode
@@ -338,7 +340,7 @@ class Tree:
                 directory.files[name] = row
 
     def _go_into(
-        self, path: str, above: Directory, old_rules: Sequence[Rules], *, was_ignored: bool
+        self, path: str, above: Directory, old_rules: Sequence[IgnoreFile], *, was_ignored: bool
     ) -> None:
         """Add a new directory, or list a known one again if other ignore rules apply to it now."""
         if known := self._directories.get(path):
@@ -351,7 +353,7 @@ class Tree:
         is_back = was_ignored or _came_back(old_rules, above, *place)
         self._enter(path, above, is_ignored=is_out, was_ignored=is_back)
 
-    def _replace(self, path: str, directory: Directory, found: _Names) -> None:
+    def _replace(self, path: str, directory: Directory, found: _DirectoryNames) -> None:
         """Store `found` as the current content of a directory."""
         files, directories = found.files, found.directories
         directory.left_out = found.left_out
@@ -371,7 +373,7 @@ class Tree:
             raise OSError(errno.E2BIG, "too many files")
 
     def _note(
-        self, path: str, before: Row | None, after: Row | None, *, was_ignored: bool = False
+        self, path: str, before: FileRow | None, after: FileRow | None, *, was_ignored: bool = False
     ) -> None:
         """Record a change. A file that replaces a directory is recorded twice: once as removed, once as new."""
         if self._changes is None:
@@ -383,13 +385,13 @@ class Tree:
         name = named.hex()
         if known and not name:
             name, repository = known.object, known.repository
-        self._changes[path] = Seen(path, before, after, name, repository, was_ignored)
+        self._changes[path] = ChangedRow(path, before, after, name, repository, was_ignored)
 
-    def _note_left_out(self, path: str, row: Row, why: Literal["", "closed"] = "") -> None:
+    def _note_left_out(self, path: str, row: FileRow, why: Literal["", "closed"] = "") -> None:
         """Record that an entry is gone of which only the name was known."""
         if self._changes is not None:
             what = why or ("own" if os.path.basename(path) in OWN else "ignored")
-            self._changes[path] = Seen(path, row._replace(inode=0), None, left_out=what)
+            self._changes[path] = ChangedRow(path, row._replace(inode=0), None, left_out=what)
             self._hidden.is_gone(row.inode, was_closed=bool(why))
 
     def _note_lost_repositories(self) -> None:
@@ -403,7 +405,7 @@ class Tree:
         for index in self._indexes.values():
             was_there, index.has_head = index.has_head, os.path.lexists(index.head)
             if was_there and not index.has_head and index.head.startswith(f"{self._root}/"):
-                self._changes[index.head] = Seen(index.head, A_FILE, None, left_out="own")
+                self._changes[index.head] = ChangedRow(index.head, A_FILE, None, left_out="own")
 
     def _check_time(self) -> None:
         if time.monotonic() > self._end:
@@ -426,7 +428,7 @@ class Tree:
             or directory.rules[-len(directory.chain) :] != directory.chain
         ):
             directory.rules_text = text
-            own = Rules(path, text)
+            own = IgnoreFile(path, text)
             directory.rules = (own, *directory.chain) if own else directory.chain
 
     def _index(self, root: str) -> Index:
@@ -440,20 +442,22 @@ class Tree:
         if sum(len(each.entries) for each in self._indexes.values()) > MAX_ENTRIES:
             index.forget()
 
-    def _surroundings(self) -> tuple[Sequence[Rules], Index | None]:
+    def _surroundings(self) -> tuple[Sequence[IgnoreFile], Index | None]:
         """Return the rules from outside the root that apply to it, and the index of the repository around it."""
         above = list(_above(self._root))
         repository = next((path for path in above if os.path.lexists(f"{path}/.git")), "")
         between = above[1 : above.index(repository) + 1] if repository else []
-        chain = [Rules(path, _text(f"{path}/{NAME}")) for path in between]
+        chain = [IgnoreFile(path, _text(f"{path}/{NAME}")) for path in between]
         index = self._index(repository) if repository else None
         everywhere = [os.path.expanduser("~/.config/git/ignore")]
         everywhere += [f"{index.common_dir}/info/exclude"] if index else []
-        chain += [Rules(repository or self._root, _text(path)) for path in reversed(everywhere)]
+        chain += [
+            IgnoreFile(repository or self._root, _text(path)) for path in reversed(everywhere)
+        ]
         return tuple(filter(None, chain)), index
 
 
-def _settle(changes: Sequence[Seen]) -> None:
+def _settle(changes: Sequence[ChangedRow]) -> None:
     """Wait until another change would get a different time."""
     newest = max((seen.after.ctime_ns for seen in changes if seen.after), default=0)
     left = newest + TICK_NS - time.time_ns()
@@ -461,7 +465,7 @@ def _settle(changes: Sequence[Seen]) -> None:
         time.sleep(left / 1e9)
 
 
-def _came_back(old_rules: Sequence[Rules], directory: Directory, path: str, name: str) -> bool:
+def _came_back(old_rules: Sequence[IgnoreFile], directory: Directory, path: str, name: str) -> bool:
     """Return whether a new name was ignored by the previous rules, so that it may have existed before."""
     return old_rules != directory.rules and is_ignored(old_rules, path, name)
 

@@ -24,7 +24,7 @@ MASK = (
 )
 
 
-class Watches:
+class TreeWatches:
     """The watches of a tree. If the kernel has no instance or no more watches, all are dropped, and `happened` returns None."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ NO_LINKS = (errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EN
 OTHERS_ATTRIBUTES = ("security.", "trusted.")  # set by the kernel and the administrator
 
 
-class _Place(NamedTuple):
+class _DirectoryEntry(NamedTuple):
     """
     A name in an open directory, which stays the same directory whatever is renamed meanwhile.
 
@@ -109,7 +109,7 @@ def check(path: str) -> None:
 @contextmanager
 def _place(
     path: str, expected: tuple[int, ...] | None, *, makes_parents: bool, follows: bool = True
-) -> Generator[_Place]:
+) -> Generator[_DirectoryEntry]:
     parent, name = os.path.split(os.path.realpath(path) if follows else path)
     if makes_parents and follows:
         os.makedirs(parent, exist_ok=True)
@@ -119,7 +119,7 @@ def _place(
     else:
         directory = passed_through(parent, makes_parents=makes_parents)
     try:
-        yield _Place(directory, name, expected)
+        yield _DirectoryEntry(directory, name, expected)
     finally:
         os.close(directory)
 
@@ -163,7 +163,7 @@ def _entered(name: str, flags: int, above: int, *, is_made: bool) -> int:
 
 
 @contextmanager
-def _opened_to_write(place: _Place, expected: os.stat_result) -> Generator[int]:
+def _opened_to_write(place: _DirectoryEntry, expected: os.stat_result) -> Generator[int]:
     """Open the current file. It is opened for writing even if it will be replaced by renaming: a read-only file must stay."""
     flags = os.O_RDWR | os.O_NOFOLLOW | OPENED
     descriptor = os.open(place.name, flags, dir_fd=place.directory)
@@ -175,7 +175,7 @@ def _opened_to_write(place: _Place, expected: os.stat_result) -> Generator[int]:
         os.close(descriptor)
 
 
-def _create(place: _Place, data: bytes, mode: int | None) -> Stamp:
+def _create(place: _DirectoryEntry, data: bytes, mode: int | None) -> Stamp:
     """Create a new file. Without `mode` its mode follows the umask."""
     with _temporary(place.directory, data, 0o666) as (descriptor, temporary):
         _finish(descriptor, mode)
@@ -185,7 +185,7 @@ def _create(place: _Place, data: bytes, mode: int | None) -> Stamp:
         return stamp_of(os.fstat(descriptor))
 
 
-def _name_new(place: _Place, temporary: str) -> None:
+def _name_new(place: _DirectoryEntry, temporary: str) -> None:
     here = place.directory
     if place.expected is not None:
         try:  # rename would replace a file created meanwhile
@@ -202,7 +202,7 @@ def _name_new(place: _Place, temporary: str) -> None:
     os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
 
 
-def _replace(place: _Place, data: bytes, old: int, mode: int | None) -> Stamp | None:
+def _replace(place: _DirectoryEntry, data: bytes, old: int, mode: int | None) -> Stamp | None:
     """
     Rename a new file over `old`, with the same owner and attributes, and the same mode unless `mode` is given.
 
@@ -232,7 +232,7 @@ def _finish(descriptor: int, mode: int | None) -> None:
         set_mode(descriptor, mode)
 
 
-def _overwrite(place: _Place, data: bytes, descriptor: int, mode: int | None) -> Stamp:
+def _overwrite(place: _DirectoryEntry, data: bytes, descriptor: int, mode: int | None) -> Stamp:
     """Overwrite the file in place. On failure its old bytes are restored; only a crash in between leaves a mixture."""
     size = os.fstat(descriptor).st_size
     if size > MAX_OVERWRITTEN_BYTES:

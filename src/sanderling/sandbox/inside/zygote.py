@@ -26,9 +26,9 @@ from sanderling.sandbox import wire
 from sanderling.sandbox.inside import init
 from sanderling.sandbox.inside.init import Confinement
 from sanderling.sandbox.kernel import namespaces, seccomp
-from sanderling.sandbox.kernel.layout import Access, Layout
+from sanderling.sandbox.kernel.layout import LandlockAccess, Layout
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
-from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Limits
+from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, ResourceLimits
 from sanderling.sandbox.report import NOT_STARTED
 
 PID_MAX_IS_OURS = (6, 14)  # since this Linux version, pid_max belongs to the pid namespace
@@ -39,7 +39,7 @@ SPARE_AFTER_MS, AFTER_FAILURE_MS = 8, 1000
 LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 
 
-class View(NamedTuple):
+class ZygoteView(NamedTuple):
     """
     The view that all commands of a zygote share.
 
@@ -48,7 +48,7 @@ class View(NamedTuple):
 
     level: Level
     layout: Layout
-    limits: Limits
+    limits: ResourceLimits
     has_own_network: bool
     can_use_network: bool
     is_for_one: bool = False
@@ -101,7 +101,7 @@ def main(channel: int, view: int, entered: int) -> NoReturn:
     wire.send(socket.socket(fileno=entered), ("entered",))
     with os.fdopen(view, "rb") as file:
         level, access, limits, *more = marshal.load(file)  # noqa: S302
-    its_view = View(level, Layout(Access(*access)), Limits(*limits), *more)
+    its_view = ZygoteView(level, Layout(LandlockAccess(*access)), ResourceLimits(*limits), *more)
     Zygote(its_view, socket.socket(fileno=channel)).serve()
 
 
@@ -112,7 +112,7 @@ class Spare(NamedTuple):
     channel: socket.socket
 
 
-class Running(NamedTuple):
+class RunningInit(NamedTuple):
     """An init with its command. `status` is the command's status pipe, kept open until all of its processes are gone."""
 
     key: int
@@ -123,11 +123,11 @@ class Running(NamedTuple):
 class Zygote:
     """Starts commands for requests on `channel`, until the host closes it. Then the zygote exits, and everything in it."""
 
-    def __init__(self, view: View, channel: socket.socket) -> None:
+    def __init__(self, view: ZygoteView, channel: socket.socket) -> None:
         self.view = view
         self.channel = channel
         self._confinement = view.confinement()
-        self._running: dict[int, Running] = {}  # by pidfd
+        self._running: dict[int, RunningInit] = {}  # by pidfd
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._poll = select.poll()
         self._spare: Spare | None = None
@@ -190,7 +190,7 @@ class Zygote:
                 os.write(status, NOT_STARTED.format(reason=error.strerror).encode())
             streams.append(status)
         else:
-            self._running[pidfd] = Running(key, pid, status)
+            self._running[pidfd] = RunningInit(key, pid, status)
             self._poll.register(pidfd, select.POLLIN)
         for descriptor in streams:
             os.close(descriptor)
@@ -309,7 +309,7 @@ def _listeners() -> dict[str, socket.socket]:
     return found
 
 
-def _limit_ourselves(view: View) -> None:
+def _limit_ourselves(view: ZygoteView) -> None:
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write(OOM_SCORE_ADJ)
     init.bar_capabilities()

@@ -79,7 +79,7 @@ def is_overlay(path: str) -> bool:
         return False
 
 
-class Status(NamedTuple):
+class FileStatus(NamedTuple):
     """The result of statx(2), with field names as in `os.stat_result`."""
 
     st_nlink: int
@@ -90,7 +90,7 @@ class Status(NamedTuple):
     st_ctime_ns: int
 
 
-def fresh_status(path: str) -> Status:
+def fresh_status(path: str) -> FileStatus:
     """
     Return the current status of `path` from the other side of its file system, without following links.
 
@@ -102,7 +102,7 @@ def fresh_status(path: str) -> Status:
     """
     buffer = _statx(path, _AT_STATX_FORCE_SYNC, _STATX_BASIC_STATS)
     nlink, mode, inode, size, ctime, ctime_ns, mtime, mtime_ns = _STATX.unpack_from(buffer)
-    return Status(nlink, mode, inode, size, mtime * _NS + mtime_ns, ctime * _NS + ctime_ns)
+    return FileStatus(nlink, mode, inode, size, mtime * _NS + mtime_ns, ctime * _NS + ctime_ns)
 
 
 def birth_ns(path: str) -> int | None:

@@ -17,7 +17,7 @@ READ_BYTES = 1 << 16
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Event(NamedTuple):
+class InotifyEvent(NamedTuple):
     """An event in the directory of `watch`, for `name` in it. Two events with the same `cookie` are a rename."""
 
     watch: int
@@ -57,7 +57,7 @@ def _checked(result: int) -> int:
     return result
 
 
-def events(fd: int, reads: int) -> Iterator[Event]:
+def events(fd: int, reads: int) -> Iterator[InotifyEvent]:
     """Yield pending events, from at most `reads` reads."""
     for _ in range(reads):
         try:
@@ -69,7 +69,7 @@ def events(fd: int, reads: int) -> Iterator[Event]:
             number, mask, cookie, length = EVENT.unpack_from(data, position)
             position += EVENT.size + length
             name = os.fsdecode(data[position - length : position].rstrip(b"\0"))
-            yield Event(number, mask, cookie, name)
+            yield InotifyEvent(number, mask, cookie, name)
 
 
 def limit(name: str) -> int:

@@ -53,7 +53,7 @@ class Bind(NamedTuple):
     is_step: bool = False
 
 
-class Access(NamedTuple):
+class LandlockAccess(NamedTuple):
     """The access that Landlock allows, as paths inside the view. Sockets below `private` may be connected to."""
 
     readable: list[str]
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
     `links` are created first, then `binds` are mounted in order, later ones over earlier ones.
     """
 
-    access: Access
+    access: LandlockAccess
     staging: str = ""
     shm_bytes: int = 0
     links: Sequence[tuple[str, str]] = ()
@@ -127,7 +127,7 @@ def mounted_layout(
         *sorted((*private, *steps), key=lambda bind: bind.target),
         *shown,
     ]
-    access = Access(
+    access = LandlockAccess(
         readable=["/"],
         writable=["/dev/shm", *(bind.target for bind in binds if bind.is_writable)],
         devices=["/dev"],
@@ -184,7 +184,7 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
         *protection.readable,
         *([] if can_write else project),
     )
-    access = Access(
+    access = LandlockAccess(
         readable=[
             os.path.realpath(path) for path in readable
         ],  # Landlock rules do not follow links

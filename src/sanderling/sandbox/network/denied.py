@@ -14,7 +14,7 @@ DENIED_REASON = "Not a listed host (Sanderling sandbox, see :AgentNet)"
 OnDenial = Callable[[Denial], None]
 
 
-class Once:
+class DenialThrottle:
     """Forwards each denial once per REPEAT_S, at most MAX_REPORTS in total, so that invented names cannot flood the user."""
 
     def __init__(self, report: OnDenial) -> None:

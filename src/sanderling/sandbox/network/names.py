@@ -8,7 +8,7 @@ from contextlib import suppress
 import anyio.lowlevel
 
 from sanderling.sandbox.denials import Denial, Rule
-from sanderling.sandbox.network.denied import Once, OnDenial
+from sanderling.sandbox.network.denied import DenialThrottle, OnDenial
 
 # Every client accepts NXDOMAIN at once. After REFUSED, glibc asks again and reports a temporary failure, and musl waits for its timeout.
 _NXDOMAIN = 3
@@ -28,7 +28,7 @@ async def answer_names(responder: socket.socket, report: OnDenial, rule: Rule) -
 
     Requested names are reported with `rule`, except this machine's names and reverse lookups.
     """
-    report = Once(report)
+    report = DenialThrottle(report)
     own = socket.gethostname().lower()
     quiet = {"", "localhost", own, own.partition(".")[0]}
     with responder:

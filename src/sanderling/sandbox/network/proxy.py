@@ -25,7 +25,7 @@ import h11
 
 from sanderling.hosts import authority_of, is_public, split_authority
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.network.denied import DENIED_REASON, Once, OnDenial
+from sanderling.sandbox.network.denied import DENIED_REASON, DenialThrottle, OnDenial
 from sanderling.sandbox.network.host_rules import HostRules
 
 MAX_HEAD_BYTES = 16 << 10  # node's limit; one read may double it: 8000 headers, 30 ms in h11
@@ -57,7 +57,7 @@ async def serve_proxy(listener: socket.socket, rules: HostRules, report: OnDenia
     Hosts that the rules refuse get status 403 and are reported. A host name with a non-public address is refused unless that address is
     also listed.
     """
-    report = Once(report)
+    report = DenialThrottle(report)
     slots = anyio.Semaphore(MAX_CONNECTIONS)
     lookups = anyio.Semaphore(MAX_LOOKUPS)
     parsing = anyio.Lock()

@@ -202,8 +202,8 @@ class _Conversation:
         result = self._results.get(use.id) or end.result
         is_error = end.is_error or bool(result and result.is_error)
         outcome = end.summary or ("failed" if is_error else "")
-        told = _told(result) if result else "No result."
-        shown = end.block(told) or told
+        result_text = _told(result) if result else "No result."
+        shown = end.block(result_text) or result_text
         line = f"<b>{html.escape(use.name)}</b> <code>{html.escape(end.title or input_line(use))}</code>"
         return _fold(f"{line} {html.escape(outcome)}", _fenced(shown, end.filetype))
 
@@ -211,7 +211,7 @@ class _Conversation:
 def _aside(record: Record) -> Iterator[str]:
     match record:
         case LoggedCommand(record=CommandRecord(command, output, ending)):
-            line = f"You ran <code>{html.escape(_one_line(command))}</code>: it {html.escape(ending.told)}"
+            line = f"You ran <code>{html.escape(_one_line(command))}</code>: it {html.escape(ending.description)}"
             yield _fold(line, _fenced(f"$ {command}\n{output}"))
         case LoggedClearing(before_tokens=before, after_tokens=after):
             yield _note(f"Old tool results were cleared: {before:,} → {after:,} tokens.")

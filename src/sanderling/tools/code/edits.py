@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sanderling.editing.draft import Draft
+from sanderling.editing.draft import TextDraft
 from sanderling.editing.lines import line_start
 from sanderling.editing.text import decode
 from sanderling.errors import ToolError
@@ -68,7 +68,7 @@ def changed(data: bytes, base: str, changes: Sequence[tuple[int, int, str]], nam
     Raises:
         ToolError: the file has changed.
     """
-    draft = Draft(decode(data))
+    draft = TextDraft(decode(data))
     if draft.text != base:
         raise ToolError(CHANGED.format(name=name))
     for start, end, new in reversed(changes):

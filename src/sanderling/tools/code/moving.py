@@ -12,7 +12,7 @@ from sanderling.errors import ToolError
 from sanderling.sandbox.files import FileChangedError, Loaded
 from sanderling.tools.base import Context
 from sanderling.tools.change import MAX_BYTES, UNDONE, Change
-from sanderling.tools.known import Proposal
+from sanderling.tools.known import ProposedContent
 
 EXISTS = "{name} already exists: nothing was moved."
 UNSAVED = (
@@ -66,7 +66,9 @@ class Move:
         loaded = await self.check()
         mode = stat.S_IMODE(loaded.stamp.mode)
         with anyio.CancelScope(shield=True):
-            await Change(self._context, self.new, lambda _: Proposal(data), is_whole=True).make()
+            await Change(
+                self._context, self.new, lambda _: ProposedContent(data), is_whole=True
+            ).make()
             await self._set_mode(data, mode)
             await self._remove(loaded, mode)
         if self._workspace.code:
@@ -101,7 +103,7 @@ class Move:
             names = {"old": workspace.shown(self.old), "new": workspace.shown(self.new)}
             raise ToolError(STAYS.format(reason=reason, **names)) from error
         await workspace.journal.note(change)
-        workspace.seen.forget(self.old)
+        workspace.read_cache.forget(self.old)
 
 
 def target_of(context: Context, path: str, to: str) -> str:

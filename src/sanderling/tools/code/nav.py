@@ -9,10 +9,10 @@ from sanderling.errors import ToolError
 from sanderling.tools.base import Context
 from sanderling.tools.code.inputs import NavInput
 from sanderling.tools.code.reach import Reach, servers_of
-from sanderling.tools.code.rows import Listing, Rows, outlined
-from sanderling.tools.code.servers import Answer, CodeFile, LanguageServers, Places
+from sanderling.tools.code.rows import LocationListing, Rows, outlined
+from sanderling.tools.code.servers import CodeFile, LanguageServerAnswer, LanguageServers, Locations
 from sanderling.tools.disclosure import Disclosure
-from sanderling.tools.grep import Found
+from sanderling.tools.grep import Matches
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.ripgrep import Filter, run_ripgrep
@@ -82,7 +82,9 @@ class _Nav:
             answer = await self._disclosed(spot.file, answer)
         return await self._result(answer)
 
-    async def _disclosed(self, file: CodeFile, answer: Answer) -> Answer:
+    async def _disclosed(
+        self, file: CodeFile, answer: LanguageServerAnswer
+    ) -> LanguageServerAnswer:
         """Return the answer with undisclosed text removed from the hover."""
         disclosure = Disclosure(self._workspace, self._context.may_read)
         defining = (places.path for places in answer.files)
@@ -171,7 +173,7 @@ class _Nav:
     async def _search(self, name: str) -> list[_Spot]:
         """Search for files with the name; return the line most like a definition in each, best first."""
         directory = self._workspace.project
-        found = Found(
+        found = Matches(
             Filter(directory, "", "", self._context.may_read), MAX_SEARCHED, MAX_LINES_OF_FILE
         )
         arguments = ["--json", "--crlf", f"--max-count={MAX_LINES_OF_FILE}", "--fixed-strings"]
@@ -200,7 +202,9 @@ class _Nav:
         by_path: dict[str, list[int]] = {}
         for spot in few:
             by_path.setdefault(spot.file.path, []).append((spot.line or 1) - 1)
-        listing = await self._rows.listing([Places(p, tuple(rows)) for p, rows in by_path.items()])
+        listing = await self._rows.listing(
+            [Locations(p, tuple(rows)) for p, rows in by_path.items()]
+        )
         also = [f"… and {more:,} more"] if more > 0 else []
         head = (
             f"{escaped(self._args.symbol)} is ambiguous. Nothing was done; ask again with path and line of one, or with more of its name"
@@ -210,10 +214,10 @@ class _Nav:
 
     # --- answers -----------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, op: str, spot: _Spot) -> Answer:
+    async def _ask(self, op: str, spot: _Spot) -> LanguageServerAnswer:
         return await self._servers.navigate(spot.file, op, self._args.symbol, spot.line)
 
-    async def _require_clear(self, file: CodeFile, answer: Answer) -> None:
+    async def _require_clear(self, file: CodeFile, answer: LanguageServerAnswer) -> None:
         if answer.candidates:
             raise _Several(await self._rows.candidates(file, answer.candidates))
         if answer.row is None:
@@ -221,7 +225,7 @@ class _Nav:
                 f"{answer.server} knows no symbol {escaped(self._args.symbol)} in {self._rows.shown(file.path)}."
             )
 
-    async def _result(self, answer: Answer) -> Outcome:
+    async def _result(self, answer: LanguageServerAnswer) -> Outcome:
         args = self._args
         listing = await self._rows.listing(answer.files, self._within)
         notes = [f"{answer.still}: there may be more."] if answer.still else []
@@ -241,7 +245,9 @@ class _Nav:
         content = "\n".join([f"{summary} ({answer.server}):", *listing.lines, *notes])
         return Outcome(content=content, summary=summary)
 
-    def _hovered(self, answer: Answer, listing: Listing, notes: list[str]) -> Outcome:
+    def _hovered(
+        self, answer: LanguageServerAnswer, listing: LocationListing, notes: list[str]
+    ) -> Outcome:
         """Return the hover text, unless the symbol is defined in a file that is hidden from the model."""
         is_hidden = bool(answer.files) and not listing.place_count
         if not answer.hover or is_hidden:

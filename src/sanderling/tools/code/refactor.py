@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sanderling.editing.lines import Difference, shown
+from sanderling.editing.lines import TextDifference, shown
 from sanderling.editing.text import decode
 from sanderling.errors import ToolError
 from sanderling.protocol.events import ChangedLines
@@ -19,7 +19,7 @@ from sanderling.tools.code.rows import Rows
 from sanderling.tools.code.servers import CodeFile, FileEdits, WorkspaceChange
 from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.effects import Effect
-from sanderling.tools.known import Proposal
+from sanderling.tools.known import ProposedContent
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.paths import escaped
 from sanderling.tools.texts import asked_of_person, difference, shown_to_person, text_of
@@ -48,7 +48,7 @@ class FilePlan(msgspec.Struct, frozen=True):
         return applied(self.base, self.changes)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RefactorPlan(msgspec.Struct, frozen=True):
     """
     The change as the server proposed it, approved, shown and made as a whole. `moves` is a file's new path.
 
@@ -75,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True):
 # --- the plan ----------------------------------------------------------------------------------------------------------
 
 
-async def plan_for(args: RefactorInput, context: Context) -> Plan:
+async def plan_for(args: RefactorInput, context: Context) -> RefactorPlan:
     """Ask the servers for the change."""
     return await _Planner(args, context).plan()
 
@@ -89,7 +89,7 @@ class _Planner:
         self._reach = Reach(context)
         self._path = self._workspace.path(args.path)
 
-    async def plan(self) -> Plan:
+    async def plan(self) -> RefactorPlan:
         args = self._args
         file = await self._reach.named(self._path)
         new = ""
@@ -105,18 +105,18 @@ class _Planner:
                 change = await self._servers.move(file, new)
         if change.candidates:
             rows = Rows(self._context, self._reach)
-            return Plan(args, answer=await rows.candidates(file, change.candidates))
+            return RefactorPlan(args, answer=await rows.candidates(file, change.candidates))
         if change.titles is not None:
             disclosure = Disclosure(self._workspace, self._context.may_read)
             await disclosure.learn(file.path)
             await disclosure.search(change.titles)
-            return Plan(args, answer=_listed(list(map(disclosure.message, change.titles))))
+            return RefactorPlan(args, answer=_listed(list(map(disclosure.message, change.titles))))
         for kind, path, _ in change.operations:
             raise ToolError(OPERATION.format(kind=kind, name=self._workspace.shown(path)))
         files = await self._files(change)
         if not files and not new:
-            return Plan(args, answer=NOTHING.format(server=change.server))
-        return Plan(args, files, new, notes=(change.note,) if change.note else ())
+            return RefactorPlan(args, answer=NOTHING.format(server=change.server))
+        return RefactorPlan(args, files, new, notes=(change.note,) if change.note else ())
 
     async def _rename(self, file: CodeFile) -> WorkspaceChange:
         args = self._args
@@ -208,19 +208,19 @@ def _listed(titles: Sequence[str]) -> str:
 def _change(file: FilePlan, context: Context) -> Change:
     name = context.workspace.shown(file.path)
 
-    def propose(old: bytes | None) -> Proposal:
-        return Proposal(changed(old or b"", file.base, file.changes, name))
+    def propose(old: bytes | None) -> ProposedContent:
+        return ProposedContent(changed(old or b"", file.base, file.changes, name))
 
     return Change(context, file.path, propose)
 
 
-def _others(plan: Plan, context: Context) -> list[FilePlan]:
+def _others(plan: RefactorPlan, context: Context) -> list[FilePlan]:
     """Return all changed files except the moving one."""
     moved = context.workspace.path(plan.args.path) if plan.moves else ""
     return [file for file in plan.files if file.path != moved]
 
 
-async def preview(plan: Plan, context: Context) -> Preview:
+async def preview(plan: RefactorPlan, context: Context) -> Preview:
     """Preview the whole change: by hunks for one file, otherwise as one difference."""
     if len(plan.files) == 1 and not plan.moves:
         return await _change(plan.files[0], context).preview()
@@ -235,7 +235,7 @@ async def preview(plan: Plan, context: Context) -> Preview:
     return Preview("\n".join(parts), "diff")
 
 
-async def make(plan: Plan, context: Context) -> Outcome:
+async def make(plan: RefactorPlan, context: Context) -> Outcome:
     """Make the planned change completely; an error lists the files changed before it."""
     if not (plan.files or plan.moves):
         return Outcome(content=plan.answer, summary="nothing changed")
@@ -276,7 +276,7 @@ async def make(plan: Plan, context: Context) -> Outcome:
     )
 
 
-async def _move(plan: Plan, context: Context) -> str:
+async def _move(plan: RefactorPlan, context: Context) -> str:
     workspace = context.workspace
     old = workspace.path(plan.args.path)
     move = Move(context, old, plan.moves)
@@ -285,10 +285,10 @@ async def _move(plan: Plan, context: Context) -> str:
         if file.path == old:
             data = changed(data, file.base, file.changes, workspace.shown(old))
     await move.make(data)
-    workspace.seen.note(plan.moves, decode(data).text)
+    workspace.read_cache.note(plan.moves, decode(data).text)
     return f"{workspace.shown(old)} is now {workspace.shown(plan.moves)}"
 
 
-def _file_summary(name: str, what: Difference, notes: Sequence[str], is_written: bool) -> str:
+def _file_summary(name: str, what: TextDifference, notes: Sequence[str], is_written: bool) -> str:
     where = "" if is_written else " (in the editor, not saved)"
     return "\n".join([f"{escaped(name)}: {what.summary}{where}", *notes])

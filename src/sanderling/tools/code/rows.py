@@ -7,7 +7,7 @@ from sanderling.errors import ToolError
 from sanderling.text import printable
 from sanderling.tools.base import Context
 from sanderling.tools.code.reach import Reach, is_meant
-from sanderling.tools.code.servers import Candidates, CodeFile, Places, Symbol
+from sanderling.tools.code.servers import Candidates, CodeFile, Locations, Symbol
 from sanderling.tools.paths import escaped
 
 MAX_ROWS, MAX_BYTES = 100, 8 * 1024
@@ -15,7 +15,7 @@ MAX_COUNTS = 50
 NARROW = "Only counts follow; pass a directory or file as `within` for its lines:"
 
 
-class Listing(NamedTuple):
+class LocationListing(NamedTuple):
     """Places as text: `place_count` in `file_count` files visible to the model, and `elsewhere` outside the project."""
 
     lines: list[str]
@@ -39,7 +39,9 @@ class Rows:
         shown = path.removeprefix(f"{real}/") if path.startswith(f"{real}/") else path
         return escaped(self._workspace.shown(shown))
 
-    async def listing(self, files: Sequence[Places], within: Sequence[str] = ()) -> Listing:
+    async def listing(
+        self, files: Sequence[Locations], within: Sequence[str] = ()
+    ) -> LocationListing:
         """Return the places as text, sorted by path."""
         count = file_count = elsewhere = 0
         counts: list[str] = []
@@ -57,14 +59,14 @@ class Rows:
             file_count += 1
             if file is None or is_full or not await self._add(file, places):
                 counts.append(f"{self.shown(places.path)}: {len(places.rows)}")
-        return Listing(
+        return LocationListing(
             [*self.lines, *_counted(counts, has_rows=bool(self.lines))],
             count,
             file_count,
             elsewhere,
         )
 
-    async def _add(self, file: CodeFile, places: Places) -> bool:
+    async def _add(self, file: CodeFile, places: Locations) -> bool:
         """Add the rows of a file; return False if there is no room for any."""
         names = places.names or ("",) * len(places.rows)
         merged: dict[int, list[str]] = {}
@@ -93,7 +95,7 @@ class Rows:
 
     async def candidates(self, file: CodeFile, candidates: Candidates) -> str:
         """Return the lines where an ambiguous symbol occurs."""
-        await self._add(file, Places(file.path, candidates.rows))
+        await self._add(file, Locations(file.path, candidates.rows))
         lines = "\n".join(self.lines)
         return f"{candidates.why}. Nothing was done; ask again with path and line of one:\n{lines}"
 

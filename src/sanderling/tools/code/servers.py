@@ -16,7 +16,7 @@ class CodeFile(msgspec.Struct, frozen=True):
     place: str = ""
 
 
-class Places(msgspec.Struct, frozen=True):
+class Locations(msgspec.Struct, frozen=True):
     """Rows in the file `path`, from 0; `names` are their containers. `is_modified`: a buffer has unsaved changes to it."""
 
     path: str
@@ -42,7 +42,7 @@ class Symbol(msgspec.Struct, frozen=True):
     last_row: int
 
 
-class Answer(msgspec.Struct, frozen=True):
+class LanguageServerAnswer(msgspec.Struct, frozen=True):
     """
     An answer from `server`. `files` has the useful ones of `count` places.
 
@@ -51,7 +51,7 @@ class Answer(msgspec.Struct, frozen=True):
     """
 
     server: str
-    files: tuple[Places, ...] = ()
+    files: tuple[Locations, ...] = ()
     count: int = 0
     hover: str = ""
     sources: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class WorkspaceChange(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Said(msgspec.Struct, frozen=True):
+class DiagnosticList(msgspec.Struct, frozen=True):
     """Current errors and warnings, errors first; `count` is their total."""
 
     found: tuple[Diagnostic, ...]
@@ -105,11 +105,13 @@ class LanguageServers(Protocol):
     Every method raises `ToolError` with the reason if there is no server, it does not answer, or it is still loading the project.
     """
 
-    async def navigate(self, file: CodeFile, op: str, symbol: str, line: int | None) -> Answer:
+    async def navigate(
+        self, file: CodeFile, op: str, symbol: str, line: int | None
+    ) -> LanguageServerAnswer:
         """Answer `op` about a symbol of the file, loading the file if needed."""
         ...
 
-    async def symbols(self, project: str, symbol: str, *, is_like: bool) -> Answer:
+    async def symbols(self, project: str, symbol: str, *, is_like: bool) -> LanguageServerAnswer:
         """Return the project's symbols with this name, or similar ones; nothing if no server supports it."""
         ...
 
@@ -131,6 +133,6 @@ class LanguageServers(Protocol):
         """Notify the servers that the file moved."""
         ...
 
-    async def diagnostics(self, file: CodeFile | None) -> Said:
+    async def diagnostics(self, file: CodeFile | None) -> DiagnosticList:
         """Return current diagnostics of a file, or of all files known to the editor."""
         ...

@@ -14,7 +14,7 @@ from sanderling.tools.paths import escaped
 from sanderling.tools.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sanderling.tools.code.refactor import Plan
+    from sanderling.tools.code.refactor import RefactorPlan
 
 
 def _nav_effect(args: NavInput, workspace: Workspace) -> Effect:
@@ -42,7 +42,7 @@ async def code_nav(args: NavInput, context: Context) -> Outcome:
     return await navigate(args, context)
 
 
-def _refactor_effect(args: "RefactorInput | Plan", workspace: Workspace) -> Effect:
+def _refactor_effect(args: "RefactorInput | RefactorPlan", workspace: Workspace) -> Effect:
     """Return the effect; the widest possible one before the plan is known."""
     if not isinstance(args, RefactorInput):
         return args.effect(workspace)
@@ -51,7 +51,7 @@ def _refactor_effect(args: "RefactorInput | Plan", workspace: Workspace) -> Effe
     return Effect("code_refactor", "write", path=workspace.project)
 
 
-def _refactor_title(args: "RefactorInput | Plan", workspace: Workspace) -> str:
+def _refactor_title(args: "RefactorInput | RefactorPlan", workspace: Workspace) -> str:
     args = args if isinstance(args, RefactorInput) else args.args
     where = workspace.shown(workspace.path(args.path))
     place = f"{where}:{args.line}" if args.line else where
@@ -59,20 +59,20 @@ def _refactor_title(args: "RefactorInput | Plan", workspace: Workspace) -> str:
     return escaped(" ".join(filter(None, (args.op, args.symbol[:80], f"({place})", to[:80]))))
 
 
-async def _plan(args: RefactorInput, context: Context) -> "Plan":
+async def _plan(args: RefactorInput, context: Context) -> "RefactorPlan":
     from sanderling.tools.code.refactor import plan_for
 
     return await plan_for(args, context)
 
 
-async def _preview(plan: "Plan", context: Context) -> Preview:
+async def _preview(plan: "RefactorPlan", context: Context) -> Preview:
     from sanderling.tools.code.refactor import preview
 
     return await preview(plan, context)
 
 
 @tool(RefactorInput, effect=_refactor_effect, title=_refactor_title, preview=_preview, plan=_plan)
-async def code_refactor(plan: "Plan", context: Context) -> Outcome:
+async def code_refactor(plan: "RefactorPlan", context: Context) -> Outcome:
     """
     Let a language server in the user's editor change code: one exact call instead of many edits.
 

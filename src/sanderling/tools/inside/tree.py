@@ -32,7 +32,7 @@ KINDS = {
 # --- ignore rules ------------------------------------------------------------------------------------------------------
 
 
-class Rule(NamedTuple):
+class IgnoreRule(NamedTuple):
     """A line of an ignore file."""
 
     glob: Glob
@@ -40,11 +40,11 @@ class Rule(NamedTuple):
     is_for_directories: bool
 
 
-class Rules(NamedTuple):
+class IgnoreRules(NamedTuple):
     """The rules of an ignore file for paths below `base`, which ends in a slash. The last match decides."""
 
     base: str
-    rules: list[Rule]
+    rules: list[IgnoreRule]
 
     def verdict(self, path: str, *, is_directory: bool) -> bool | None:
         """Return True if `path` is ignored, False if it is an exception; None if no rule matches."""
@@ -55,18 +55,18 @@ class Rules(NamedTuple):
         return None
 
 
-def rules_of(file: str, base: str) -> Rules:
+def rules_of(file: str, base: str) -> IgnoreRules:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return Rules(base, [])
+        return IgnoreRules(base, [])
     with os.fdopen(descriptor, "rb") as stream:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         text = os.fsdecode(stream.read(MAX_RULES_BYTES)) if is_file else ""
-    return Rules(base, [rule for line in text.split("\n") if (rule := _rule(line))])
+    return IgnoreRules(base, [rule for line in text.split("\n") if (rule := _rule(line))])
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str) -> IgnoreRule | None:
     line = line.removesuffix("\r")
     bare = line.rstrip(" ")
     line = f"{bare} " if bare.endswith("\\") and bare != line else bare
@@ -77,7 +77,7 @@ def _rule(line: str) -> Rule | None:
     if not bare:
         return None
     try:
-        return Rule(Glob(bare, has_braces=False), glob != line, glob != bare)
+        return IgnoreRule(Glob(bare, has_braces=False), glob != line, glob != bare)
     except GlobError:  # git ignores such a line, too
         return None
 
@@ -89,9 +89,9 @@ class Ignored(NamedTuple):
     `.ignore` files override git's, which only apply up to the repository root.
     """
 
-    plain: tuple[Rules, ...]
-    git: tuple[Rules, ...]
-    everywhere: tuple[Rules, ...]
+    plain: tuple[IgnoreRules, ...]
+    git: tuple[IgnoreRules, ...]
+    everywhere: tuple[IgnoreRules, ...]
 
     def hides(self, path: str, *, is_directory: bool) -> bool:
         for rules in (*self.plain, *self.git, *self.everywhere):
@@ -109,7 +109,7 @@ class Ignored(NamedTuple):
         return Ignored((*plain, *self.plain), (here, *git), everywhere)
 
 
-def of_person(base: str) -> Rules:
+def of_person(base: str) -> IgnoreRules:
     return rules_of(os.path.expanduser("~/.config/git/ignore"), base)
 
 
@@ -124,14 +124,14 @@ def ignored_above(path: str) -> Ignored:
 # --- the tree ----------------------------------------------------------------------------------------------------------
 
 
-class Directory:
+class ListedDirectory:
     """A directory of the tree: `line` names it; once opened, `children` are its lines and subdirectories."""
 
     def __init__(self, path: str, line: str, level: int, above: Ignored) -> None:
         self.path = path
         self.line = line
         self.level = level
-        self.children: list[str | Directory] = []
+        self.children: list[str | ListedDirectory] = []
         self._ignored = above  # the parent's, until it is opened
 
     def open(self, room: int) -> int:
@@ -174,7 +174,7 @@ class Directory:
         more = f"{left_out:,}" if is_all else f"at least {max(left_out, 0):,}"
         return shown[:MAX_ENTRIES], more if left_out > 0 or not is_all else "", count > len(shown)
 
-    def _child(self, entry: os.DirEntry[str]) -> "str | Directory":
+    def _child(self, entry: os.DirEntry[str]) -> "str | ListedDirectory":
         name = escaped(entry.name)
         if entry.is_symlink():
             return f"{name} -> {_target(entry.path)}"
@@ -182,7 +182,7 @@ class Directory:
             return f"{name}  {_size(entry)}"
         line = f"{name}/"
         if os.access(entry.path, os.R_OK):
-            return Directory(entry.path, line, self.level + 1, self._ignored)
+            return ListedDirectory(entry.path, line, self.level + 1, self._ignored)
         return f"{line}  (cannot be read: {os.strerror(errno.EACCES)})"
 
     def lines(self) -> Iterator[str]:
@@ -229,14 +229,16 @@ def tree(path: str, depth: int) -> list[str]:
         OSError: `path` cannot be listed.
     """
     os.scandir(path).close()
-    top = Directory(path, "", 0, ignored_above(path))
+    top = ListedDirectory(path, "", 0, ignored_above(path))
     room = MAX_LINES
     queue = deque([top])
     while queue:
         directory = queue.popleft()
         room -= directory.open(room)
         if directory.level + 1 < depth:
-            queue.extend(child for child in directory.children if isinstance(child, Directory))
+            queue.extend(
+                child for child in directory.children if isinstance(child, ListedDirectory)
+            )
     return list(top.lines()) or [top.line.strip()]
 
 

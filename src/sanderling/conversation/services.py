@@ -1,0 +1,301 @@
+"""The parts of a conversation, assembled: everything that its turns and views use."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sanderling.changes.commands import CommandChanges
+from sanderling.changes.forking import Origin
+from sanderling.changes.journal import Journal
+from sanderling.commands.jobs import Jobs
+from sanderling.commands.shell import Shell, ShellState
+from sanderling.commands.user_commands import UserCommand, UserCommands
+from sanderling.config import Settings
+from sanderling.conversation.compactor import Compactor
+from sanderling.conversation.memory import Memory, Remembered
+from sanderling.conversation.model_calls import ModelCalls
+from sanderling.conversation.notes import Notes
+from sanderling.conversation.prompt import prompt_message
+from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
+from sanderling.conversation.servers import NoServers, ServerLoader
+from sanderling.conversation.tasks import BackgroundTasks
+from sanderling.conversation.waiting import Waiting
+from sanderling.errors import ConfigError
+from sanderling.mcp import GRACE_S
+from sanderling.permissions.approvals import Approvals
+from sanderling.permissions.gate import Gate
+from sanderling.permissions.rules import Rule
+from sanderling.permissions.store import RuleStore
+from sanderling.project.project import Project
+from sanderling.protocol.events import (
+    Event,
+    JobsChanged,
+    Notice,
+    PromptSteered,
+    ShownJob,
+    SlashCommand,
+    SlashCommandsChanged,
+    TodoChanged,
+    TrustNeeded,
+)
+from sanderling.protocol.messages import Prompt
+from sanderling.protocol.modes import Mode
+from sanderling.providers import Provider
+from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.policy import Grant, SandboxPolicy
+from sanderling.session.log import changes_dir
+from sanderling.session.records import is_session_id
+from sanderling.session.session import Session
+from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
+from sanderling.tools.editor import Editor
+from sanderling.tools.read_cache import ReadCache
+from sanderling.tools.todo_list import TodoList
+from sanderling.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sanderling.mcp.servers import McpServer
+    from sanderling.mcp.tool_servers import ServerContext, ToolServers
+    from sanderling.tools.code.servers import LanguageServers
+
+
+class SessionServices:
+    """The parts of one session. `emit` receives the events of all of them; it must not block."""
+
+    external_commands: Callable[[], Sequence[SlashCommand]] = tuple
+
+    def __init__(
+        self,
+        session: Session,
+        provider: Provider,
+        emit: Callable[[Event], None],
+        policy: SandboxPolicy,
+        settings: Settings,
+        *,
+        project: Project | None = None,
+        rules: tuple[Rule, ...] = (),
+        editor: Editor | None = None,
+        code: "LanguageServers | None" = None,
+        sources: Sequence[ToolSource] = (OwnTools(),),
+        servers: "Mapping[str, McpServer] | None" = None,
+        patience_s: float = GRACE_S,
+    ) -> None:
+        self.session = session
+        self.provider = provider
+        self.emit = emit
+        self.settings = settings
+        self.project = project or Project(settings, session.project)
+        self.tasks = BackgroundTasks()
+        self.memory = Memory(session, emit)
+        self.waiting = Waiting(self.memory.keep)
+        self.workspace = self._make_workspace(policy, editor, code)
+        self.commands = UserCommands(
+            session,
+            self.sandbox,
+            emit,
+            self.tasks.start,
+            on_end=self._files_may_have_changed,
+            offer=self._offer_programs,
+            running=self.workspace.changes.of_person,
+        )
+        self.gate = self._make_gate(rules)
+        catalog = Catalog(*sources, disabled=settings.tools_disabled)
+        self._loader = ServerLoader(settings, catalog, self._server_context, patience_s=patience_s)
+        if servers:
+            self._loader.load(servers)
+        self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
+        self.notes = self._make_notes()
+        self.compactor = Compactor(
+            session,
+            provider,
+            self.calls,
+            self.notes,
+            emit,
+            memory=self.memory,
+            is_automatic=settings.auto_compact,
+        )
+
+    @property
+    def approvals(self) -> Approvals:
+        return self.gate.approvals
+
+    @property
+    def sandbox(self) -> SessionSandbox:
+        return self.workspace.sandbox
+
+    @property
+    def servers(self) -> "NoServers | ToolServers":
+        return self._loader.servers
+
+    def warn(self, text: str) -> None:
+        self.emit(Notice("warning", text))
+
+    def restore(self, mode: Mode | None) -> None:
+        """Restore the session's state; `mode` overrides the remembered one."""
+        session, provider = self.session, self.provider
+        is_own = isinstance(model := session.state("model"), str) and self._can_ask(model)
+        if not is_own and session.history and session.model != provider.model:
+            session.switch_model(provider.model)
+        self.memory.restore(self._remembered(), {"mode": mode})
+
+    def _can_ask(self, model: str) -> bool:
+        """Continue with the session's own model, if its provider is still available."""
+        try:
+            self.provider.set_model(model)
+        except ConfigError as error:
+            self.warn(
+                f"This session's model {model} is unavailable ({error}). Continuing with {self.provider.model}."
+            )
+            return False
+        return True
+
+    def tell_untrusted(self) -> None:
+        if paths := self.project.news_of_untrusted():
+            self.emit(TrustNeeded(paths))
+        for text in self.project.news_of_settings():
+            self.warn(text)
+
+    def _remembered(self) -> Sequence[Remembered]:
+        waiting, shell, todo = self.waiting, self.workspace.shell, self.workspace.todo
+
+        def restore_waiting(state: object) -> None:
+            waiting.restore(state, {prompt.id for prompt in self.session.prompts})
+
+        def restore_shell(state: object) -> None:
+            shell.restore(msgspec.convert(state, ShellState))
+
+        return (
+            Remembered("waiting", waiting.state, restore_waiting, waiting.news),
+            Remembered("todo", todo.state, todo.restore, lambda: TodoChanged(todo.items)),
+            Remembered(
+                "shell",
+                lambda: msgspec.to_builtins(shell.state()),
+                restore_shell,
+            ),
+            Remembered("told", self.notes.state, self.notes.restore),
+            Remembered("mode", lambda: self.gate.mode, self.gate.restore_mode),
+            Remembered("grants", self.gate.state, self.gate.restore),
+        )
+
+    def _make_workspace(
+        self, policy: SandboxPolicy, editor: Editor | None, code: "LanguageServers | None"
+    ) -> Workspace:
+        sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
+        shell = Shell(policy.project, sandbox, _only_reads_with)
+        jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
+        todo = TodoList(self.memory.keep)
+        read_cache = ReadCache(disk=sandbox.environment.disk)
+        journal = self._make_journal()
+        changes = CommandChanges(journal, lambda: jobs.are_running, self.warn)
+        return Workspace(
+            self.session.project,
+            sandbox,
+            shell,
+            jobs,
+            journal,
+            changes,
+            editor,
+            read_cache,
+            todo,
+            code=code,
+        )
+
+    def _make_journal(self) -> Journal:
+        """Return the journal of the agent's changes. A log outside the session directory has it in its own directory."""
+        log = self.session.log.path
+        is_kept = log.parent == self.settings.session_dir
+        directory = changes_dir(log) if is_kept else log.parent / "changes" / log.stem
+        origin = self._origin(directory.parent)
+        return Journal(directory.parent, log.stem, self.session.project, self.warn, origin)
+
+    def _origin(self, root: Path) -> Origin | None:
+        """Return the journal of the session that this one was forked from."""
+        source = self.session.log.header.forked_from
+        if not isinstance(source, str) or not is_session_id(source):
+            return None
+        return Origin(
+            root / source, self.session.project, frozenset(self.session.prompt_history.turn_ids)
+        )
+
+    def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
+        return Gate(
+            self.workspace,
+            Approvals(self.session.project, self.emit, self._append_said),
+            RuleStore(self.settings.state_dir, self.session.project),
+            rules,
+            self.emit,
+            on_allowed=self.memory.keep,
+        )
+
+    def _make_notes(self) -> Notes:
+        return Notes(self.session, self.workspace, self.gate, self.project.instructions)
+
+    def _server_context(self) -> "ServerContext":
+        from sanderling.mcp.tool_servers import ServerContext
+
+        return ServerContext(
+            self.settings.state_dir,
+            self.session.project,
+            self.sandbox,
+            self.approvals.ask,
+            self.emit,
+            self.tasks.start,
+            self.tell_commands,
+            self._window_tokens,
+            self.gate.may_allow,
+        )
+
+    def _window_tokens(self) -> int:
+        limits = self.provider.limits
+        return limits.context_window_tokens if limits else 0
+
+    def declare_servers(self) -> None:
+        """Declare the tool servers that the project currently declares."""
+        self._loader.declare(self.project.trust, self.emit)
+
+    def tell_commands(self) -> None:
+        """Send the screen the slash commands of the project, tool servers and external agent."""
+        all_commands = (
+            *self.servers.commands(),
+            *self.external_commands(),
+            *self.project.commands(),
+        )
+        commands = {each.name: each for each in all_commands}
+        self.emit(SlashCommandsChanged(tuple(commands.values())))
+
+    def _files_may_have_changed(self) -> None:
+        if editor := self.workspace.editor:
+            self.tasks.start(editor.files_changed, ())
+
+    async def _offer_programs(self, command: UserCommand, denials: Sequence[Denial]) -> Grant:
+        return (await self.gate.grant_prompts.offer(command.text, command.id, "run", denials)).grant
+
+    def _append_said(self, prompt: Prompt) -> None:
+        """Append what the user says while the turn is stopped; the model gets it with the next prompt."""
+        self.session.append_message(prompt_message(prompt), (prompt,))
+        self.emit(PromptSteered(prompt))
+
+    def _emit_jobs(self) -> None:
+        self._files_may_have_changed()
+        jobs = self.workspace.jobs.all()
+        self.emit(JobsChanged(tuple(ShownJob(job.id, job.command, job.outcome) for job in jobs)))
+
+    def _emit_sandbox(self) -> None:
+        self.emit(shown_sandbox(self.sandbox))
+        self.servers.network_changed()
+
+    def _emit_denial(self, denial: Denial) -> None:
+        self.emit(shown_event(denial))
+
+    def _note_sandbox_event(self, event: SessionEvent) -> None:
+        will_be_reported = isinstance(event, Denial) and self.workspace.jobs.denied(event)
+        if self.commands.are_running or not will_be_reported:
+            self.emit(shown_event(event))
+
+
+def _only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
+    from sanderling.permissions.decide import only_reads_with  # imports tables of programs
+
+    return only_reads_with(name, command, cwd=cwd, project=project, is_confined=is_confined)

@@ -1,0 +1,195 @@
+"""A session's log as history events, page by page from its end, because drawing a long log at once takes too long."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from sanderling.protocol.events import (
+    BlockEnded,
+    CommandEnded,
+    CommandOutput,
+    CommandStarted,
+    Compacted,
+    CompactionUndone,
+    ErrorOccurred,
+    HistoryEvent,
+    HistoryShown,
+    PromptSteered,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from sanderling.protocol.messages import (
+    CommandRecord,
+    ContentBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+)
+from sanderling.protocol.restoring import ConversationRewound
+from sanderling.session.kept_agent import kept_agent
+from sanderling.session.records import (
+    LoggedClearing,
+    LoggedCommand,
+    LoggedMessage,
+    LoggedRestored,
+    LoggedRewind,
+    LoggedSummary,
+    LoggedToolEnd,
+    LoggedToolStart,
+    LoggedTurnEnd,
+    LoggedUndo,
+    Record,
+    without_left_ends,
+)
+from sanderling.session.session import Session
+
+PAGE_BYTES, PAGE_PARTS = 64 * 1024, 60
+MAX_DETAIL_CHARS = 32_768  # at least as much as the model gets of a command
+
+
+class HistoryPager:
+    """The pages of a resumed session's history, the last one first; with `end`, of what is before that byte of the log."""
+
+    def __init__(self, session: Session, end: int | None = None) -> None:
+        self._session = session
+        self._end = (
+            session.log.resumed_bytes if end is None else min(end, session.log.resumed_bytes)
+        )
+        # Number of parts that no page has shown yet.
+        self._earlier = bisect_left(session.log.page_offsets, self._end)
+        self._next_id = 0
+        # Whether the last turn before the end continues, remotely or on the page after it.
+        self._goes_on = bool(kept_agent(session).turn)
+
+    def take(self) -> HistoryShown:
+        """
+        Return the next earlier page. Reads the log, so call it in a thread.
+
+        Raises:
+            SessionError: the log cannot be read.
+        """
+        offsets = self._session.log.page_offsets
+        first = self._earlier
+        while first and self._is_small(first):
+            first -= 1
+        start = offsets[first] if first < len(offsets) else self._end
+        records = self._session.log.records(start, self._end)
+        events = tuple(self._events(without_left_ends(records, goes_on=self._goes_on)))
+        self._earlier, self._end = first, start
+        self._goes_on = bool(records) and not _begins_turn(records[0])
+        return HistoryShown(events, has_earlier=first > 0, start=start)
+
+    def _is_small(self, first: int) -> bool:
+        """Return whether the page that begins with part `first` has room for one more."""
+        if first == self._earlier:
+            return True
+        size = self._end - self._session.log.page_offsets[first]
+        return size < PAGE_BYTES and self._earlier - first < PAGE_PARTS
+
+    def _events(self, records: Iterable[Record]) -> Iterator[HistoryEvent]:
+        records = tuple(records)
+        uses = _Uses(records)
+        for record in records:
+            match record:
+                case LoggedMessage(message=message, prompt=prompt, steered=steered):
+                    if prompt:
+                        yield TurnStarted(prompt)
+                    yield from map(PromptSteered, steered)
+                    if message.role == "assistant":
+                        for block in message.content:
+                            yield from self._block(block, uses)
+                case LoggedCommand(record=command):
+                    yield from self._command(command)
+                case LoggedTurnEnd(stop_reason=stop_reason, error=error):
+                    if error:
+                        yield ErrorOccurred("internal", error, "")
+                    yield TurnEnded(stop_reason)
+                case _:
+                    yield from _memory_changes(record)
+
+    def _block(self, block: ContentBlock, uses: "_Uses") -> Iterator[HistoryEvent]:
+        match block:
+            case TextBlock(text):
+                block_id = self._new_id()
+                yield TextDelta(block_id, text)
+                yield BlockEnded(block_id)
+            case ThinkingBlock(thinking=text) if text:
+                block_id = self._new_id()
+                yield ThinkingDelta(block_id, text)
+                yield BlockEnded(block_id)
+            case ToolUse():
+                yield from uses.shown(block)
+            case _:
+                pass
+
+    def _command(self, record: CommandRecord) -> Iterator[HistoryEvent]:
+        command_id = f"earlier{self._new_id()}"
+        yield CommandStarted(command_id, record.command)
+        yield CommandOutput(command_id, record.output[:MAX_DETAIL_CHARS])
+        yield CommandEnded(command_id, record.ending.shown, record.ending.is_success)
+
+    def _new_id(self) -> int:
+        """Return a new id for a block or command. It is negative, because new output counts up from 0."""
+        self._next_id -= 1
+        return self._next_id
+
+
+def _begins_turn(record: Record) -> bool:
+    return isinstance(record, LoggedMessage) and record.prompt is not None
+
+
+class _Uses:
+    """The tool calls on a page."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._begun: set[str] = set()
+        self._ended: dict[str, LoggedToolEnd] = {}
+        self._results: dict[str, ToolResult] = {}
+        for record in records:
+            match record:
+                case LoggedToolStart(tool_use_id=use_id):
+                    self._begun.add(use_id)
+                case LoggedToolEnd(tool_use_id=use_id):
+                    self._ended[use_id] = record
+                case LoggedMessage(message=message):
+                    results = [each for each in message.content if isinstance(each, ToolResult)]
+                    self._results |= {each.tool_use_id: each for each in results}
+                case _:
+                    pass
+
+    def shown(self, use: ToolUse) -> Iterator[HistoryEvent]:
+        """Yield the start and end of `use`. Its detail is what its block showed, or else the result that the model got."""
+        end = self._ended.get(use.id) or LoggedToolEnd(use.id)
+        result = self._results.get(use.id)
+        result_text = result.content if result and isinstance(result.content, str) else ""
+        # Older logs do not say how much of the result is output, so all of it is shown.
+        is_command = use.name == "bash" and use.id in self._begun
+        if end.output_chars is None and (is_command or not end.detail):
+            end = replace(end, detail=result_text)
+        is_error = end.is_error or bool(result and result.is_error)
+        detail = end.block(result_text)[:MAX_DETAIL_CHARS]
+        yield ToolStarted(use.id, use.name, end.title)
+        yield ToolEnded(use.id, end.summary, detail, end.filetype, is_error, end.is_denied)
+
+
+def _memory_changes(record: Record) -> Iterator[HistoryEvent]:
+    """Yield the event for a compaction, an undo or a rewind."""
+    match record:
+        case LoggedClearing(before_tokens=before, after_tokens=after):
+            yield Compacted("cleared", before, after)
+        case LoggedSummary(before_tokens=before, after_tokens=after, summary=summary):
+            yield Compacted("summary", before, after, summary)
+        case LoggedUndo():
+            yield CompactionUndone()
+        case LoggedRestored(restored=restored):
+            yield restored
+        case LoggedRewind(text=text):
+            yield ConversationRewound(text)
+        case _:
+            pass
