@@ -59,6 +59,7 @@ check: development peers ## formatting, lint, types, English; changes nothing
 	cd "$(ROOT)" && "$(BIN)/nvim" --clean -l scripts/generate_plugin.lua --check
 	@command -v luacheck >/dev/null || { echo 'luacheck is missing: apt install lua-check, or luarocks install luacheck'; exit 1; }
 	cd "$(ROOT)" && luacheck --quiet lua plugin
+	cd "$(ROOT)" && "$(BIN)/python" scripts/check_annotations.py
 	@if $(HAS_NODE); then node "$(ROOT)/scripts/stylua.mjs" --check; else echo 'StyLua skipped: no Node'; fi
 
 format: development peers ## format Python and Lua, fix what ruff can fix, write the generated files

@@ -25,7 +25,7 @@ local NAMED = {
 }
 local ns = api.nvim_create_namespace('sanderling_mcp')
 
----@type table<sanderling.ToolServer.State, string>
+---@type table<string, string> of servers, by state
 local highlights = {
   ready = 'AgentBusy',
   failed = 'AgentError',
