@@ -24,8 +24,7 @@ def problems_in(path: Path, defined: set[str]) -> list[str]:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         place = f"{path.relative_to(ROOT)}:{number}"
         is_comment = line.lstrip().startswith("---")
-        if "---@" in line:
-            annotation = line.partition("---@")[2]
+        if annotation := line.partition("---@")[2] or line.partition("--[[@as")[2]:
             types = re.sub(r"^(?:param|field)\s+\S+|^return\s+|'[^']*'|\"[^\"]*\"", "", annotation)
             found += [
                 f"{place}: no class {name}" for name in USED.findall(types) if name not in defined

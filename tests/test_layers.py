@@ -352,22 +352,3 @@ def test_only_the_table_of_icons_has_glyphs():
 
 def test_no_files_in_lua_require_each_other_in_a_circle():
     TopologicalSorter({name: requires(path) - {name} for name, path in LUA_FILES.items()}).prepare()
-
-
-LUA_CLASS = re.compile(r"^ *---@(?:class|alias) +(?:\(\w+\) +)?([\w.]+)", re.MULTILINE)
-LUA_TYPE = re.compile(r"\bsanderling\.[\w.]*[A-Z]\w*")
-
-
-def test_each_class_that_lua_names_is_defined():
-    """No type checker reads the annotations: a name that has moved would stay as it was."""
-    texts = {path: path.read_text() for path in (ROOT / "lua").rglob("*.lua")}
-    defined = {name for text in texts.values() for name in LUA_CLASS.findall(text)}
-    unknown = {
-        (path.name, name)
-        for path, text in texts.items()
-        for line in text.splitlines()
-        if "---@" in line or "--[[@as" in line
-        for name in LUA_TYPE.findall(line)
-        if name not in defined and name.rpartition(".")[0] not in defined
-    }
-    assert unknown == set()
