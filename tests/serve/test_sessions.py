@@ -20,7 +20,7 @@ def bash(number, command):
 
 
 ASKED = [[{"text": "I look."}, bash(1, "echo once >> ran; echo made")], [{"text": "done"}]]
-SLOW = [[{"text": "one two three four five six", "chunk_chars": 4, "chunk_delay_ms": 100}]]
+SLOW = [[{"text": "one two three four five six", "chunk_chars": 4, "chunk_delay_ms": 300}]]
 
 
 @prove
