@@ -14,7 +14,7 @@ from tests.conftest import DEADLINE_S
 
 
 def policy_below(base: Path, project: str = "home/project", **changes: Any) -> SandboxPolicy:
-    """That of a project below `base`, where a person is at home, too."""
+    """Return the policy of a project below `base`, with the user's home there, too."""
     places = {"project": base / project, "home": base / "home", "state_dir": base / "state"}
     return SandboxPolicy(**{name: str(path) for name, path in places.items()} | changes)
 
@@ -29,9 +29,11 @@ def sandbox_of(
 
 
 @asynccontextmanager
-async def kept(sandbox: SessionSandbox, deadline_s: float = DEADLINE_S) -> AsyncIterator[TaskGroup]:
+async def kept(
+    sandbox: SessionSandbox, deadline_s: float | None = None
+) -> AsyncIterator[TaskGroup]:
     """While `sandbox` can be opened; the tasks are over at the end."""
-    with anyio.fail_after(deadline_s):
+    with anyio.fail_after(DEADLINE_S if deadline_s is None else deadline_s):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sandbox.manager.serve)
             yield tasks

@@ -289,7 +289,7 @@ def test_a_binary_buffer_is_its_bytes(child, project):
 def test_a_huge_buffer_is_refused_in_words(child, opened):
     path = opened("a.txt", b"0123456789abcdef" * 512 * 1024 + b"more\n")
     answer = ask(child, "find", path, *identity_of(Path(path)))
-    assert "a buffer of 8 MB" in answer["error"]
+    assert "has 8 MB, too much to fetch" in answer["error"]
 
 
 # --- changing --------------------------------------------------------------------------------------------------------

@@ -99,7 +99,8 @@ class Place:
         ).stdout
 
     def policy(self, **changes) -> SandboxPolicy:
-        return policy_below(self.base, **changes)
+        places = {"project": str(self.project), "home": str(self.home)}
+        return policy_below(self.base, **places | changes)
 
     @asynccontextmanager
     async def open(self, level: str | None = None, **changes) -> AsyncIterator[Sandbox]:

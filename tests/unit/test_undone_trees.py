@@ -177,7 +177,7 @@ async def test_a_commands_change_behind_unsaved_text_is_told_as_left(place, proj
 
 @prove
 async def test_thousands_of_files_come_back(place, project, monkeypatch):
-    monkeypatch.setattr("tests.unit.test_file_tools.DEADLINE_S", 300)
+    monkeypatch.setattr("tests.sandboxes.DEADLINE_S", 300)
     count = part(10_000)
     for number in range(count):
         path = project / f"d{number % 100}" / f"f{number}"
