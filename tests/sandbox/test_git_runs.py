@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from sanderling.sandbox.guard.command_lines import found_in_line
 from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.protection import GitProtection, protection
 from sanderling.sandbox.guard.repositories import survey
@@ -472,3 +473,20 @@ def test_users_own_setting_leaves_a_nested_repository_alone_that_has_nothing_of_
     guard = place.start_guard()
     place.git("clone", "-q", ".", "nested")
     assert guard.audit() == []
+
+
+@pytest.mark.parametrize(
+    "line, is_unclear",
+    [
+        ("p=too; ${p}ls/x", True),
+        ("n=ls/x; ./too$n", True),
+        ("find . -name x -exec sh {} \\;", True),
+        ("PATH=$PATH: xq", True),
+        ("PATH=:/usr/bin xq", True),
+        ('"$GIT_DIR"/../tools/x "$1"', False),
+        ("PATH=tools:$PATH x", False),
+        ("find . -name x -print", False),
+    ],
+)
+def test_a_line_that_does_not_show_what_it_runs_is_unclear(tmp_path, line, is_unclear):
+    assert found_in_line(line, str(tmp_path)).is_unclear is is_unclear

@@ -67,6 +67,10 @@ _CLEAR_SUBSTITUTION = re.compile(
     r"|(?:dirname|basename|readlink|realpath|command\s+-v|which|mktemp|tty|tput|uname|date|nproc)\b.*)\s*",
     re.DOTALL,
 )
+# A name that is put together from parts, a program that `find` runs, or an empty entry of PATH, which is the current directory.
+_UNRESOLVED = re.compile(
+    r"\$\{\w+\}[\w.@+-]|[\w.@+-]\$\{?[A-Za-z_]|\s-(?:exec|execdir|ok)\s|\bPATH=(?::|[^\s;]*:(?=[:\s;\"']))"
+)
 _AROUND_NAMES = re.compile(r"[\s;&|<>(){}`,:=\"'\\$!]+")
 _QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
 _WILD = re.compile(r"[*?\[]")
@@ -102,7 +106,7 @@ class ExecutedPaths(NamedTuple):
         absent: paths that would be run but do not exist yet.
         ruling: files that decide what a program does, such as a Makefile.
         nearby: directories, or `DIRECTORY/*.py`, from which it may load more.
-        is_unclear: another program decides what it runs.
+        is_unclear: the line does not show what it runs.
     """
 
     files: set[str]
@@ -116,7 +120,9 @@ class ExecutedPaths(NamedTuple):
 def found_in_line(line: str, worktree: str) -> ExecutedPaths:
     """Return what a shell at the top of `worktree` would run for this line."""
     asked = (a or b for a, b in _SUBSTITUTION.findall(line))
-    is_unclear = not all(map(_CLEAR_SUBSTITUTION.fullmatch, asked))
+    is_unclear = not all(map(_CLEAR_SUBSTITUTION.fullmatch, asked)) or bool(
+        _UNRESOLVED.search(line)
+    )
     found = ExecutedPaths(set(), set(), set(), set(), set(), is_unclear)
     pieces = list(islice(dict.fromkeys(_pieces(line, worktree)), MAX_PIECES))
     named = {path for piece in pieces for path in _candidates(piece, [worktree])} - {worktree}
