@@ -1,4 +1,8 @@
-"""An agent of ours that lives elsewhere, in a session here: files, commands, rules and sandbox are those of there, unless it leaves them to us."""
+"""
+A Sanderling on another machine, as the agent of a local session.
+
+Files, commands, rules and sandbox are the remote ones, unless the remote side leaves them to this one.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -87,9 +91,9 @@ class RemoteAgent(ExternalAgent):
         )
         self.tools = LocalTools(services, self._notify, partial(_tell_use, self), self.turn)
         self.is_told_whole = False
-        """Say whether that turn is told from its beginning: the process that was here before has kept no later place."""
+        """Whether that turn is sent from its start, because the previous process stored no later position."""
         self.left_turn = ""
-        """The prompt of the turn that went on there when nobody was connected any more."""
+        """The prompt of the turn that continued remotely while disconnected."""
         super().__init__(services, declared, provider)
         self.capabilities = ClientCapabilities(
             session=SESSION_CAPABILITIES,
@@ -113,7 +117,7 @@ class RemoteAgent(ExternalAgent):
 
     @property
     def is_ours(self) -> bool:
-        """Say whether it is Sanderling, which says when it has accepted a prompt."""
+        """Whether it is Sanderling, which acknowledges prompts."""
         return self._there.version != ""
 
     @property
@@ -122,7 +126,7 @@ class RemoteAgent(ExternalAgent):
 
     @property
     def goes_on_alone(self) -> bool:
-        """Say whether a turn goes on there while nobody is connected."""
+        """Whether a turn continues remotely while disconnected."""
         return self._there.resume > 0
 
     # --- its place, as the link knows it -----------------------------------------------------------------------------------
@@ -161,7 +165,7 @@ class RemoteAgent(ExternalAgent):
         return {"session/request_permission": Method(self._ask), **asked, **lent, **tools}
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
-        """All that it may tell us beside the protocol."""
+        """Return the handlers of notifications outside the protocol."""
         return self._model_proxy.notifications() if self._lends else {}
 
     def _notify(self, method: str, params: object) -> None:
@@ -256,7 +260,7 @@ class RemoteAgent(ExternalAgent):
     def options_changed(self) -> None:
         super().options_changed()
         if self.tools.are_wanted:
-            return  # mode and sandbox are those of here
+            return  # mode and sandbox are local
         option = self.link.options.of_category("mode")
         if option and option.value != self._mode and option.value in get_args(Mode):
             self._mode = option.value
@@ -268,7 +272,7 @@ class RemoteAgent(ExternalAgent):
 
 
 class _ProxyLimits(UsageLimits):
-    """The limits of this session, for requests that use its keys; what they use is shown and logged as the session's own."""
+    """The limits of this session for requests that use its keys. Their usage is shown and logged as its own."""
 
     def __init__(self, external: RemoteAgent) -> None:
         self._external = external
@@ -295,7 +299,7 @@ class _ProxyLimits(UsageLimits):
 
 
 def _may_lend(address: Address) -> bool:
-    """Say whether models may be asked from here for the agent there: a server has keys of its own."""
+    """Return whether the remote agent may use local models. A server has its own keys."""
     return address.kind != "server" and not address.has_own_keys
 
 
@@ -309,7 +313,7 @@ def _may_use_tools(address: Address) -> bool:
 
 
 async def _tell_use(external: RemoteAgent, told_id: str, started: ToolStarted) -> None:
-    """Tell of a tool use that begins here, unless the other side has told of it as what it is."""
+    """Show a tool use that starts here, unless the remote side has shown it correctly."""
     await external.reconnecting.all_shown()
     if started.title not in external.presenter.title_of(told_id):
         what = visible(f"{started.tool} {started.title}")

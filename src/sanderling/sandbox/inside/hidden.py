@@ -75,7 +75,7 @@ class Hidden:
 
 
 def _was_there(path: str, row: FileRow, since_ns: int) -> bool:
-    """Say whether something was made before `since_ns`: the number of an inode that is gone is given to the next one."""
+    """Return whether something was made before `since_ns`: the number of an inode that is gone is given to the next one."""
     born = birth_ns(path)
     return (row.mtime_ns if born is None else born) < since_ns
 
