@@ -1,7 +1,7 @@
 """
 The command line.
 
-`sanderling -p PROMPT` sends one prompt and prints the answer (`print_mode`). The other commands are a table in `cli`.
+`sanderling -p PROMPT` sends one prompt and prints the answer (`cli/print_mode`). The other commands are a table in `cli`.
 """
 
 import errno

@@ -16,7 +16,7 @@ UNNEEDED = {
     "what only reports and recordings need": r"sanderling\.(conversation\.reports|config\.show|providers\.redaction)",
     "the proxy": r"h11|sanderling\.sandbox\.network\.proxy",
     "tool servers": r"mcp|sanderling\.mcp\.\w+",
-    "other agents": r"sanderling\.(agents|acp_client)\.\w+",
+    "other agents": r"sanderling\.(agents|acp\.client)\.\w+",
     "other providers": r"(anthropic|httpx2|pydantic)|sanderling\.providers\.(anthropic|chat|ollama|responses|http)\.\w+",
     "of Python": r"difflib|html|http|importlib\.resources|zipfile",
 }

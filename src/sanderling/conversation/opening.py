@@ -17,9 +17,9 @@ from sanderling.mcp import GRACE_S
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rules
 from sanderling.project.project import Project
-from sanderling.protocol.agent import Agent
+from sanderling.protocol.agent import OpenedAgent
 from sanderling.protocol.events import Event, Notice
-from sanderling.protocol.messages import Prompt, StopReason
+from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
@@ -33,9 +33,9 @@ from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
-    from sanderling.conversation.remote.clients_tools import ClientTools
     from sanderling.mcp.servers import McpServer
     from sanderling.providers.http.model_proxy import ModelProxy
+    from sanderling.tools.client_tools import ClientTools
     from sanderling.tools.code.servers import LanguageServers
     from sanderling.tools.commands.shell import Elsewhere
 
@@ -82,22 +82,6 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The client's tools, which replace Sanderling's; then nothing runs here."""
 
 
-class OpenedAgent(NamedTuple):
-    """
-    An open agent, to be served by the caller, and what the frontend needs first.
-
-    `ends` maps prompt ids to the reasons why their turns ended, including the last. `waiting` has the ids of pending prompts; `aside` are
-    the prompts that were set aside or dropped, see `SessionOptions.waiting`.
-    """
-
-    agent: Agent
-    model: str
-    is_resumed: bool
-    ends: Mapping[str, StopReason]
-    waiting: frozenset[str]
-    aside: tuple[Prompt, ...]
-
-
 async def open_conversation(
     session_id: str,
     project: str,
@@ -133,6 +117,24 @@ async def open_conversation(
         await resources.aclose()
         raise
     return _opened(conversation, aside)
+
+
+async def open_for_client(
+    session_id: str,
+    project: str,
+    layers: Layers,
+    emit: Callable[[Event], None],
+    *,
+    editor: Editor | None,
+    elsewhere: "Elsewhere | None",
+    model_proxy: "ModelProxy | None",
+    tools: "ClientTools | None",
+) -> OpenedAgent:
+    """Open a session for a client of the Agent Client Protocol; see `SessionOptions` and `acp.agent.opening.SessionOpener`."""
+    options = SessionOptions(
+        editor=editor, elsewhere=elsewhere, is_shown=True, model_proxy=model_proxy, tools=tools
+    )
+    return await open_conversation(session_id, project, layers, emit, options)
 
 
 def check_settings(settings: Settings, project: str) -> None:

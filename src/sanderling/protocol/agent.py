@@ -1,8 +1,10 @@
 """The agent as frontends see it: they send actions and receive events."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from sanderling.protocol.actions import Action
+from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.requests import Answer, SessionRequest
 
 
@@ -29,3 +31,19 @@ class Agent(Protocol):
     def close(self) -> None:
         """Stop everything that is running; `serve` returns when it has ended."""
         ...
+
+
+class OpenedAgent(NamedTuple):
+    """
+    An open agent, to be served by the caller, and what the frontend needs first.
+
+    `ends` maps prompt ids to the reasons why their turns ended, including the last. `waiting` has the ids of pending prompts; `aside` are
+    the prompts that were set aside or dropped, see `SessionOptions.waiting` of the conversation.
+    """
+
+    agent: Agent
+    model: str
+    is_resumed: bool
+    ends: Mapping[str, StopReason]
+    waiting: frozenset[str]
+    aside: tuple[Prompt, ...]

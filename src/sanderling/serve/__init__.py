@@ -1,6 +1,6 @@
 """
-`sanderling serve`: the agent as a WebSocket server for clients that connect and disconnect.
+Serves clients of the Agent Client Protocol: `sanderling acp` one on standard streams, `sanderling serve` any number over WebSocket.
 
-It uses the method handlers of `acp_agent`. Sessions belong to the server: they continue without a client, several clients can watch one,
+Both use the method handlers of `acp/agent`. With `sanderling serve`, sessions belong to the server: they continue without a client, several clients can watch one,
 and each client gets every update exactly once.
 """

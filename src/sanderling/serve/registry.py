@@ -10,6 +10,7 @@ from sanderling.acp.agent.live import AgentSession
 from sanderling.acp.agent.opening import OpeningRequest, open_live
 from sanderling.acp.agent.tasks import GuardedTasks
 from sanderling.config.layers import Layers
+from sanderling.conversation.opening import open_for_client
 from sanderling.serve.broadcast import Broadcast
 from sanderling.serve.tool_proxy import ClientToolProxy
 
@@ -68,7 +69,7 @@ class SessionRegistry:
     async def _begin(self, wanted: OpeningRequest) -> RegisteredSession:
         broadcast = Broadcast(wanted.session_id, self.tasks)
         tool_proxy = ClientToolProxy(broadcast) if self.tools_of == "client" else None
-        opening = open_live(wanted, broadcast, self.tasks, tools=tool_proxy)
+        opening = open_live(open_for_client, wanted, broadcast, self.tasks, tools=tool_proxy)
         # The session belongs to the server, so a client that leaves does not stop this.
         live = await _whatever_comes(opening)
         broadcast.on_left = live.rest_if_alone

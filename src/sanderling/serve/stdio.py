@@ -67,11 +67,12 @@ def serve(argv: list[str]) -> int:
 async def _serve(model: str, messages: int, wire_log: WireLog | None) -> int:
     from sanderling.acp.agent.frontend import AgentFrontend
     from sanderling.acp.agent.own_sessions import OwnSessions
+    from sanderling.conversation.opening import open_for_client
 
     use(CLIENT)
     ended: list[int] = []
     async with anyio.create_task_group() as tasks:
-        sessions = OwnSessions(lambda: own_layers_with(model), tasks)
+        sessions = OwnSessions(open_for_client, lambda: own_layers_with(model), tasks)
         frontend = AgentFrontend(lambda: own_layers_with(model), sessions)
         connection = AcpConnection(
             Stdin(),

@@ -1,6 +1,6 @@
 """
-`sanderling acp`: the agent for any editor that speaks the Agent Client Protocol.
+Sanderling as the agent of an editor that speaks the Agent Client Protocol.
 
-Like Neovim, it is a frontend: it opens conversations, sends them actions and forwards their events. Standard output carries protocol
-messages only.
+Like Neovim's part, it is a frontend: it opens conversations, sends them actions and forwards their events. `serve` passes in what opens a
+conversation, so that this package does not import it.
 """

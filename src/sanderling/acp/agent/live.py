@@ -27,7 +27,6 @@ from sanderling.acp.wire.updates import (
     SessionInfoUpdate,
     SessionUpdate,
 )
-from sanderling.conversation.opening import OpenedAgent
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.actions import (
     CancelTurn,
@@ -35,7 +34,7 @@ from sanderling.protocol.actions import (
     Rest,
     SubmitPrompt,
 )
-from sanderling.protocol.agent import Agent
+from sanderling.protocol.agent import Agent, OpenedAgent
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,

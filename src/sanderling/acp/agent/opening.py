@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from anyio import to_thread
 
@@ -14,15 +14,34 @@ from sanderling.acp.agent.terminals import ClientTerminals
 from sanderling.acp.wire.errors import INTERNAL_ERROR, RpcError, invalid, not_found
 from sanderling.acp.wire.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.config.layers import Layers
-from sanderling.conversation.opening import SessionOptions, open_conversation
+from sanderling.protocol.agent import OpenedAgent
+from sanderling.protocol.events import Event
 from sanderling.session.log import SessionInUseError, header_of, log_path, whole_lines
 from sanderling.session.log import opened as opened_log
 from sanderling.session.records import is_session_id, new_session_id
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
-    from sanderling.conversation.opening import ClientTools
     from sanderling.providers.http.model_proxy import ModelProxy
+    from sanderling.tools.client_tools import ClientTools
+    from sanderling.tools.commands.shell import Elsewhere
+
+
+class SessionOpener(Protocol):
+    """Opens a session. The conversation provides it (`open_for_client`), and `serve` passes it in: this package does not know the conversation."""
+
+    async def __call__(
+        self,
+        session_id: str,
+        project: str,
+        layers: Layers,
+        emit: Callable[[Event], None],
+        *,
+        editor: Editor | None,
+        elsewhere: "Elsewhere | None",
+        model_proxy: "ModelProxy | None",
+        tools: "ClientTools | None",
+    ) -> OpenedAgent: ...
 
 
 class OpeningRequest(NamedTuple):
@@ -81,12 +100,13 @@ def _project_of(log: Path) -> str:
 
 
 async def open_live(
+    open_session: SessionOpener,
     wanted: OpeningRequest,
     audience: Audience,
     tasks: TaskStarter,
+    *,
     editor: Editor | None = None,
     terminals: Callable[[Callable[[str, str], None]], ClientTerminals] | None = None,
-    *,
     model_proxy: "ModelProxy | None" = None,
     tools: "ClientTools | None" = None,
 ) -> AgentSession:
@@ -101,13 +121,14 @@ async def open_live(
         SanderlingError: it cannot be opened.
     """
     live = AgentSession(wanted.session_id, wanted.project, audience, tasks)
-    elsewhere = terminals(live.show_terminal).spawn if terminals else None
-    options = SessionOptions(
-        editor=editor, elsewhere=elsewhere, is_shown=True, model_proxy=model_proxy, tools=tools
-    )
     try:
-        opened = await open_conversation(
-            wanted.session_id, wanted.project, wanted.layers, live.emit, options
+        opened = await open_session(
+            *wanted,
+            live.emit,
+            editor=editor,
+            elsewhere=terminals(live.show_terminal).spawn if terminals else None,
+            model_proxy=model_proxy,
+            tools=tools,
         )
     except SessionInUseError as error:
         raise RpcError(INTERNAL_ERROR, f"the session is open elsewhere: {error}") from error

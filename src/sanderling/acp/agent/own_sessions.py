@@ -11,7 +11,13 @@ from sanderling.acp.agent.client import Client
 from sanderling.acp.agent.editor import ClientEditor
 from sanderling.acp.agent.live import AgentSession
 from sanderling.acp.agent.model_proxy import ModelProxyClient, with_clients_models
-from sanderling.acp.agent.opening import OpeningRequest, open_live, wanted_again, wanted_new
+from sanderling.acp.agent.opening import (
+    OpeningRequest,
+    SessionOpener,
+    open_live,
+    wanted_again,
+    wanted_new,
+)
 from sanderling.acp.agent.tasks import TaskStarter
 from sanderling.acp.agent.terminals import ClientTerminals
 from sanderling.acp.wire.connection import AcpConnection
@@ -103,8 +109,11 @@ def found(sessions: Sessions, session_id: str) -> AgentSession:
 class OwnSessions:
     """The sessions of the only client of `sanderling acp`."""
 
-    def __init__(self, layers: Callable[[], Layers], tasks: TaskStarter) -> None:
+    def __init__(
+        self, open_session: SessionOpener, layers: Callable[[], Layers], tasks: TaskStarter
+    ) -> None:
         self.of_agent = OfAgent(sanderling.__version__, cwd=os.getcwd())
+        self._open_session = open_session
         self._layers = layers
         self._tasks = tasks
         self._connection: AcpConnection | None = None
@@ -145,11 +154,12 @@ class OwnSessions:
         self._opening += 1
         try:
             live = await open_live(
+                self._open_session,
                 wanted,
                 audience,
                 self._tasks,
-                editor if self._client.reads_files else None,
-                partial(ClientTerminals, wanted.session_id, self._connection, self._tasks)
+                editor=editor if self._client.reads_files else None,
+                terminals=partial(ClientTerminals, wanted.session_id, self._connection, self._tasks)
                 if is_elsewhere and self._client.has_terminals
                 else None,
                 model_proxy=self.keys if self._client.ours.models else None,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -29,23 +28,9 @@ from sanderling.protocol.events import CommandEnded, CommandStarted, Event
 from sanderling.providers import Provider
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.session.session import Session
-from sanderling.tools.base import Tool
+from sanderling.tools.client_tools import ClientTools
 
 THERE = "Only the client that runs this session's tools can do that."
-
-
-class ClientTools(Protocol):
-    """The tools of a session, run by its client."""
-
-    async def tools(self) -> Sequence[Tool]: ...
-
-    def take_notes(self) -> list[str]:
-        """Return the client's notes to the model, and forget them."""
-        ...
-
-    def tell_again(self) -> None:
-        """Make `take_notes` return everything again, because the model no longer sees it."""
-        ...
 
 
 class ClientNotes(Notes):
