@@ -42,7 +42,6 @@ _IN_CODE = re.compile(f"(?P<comment>{_COMMENT})|(?P<text>{_TEXT})|(?P<number>{_N
 _FENCED = re.compile(r"(?ms)^(?P<fence>`{3,})[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$")
 _MARKUP = re.compile(r"&\w+;|\\(?=\W)")
 _FRAGMENT = re.compile(r"[\w][^`*:—|]*")
-_RULE = re.compile(r"\W*")
 
 _QUOTES = "\"'`"
 _NAMES_A_VALUE = re.compile(r"(?i)\b(?:constant|value|literal|string)\s*$")

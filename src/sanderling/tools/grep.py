@@ -5,7 +5,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -29,6 +28,7 @@ from sanderling.tools.ripgrep import (
     names_of_type,
     run_ripgrep,
 )
+from sanderling.tools.texts import fitting
 from sanderling.tools.workspace import Workspace
 
 MAX_BYTES = 26_000  # of the matches; the rest of the result stays below 30 KB in all
@@ -430,16 +430,12 @@ def _matches(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str
 
 def _names(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
     """Return the files with their counts, and the same summary and paths as `_matches`."""
-    names: list[str] = []
-    room = MAX_BYTES
-    files = found.sorted()
-    for file in islice(files, args.limit):
-        more = "+" if file.matches >= MAX_COUNTED_IN_FILE else ""
-        names.append(f"{escaped(workspace.shown(file.path))}: {file.matches}{more}")
-        room -= len(names[-1].encode()) + 1
-        if room < 0:
-            names.pop()
-            break
+    files = found.sorted()[: args.limit]
+    counts = (
+        f"{escaped(workspace.shown(file.path))}: {file.matches}{'+' * (file.matches >= MAX_COUNTED_IN_FILE)}"
+        for file in files
+    )
+    names = fitting(counts, MAX_BYTES)
     summary = f"{_counted(found.file_count, 'file')} with {_matches_of(found)}"
     head = f"{summary}:"
     if len(names) < found.file_count:

@@ -3,7 +3,7 @@
 import base64
 import errno
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, NamedTuple
 
@@ -23,6 +23,7 @@ from sanderling.tools.editor import Buffer
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
+from sanderling.tools.texts import fitting
 from sanderling.tools.workspace import SENTENCES, Workspace
 
 MAX_LINES = 2000
@@ -161,7 +162,7 @@ def _page_of(text: str, first: int, limit: int) -> NumberedExcerpt:
     if first > count:
         raise ToolError(f"The file has {count} lines: there is no line {first}.")
     following = text.split("\n", first - 1 + limit)[first - 1 : first - 1 + limit]
-    lines = _within_bytes(numbered(following[: count - first + 1], first))
+    lines = fitting(numbered(following[: count - first + 1], first), MAX_PAGE_BYTES)
     return NumberedExcerpt(lines, _extent(first, len(lines), count))
 
 
@@ -183,10 +184,11 @@ async def _page_of_large(
         )
     if not page.lines:
         raise ToolError(_not_reached(args.offset, page.line_count, is_all=page.is_counted))
-    lines = _within_bytes(
+    shown = (
         f"{number:>6}\t{_shown_bytes(data, length, head.encoding)}"
         for number, (data, length) in enumerate(page.lines, args.offset)
     )
+    lines = fitting(shown, MAX_PAGE_BYTES)
     extent = _extent(args.offset, len(lines), page.line_count, is_counted=page.is_counted)
     return NumberedExcerpt(lines, extent)
 
@@ -202,18 +204,6 @@ def _shown_bytes(data: bytes, length: int, encoding: str) -> str:
     if length > len(data) or len(line) > MAX_LINE_CHARS:
         return f"{printable(line[:MAX_LINE_CHARS])}… [cut: the line has {length} bytes]"
     return line
-
-
-def _within_bytes(lines: Iterable[str]) -> list[str]:
-    """Return the lines that fit in a page, at least one."""
-    found: list[str] = []
-    size = 0
-    for line in lines:
-        size += len(line.encode()) + 1
-        if found and size > MAX_PAGE_BYTES:
-            break
-        found.append(line)
-    return found
 
 
 def _extent(first: int, shown: int, count: int, *, is_counted: bool = True) -> str:

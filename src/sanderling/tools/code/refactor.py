@@ -75,12 +75,9 @@ class RefactorPlan(msgspec.Struct, frozen=True):
 # --- the plan ----------------------------------------------------------------------------------------------------------
 
 
-async def plan_for(args: RefactorInput, context: Context) -> RefactorPlan:
-    """Ask the servers for the change."""
-    return await _Planner(args, context).plan()
+class Planner:
+    """Asks the servers for the change."""
 
-
-class _Planner:
     def __init__(self, args: RefactorInput, context: Context) -> None:
         self._args = args
         self._context = context

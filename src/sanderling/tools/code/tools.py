@@ -37,9 +37,9 @@ async def code_nav(args: NavInput, context: Context) -> Outcome:
     it occurs. Results are `path:line: source`; if there are too many, the rest is counted by file. Unsaved text in the editor counts.
     Without an editor, or a server for that language, it fails.
     """
-    from sanderling.tools.code.nav import navigate
+    from sanderling.tools.code.nav import Navigation
 
-    return await navigate(args, context)
+    return await Navigation(args, context).run()
 
 
 def _refactor_effect(args: "RefactorInput | RefactorPlan", workspace: Workspace) -> Effect:
@@ -60,9 +60,9 @@ def _refactor_title(args: "RefactorInput | RefactorPlan", workspace: Workspace) 
 
 
 async def _plan(args: RefactorInput, context: Context) -> "RefactorPlan":
-    from sanderling.tools.code.refactor import plan_for
+    from sanderling.tools.code.refactor import Planner
 
-    return await plan_for(args, context)
+    return await Planner(args, context).plan()
 
 
 async def _preview(plan: "RefactorPlan", context: Context) -> Preview:
