@@ -8,8 +8,7 @@ from sanderling.editing.lines import TextDifference, shown
 from sanderling.editing.replace import Replacement, replace
 from sanderling.protocol.events import ChangedLines
 from sanderling.tools.base import Context, tool
-from sanderling.tools.change import Change
-from sanderling.tools.changed import CompletedChange
+from sanderling.tools.change import Change, CompletedChange
 from sanderling.tools.effects import Effect
 from sanderling.tools.known import ProposedContent
 from sanderling.tools.outcome import Outcome, Preview

@@ -8,8 +8,7 @@ from sanderling.editing.lines import TextDifference, lines_of
 from sanderling.editing.text import FileText, character_name, decode
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, tool
-from sanderling.tools.change import Change
-from sanderling.tools.changed import CompletedChange
+from sanderling.tools.change import Change, CompletedChange
 from sanderling.tools.edit import described
 from sanderling.tools.effects import Effect
 from sanderling.tools.known import ProposedContent
