@@ -104,7 +104,6 @@ class CommandChanges:
             self._persons -= 1
 
     def saved(self, path: str) -> None:
-        """Record that the user has just saved `path`, a real path."""
         self._saved.add(path)
 
     async def look_at_jobs(self, environment: ExecutionEnvironment) -> None:

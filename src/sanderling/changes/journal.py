@@ -90,7 +90,6 @@ class Journal:
     # --- writing -----------------------------------------------------------------------------------------------------------
 
     def begin_turn(self, prompt_id: str) -> None:
-        """Assign the following changes to the turn of this prompt."""
         self._turn = prompt_id
 
     @asynccontextmanager

@@ -44,7 +44,6 @@ def digest_of(data: bytes) -> bytes:
 
 
 def name_of(data: bytes) -> str:
-    """Return the store's name for `data`, stored or not."""
     return digest_of(data).hex()
 
 

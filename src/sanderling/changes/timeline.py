@@ -104,7 +104,6 @@ class Timeline:
         )
 
     def doubtful_of(self, turns: Collection[str]) -> tuple[FileChange, ...]:
-        """Return the changes during these turns that may not be the agent's."""
         return tuple(
             change for each in self.turns.values() if each.turn in turns for change in each.doubtful
         )

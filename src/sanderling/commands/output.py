@@ -69,7 +69,6 @@ class ScreenText:
 
     @property
     def is_waiting(self) -> bool:
-        """True if it holds an incomplete line."""
         return bool(self._held)
 
     def feed(self, chunk: bytes) -> str:
@@ -86,7 +85,6 @@ class ScreenText:
         return "" if "\r" in self._held else self.finish()
 
     def finish(self) -> str:
-        """Return the rest at the end of the output."""
         text, self._held = self._held, ""
         return self._shown(text)
 
@@ -220,7 +218,6 @@ class OutputLog:
 
     @property
     def has_news(self) -> bool:
-        """True if there is output since the last `take`."""
         return not self._ends.is_empty
 
     def add(self, chunk: bytes) -> None:
@@ -242,11 +239,9 @@ class OutputLog:
             self._write(early)
 
     def text(self) -> str:
-        """Return the beginning and end of the output, as in `Ends`."""
         return self._ends.text()
 
     def take(self) -> str:
-        """Return the output since the last `take`, as `text` does."""
         ends, self._ends = self._ends, Ends()
         return ends.text()
 

@@ -238,7 +238,6 @@ class Shell:
 
     @property
     def now(self) -> ShellState:
-        """The state with which the next command starts."""
         return self._state
 
     @property

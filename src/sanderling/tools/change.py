@@ -210,7 +210,6 @@ class Change:
     def _in_place(
         self, preview: Preview, place: Buffer | None, new: str, *, is_new: bool
     ) -> Preview:
-        """Return the preview with a proposal for the buffer `place`."""
         if place is None:
             return preview
         proposal = proposed(self.path, place, new, is_new=is_new)
@@ -285,12 +284,7 @@ class Change:
         return CompletedChange(old, new, notes, byte_count=len(proposal.data))
 
     async def _write(self, data: bytes, loaded: Loaded | None) -> Stamp:
-        """
-        Replace the `loaded` file by `data`.
-
-        Raises:
-            FileChangedError: the file is no longer the `loaded` one.
-        """
+        """Replace the `loaded` file by `data`."""
         with self._workspace.explaining(self.path, "written"):
             files = await self._workspace.files()
             expected = loaded.stamp if loaded else ABSENT

@@ -238,7 +238,6 @@ def _cut(line: str, at: int) -> str:
 
 
 def _place(args: GrepInput, workspace: Workspace) -> tuple[str, str]:
-    """Return the directory or file to search, and the glob relative to it."""
     directory = workspace.path(args.path)
     return rooted(args.glob, directory) if args.glob else (directory, "")
 

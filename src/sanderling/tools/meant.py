@@ -60,7 +60,6 @@ def _fields_of(kind: type[msgspec.Struct]) -> dict[str, inspect.Field]:
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
-    """Return the type without metadata."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     return kind

@@ -83,7 +83,6 @@ class AcceptedPart:
 
     @property
     def reason(self) -> str:
-        """The user's reasons for the rejected hunks."""
         reasons = dict.fromkeys(hunk.reason.strip() for hunk in self._rejected)
         return "; ".join(filter(None, reasons))
 

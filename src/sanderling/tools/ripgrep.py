@@ -107,7 +107,6 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def is_cut_off(self) -> bool:
-        """True if it did not complete: killed when memory ran out, for instance."""
         return self.status is not None and self.status not in HAS_RUN
 
     @property
@@ -169,9 +168,8 @@ async def run_ripgrep(
     script = SHELL.format(memory=MAX_MEMORY_KIB, separator=separator[0], mark=mark)
     shell = ["/bin/sh", "-c", script, "rg"]
     errors: list[bytes] = []
-    last = (
-        b""  # passed on when the next one arrives: if rg was killed, the last record is incomplete
-    )
+    # A record is passed on when the next one arrives: if rg was killed, the last one is incomplete.
+    last = b""
 
     def take_record(record: bytes) -> bool:
         nonlocal last

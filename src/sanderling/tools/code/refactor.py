@@ -212,7 +212,6 @@ def _change(file: FilePlan, context: Context) -> Change:
 
 
 def _others(plan: RefactorPlan, context: Context) -> list[FilePlan]:
-    """Return all changed files except the moving one."""
     moved = context.workspace.path(plan.args.path) if plan.moves else ""
     return [file for file in plan.files if file.path != moved]
 
