@@ -173,7 +173,6 @@ class CommandChanges:
             self._tell(MISSED.format(reason=reason))
 
     def _report_lost(self, changes: list[FileChange]) -> None:
-        """Report immediately which files cannot be restored."""
         by_reason: dict[str, list[str]] = {}
         for change in changes:
             if why := change.before.lost:

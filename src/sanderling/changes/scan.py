@@ -210,23 +210,19 @@ class Scan:
                 before = self._before(each, objects)
                 after = self._after(each, copied.get(each.path))
                 after = _as_closed(before, each, after)
-                changes.append(
-                    FileChange(
+                if before != after or after.lost or _is_split(each):
+                    change = FileChange(
                         each.path,
                         before,
                         after,
-                        "",
-                        SHARED if each.is_shared else "",
+                        tool_use_id="",
+                        doubt=SHARED if each.is_shared else "",
                         before_twin=each.before_twin,
                         after_twin=each.after_twin,
                     )
-                )
+                    changes.append(change)
             self._store.sync()
-            return [
-                change
-                for change, each in zip(changes, news, strict=True)
-                if change.before != change.after or change.after.lost or _is_split(each)
-            ]
+            return changes
 
         changes = await to_thread.run_sync(record)
         await self._scanner.judged(files, list(copied))

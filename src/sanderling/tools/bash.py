@@ -55,11 +55,7 @@ def _decisive(variables: Mapping[str, str | None]) -> tuple[str, ...]:
     )
 
 
-def _title(args: BashInput, _workspace: Workspace) -> str:
-    return first_line(args.command)
-
-
-@tool(BashInput, effect=_effect, title=_title)
+@tool(BashInput, effect=_effect, title=lambda args, _: first_line(args.command))
 async def bash(args: BashInput, context: Context) -> Outcome:
     """
     Run a command line in bash, in the sandbox.

@@ -17,7 +17,7 @@ from sanderling.errors import ToolError
 from sanderling.tools.buffers import buffer_of
 from sanderling.tools.editor import Diagnostic
 from sanderling.tools.grep import Matches
-from sanderling.tools.ripgrep import Filter, run_ripgrep
+from sanderling.tools.ripgrep import Filter
 from sanderling.tools.texts import text_of
 from sanderling.tools.workspace import Workspace
 
@@ -103,9 +103,8 @@ class Disclosure:
             return
         directory = self._workspace.project
         found = Matches(Filter(directory, "", "", self._may_read), MAX_SEARCHED, MAX_SEARCHED)
-        arguments = ["--json", "--crlf", "--fixed-strings", *(f"--regexp={each}" for each in asked)]
-        await run_ripgrep(self._workspace, arguments, [directory], found.take)
-        found.finish_file()
+        options = ["--fixed-strings", *(f"--regexp={each}" for each in asked)]
+        await found.search(self._workspace, options, [directory])
         lines = [line.text for file in found.sorted() for line in file.lines]
         self._found |= {value for value in asked if any(_stands_in(value, each) for each in lines)}
 

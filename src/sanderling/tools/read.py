@@ -17,10 +17,9 @@ from sanderling.images import MAX_IMAGE_BYTES, ImageError, checked, kind_of
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.sandbox.files import Loaded
 from sanderling.text import printable
-from sanderling.tools.base import Context, tool
+from sanderling.tools.base import Context, on_path, path_shown, tool
 from sanderling.tools.buffers import buffer_of, covers, is_in_step, is_utf_8, plain
 from sanderling.tools.editor import Buffer
-from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.texts import fitting
@@ -47,16 +46,12 @@ class NumberedExcerpt(NamedTuple):
     extent: str
 
 
-def _effect(args: ReadInput, workspace: Workspace) -> Effect:
-    return Effect(tool="read", kind="read", path=workspace.path(args.path))
-
-
 def _title(args: ReadInput, workspace: Workspace) -> str:
     first = f":{args.offset}" if args.offset > 1 else ""
-    return workspace.shown(workspace.path(args.path)) + first
+    return path_shown(args, workspace) + first
 
 
-@tool(ReadInput, effect=_effect, title=_title)
+@tool(ReadInput, effect=on_path("read", "read"), title=_title)
 async def read(args: ReadInput, context: Context) -> Outcome:
     """
     Read a file as the user sees it, including unsaved text in the editor.
@@ -69,7 +64,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
     path = workspace.path(args.path)
     try:
         with workspace.explaining(path, "read"):
-            loaded = await _load(workspace, path)
+            loaded = await (await workspace.files()).load(path, WHOLE_BYTES)
     except ToolError as error:
         if isinstance(error.__cause__, IsADirectoryError):
             return await _listing(workspace, path)
@@ -85,10 +80,6 @@ async def read(args: ReadInput, context: Context) -> Outcome:
             note = "unsaved changes in the editor"
         return _outcome(await _page(buffer.text, args), [note] if note else [])
     return await _read_file(args, workspace, path, loaded)
-
-
-async def _load(workspace: Workspace, path: str) -> Loaded:
-    return await (await workspace.files()).load(path, WHOLE_BYTES)
 
 
 async def buffer_in_step(workspace: Workspace, path: str, loaded: Loaded) -> Buffer | None:

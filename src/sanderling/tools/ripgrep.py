@@ -21,6 +21,7 @@ import sanderling
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
 from sanderling.protocol.remedies import remedies
+from sanderling.sandbox.sandbox import alone
 from sanderling.text import printable, signal_name
 from sanderling.tools.paths import Glob, GlobError, escaped
 from sanderling.tools.workspace import Workspace
@@ -183,18 +184,13 @@ async def run_ripgrep(
         return True
 
     command = [*shell, program, *OPTIONS, *arguments, "--", *places]
-    problem: ToolError | None = None
     ended = Ended(None)
-    async with anyio.create_task_group() as tasks:
-        if places:
-            tasks.start_soon(_release_pipes, workspace, places[0])
-        try:
+    with alone():
+        async with anyio.create_task_group() as tasks:
+            if places:
+                tasks.start_soon(_release_pipes, workspace, places[0])
             ended = await run(workspace, command, take_record, separator)
-        except ToolError as error:
-            problem = error
-        tasks.cancel_scope.cancel()
-    if problem:
-        raise problem
+            tasks.cancel_scope.cancel()
     words = _words(b"\n".join(errors), workspace)
     if ended.status in (CANNOT_RUN, NOT_FOUND):
         raise ToolError(

@@ -15,7 +15,7 @@ from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.grep import Matches
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
-from sanderling.tools.ripgrep import Filter, run_ripgrep
+from sanderling.tools.ripgrep import Filter
 
 MAX_CANDIDATES = 8
 MAX_SEARCHED, MAX_LINES_OF_FILE = 200, 20
@@ -168,10 +168,8 @@ class Navigation:
         found = Matches(
             Filter(directory, "", "", self._context.may_read), MAX_SEARCHED, MAX_LINES_OF_FILE
         )
-        arguments = ["--json", "--crlf", f"--max-count={MAX_LINES_OF_FILE}", "--fixed-strings"]
-        arguments += ["--word-regexp", f"--regexp={name}"]
-        await run_ripgrep(self._workspace, arguments, [directory], found.take)
-        found.finish_file()
+        options = [f"--max-count={MAX_LINES_OF_FILE}", "--fixed-strings", "--word-regexp"]
+        await found.search(self._workspace, [*options, f"--regexp={name}"], [directory])
         ranked: list[tuple[bool, str, int]] = []
         for each in found.sorted():
             declaring = [line for line in each.lines if _DECLARES.search(line.text)]
