@@ -5,7 +5,7 @@ import html
 import re
 
 from sanderling.editing.text import BOMS
-from sanderling.text import shortened
+from sanderling.text import CONTROL, shortened
 
 MAX_PAGE_BYTES = 50_000
 MAX_TITLE_CHARS = 200
@@ -23,7 +23,7 @@ _KNOWN_CHARSET = (
     r"|koi8-?[rut]|gb2312|gbk|gb18030|big5(?:-?hkscs)?|euc-?(?:jp|kr)|shift[_-]?jis|sjis|iso-?2022-?jp|tis-?620|macintosh"
 )
 # Control characters and the Unicode "tags", which users do not see, but models read.
-_INVISIBLE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]"
+_INVISIBLE = rf"{CONTROL.pattern}|[\U000e0000-\U000e007f]"
 
 
 def decoded(body: bytes, content_type: str) -> str | None:
