@@ -9,9 +9,9 @@ from tests.conftest import happens, passes, prove, prove_rest, running
 from tests.sandboxes import in_own_task
 from tests.unit.test_bash import Desk, open_files
 
-from sanderling.commands import jobs as engine
 from sanderling.errors import ToolError
 from sanderling.tools import jobs as module
+from sanderling.tools.commands import jobs as engine
 
 ENDS_ON_FILE = "until [ -e end ]; do sleep 0.01; done"
 PATIENCE_S = 20.0

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from sanderling.editing.lines import MAX_DIFFERENCE_LINES, lines_of, numbered, shown
-from sanderling.editing.merge import Conflict, merge
+from sanderling.changes.editing.lines import MAX_DIFFERENCE_LINES, lines_of, numbered, shown
+from sanderling.changes.editing.merge import Conflict, merge
 from sanderling.errors import ToolError
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.buffers import bytes_of, is_in_step, is_utf_8, plain

@@ -4,7 +4,7 @@ import codecs
 import html
 import re
 
-from sanderling.editing.text import BOMS
+from sanderling.changes.editing.text import BOMS
 from sanderling.text import CONTROL, shortened
 
 MAX_PAGE_BYTES = 50_000
