@@ -1,9 +1,10 @@
 """A session's sandbox, for tests that have no conversation."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -11,6 +12,8 @@ from anyio.abc import TaskGroup
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import DEADLINE_S
+
+T = TypeVar("T")
 
 
 def policy_below(base: Path, project: str = "home/project", **changes: Any) -> SandboxPolicy:
@@ -38,3 +41,20 @@ async def kept(
             tasks.start_soon(sandbox.manager.serve)
             yield tasks
             tasks.cancel_scope.cancel()
+
+
+async def in_own_task(context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """Yield what `context` yields, for a fixture: pytest-asyncio ends a fixture in another task than it has begun in."""
+    entered, is_over = asyncio.get_running_loop().create_future(), anyio.Event()
+
+    async def serve() -> None:
+        async with context as value:
+            entered.set_result(value)
+            await is_over.wait()
+
+    serving = asyncio.create_task(serve())
+    await asyncio.wait((entered, serving), return_when=asyncio.FIRST_COMPLETED)
+    if entered.done():
+        yield entered.result()
+    is_over.set()
+    await serving

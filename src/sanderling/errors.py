@@ -12,7 +12,7 @@ SanderlingError
 
 from typing import Literal
 
-from sanderling.text import printable
+from sanderling.text import name_set, printable
 
 ErrorKind = Literal[
     "no_key",
@@ -29,9 +29,7 @@ ErrorKind = Literal[
     "internal",
 ]
 
-TEMPORARY = frozenset(
-    ("rate_limited", "overloaded", "server", "network", "stalled", "cut", "malformed")
-)
+TEMPORARY = name_set("rate_limited overloaded server network stalled cut malformed")
 
 
 class SanderlingError(Exception):

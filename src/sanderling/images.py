@@ -175,7 +175,6 @@ def _gif(data: bytes) -> tuple[int, int]:
 
 
 def _gif_colors(flags: int) -> int:
-    """Return the size of a color table in bytes."""
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 

@@ -1,6 +1,5 @@
 """The model's commands in the real sandbox, and without one: what carries over, what is told, what is left, what it costs."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ import anyio
 import msgspec
 import pytest
 from tests.conftest import DEADLINE_S, happens, prove, prove_rest, running
-from tests.sandboxes import kept, policy_below, sandbox_of
+from tests.sandboxes import in_own_task, kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
 from sanderling.errors import ToolError
@@ -95,32 +94,17 @@ class Desk:
         self.changes += 1
 
 
-async def opened(desk: Desk) -> AsyncIterator[Desk]:
-    """Serve it for a fixture, in a task of its own: pytest-asyncio ends a fixture in another one than it has begun in."""
-    is_ready, is_over = anyio.Event(), anyio.Event()
-
-    async def serve() -> None:
-        async with desk.served():
-            is_ready.set()
-            await is_over.wait()
-
-    serving = asyncio.create_task(serve())
-    await is_ready.wait()
-    yield desk
-    is_over.set()
-    await serving
-
-
 @pytest.fixture(params=prove_rest(["sandbox", "off"], keep=(0,)))
 async def desk(tmp_path, request) -> AsyncIterator[Desk]:
-    async for desk in opened(Desk(tmp_path, is_confined=request.param == "sandbox")):
-        yield desk
+    desk = Desk(tmp_path, is_confined=request.param == "sandbox")
+    async for served in in_own_task(desk.served()):
+        yield served
 
 
 @pytest.fixture
 async def confined(tmp_path) -> AsyncIterator[Desk]:
-    async for desk in opened(Desk(tmp_path)):
-        yield desk
+    async for served in in_own_task(Desk(tmp_path).served()):
+        yield served
 
 
 def open_files() -> int:
@@ -890,7 +874,7 @@ READING = (
 async def test_git_that_only_reads_runs_nothing_that_the_repository_names(tmp_path, is_confined):
     desk = Desk(tmp_path, is_confined=is_confined)
     hostile_repository(desk.project)
-    async for _ in opened(desk):
+    async with desk.served():
         ran = {}
         for line in READING:
             told = await desk.say(line)
@@ -929,7 +913,7 @@ async def test_git_answers_what_is_configured(tmp_path, is_confined):
 
     answer_outside("git config core.hooksPath .husky/_; git config diff.submodule log")
     answers = {line: answer_outside(line) for line in CONFIGURED}
-    async for _ in opened(desk):
+    async with desk.served():
         for line, answer in answers.items():
             assert answer in await desk.say(line), line
             assert not (desk.project / "ran").exists(), line
@@ -943,7 +927,7 @@ async def test_git_that_only_reads_runs_nothing_that_a_submodule_names(tmp_path,
     inner = with_submodule(desk.project)
     lines = ("git status", "git diff", "git diff HEAD", "git diff-files -p", "git diff-index HEAD",
              "git log -p -1", "git diff --cached", "git submodule status", "git show", "git describe --always")  # fmt: skip
-    async for _ in opened(desk):
+    async with desk.served():
         for line in lines:
             await desk.say(line)
             ran = [path for path in (desk.project / "ran", inner / "ran") if path.exists()]
@@ -954,7 +938,7 @@ async def test_git_that_only_reads_runs_nothing_that_a_submodule_names(tmp_path,
 async def test_git_that_only_reads_is_git_to_the_other_programs_of_the_line(tmp_path):
     desk = Desk(tmp_path)
     hostile_repository(desk.project)
-    async for _ in opened(desk):
+    async with desk.served():
         await desk.say("git log -1 && sh -c 'git status'")
         assert "monitor" in (desk.project / "ran").read_text()
         (desk.project / "sub").mkdir()
@@ -979,7 +963,7 @@ def poisoned_path(monkeypatch, tmp_path) -> None:
 async def test_what_a_command_has_put_into_the_private_home_stands_in_for_no_program(tmp_path):
     desk = Desk(tmp_path)
     make = 'mkdir -p ~/{0}; printf "#!/bin/sh\\necho evil\\n" >~/{0}/{1}; chmod +x ~/{0}/{1}'
-    async for _ in opened(desk):
+    async with desk.served():
         for directory in (".local/bin", "bin", "go/bin"):
             for name in ("ls", "cat"):
                 await desk.say(make.format(directory, name))
@@ -990,7 +974,7 @@ async def test_what_a_command_has_put_into_the_private_home_stands_in_for_no_pro
 @pytest.mark.skipif(not Path("/usr/bin/pip").exists(), reason="the system has no pip")
 async def test_pip_that_only_reads_runs_nothing_of_the_private_home(tmp_path):
     desk = Desk(tmp_path)
-    async for _ in opened(desk):
+    async with desk.served():
         await desk.say(
             "site=$(/usr/bin/python3 -m site --user-site); mkdir -p $site ~/.config/pip;"
             " echo 'import os; os.system(\"touch ran\")' >$site/x.pth;"

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from tests.conftest import DEADLINE_S, happens, little_work, prove, prove_rest
-from tests.sandboxes import kept, policy_below, sandbox_of
+from tests.sandboxes import in_own_task, kept, policy_below, sandbox_of
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
@@ -118,6 +118,18 @@ def project(place: Place) -> Path:
     return place.project
 
 
+@pytest.fixture
+async def bench(place: Place) -> AsyncIterator[Bench]:
+    async for bench in in_own_task(place.bench()):
+        yield bench
+
+
+@pytest.fixture
+async def confined(place: Place) -> AsyncIterator[Bench]:
+    async for bench in in_own_task(place.bench(is_on=True)):
+        yield bench
+
+
 def settle(project: Path) -> None:
     """Let git be sure of its files: their times must be older than its index."""
     for path in project.rglob("*"):
@@ -175,101 +187,98 @@ async def test_what_a_command_does_is_known_with_what_was_there(place, project, 
         assert bench.told == []
 
 
-async def test_what_the_person_changes_between_commands_is_theirs(place, project):
+async def test_what_the_person_changes_between_commands_is_theirs(project, bench):
     (project / "a").write_text("1")
-    async with place.bench() as bench:
-        await bench.run("true")
-        (project / "a").write_text("2")
-        (project / "b").write_text("of the person")
-        await bench.run("true")
-        assert await bench.changed() == {}
-        await bench.run("printf 3 > a")
-        change = (await bench.changed())["a"]
-        assert await bench.text(change.before) == b"2"
+    await bench.run("true")
+    (project / "a").write_text("2")
+    (project / "b").write_text("of the person")
+    await bench.run("true")
+    assert await bench.changed() == {}
+    await bench.run("printf 3 > a")
+    change = (await bench.changed())["a"]
+    assert await bench.text(change.before) == b"2"
 
 
-async def test_a_change_shows_in_the_change_time_alone(place, project):
+async def test_a_change_shows_in_the_change_time_alone(project, bench):
     (project / "a").write_text("one")
     os.utime(project / "a", (1, 1))
-    async with place.bench() as bench:
-        await bench.run("printf two > a; touch -d @1 a")
-        assert await bench.text((await bench.changed())["a"].before) == b"one"
+    await bench.run("printf two > a; touch -d @1 a")
+    assert await bench.text((await bench.changed())["a"].before) == b"one"
 
 
-async def test_what_was_changed_a_moment_ago_can_be_told_from_what_is_changed_now(place, project):
-    async with place.bench() as bench:
-        await bench.run("true")
-        for number in range(10):
-            (project / "a").write_text(f"{number:03}")
-            await bench.run(f"printf {number + 500} > a")
-            change = (await bench.changed())["a"]
-            assert await bench.text(change.after) == b"%d" % (number + 500)
-        records = await bench.journal.turns()
-        texts = [await bench.text(each.before) for each in records[0].changes]
-        assert texts == [b"000"] or texts == [b"%03d" % number for number in range(10)]
+async def test_what_was_changed_a_moment_ago_can_be_told_from_what_is_changed_now(project, bench):
+    await bench.run("true")
+    for number in range(10):
+        (project / "a").write_text(f"{number:03}")
+        await bench.run(f"printf {number + 500} > a")
+        change = (await bench.changed())["a"]
+        assert await bench.text(change.after) == b"%d" % (number + 500)
+    records = await bench.journal.turns()
+    texts = [await bench.text(each.before) for each in records[0].changes]
+    assert texts == [b"000"] or texts == [b"%03d" % number for number in range(10)]
 
 
-async def test_look_ahead_that_comes_late_takes_no_change_from_the_command(place, monkeypatch):
+async def test_look_ahead_that_comes_late_takes_no_change_from_the_command(monkeypatch, confined):
     """Its own would be nobody's: the project as it was before."""
-    async with place.bench(is_on=True) as bench:
-        await bench.run("true")
-        look, count, is_run = bench.journal.scan.look, 0, anyio.Event()
+    await confined.run("true")
+    look, count, is_run = confined.journal.scan.look, 0, anyio.Event()
 
-        async def slow(*arguments: Any, **options: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == 1:  # that of the command's begin, while which the other one comes
-                tasks.start_soon(bench.changes.look_ahead, bench.sandbox.environment)
-                await anyio.wait_all_tasks_blocked()
-            elif count == 2:
-                await is_run.wait()
-            return await look(*arguments, **options)
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == 1:  # that of the command's begin, while which the other one comes
+            tasks.start_soon(confined.changes.look_ahead, confined.sandbox.environment)
+            await anyio.wait_all_tasks_blocked()
+        elif count == 2:
+            await is_run.wait()
+        return await look(*arguments, **options)
 
-        monkeypatch.setattr(bench.journal.scan, "look", slow)
-        async with anyio.create_task_group() as tasks:
-            await bench.run("echo made >file", is_run.set)
-        assert list(await bench.changed()) == ["file"]
+    monkeypatch.setattr(confined.journal.scan, "look", slow)
+    async with anyio.create_task_group() as tasks:
+        await confined.run("echo made >file", is_run.set)
+    assert list(await confined.changed()) == ["file"]
 
 
-async def test_look_ahead_leaves_what_is_to_be_reviewed_to_the_guest_whose_turn_has_begun(place):
-    async with place.bench(is_on=True) as bench:
-        environment = bench.sandbox.environment
-        async with bench.changes.during(environment, "guest", are_edits=True):
-            (place.project / "file").write_text("made\n")
-            await bench.changes.look_ahead(environment)
-            assert len(await bench.changes.look(environment)) == 1
+async def test_look_ahead_leaves_what_is_to_be_reviewed_to_the_guest_whose_turn_has_begun(
+    place, confined
+):
+    environment = confined.sandbox.environment
+    async with confined.changes.during(environment, "guest", are_edits=True):
+        (place.project / "file").write_text("made\n")
+        await confined.changes.look_ahead(environment)
+        assert len(await confined.changes.look(environment)) == 1
 
 
 @pytest.mark.parametrize("is_anew", prove_rest([True, False], keep=(0,)))
-async def test_what_an_undoing_took_away_and_a_person_made_again_is_theirs(place, is_anew):
+async def test_what_an_undoing_took_away_and_a_person_made_again_is_theirs(
+    place, confined, is_anew
+):
     """Also where the sandbox was opened anew in between: that has seen neither."""
     made = place.project / "X"
     made.write_text("the agent's\n")
-    async with place.bench(is_on=True) as bench:
-        await bench.run("true")
-        made.unlink()
-        bench.journal.scan.removed(str(made))
-        if is_anew:
-            bench.sandbox.manager._leave()
-        else:
-            await bench.changes.look_ahead(bench.sandbox.environment)
-        made.write_text("the person's\n")
-        await bench.changes.look_ahead(bench.sandbox.environment)
-        await bench.run("rm X")
-        found = (await bench.changed())["X"]
-        assert await bench.text(found.before) == b"the person's\n"
+    await confined.run("true")
+    made.unlink()
+    confined.journal.scan.removed(str(made))
+    if is_anew:
+        confined.sandbox.manager._leave()
+    else:
+        await confined.changes.look_ahead(confined.sandbox.environment)
+    made.write_text("the person's\n")
+    await confined.changes.look_ahead(confined.sandbox.environment)
+    await confined.run("rm X")
+    found = (await confined.changed())["X"]
+    assert await confined.text(found.before) == b"the person's\n"
 
 
 @prove
-async def test_names_may_hold_anything(place, project):
+async def test_names_may_hold_anything(project, confined):
     names = [b"new\nline", b"\xff\xfe", b"-rf", b"a b", "é".encode(), b"*", b"'\""]
     for name in names:
         (project / os.fsdecode(name)).write_bytes(b"old")
-    async with place.bench(is_on=True) as bench:
-        await bench.run('for each in *; do printf new > "./$each"; done')
-        changed = await bench.changed()
-        assert {os.fsencode(name) for name in changed} == set(names)
-        assert {await bench.text(each.before) for each in changed.values()} == {b"old"}
+    await confined.run('for each in *; do printf new > "./$each"; done')
+    changed = await confined.changed()
+    assert {os.fsencode(name) for name in changed} == set(names)
+    assert {await confined.text(each.before) for each in changed.values()} == {b"old"}
 
 
 async def test_pipes_and_sockets_are_neither_opened_nor_kept(place, project):
@@ -289,60 +298,56 @@ async def test_pipes_and_sockets_are_neither_opened_nor_kept(place, project):
             }
 
 
-async def test_a_large_file_is_told_at_once_as_not_restorable(place, project):
+async def test_a_large_file_is_told_at_once_as_not_restorable(project, confined):
     with (project / "large").open("wb") as file:
         file.truncate(1 << 30)
-    async with place.bench(is_on=True) as bench:
-        await bench.run("echo more >> large")
-        assert (await bench.changed())["large"].before.lost == "too large"
-        assert bench.told == [f"{project}/large cannot be restored: too large."]
+    await confined.run("echo more >> large")
+    assert (await confined.changed())["large"].before.lost == "too large"
+    assert confined.told == [f"{project}/large cannot be restored: too large."]
 
 
-async def test_what_is_ignored_is_left_out_unless_it_is_tracked(place, project):
+async def test_what_is_ignored_is_left_out_unless_it_is_tracked(place, project, confined):
     (project / ".gitignore").write_text("*.o\n/build/\n")
     (project / "build").mkdir()
     (project / "build" / "tracked").write_text("old")
     settle(project)
     place.commit()
-    async with place.bench(is_on=True) as bench:
-        await bench.run("touch a.o build/new; printf new > build/tracked; touch a.c")
-        changed = await bench.changed()
-        assert set(changed) == {"build/tracked", "a.c"}
-        assert await bench.text(changed["build/tracked"].before) == b"old"
+    await confined.run("touch a.o build/new; printf new > build/tracked; touch a.c")
+    changed = await confined.changed()
+    assert set(changed) == {"build/tracked", "a.c"}
+    assert await confined.text(changed["build/tracked"].before) == b"old"
 
 
-async def test_what_is_ignored_no_more_is_not_taken_for_new(place, project):
+async def test_what_is_ignored_no_more_is_not_taken_for_new(project, bench):
     (project / ".gitignore").write_text("*.o\nd/\n")
     (project / "d").mkdir()
     (project / "d" / "in").write_text("in")
     (project / "a.o").write_text("object")
-    async with place.bench() as bench:
-        await bench.run("echo > .gitignore; touch new")
-        changed = await bench.changed()
-        assert changed["new"].before.kind == "absent"
-        for name in ("a.o", "d/in"):
-            assert changed[name].before.lost
-        assert len(bench.told) == 1
+    await bench.run("echo > .gitignore; touch new")
+    changed = await bench.changed()
+    assert changed["new"].before.kind == "absent"
+    for name in ("a.o", "d/in"):
+        assert changed[name].before.lost
+    assert len(bench.told) == 1
 
 
 @pytest.mark.parametrize("is_watched", [True, False])
-async def test_hard_links_change_by_all_of_their_names(place, project, is_watched, monkeypatch):
+async def test_hard_links_change_by_all_of_their_names(project, bench, is_watched, monkeypatch):
     if not is_watched:
         monkeypatch.setattr("sanderling.sandbox.inside.watches.MAX_WATCHES", 0)
     (project / "d").mkdir()
     (project / "a").write_text("old")
     os.link(project / "a", project / "d" / "b")
-    async with place.bench() as bench:
-        await bench.run("printf new > d/b")
-        changed = await bench.changed()
-        assert {name: await bench.text(each.before) for name, each in changed.items()} == {
-            "a": b"old",
-            "d/b": b"old",
-        }
+    await bench.run("printf new > d/b")
+    changed = await bench.changed()
+    assert {name: await bench.text(each.before) for name, each in changed.items()} == {
+        "a": b"old",
+        "d/b": b"old",
+    }
 
 
 @prove
-async def test_line_ends_that_git_makes_are_those_of_the_file(place, project):
+async def test_line_ends_that_git_makes_are_those_of_the_file(place, project, confined):
     (project / ".gitattributes").write_text("*.bat text eol=crlf\n*.rot filter=rot\n")
     (project / "a.bat").write_bytes(b"one\r\ntwo\r\n")
     (project / "a.rot").write_bytes(b"abc")
@@ -350,14 +355,13 @@ async def test_line_ends_that_git_makes_are_those_of_the_file(place, project):
     place.git("config", "filter.rot.clean", "tr a-z b-za")
     settle(project)
     place.git("add", "-A")
-    async with place.bench(is_on=True) as bench:
-        await bench.run("printf new > a.bat; printf new > a.rot")
-        changed = await bench.changed()
-        assert await bench.text(changed["a.bat"].before) == b"one\r\ntwo\r\n"
-        assert await bench.text(changed["a.rot"].before) == b"abc"
+    await confined.run("printf new > a.bat; printf new > a.rot")
+    changed = await confined.changed()
+    assert await confined.text(changed["a.bat"].before) == b"one\r\ntwo\r\n"
+    assert await confined.text(changed["a.rot"].before) == b"abc"
 
 
-async def test_submodules_and_worktrees_have_their_own_objects(place, project):
+async def test_submodules_and_worktrees_have_their_own_objects(place, project, bench):
     library = project / "library"
     library.mkdir()
     (library / "a").write_text("of the library")
@@ -369,15 +373,12 @@ async def test_submodules_and_worktrees_have_their_own_objects(place, project):
     place.commit(main)
     place.git("worktree", "add", "-q", str(project / "tree"), cwd=main)
     (project / "c").write_text("loose")
-    async with place.bench() as bench:
-        await bench.run("printf new > library/a; printf new > tree/b; printf new > c")
-        texts = {
-            name: await bench.text(each.before) for name, each in (await bench.changed()).items()
-        }
-        assert texts == {"library/a": b"of the library", "tree/b": b"of the tree", "c": b"loose"}
+    await bench.run("printf new > library/a; printf new > tree/b; printf new > c")
+    texts = {name: await bench.text(each.before) for name, each in (await bench.changed()).items()}
+    assert texts == {"library/a": b"of the library", "tree/b": b"of the tree", "c": b"loose"}
 
 
-async def test_no_program_of_a_hostile_repository_runs_outside(place, project):
+async def test_no_program_of_a_hostile_repository_runs_outside(place, project, bench):
     trap = place.root / "trapped"
     (project / "a").write_text("old")
     (project / ".gitattributes").write_text("* diff=x\n")
@@ -390,9 +391,8 @@ async def test_no_program_of_a_hostile_repository_runs_outside(place, project):
     place.git("config", "extensions.partialClone", "origin")
     place.git("config", "remote.origin.url", f"ext::touch {trap}")
     index = (project / ".git" / "index").stat().st_ctime_ns
-    async with place.bench() as bench:
-        await bench.run("printf new > a")
-        assert await bench.text((await bench.changed())["a"].before) == b"old"
+    await bench.run("printf new > a")
+    assert await bench.text((await bench.changed())["a"].before) == b"old"
     assert not trap.exists()
     assert (project / ".git" / "index").stat().st_ctime_ns == index
 
@@ -427,73 +427,69 @@ async def test_an_object_that_was_forged_is_no_copy(place, project, is_on, is_kn
 
 
 @prove
-async def test_no_more_of_an_object_is_read_than_its_file_can_have_held(place, project):
+async def test_no_more_of_an_object_is_read_than_its_file_can_have_held(place, project, bench):
     for name in ("a", "b"):
         (project / name).write_text(f"of the person {name}")
     settle(project)
     place.commit()
-    async with place.bench() as bench:
-        forge(project, place.git("rev-parse", ":a").strip(), bytes(64 << 20))
-        await bench.run("true")
-        tracemalloc.start()
-        await bench.run("printf new > a; printf new > b")
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert (await bench.changed())["a"].before.lost
+    forge(project, place.git("rev-parse", ":a").strip(), bytes(64 << 20))
+    await bench.run("true")
+    tracemalloc.start()
+    await bench.run("printf new > a; printf new > b")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (await bench.changed())["a"].before.lost
     assert peak < 8 << 20
 
 
-async def test_two_commands_at_once_change_what_they_change(place, project):
+async def test_two_commands_at_once_change_what_they_change(project, bench):
     (project / "a").write_text("a")
-    async with place.bench() as bench, anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(bench.run, "printf 1 > a")
         tasks.start_soon(bench.run, "printf 2 > b; sleep 0.1; printf 3 > c")
     assert set(await bench.changed()) == {"a", "b", "c"}
 
 
-async def test_what_changes_while_only_a_job_runs_is_doubtful(place, project):
-    async with place.bench() as bench:
-        bench.has_job = True
-        await bench.run("touch certain")
-        (project / "maybe").write_text("who knows")
-        await bench.run("true")
-        assert (set(await bench.changed()), await bench.doubtful()) == ({"certain"}, ["maybe"])
-        bench.has_job = False
-        await bench.run("true")
-        (project / "mine").write_text("of the person")
-        await bench.run("true")
-        assert await bench.doubtful() == ["maybe"]
+async def test_what_changes_while_only_a_job_runs_is_doubtful(project, bench):
+    bench.has_job = True
+    await bench.run("touch certain")
+    (project / "maybe").write_text("who knows")
+    await bench.run("true")
+    assert (set(await bench.changed()), await bench.doubtful()) == ({"certain"}, ["maybe"])
+    bench.has_job = False
+    await bench.run("true")
+    (project / "mine").write_text("of the person")
+    await bench.run("true")
+    assert await bench.doubtful() == ["maybe"]
 
 
-async def test_what_the_person_does_meanwhile_is_doubtful(place, project):
-    async with place.bench() as bench:
-        await bench.run("touch a", lambda: bench.changes.saved(str(project / "a")))
-        with bench.changes.of_person():
-            await bench.run("touch b")
-        await bench.run("touch c")
-        assert (set(await bench.changed()), await bench.doubtful()) == ({"c"}, ["a", "b"])
+async def test_what_the_person_does_meanwhile_is_doubtful(project, bench):
+    await bench.run("touch a", lambda: bench.changes.saved(str(project / "a")))
+    with bench.changes.of_person():
+        await bench.run("touch b")
+    await bench.run("touch c")
+    assert (set(await bench.changed()), await bench.doubtful()) == ({"c"}, ["a", "b"])
 
 
-async def test_an_edit_is_recorded_once(place, project):
+async def test_an_edit_is_recorded_once(project, bench):
     (project / "a").write_text("old")
-    async with place.bench() as bench:
-        await bench.run("true")
-        files = await bench.sandbox.environment.files()
-        loaded = await files.load(str(project / "a"), 100)
+    await bench.run("true")
+    files = await bench.sandbox.environment.files()
+    loaded = await files.load(str(project / "a"), 100)
 
-        async def edit() -> None:
-            path = str(project / "a")
-            async with bench.journal.editing(
-                path, loaded.data, loaded.stamp.mode, b"edited", "e1"
-            ) as made:
-                made.stamp = await files.write(path, b"edited")
+    async def edit() -> None:
+        path = str(project / "a")
+        async with bench.journal.editing(
+            path, loaded.data, loaded.stamp.mode, b"edited", "e1"
+        ) as made:
+            made.stamp = await files.write(path, b"edited")
 
-        async with bench.changes.during(bench.sandbox.environment, "t9"):
-            await edit()
-        change = (await bench.changed())["a"]
-        assert change.tool_use_id == "e1"
-        await bench.run("printf more >> a")
-        assert await bench.text((await bench.changed())["a"].before) == b"old"
+    async with bench.changes.during(bench.sandbox.environment, "t9"):
+        await edit()
+    change = (await bench.changed())["a"]
+    assert change.tool_use_id == "e1"
+    await bench.run("printf more >> a")
+    assert await bench.text((await bench.changed())["a"].before) == b"old"
 
 
 async def test_home_and_what_is_too_large_are_refused_with_a_sentence(place, project, monkeypatch):
@@ -511,27 +507,27 @@ async def test_home_and_what_is_too_large_are_refused_with_a_sentence(place, pro
         assert "it is the home directory" in bench.told[0]
 
 
-async def test_a_state_directory_that_cannot_be_written_is_told_and_stops_nothing(place, project):
+async def test_a_state_directory_that_cannot_be_written_is_told_and_stops_nothing(
+    place, project, bench
+):
     (project / "a").write_text("old")
     (place.root / "changes").write_text("a file, where the directory should be")
-    async with place.bench() as bench:
-        await bench.run("printf new > a")
-        assert (await bench.changed())["a"].before.lost == "no room"
-        assert bench.told
+    await bench.run("printf new > a")
+    assert (await bench.changed())["a"].before.lost == "no room"
+    assert bench.told
 
 
-async def test_what_a_command_has_changed_is_told_as_unknown_where_nobody_could_look(place):
-    async with place.bench(is_on=True) as bench:
-        await bench.run("touch a", lambda: bench.sandbox.set_mode("ro"))
-        assert await bench.changed() == {}
-        assert bench.told == [
-            "The last command's changes cannot be undone, because the sandbox was switched on or off meanwhile."
-        ]
+async def test_what_a_command_has_changed_is_told_as_unknown_where_nobody_could_look(confined):
+    await confined.run("touch a", lambda: confined.sandbox.set_mode("ro"))
+    assert await confined.changed() == {}
+    assert confined.told == [
+        "The last command's changes cannot be undone, because the sandbox was switched on or off meanwhile."
+    ]
 
 
 @pytest.mark.parametrize("seed", prove_rest(range(20)))
 @pytest.mark.parametrize("is_watched", [True, False])
-async def test_any_change_of_a_tree_is_found(place, project, seed, is_watched, monkeypatch):
+async def test_any_change_of_a_tree_is_found(project, bench, seed, is_watched, monkeypatch):
     """What is recorded leads from the tree before to the tree after, whatever a command does."""
     if not is_watched:
         monkeypatch.setattr("sanderling.sandbox.inside.watches.MAX_WATCHES", 0)
@@ -578,33 +574,31 @@ async def test_any_change_of_a_tree_is_found(place, project, seed, is_watched, m
     def quiet(steps: int) -> str:
         return "; ".join(f"{{ {step()}; }} 2>/dev/null" for _ in range(steps))
 
-    async with place.bench() as bench:
-        await bench.run(quiet(20))
-        for number in range(8):
-            before = tree()
-            bench.journal.begin_turn(f"p{number}")
-            await bench.run(quiet(5))
-            after = tree()
-            turn = await bench.journal.latest()
-            changes = turn.changes if turn and turn.turn == f"p{number}" else ()
-            for change in changes:
-                name = bench.shown(change)
-                assert await known(change.before) == before.get(name)
-                assert await known(change.after) == after.get(name)
-                before[name] = after.get(name)
-            assert {name: what for name, what in before.items() if what is not None} == after
+    await bench.run(quiet(20))
+    for number in range(8):
+        before = tree()
+        bench.journal.begin_turn(f"p{number}")
+        await bench.run(quiet(5))
+        after = tree()
+        turn = await bench.journal.latest()
+        changes = turn.changes if turn and turn.turn == f"p{number}" else ()
+        for change in changes:
+            name = bench.shown(change)
+            assert await known(change.before) == before.get(name)
+            assert await known(change.after) == after.get(name)
+            before[name] = after.get(name)
+        assert {name: what for name, what in before.items() if what is not None} == after
 
 
-async def test_directories_count_as_well_as_files(place, project, monkeypatch):
+async def test_directories_count_as_well_as_files(project, monkeypatch, bench):
     monkeypatch.setattr("sanderling.sandbox.inside.tree.MAX_FILES", 50)
     for number in range(60):
         (project / f"d{number}").mkdir()
-    async with place.bench() as bench:
-        await bench.run("true")
-        assert "more than 200,000 files" in bench.told[0]
+    await bench.run("true")
+    assert "more than 200,000 files" in bench.told[0]
 
 
-async def test_a_look_that_ends_after_its_session_leaves_nothing_open(place, project, monkeypatch):
+async def test_a_look_that_ends_after_its_session_leaves_nothing_open(project, monkeypatch, bench):
     (project / "a").write_text("1")
     begun, go_on = threading.Event(), threading.Event()
     look = Tree.look
@@ -618,7 +612,7 @@ async def test_a_look_that_ends_after_its_session_leaves_nothing_open(place, pro
     closed: list[Tree] = []
     close = Tree.close
     monkeypatch.setattr(Tree, "close", lambda tree: (close(tree), closed.append(tree)))
-    async with place.bench() as bench, anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(bench.run, "true")
         await anyio.to_thread.run_sync(begun.wait)
         bench.journal.close()

@@ -17,7 +17,7 @@ from tests.conftest import examples, happens, little_work, prove, prove_rest
 from tests.fuzz import part
 from tests.pictures import gif, jpeg, png, webp
 from tests.sandbox.test_sandbox import supervisors
-from tests.sandboxes import kept, policy_below, sandbox_of
+from tests.sandboxes import in_own_task, kept, policy_below, sandbox_of
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 from tests.workspaces import workspace_of
 
@@ -104,6 +104,18 @@ def project(place) -> Path:
     return place.project
 
 
+@pytest.fixture
+async def desk(place: Place) -> AsyncIterator[Desk]:
+    async for desk in in_own_task(place.desk()):
+        yield desk
+
+
+@pytest.fixture
+async def confined(place: Place) -> AsyncIterator[Desk]:
+    async for desk in in_own_task(place.desk(is_on=True)):
+        yield desk
+
+
 # --- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -116,30 +128,27 @@ async def test_lines_come_with_numbers_and_how_many_there_are(place, project, is
     assert outcome.summary == "3 lines"
 
 
-async def test_page_says_where_the_next_one_begins(place, project):
+async def test_page_says_where_the_next_one_begins(project, desk):
     (project / "long").write_text("".join(f"{n}\n" for n in range(1, 5322)))
-    async with place.desk() as desk:
-        first = (await desk.told(read, path="long")).split("\n")
-        assert (first[0], first[1999]) == ("     1\t1", "  2000\t2000")
-        assert first[2000:] == ["(lines 1-2000 of 5321; continue with offset=2001)"]
-        last = (await desk.told(read, path="long", offset=5320)).split("\n")
-        assert last == ["  5320\t5320", "  5321\t5321", "(lines 5320-5321 of 5321)"]
-        middle = await desk.told(read, path="long", offset=7, limit=1)
-        assert middle == "     7\t7\n(lines 7-7 of 5321; continue with offset=8)"
+    first = (await desk.told(read, path="long")).split("\n")
+    assert (first[0], first[1999]) == ("     1\t1", "  2000\t2000")
+    assert first[2000:] == ["(lines 1-2000 of 5321; continue with offset=2001)"]
+    last = (await desk.told(read, path="long", offset=5320)).split("\n")
+    assert last == ["  5320\t5320", "  5321\t5321", "(lines 5320-5321 of 5321)"]
+    middle = await desk.told(read, path="long", offset=7, limit=1)
+    assert middle == "     7\t7\n(lines 7-7 of 5321; continue with offset=8)"
 
 
-async def test_page_holds_at_most_fifty_kilobytes(place, project):
+async def test_page_holds_at_most_fifty_kilobytes(project, desk):
     (project / "wide").write_text(("ä" * 999 + "\n") * 100)
-    async with place.desk() as desk:
-        told = await desk.told(read, path="wide")
+    told = await desk.told(read, path="wide")
     assert len(told.encode()) < 51 * 1024
     assert told.endswith("(lines 1-25 of 100; continue with offset=26)")
 
 
-async def test_long_line_is_cut_and_said_so(place, project):
+async def test_long_line_is_cut_and_said_so(project, desk):
     (project / "wide").write_text("x" * 5000 + "\n" + "y" * 2000)
-    async with place.desk() as desk:
-        lines = (await desk.told(read, path="wide")).split("\n")
+    lines = (await desk.told(read, path="wide")).split("\n")
     assert lines[0] == f"     1\t{'x' * 2000}… [cut: the line has 5,000 characters]"
     assert lines[1] == f"     2\t{'y' * 2000}"
 
@@ -155,51 +164,45 @@ async def test_long_line_is_cut_and_said_so(place, project):
         (b"a\r\nb\n", "mixed line endings"),
     ],
 )
-async def test_what_is_unusual_about_a_file_is_said(place, project, data, note):
+async def test_what_is_unusual_about_a_file_is_said(project, desk, data, note):
     (project / "odd").write_bytes(data)
-    async with place.desk() as desk:
-        last = (await desk.told(read, path="odd")).split("\n")[-1]
+    last = (await desk.told(read, path="odd")).split("\n")[-1]
     assert note in last
 
 
-async def test_empty_file_is_said_to_be_empty(place, project):
+async def test_empty_file_is_said_to_be_empty(project, desk):
     (project / "empty").touch()
-    async with place.desk() as desk:
-        assert await desk.told(read, path="empty") == "(empty file)"
+    assert await desk.told(read, path="empty") == "(empty file)"
 
 
-async def test_line_after_the_last_is_an_error_with_the_count(place, project):
+async def test_line_after_the_last_is_an_error_with_the_count(project, desk):
     (project / "a").write_text("one\n")
-    async with place.desk() as desk:
-        said = await desk.refusal(read, path="a", offset=2)
+    said = await desk.refusal(read, path="a", offset=2)
     assert said == "The file has 1 lines: there is no line 2."
 
 
-async def test_directory_is_listed(place, project):
+async def test_directory_is_listed(project, desk):
     (project / "sub").mkdir()
     (project / "file").touch()
     (project / "link").symlink_to("file")
     os.mkfifo(project / "pipe")
-    async with place.desk() as desk:
-        lines = (await desk.told(read, path=".")).split("\n")
+    lines = (await desk.told(read, path=".")).split("\n")
     assert lines[0].endswith("is a directory with 4 entries:")
     assert lines[1:] == ["file", "link@", "pipe (special file)", "sub/"]
 
 
 @prove
-async def test_name_in_a_listing_stays_on_its_line(place, project):
+async def test_name_in_a_listing_stays_on_its_line(project, confined):
     (project / "a\n(9 lines)\x1b").touch()
     (project / os.fsdecode(b"b\xff")).touch()
-    async with place.desk(is_on=True) as desk:
-        lines = (await desk.told(read, path=".")).split("\n")
+    lines = (await confined.told(read, path=".")).split("\n")
     assert lines[1:] == ["a\\x0a(9 lines)\\x1b", "b\\xff"]
 
 
-async def test_directory_with_many_names_is_listed_in_part(place, project):
+async def test_directory_with_many_names_is_listed_in_part(project, desk):
     for number in range(600):
         (project / f"{number:03}").touch()
-    async with place.desk() as desk:
-        lines = (await desk.told(read, path=".")).split("\n")
+    lines = (await desk.told(read, path=".")).split("\n")
     assert lines[-2:] == ["499", "… and 100 more"]
 
 
@@ -207,55 +210,51 @@ async def test_directory_with_many_names_is_listed_in_part(place, project):
     "data, kind",
     [(png(), "image/png"), (jpeg(), "image/jpeg"), (gif(), "image/gif"), (webp(), "image/webp")],
 )
-async def test_image_is_shown_as_one(place, project, data, kind):
+async def test_image_is_shown_as_one(project, desk, data, kind):
     (project / "image").write_bytes(data)
-    async with place.desk() as desk:
-        text, image = (await desk.use(read, path="image")).content
+    text, image = (await desk.use(read, path="image")).content
     assert isinstance(image, ImageBlock)
     assert text.text == f"image: {kind}, {len(data)} bytes"
     assert image.source.media_type == kind
     assert base64.b64decode(image.source.data) == data
 
 
-async def test_image_that_the_api_would_refuse_is_not_sent(place, project):
-    async with place.desk() as desk:
-        for size, is_sent in ((MAX_IMAGE_BYTES, True), (MAX_IMAGE_BYTES + 1, False)):
-            (project / "image").write_bytes(png().ljust(size, b"x"))
-            if is_sent:
-                content = (await desk.use(read, path="image")).content
-                assert len(content[1].source.data) <= 5 << 20
-            else:
-                assert "Make it smaller first" in await desk.refusal(read, path="image")
-        for data, words in (
-            (png(100, 9000), "9000 pixels high; at most 8000. Make it smaller first."),
-            (jpeg(9000, 100), "9000 pixels wide; at most 8000. Make it smaller first."),
-            (png()[:-5], "it is cut off."),
-            (png(0, 1), "it is 0x1 pixels."),
-        ):
-            (project / "image").write_bytes(data)
-            said = await desk.refusal(read, path="image")
-            assert said == f"image is an image that cannot be shown: {words}"
+async def test_image_that_the_api_would_refuse_is_not_sent(project, desk):
+    for size, is_sent in ((MAX_IMAGE_BYTES, True), (MAX_IMAGE_BYTES + 1, False)):
+        (project / "image").write_bytes(png().ljust(size, b"x"))
+        if is_sent:
+            content = (await desk.use(read, path="image")).content
+            assert len(content[1].source.data) <= 5 << 20
+        else:
+            assert "Make it smaller first" in await desk.refusal(read, path="image")
+    for data, words in (
+        (png(100, 9000), "9000 pixels high; at most 8000. Make it smaller first."),
+        (jpeg(9000, 100), "9000 pixels wide; at most 8000. Make it smaller first."),
+        (png()[:-5], "it is cut off."),
+        (png(0, 1), "it is 0x1 pixels."),
+    ):
+        (project / "image").write_bytes(data)
+        said = await desk.refusal(read, path="image")
+        assert said == f"image is an image that cannot be shown: {words}"
 
 
-async def test_binary_file_is_named_as_such(place, project):
+async def test_binary_file_is_named_as_such(project, desk):
     (project / "program").write_bytes(b"\x7fELF" + bytes(5000))
-    async with place.desk() as desk:
-        assert await desk.told(read, path="program") == "program is a binary file of 5,004 bytes."
+    assert await desk.told(read, path="program") == "program is a binary file of 5,004 bytes."
 
 
 @prove
-async def test_missing_file_gets_the_names_that_are_like_it(place, project):
+async def test_missing_file_gets_the_names_that_are_like_it(project, confined):
     for name in ("config.py", "Config.toml", "confug.py", "other.txt"):
         (project / name).touch()
-    async with place.desk(is_on=True) as desk:
-        said = await desk.refusal(read, path="confg.py")
-        assert said.startswith("confg.py does not exist, or the sandbox hides it. Did you mean ")
-        assert "config.py" in said
-        assert "other.txt" not in said
-        said = await desk.refusal(read, path="nothing-like-it")
-        assert said == "nothing-like-it does not exist, or the sandbox hides it."
-        said = await desk.refusal(read, path="no/such/directory")
-        assert said == "no/such/directory does not exist, or the sandbox hides it."
+    said = await confined.refusal(read, path="confg.py")
+    assert said.startswith("confg.py does not exist, or the sandbox hides it. Did you mean ")
+    assert "config.py" in said
+    assert "other.txt" not in said
+    said = await confined.refusal(read, path="nothing-like-it")
+    assert said == "nothing-like-it does not exist, or the sandbox hides it."
+    said = await confined.refusal(read, path="no/such/directory")
+    assert said == "no/such/directory does not exist, or the sandbox hides it."
 
 
 @pytest.mark.parametrize("level", prove_rest(["full", "landlock"], keep=(-1,)))
@@ -269,62 +268,55 @@ async def test_hidden_file_is_told_from_none_by_nothing_but_its_mode(place, leve
     assert secret.read_text() == "secret\n"
 
 
-async def test_what_is_no_file_is_told_and_not_waited_for(place, project):
+async def test_what_is_no_file_is_told_and_not_waited_for(project, desk):
     os.mkfifo(project / "pipe")
-    async with place.desk() as desk:
-        for tool, data in (
-            (read, {}),
-            (write, {"content": "x"}),
-            (edit, {"edits": [{"old": "a", "new": "b"}]}),
-        ):
-            assert await desk.refusal(tool, path="pipe", **data) == "pipe is not a regular file."
+    for tool, data in (
+        (read, {}),
+        (write, {"content": "x"}),
+        (edit, {"edits": [{"old": "a", "new": "b"}]}),
+    ):
+        assert await desk.refusal(tool, path="pipe", **data) == "pipe is not a regular file."
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "~\0"])
-async def test_name_that_no_file_can_have_is_told(place, path):
-    async with place.desk() as desk:
-        assert "is not a valid path" in await desk.refusal(read, path=path)
+async def test_name_that_no_file_can_have_is_told(desk, path):
+    assert "is not a valid path" in await desk.refusal(read, path=path)
 
 
-async def test_name_that_is_too_long_is_told(place):
-    async with place.desk() as desk:
-        assert "File name too long" in await desk.refusal(read, path="x" * 300)
-        assert "File name too long" in await desk.refusal(write, path="x" * 300, content="")
+async def test_name_that_is_too_long_is_told(desk):
+    assert "File name too long" in await desk.refusal(read, path="x" * 300)
+    assert "File name too long" in await desk.refusal(write, path="x" * 300, content="")
 
 
-async def test_file_below_home_is_found_by_tilde(place):
+async def test_file_below_home_is_found_by_tilde(place, desk):
     (place.home / "notes").write_text("note\n")
-    async with place.desk() as desk:
-        assert await desk.told(read, path="~/notes") == "     1\tnote\n(1 line)"
+    assert await desk.told(read, path="~/notes") == "     1\tnote\n(1 line)"
 
 
 @prove
-async def test_large_file_is_paged_without_being_read(place, project):
+async def test_large_file_is_paged_without_being_read(project, confined):
     with (project / "huge").open("wb") as file:
         file.write(b"".join(b"line %d\n" % n for n in range(1, 200_001)))
         file.truncate(5 << 30)
-    async with place.desk(is_on=True) as desk:
-        told = await desk.told(read, path="huge")
-        assert told.startswith("     1\tline 1\n")
-        assert told.endswith("continue with offset=2001; 5,368,709,120 bytes)")
-        assert "(lines 1-2000 of more than " in told
-        told = await desk.told(read, path="huge", offset=199_999, limit=2)
-        assert told.startswith("199999\tline 199999\n200000\tline 200000\n(lines 199999-200000 of")
+    told = await confined.told(read, path="huge")
+    assert told.startswith("     1\tline 1\n")
+    assert told.endswith("continue with offset=2001; 5,368,709,120 bytes)")
+    assert "(lines 1-2000 of more than " in told
+    told = await confined.told(read, path="huge", offset=199_999, limit=2)
+    assert told.startswith("199999\tline 199999\n200000\tline 200000\n(lines 199999-200000 of")
 
 
-async def test_large_file_whose_end_is_near_is_counted(place, project):
+async def test_large_file_whose_end_is_near_is_counted(project, desk):
     (project / "large").write_bytes(b"0123456789abcde\r\n" * 600_000)
-    async with place.desk() as desk:
-        told = await desk.told(read, path="large", offset=600_000)
-        assert told == "600000\t0123456789abcde\n(lines 600000-600000 of 600000; 10,200,000 bytes)"
-        said = await desk.refusal(read, path="large", offset=600_001)
-        assert said == "The file has 600,000 lines: there is no line 600001."
+    told = await desk.told(read, path="large", offset=600_000)
+    assert told == "600000\t0123456789abcde\n(lines 600000-600000 of 600000; 10,200,000 bytes)"
+    said = await desk.refusal(read, path="large", offset=600_001)
+    assert said == "The file has 600,000 lines: there is no line 600001."
 
 
-async def test_large_file_of_two_byte_characters_is_refused(place, project):
+async def test_large_file_of_two_byte_characters_is_refused(project, desk):
     (project / "large").write_bytes(("line\n" * 1_000_000).encode("utf-16"))
-    async with place.desk() as desk:
-        assert "UTF-16 LE and too large to be paged" in await desk.refusal(read, path="large")
+    assert "UTF-16 LE and too large to be paged" in await desk.refusal(read, path="large")
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------
@@ -340,74 +332,68 @@ async def test_new_file_is_created_with_its_directories(place, project, is_on):
     assert (project / "src/deep/a.py").read_text() == "one\ntwo\n"
 
 
-async def test_file_that_was_read_is_replaced(place, project):
+async def test_file_that_was_read_is_replaced(project, confined):
     (project / "a").write_text("one\ntwo\nthree\n")
     (project / "a").chmod(0o755)
-    async with place.desk(is_on=True) as desk:
-        await desk.use(read, path="a")
-        outcome = await desk.use(write, path="a", content="one\n2\nthree\n")
-        assert outcome.content == "Replaced a: 3 lines, 12 bytes (+1 −1)."
-        assert outcome.detail == "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"
-        await desk.use(write, path="a", content="again\n")
+    await confined.use(read, path="a")
+    outcome = await confined.use(write, path="a", content="one\n2\nthree\n")
+    assert outcome.content == "Replaced a: 3 lines, 12 bytes (+1 −1)."
+    assert outcome.detail == "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"
+    await confined.use(write, path="a", content="again\n")
     assert (project / "a").read_text() == "again\n"
     assert (project / "a").stat().st_mode & 0o777 == 0o755
 
 
-async def test_file_that_was_not_read_is_not_replaced_until_its_loss_was_shown(place, project):
+async def test_file_that_was_not_read_is_not_replaced_until_its_loss_was_shown(project, desk):
     (project / "a").write_text("one\ntwo\n")
-    async with place.desk() as desk:
-        said = await desk.refusal(write, path="a", content="one\n")
-        assert said == (
-            "a exists, and you have not read it. The change would be:\n@@ -1,2 +1,1 @@\n one\n-two\n"
-            "Nothing was written. To replace it anyway, call write again."
-        )
-        assert (project / "a").read_text() == "one\ntwo\n"
-        await desk.use(write, path="a", content="one\n")
+    said = await desk.refusal(write, path="a", content="one\n")
+    assert said == (
+        "a exists, and you have not read it. The change would be:\n@@ -1,2 +1,1 @@\n one\n-two\n"
+        "Nothing was written. To replace it anyway, call write again."
+    )
+    assert (project / "a").read_text() == "one\ntwo\n"
+    await desk.use(write, path="a", content="one\n")
     assert (project / "a").read_text() == "one\n"
 
 
-async def test_file_whose_loss_is_too_long_to_show_must_be_read(place, project):
+async def test_file_whose_loss_is_too_long_to_show_must_be_read(project, desk):
     text = "".join(f"{n}\n" for n in range(100))
     (project / "a").write_text(text)
-    async with place.desk() as desk:
-        for _ in range(2):
-            said = await desk.refusal(write, path="a", content="x\n")
-            assert said.endswith("… and more\nNothing was written. Read it first, or use edit.")
-            assert len(said.split("\n")) < 45
-        await desk.use(read, path="a")
-        await desk.use(write, path="a", content="x\n")
+    for _ in range(2):
+        said = await desk.refusal(write, path="a", content="x\n")
+        assert said.endswith("… and more\nNothing was written. Read it first, or use edit.")
+        assert len(said.split("\n")) < 45
+    await desk.use(read, path="a")
+    await desk.use(write, path="a", content="x\n")
     assert (project / "a").read_text() == "x\n"
 
 
-async def test_file_that_has_changed_since_it_was_read_is_not_replaced(place, project):
+async def test_file_that_has_changed_since_it_was_read_is_not_replaced(project, desk):
     (project / "a").write_text("one\ntwo\n")
-    async with place.desk() as desk:
-        await desk.use(read, path="a")
-        (project / "a").write_text("one\nTWO\n")
-        said = await desk.refusal(write, path="a", content="new\n")
-        assert said.startswith("a has changed since you read it, not by you:\n")
-        assert "-two\n+TWO" in said
-        assert (project / "a").read_text() == "one\nTWO\n"
-        (project / "a").write_text("one\nthree\n")
-        assert "-TWO\n+three" in await desk.refusal(write, path="a", content="new\n")
-        await desk.use(write, path="a", content="new\n")
+    await desk.use(read, path="a")
+    (project / "a").write_text("one\nTWO\n")
+    said = await desk.refusal(write, path="a", content="new\n")
+    assert said.startswith("a has changed since you read it, not by you:\n")
+    assert "-two\n+TWO" in said
+    assert (project / "a").read_text() == "one\nTWO\n"
+    (project / "a").write_text("one\nthree\n")
+    assert "-TWO\n+three" in await desk.refusal(write, path="a", content="new\n")
+    await desk.use(write, path="a", content="new\n")
     assert (project / "a").read_text() == "new\n"
 
 
-async def test_change_of_the_line_endings_alone_is_no_change(place, project):
+async def test_change_of_the_line_endings_alone_is_no_change(project, desk):
     (project / "a").write_bytes(b"one\ntwo\n")
-    async with place.desk() as desk:
-        await desk.use(read, path="a")
-        (project / "a").write_bytes(b"one\r\ntwo\r\n")
-        await desk.use(write, path="a", content="new\nlines\n")
+    await desk.use(read, path="a")
+    (project / "a").write_bytes(b"one\r\ntwo\r\n")
+    await desk.use(write, path="a", content="new\nlines\n")
     assert (project / "a").read_bytes() == b"new\r\nlines\r\n"
 
 
-async def test_empty_file_may_be_filled_without_being_read(place, project):
+async def test_empty_file_may_be_filled_without_being_read(project, desk):
     (project / "a").touch()
-    async with place.desk() as desk:
-        await desk.use(write, path="a", content="x\n")
-        await desk.use(write, path="a", content="y\n")
+    await desk.use(write, path="a", content="x\n")
+    await desk.use(write, path="a", content="y\n")
     assert (project / "a").read_text() == "y\n"
 
 
@@ -426,65 +412,57 @@ async def test_empty_file_may_be_filled_without_being_read(place, project):
         (b"a\n", "", b""),
     ],
 )
-async def test_replaced_file_keeps_encoding_and_line_endings(place, project, old, content, new):
+async def test_replaced_file_keeps_encoding_and_line_endings(project, desk, old, content, new):
     (project / "a").write_bytes(old)
-    async with place.desk() as desk:
-        await desk.use(read, path="a")
-        await desk.use(write, path="a", content=content)
+    await desk.use(read, path="a")
+    await desk.use(write, path="a", content=content)
     assert (project / "a").read_bytes() == new
 
 
-async def test_character_that_the_encoding_lacks_is_refused(place, project):
+async def test_character_that_the_encoding_lacks_is_refused(project, desk):
     (project / "a").write_bytes(b"caf\xe9\n")
-    async with place.desk() as desk:
-        await desk.use(read, path="a")
-        said = await desk.refusal(write, path="a", content="one\ntwo → three\n")
-        assert said.startswith(
-            "The file is Latin-1, which has no “→” (U+2192 RIGHTWARDS ARROW), in line 2 of the content."
-        )
-        assert "UTF-8" in await desk.refusal(write, path="new", content="\ud800")
+    await desk.use(read, path="a")
+    said = await desk.refusal(write, path="a", content="one\ntwo → three\n")
+    assert said.startswith(
+        "The file is Latin-1, which has no “→” (U+2192 RIGHTWARDS ARROW), in line 2 of the content."
+    )
+    assert "UTF-8" in await desk.refusal(write, path="new", content="\ud800")
     assert (project / "a").read_bytes() == b"caf\xe9\n"
     assert not (project / "new").exists()
 
 
-async def test_content_that_is_there_already_is_not_written(place, project):
+async def test_content_that_is_there_already_is_not_written(project, desk):
     (project / "a").write_text("same\n")
     before = (project / "a").stat()
-    async with place.desk() as desk:
-        outcome = await desk.use(write, path="a", content="same\n")
+    outcome = await desk.use(write, path="a", content="same\n")
     assert outcome.content == "No change: it already has this content."
     assert (project / "a").stat().st_ino == before.st_ino
     assert (project / "a").stat().st_mtime_ns == before.st_mtime_ns
 
 
-async def test_directory_is_not_written(place):
-    async with place.desk() as desk:
-        assert (
-            await desk.refusal(write, path=".", content="x") == f"{place.project} is a directory."
-        )
+async def test_directory_is_not_written(place, desk):
+    assert await desk.refusal(write, path=".", content="x") == f"{place.project} is a directory."
 
 
-async def test_file_too_large_to_be_changed_is_left_alone(place, project):
+async def test_file_too_large_to_be_changed_is_left_alone(project, desk):
     with (project / "huge").open("wb") as file:
         file.truncate((64 << 20) + 1)
-    async with place.desk() as desk:
-        for tool, data in (
-            (write, {"content": "x"}),
-            (edit, {"edits": [{"old": "a", "new": "b"}]}),
-        ):
-            said = await desk.refusal(tool, path="huge", **data)
-            assert said == "huge has 67,108,865 bytes; the limit is 67,108,864. Use bash."
+    for tool, data in (
+        (write, {"content": "x"}),
+        (edit, {"edits": [{"old": "a", "new": "b"}]}),
+    ):
+        said = await desk.refusal(tool, path="huge", **data)
+        assert said == "huge has 67,108,865 bytes; the limit is 67,108,864. Use bash."
 
 
-async def test_link_is_written_through_and_known_by_both_names(place, project):
+async def test_link_is_written_through_and_known_by_both_names(project, confined):
     (project / "a").write_text("one\n")
     (project / "link").symlink_to("a")
-    async with place.desk(is_on=True) as desk:
-        await desk.use(read, path="link")
-        await desk.use(write, path="link", content="two\n")
-        await desk.use(write, path="a", content="three\n")
-        await desk.use(edit, path="link", edits=[{"old": "three", "new": "3"}])
-        assert "since you read it" not in await desk.told(write, path="a", content="four\n")
+    await confined.use(read, path="link")
+    await confined.use(write, path="link", content="two\n")
+    await confined.use(write, path="a", content="three\n")
+    await confined.use(edit, path="link", edits=[{"old": "three", "new": "3"}])
+    assert "since you read it" not in await confined.told(write, path="a", content="four\n")
     assert (project / "link").is_symlink()
     assert (project / "a").read_text() == "four\n"
 
@@ -722,101 +700,91 @@ async def test_no_edit_on_the_disk_changes_anything_else(place, project, is_on, 
 # --- edits as such -----------------------------------------------------------------------------------------------------
 
 
-async def test_edits_are_all_made_or_none(place, project):
+async def test_edits_are_all_made_or_none(project, desk):
     (project / "a").write_text("one\ntwo\n")
-    async with place.desk() as desk:
-        edits = [{"old": "one", "new": "1"}, {"old": "three", "new": "3"}]
-        assert "Replacement 2" in await desk.refusal(edit, path="a", edits=edits)
+    edits = [{"old": "one", "new": "1"}, {"old": "three", "new": "3"}]
+    assert "Replacement 2" in await desk.refusal(edit, path="a", edits=edits)
     assert (project / "a").read_text() == "one\ntwo\n"
 
 
-async def test_bytes_around_an_edit_stay(place, project):
+async def test_bytes_around_an_edit_stay(project, desk):
     (project / "a").write_bytes(b"\xff\xfe" + "ä\r\nb\nc".encode("utf-16-le"))
-    async with place.desk() as desk:
-        await desk.use(edit, path="a", edits=[{"old": "b", "new": "€"}])
+    await desk.use(edit, path="a", edits=[{"old": "b", "new": "€"}])
     assert (project / "a").read_bytes() == b"\xff\xfe" + "ä\r\n€\nc".encode("utf-16-le")
 
 
-async def test_edit_of_a_missing_file_says_which_there_are(place, project):
+async def test_edit_of_a_missing_file_says_which_there_are(project, desk):
     (project / "config.py").touch()
-    async with place.desk() as desk:
-        said = await desk.refusal(edit, path="confg.py", edits=[{"old": "a", "new": "b"}])
+    said = await desk.refusal(edit, path="confg.py", edits=[{"old": "a", "new": "b"}])
     assert said == "confg.py does not exist, or the sandbox hides it. Did you mean config.py?"
 
 
-async def test_link_that_leads_nowhere_is_said_to_be_one(place, project):
+async def test_link_that_leads_nowhere_is_said_to_be_one(project, desk):
     (project / "config.py").symlink_to("gone.py")
     edits = [{"old": "a", "new": "b"}]
-    async with place.desk() as desk:
-        for said in (
-            await desk.refusal(read, path="config.py"),
-            await desk.refusal(edit, path="config.py", edits=edits),
-        ):
-            assert said == (
-                "config.py does not exist, or the sandbox hides it. It is a broken link."
-            )
+    for said in (
+        await desk.refusal(read, path="config.py"),
+        await desk.refusal(edit, path="config.py", edits=edits),
+    ):
+        assert said == ("config.py does not exist, or the sandbox hides it. It is a broken link.")
 
 
-async def test_edit_of_a_file_that_has_changed_is_made_and_the_change_is_told(place, project):
+async def test_edit_of_a_file_that_has_changed_is_made_and_the_change_is_told(project, desk):
     (project / "a").write_text("one\ntwo\nthree\n")
-    async with place.desk() as desk:
-        await desk.use(read, path="a")
-        (project / "a").write_text("ONE\ntwo\nthree\n")
-        told = await desk.told(edit, path="a", edits=[{"old": "three", "new": "3"}])
-        assert told.startswith("Changed a: +1 −1.\n")
-        assert "a has changed since you read it, not by you:\n@@ -1,3 +1,3 @@\n-one\n+ONE" in told
-        told = await desk.told(edit, path="a", edits=[{"old": "two", "new": "2"}])
-        assert "since you read it" not in told
-        await desk.use(write, path="a", content="all known\n")
+    await desk.use(read, path="a")
+    (project / "a").write_text("ONE\ntwo\nthree\n")
+    told = await desk.told(edit, path="a", edits=[{"old": "three", "new": "3"}])
+    assert told.startswith("Changed a: +1 −1.\n")
+    assert "a has changed since you read it, not by you:\n@@ -1,3 +1,3 @@\n-one\n+ONE" in told
+    told = await desk.told(edit, path="a", edits=[{"old": "two", "new": "2"}])
+    assert "since you read it" not in told
+    await desk.use(write, path="a", content="all known\n")
     assert (project / "a").read_text() == "all known\n"
 
 
-async def test_insertion_by_number_waits_until_others_changes_are_known(place, project):
+async def test_insertion_by_number_waits_until_others_changes_are_known(project, desk):
     (project / "a").write_text("one\ntwo\n")
-    async with place.desk() as desk:
-        await desk.use(read, path="a")
-        (project / "a").write_text("zero\none\ntwo\n")
-        edits = [{"new": "1.5\n", "insert_at_line": 1}]
-        said = await desk.refusal(edit, path="a", edits=edits)
-        assert said.startswith("Line numbers may have shifted: nothing was changed.\na has changed")
-        assert "+zero" in said
-        assert (project / "a").read_text() == "zero\none\ntwo\n"
-        await desk.use(edit, path="a", edits=[{"new": "1.5\n", "insert_at_line": 2}])
+    await desk.use(read, path="a")
+    (project / "a").write_text("zero\none\ntwo\n")
+    edits = [{"new": "1.5\n", "insert_at_line": 1}]
+    said = await desk.refusal(edit, path="a", edits=edits)
+    assert said.startswith("Line numbers may have shifted: nothing was changed.\na has changed")
+    assert "+zero" in said
+    assert (project / "a").read_text() == "zero\none\ntwo\n"
+    await desk.use(edit, path="a", edits=[{"new": "1.5\n", "insert_at_line": 2}])
     assert (project / "a").read_text() == "zero\none\n1.5\ntwo\n"
 
 
-async def test_long_change_by_others_is_told_in_part_and_then_not_taken_for_known(place, project):
+async def test_long_change_by_others_is_told_in_part_and_then_not_taken_for_known(project, desk):
     (project / "a").write_text("keep\n")
-    async with place.desk() as desk:
-        await desk.use(read, path="a")
-        (project / "a").write_text("keep\n" + "".join(f"{n}\n" for n in range(1000)))
-        told = await desk.told(edit, path="a", edits=[{"old": "keep", "new": "kept"}])
-        assert "… and more" in told
-        assert len(told.split("\n")) < 60
-        assert "you have not read it" in await desk.refusal(write, path="a", content="x\n")
+    await desk.use(read, path="a")
+    (project / "a").write_text("keep\n" + "".join(f"{n}\n" for n in range(1000)))
+    told = await desk.told(edit, path="a", edits=[{"old": "keep", "new": "kept"}])
+    assert "… and more" in told
+    assert len(told.split("\n")) < 60
+    assert "you have not read it" in await desk.refusal(write, path="a", content="x\n")
 
 
-async def test_edit_that_no_longer_fits_says_what_others_have_changed(place, project):
+async def test_edit_that_no_longer_fits_says_what_others_have_changed(project, desk):
     (project / "a").write_text("one\ntwo\n")
-    async with place.desk() as desk:
-        await desk.use(read, path="a")
-        (project / "a").write_text("one\nTWO\n")
-        said = await desk.refusal(edit, path="a", edits=[{"old": "two", "new": "2"}])
-        assert "-two\n+TWO" in said
+    await desk.use(read, path="a")
+    (project / "a").write_text("one\nTWO\n")
+    said = await desk.refusal(edit, path="a", edits=[{"old": "two", "new": "2"}])
+    assert "-two\n+TWO" in said
     assert (project / "a").read_text() == "one\nTWO\n"
 
 
 @prove
-async def test_edits_of_one_file_by_any_name_happen_one_after_the_other(place, project):
+async def test_edits_of_one_file_by_any_name_happen_one_after_the_other(project, confined):
     (project / "a").write_text("0\n" * 20)
     (project / "link").symlink_to("a")
     (project / "hard").hardlink_to(project / "a")
-    async with place.desk(is_on=True) as desk, anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         for number in range(20):
 
             async def insert(number: int = number) -> None:
                 edits = [{"new": f"new {number}\n", "insert_at_line": 1}]
-                await desk.use(edit, path=random.choice(["a", "link", "hard"]), edits=edits)
+                await confined.use(edit, path=random.choice(["a", "link", "hard"]), edits=edits)
 
             tasks.start_soon(insert)
     lines = (project / "a").read_text().split("\n")
@@ -824,7 +792,7 @@ async def test_edits_of_one_file_by_any_name_happen_one_after_the_other(place, p
     assert lines.count("0") == 20
 
 
-async def test_file_that_changes_between_look_and_write_is_looked_at_again(place, project):
+async def test_file_that_changes_between_look_and_write_is_looked_at_again(project, confined):
     (project / "a").write_text("0")
     others = iter("1234")
 
@@ -833,13 +801,12 @@ async def test_file_that_changes_between_look_and_write_is_looked_at_again(place
             (project / "a").write_text(other)  # as long as before
         return ProposedContent((old or b"") + b" and ours")
 
-    async with place.desk(is_on=True) as desk:
-        changed = await Change(desk.context(), str(project / "a"), propose).make()
-        assert changed.old == "4"
-        assert (project / "a").read_text() == "4 and ours"
-        others = iter("123456")
-        with pytest.raises(ToolError, match="keeps changing while you edit it"):
-            await Change(desk.context(), str(project / "a"), propose).make()
+    changed = await Change(confined.context(), str(project / "a"), propose).make()
+    assert changed.old == "4"
+    assert (project / "a").read_text() == "4 and ours"
+    others = iter("123456")
+    with pytest.raises(ToolError, match="keeps changing while you edit it"):
+        await Change(confined.context(), str(project / "a"), propose).make()
     assert (project / "a").read_text() == "5"
 
 
@@ -861,22 +828,21 @@ async def test_in_plan_mode_nothing_is_changed_and_the_reason_is_told(place, pro
     assert (project / "a").read_text() == "one\n"
 
 
-async def test_what_could_make_the_machine_run_something_is_not_changed(place, project):
+async def test_what_could_make_the_machine_run_something_is_not_changed(project, confined):
     hooks = project / ".git/hooks"
     hooks.mkdir(parents=True)
     (project / ".git/HEAD").write_text("ref: refs/heads/main\n")
     for name in ("objects", "refs"):
         (project / ".git" / name).mkdir()
     (hooks / "pre-commit").write_text("#!/bin/sh\n")
-    async with place.desk(is_on=True) as desk:
-        for tool, data in (
-            (write, {"path": ".git/hooks/post-commit", "content": "evil"}),
-            (write, {"path": ".git/hooks/pre-commit", "content": "evil"}),
-            (edit, {"path": ".git/hooks/pre-commit", "edits": [{"old": "sh", "new": "evil"}]}),
-        ):
-            assert "such as .git/hooks" in await desk.refusal(tool, **data)
-            with pytest.raises(ToolError, match=r"such as \.git/hooks"):  # nobody is asked
-                await desk.preview(tool, **data)
+    for tool, data in (
+        (write, {"path": ".git/hooks/post-commit", "content": "evil"}),
+        (write, {"path": ".git/hooks/pre-commit", "content": "evil"}),
+        (edit, {"path": ".git/hooks/pre-commit", "edits": [{"old": "sh", "new": "evil"}]}),
+    ):
+        assert "such as .git/hooks" in await confined.refusal(tool, **data)
+        with pytest.raises(ToolError, match=r"such as \.git/hooks"):  # nobody is asked
+            await confined.preview(tool, **data)
     assert (hooks / "pre-commit").read_text() == "#!/bin/sh\n"
 
 
@@ -931,62 +897,57 @@ async def test_what_the_guard_would_take_away_is_refused_in_a_buffer_too(place, 
 
 @prove
 async def test_what_the_guard_would_take_away_can_be_written_when_the_sandbox_is_off(
-    place, project
+    project, confined
 ):
-    async with place.desk(is_on=True) as desk:
-        await desk.refusal(write, path=".envrc", content="mine")
-        desk.workspace.sandbox.switch(is_on=False)
-        await happens(lambda: not supervisors(os.getpid()))  # it rests, and with it the guard
-        assert await desk.told(write, path=".envrc", content="mine") == (
-            "Created .envrc: 1 line, 4 bytes."
-        )
+    await confined.refusal(write, path=".envrc", content="mine")
+    confined.workspace.sandbox.switch(is_on=False)
+    await happens(lambda: not supervisors(os.getpid()))  # it rests, and with it the guard
+    assert await confined.told(write, path=".envrc", content="mine") == (
+        "Created .envrc: 1 line, 4 bytes."
+    )
     assert (project / ".envrc").read_text() == "mine"
 
 
-async def test_use_that_began_in_the_sandbox_stays_in_it_when_that_is_switched_off(place):
+async def test_use_that_began_in_the_sandbox_stays_in_it_when_that_is_switched_off(place, confined):
     outside = place.home / "notes"
     outside.write_text("mine")
-    async with place.desk(is_on=True) as desk:
-        use = Desk(desk.workspace.granted(NO_GRANT))
-        desk.workspace.sandbox.switch(is_on=False)
-        with suppress(ToolError):
-            await use.told(write, path=str(outside), content="x")
-        assert "mine" not in await use.told(grep, path=str(outside), pattern="m.ne")
+    use = Desk(confined.workspace.granted(NO_GRANT))
+    confined.workspace.sandbox.switch(is_on=False)
+    with suppress(ToolError):
+        await use.told(write, path=str(outside), content="x")
+    assert "mine" not in await use.told(grep, path=str(outside), pattern="m.ne")
     assert outside.read_text() == "mine"
 
 
-async def test_what_lies_outside_is_not_changed(place):
-    async with place.desk(is_on=True) as desk:
-        said = await desk.refusal(edit, path="/etc/hostname", edits=[{"old": "a", "new": "b"}])
-        assert said.startswith("/etc/hostname cannot be written: ") or "does not exist" in said
+async def test_what_lies_outside_is_not_changed(confined):
+    said = await confined.refusal(edit, path="/etc/hostname", edits=[{"old": "a", "new": "b"}])
+    assert said.startswith("/etc/hostname cannot be written: ") or "does not exist" in said
 
 
 @prove
-async def test_file_of_ten_megabytes_is_edited(place, project):
+async def test_file_of_ten_megabytes_is_edited(project, confined):
     data = b"".join(b"line %d with some text\n" % n for n in range(400_000))
     (project / "ten").write_bytes(data)
-    async with place.desk(is_on=True) as desk:
-        edits = [{"old": "line 200000 with", "new": "LINE"}]
-        told = await desk.told(edit, path="ten", edits=edits)
+    edits = [{"old": "line 200000 with", "new": "LINE"}]
+    told = await confined.told(edit, path="ten", edits=edits)
     assert "200001\tLINE some text\n" in told
     assert (project / "ten").read_bytes() == data.replace(b"line 200000 with", b"LINE")
 
 
-async def test_preview_shows_the_difference_and_changes_nothing(place, project):
+async def test_preview_shows_the_difference_and_changes_nothing(project, confined):
     (project / "a").write_text("one\ntwo\n")
-    async with place.desk(is_on=True) as desk:
-        await desk.use(read, path="a")
-        shown = await desk.preview(edit, path="a", edits=[{"old": "two", "new": "2"}])
-        assert shown == Preview("@@ -1,2 +1,2 @@\n one\n-two\n+2", "diff")
-        shown = await desk.preview(write, path="new", content="x\n")
-        assert shown == Preview("@@ -0,0 +1,1 @@\n+x", "diff")
-        for tool, data in (
-            (edit, {"path": "a", "edits": [{"old": "none", "new": "2"}]}),
-            (edit, {"path": "none", "edits": [{"old": "none", "new": "2"}]}),
-            (write, {"path": "/etc/hostname", "content": "x"}),
-        ):
-            with pytest.raises(ToolError):
-                await desk.preview(tool, **data)
+    await confined.use(read, path="a")
+    shown = await confined.preview(edit, path="a", edits=[{"old": "two", "new": "2"}])
+    assert shown == Preview("@@ -1,2 +1,2 @@\n one\n-two\n+2", "diff")
+    shown = await confined.preview(write, path="new", content="x\n")
+    assert shown == Preview("@@ -0,0 +1,1 @@\n+x", "diff")
+    for tool, data in (
+        (edit, {"path": "a", "edits": [{"old": "none", "new": "2"}]}),
+        (edit, {"path": "none", "edits": [{"old": "none", "new": "2"}]}),
+        (write, {"path": "/etc/hostname", "content": "x"}),
+    ):
+        with pytest.raises(ToolError):
+            await confined.preview(tool, **data)
     assert [path.name for path in project.iterdir()] == ["a"]
     assert (project / "a").read_text() == "one\ntwo\n"
 
@@ -1002,30 +963,29 @@ async def test_preview_shows_the_difference_and_changes_nothing(place, project):
     ),
 )
 async def test_what_a_hidden_file_holds_is_told_to_the_person_before_it_is_granted(
-    place, tool, data, reason
+    place, confined, tool, data, reason
 ):
     outside = place.home / "notes.txt"
     outside.write_text("my note was\n")
     grant = Grant(write_paths=(str(outside),))
-    async with place.desk(is_on=True) as desk, desk.workspace.sandbox.environment.lending(grant):
-        context = Context(desk.workspace.granted(grant), "t1", lambda _: None)
+    async with confined.workspace.sandbox.environment.lending(grant):
+        context = Context(confined.workspace.granted(grant), "t1", lambda _: None)
         assert tool.look
         preview = await tool.look(tool.parse({"path": str(outside), **data}), context)
     assert reason in preview.subject
     assert "my note was" in preview.subject
 
 
-async def test_effect_names_the_whole_path(place, project):
-    async with place.desk() as desk:
-        for tool, kind, data in (
-            (read, "read", {}),
-            (write, "write", {"content": ""}),
-            (edit, "write", {"edits": [{"old": "a", "new": "b"}]}),
-        ):
-            args = tool.parse({"path": "sub/../a", **data})
-            effect = tool.effect(args, desk.workspace)
-            assert (effect.tool, effect.kind, effect.path) == (tool.name, kind, f"{project}/a")
-            assert tool.title(args, desk.workspace) == "a"
+async def test_effect_names_the_whole_path(project, desk):
+    for tool, kind, data in (
+        (read, "read", {}),
+        (write, "write", {"content": ""}),
+        (edit, "write", {"edits": [{"old": "a", "new": "b"}]}),
+    ):
+        args = tool.parse({"path": "sub/../a", **data})
+        effect = tool.effect(args, desk.workspace)
+        assert (effect.tool, effect.kind, effect.path) == (tool.name, kind, f"{project}/a")
+        assert tool.title(args, desk.workspace) == "a"
 
 
 # --- an editor ---------------------------------------------------------------------------------------------------------
@@ -1463,50 +1423,31 @@ async def test_file_changed_under_a_buffer_is_loaded_again_and_edited(place, ope
 
 
 @pytest.mark.parametrize(
-    "data, options, new",
+    "text, codec, options",
     [
-        (b"a\r\ntwo\r\n", {"line_ending": "dos"}, b"a\r\n2\r\n"),
-        (b"a\r\ntwo\nc\r\n", {}, b"a\r\n2\nc\r\n"),
-        (b"a\rtwo\r", {"line_ending": "mac"}, b"a\r2\r"),
-        (b"caf\xe9 two\n", {"encoding": "latin1"}, b"caf\xe9 2\n"),
-        (b"\xef\xbb\xbftwo\n", {"has_bom": True}, b"\xef\xbb\xbf2\n"),
-        ("two ä\n".encode("utf-16-le"), {"encoding": "utf-16le"}, "2 ä\n".encode("utf-16-le")),
-        ("ポ two\n".encode("cp932"), {"encoding": "cp932"}, "ポ 2\n".encode("cp932")),
-        ("中文 two\n".encode("gb18030"), {"encoding": "gb18030"}, "中文 2\n".encode("gb18030")),
-        ("한국어 two\n".encode("euc_kr"), {"encoding": "euc-kr"}, "한국어 2\n".encode("euc_kr")),
-        ("功 two\n".encode("big5"), {"encoding": "big5"}, "功 2\n".encode("big5")),
-        ("привет two\n".encode("cp1251"), {"encoding": "cp1251"}, "привет 2\n".encode("cp1251")),
-        ("привет two\n".encode("koi8-r"), {"encoding": "koi8-r"}, "привет 2\n".encode("koi8-r")),
-        (
-            "日本 two\n".encode("iso2022_jp"),
-            {"encoding": "iso-2022-jp"},
-            "日本 2\n".encode("iso2022_jp"),
-        ),
-        (
-            "ポ\r\ntwo\nc\r\n".encode("cp932"),
-            {"encoding": "cp932"},
-            "ポ\r\n2\nc\r\n".encode("cp932"),
-        ),
-        (
-            "ポ\r\ntwo\r\n".encode("cp932"),
-            {"encoding": "cp932", "line_ending": "dos"},
-            "ポ\r\n2\r\n".encode("cp932"),
-        ),
-        (
-            "\ufefftwo ä\n".encode("utf-16-le"),
-            {"encoding": "utf-16le", "has_bom": True},
-            "\ufeff2 ä\n".encode("utf-16-le"),
-        ),
-        (
-            "\ufefftwo\n".encode("utf-16-be"),
-            {"encoding": "utf-16", "has_bom": True},
-            "\ufeff2\n".encode("utf-16-be"),
-        ),
-        (b"no newline two", {}, b"no newline 2"),
-        (b"bad \xff two and \xc3\xa4 \xc3\xa4\n", {}, b"bad \xff 2 and \xc3\xa4 \xc3\xa4\n"),
+        ("a\r\ntwo\r\n", "ascii", {"line_ending": "dos"}),
+        ("a\r\ntwo\nc\r\n", "ascii", {}),
+        ("a\rtwo\r", "ascii", {"line_ending": "mac"}),
+        ("caf\xe9 two\n", "latin-1", {"encoding": "latin1"}),
+        ("\ufefftwo\n", "utf-8", {"has_bom": True}),
+        ("two ä\n", "utf-16-le", {"encoding": "utf-16le"}),
+        ("ポ two\n", "cp932", {"encoding": "cp932"}),
+        ("中文 two\n", "gb18030", {"encoding": "gb18030"}),
+        ("한국어 two\n", "euc_kr", {"encoding": "euc-kr"}),
+        ("功 two\n", "big5", {"encoding": "big5"}),
+        ("привет two\n", "cp1251", {"encoding": "cp1251"}),
+        ("привет two\n", "koi8-r", {"encoding": "koi8-r"}),
+        ("日本 two\n", "iso2022_jp", {"encoding": "iso-2022-jp"}),
+        ("ポ\r\ntwo\nc\r\n", "cp932", {"encoding": "cp932"}),
+        ("ポ\r\ntwo\r\n", "cp932", {"encoding": "cp932", "line_ending": "dos"}),
+        ("\ufefftwo ä\n", "utf-16-le", {"encoding": "utf-16le", "has_bom": True}),
+        ("\ufefftwo\n", "utf-16-be", {"encoding": "utf-16", "has_bom": True}),
+        ("no newline two", "ascii", {}),
+        ("bad \xff two and \xc3\xa4 \xc3\xa4\n", "latin-1", {}),  # for the editor it is UTF-8
     ],
 )
-async def test_buffer_of_any_encoding_is_edited_to_the_byte(place, opened, data, options, new):
+async def test_buffer_of_any_encoding_is_edited_to_the_byte(place, opened, text, codec, options):
+    data, new = (each.encode(codec) for each in (text, text.replace("two", "2")))
     opened.path.write_bytes(data)
     opened.editor.open(opened.path, **options)
     async with place.desk(opened.editor) as desk:
@@ -1724,17 +1665,16 @@ def test_large_file_is_known_by_its_stamp():
 
 
 @prove
-async def test_file_that_was_too_large_to_keep_says_only_that_it_has_changed(place, project):
+async def test_file_that_was_too_large_to_keep_says_only_that_it_has_changed(project, desk):
     data = "a line of text\n" * 600_000
     (project / "large").write_text("first\n" + data)
-    async with place.desk() as desk:
-        await desk.use(read, path="large", limit=1)
-        told = await desk.told(edit, path="large", edits=[{"old": "first", "new": "1st"}])
-        assert "since you read it" not in told
-        await desk.use(read, path="large", limit=1)
-        (project / "large").write_text("FIRST\n" + data)
-        told = await desk.told(edit, path="large", edits=[{"old": "FIRST", "new": "1st"}])
-        assert "has changed since you read it; the earlier text is no longer kept" in told
+    await desk.use(read, path="large", limit=1)
+    told = await desk.told(edit, path="large", edits=[{"old": "first", "new": "1st"}])
+    assert "since you read it" not in told
+    await desk.use(read, path="large", limit=1)
+    (project / "large").write_text("FIRST\n" + data)
+    told = await desk.told(edit, path="large", edits=[{"old": "FIRST", "new": "1st"}])
+    assert "has changed since you read it; the earlier text is no longer kept" in told
 
 
 # --- differences -------------------------------------------------------------------------------------------------------

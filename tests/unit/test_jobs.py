@@ -6,7 +6,8 @@ from typing import Any
 import anyio
 import pytest
 from tests.conftest import happens, passes, prove, prove_rest, running
-from tests.unit.test_bash import Desk, open_files, opened
+from tests.sandboxes import in_own_task
+from tests.unit.test_bash import Desk, open_files
 
 from sanderling.errors import ToolError
 from sanderling.tools import jobs as module
@@ -40,8 +41,9 @@ async def said_in_time(
 
 @pytest.fixture(params=prove_rest(["sandbox", "off"], keep=(-1,)))
 async def desk(tmp_path, request) -> AsyncIterator[Desk]:
-    async for desk in opened(Desk(tmp_path, is_confined=request.param == "sandbox")):
-        yield desk
+    desk = Desk(tmp_path, is_confined=request.param == "sandbox")
+    async for served in in_own_task(desk.served()):
+        yield served
 
 
 async def test_command_that_is_out_of_time_goes_on_as_a_job(desk):

@@ -18,7 +18,7 @@ import anyio
 import pytest
 from tests.conftest import happens, little_work, processes_with, prove, prove_rest
 from tests.sandbox.child import in_child
-from tests.sandboxes import kept, policy_below, sandbox_of
+from tests.sandboxes import in_own_task, kept, policy_below, sandbox_of
 from tests.workspaces import workspace_of
 
 from sanderling.errors import ToolError
@@ -129,6 +129,12 @@ def repository(place: Place) -> Place:
     return place
 
 
+@pytest.fixture
+async def tools(place: Place) -> AsyncIterator[Tools]:
+    async for tools in in_own_task(place.tools()):
+        yield tools
+
+
 def running_with(argument: str) -> list[int]:
     """The processes that were started with `argument` as the last one."""
     return processes_with("cmdline", lambda line: line.endswith(argument.encode() + b"\0"))
@@ -142,9 +148,9 @@ def files_in(text: str) -> list[str]:
 # --- grep: what is found -----------------------------------------------------------------------------------------------
 
 
-async def test_matches_are_grouped_by_file_in_the_order_of_paths(repository):
-    async with repository.tools() as tools:
-        outcome = await tools.use(grep, pattern=r"needle\b")
+@pytest.mark.usefixtures("repository")
+async def test_matches_are_grouped_by_file_in_the_order_of_paths(tools):
+    outcome = await tools.use(grep, pattern=r"needle\b")
     assert outcome.summary == "6 matches in 5 files"
     assert outcome.content == (
         "6 matches in 5 files:\n\n"
@@ -183,85 +189,76 @@ async def test_matches_are_grouped_by_file_in_the_order_of_paths(repository):
         keep=(0, 13),
     ),
 )
-async def test_filters_choose_files_and_never_bring_back_what_is_ignored(
-    repository, options, files
-):
-    async with repository.tools() as tools:
-        text = await tools.grep(r"needle\b", **options)
+@pytest.mark.usefixtures("repository")
+async def test_filters_choose_files_and_never_bring_back_what_is_ignored(tools, options, files):
+    text = await tools.grep(r"needle\b", **options)
     assert files_in(text) == files
 
 
-async def test_pattern_is_a_regular_expression_unless_it_is_literal(place):
+async def test_pattern_is_a_regular_expression_unless_it_is_literal(place, tools):
     place.write({"a.txt": "a.b(c)\naxb\nAXB\n"})
-    async with place.tools() as tools:
-        assert "2 matches" in await tools.grep("a.b")
-        assert "3 matches" in await tools.grep("a.b", ignore_case=True)
-        assert "\n1: a.b(c)" in await tools.grep("b(c)", literal=True)
-        assert "1 match in" in await tools.grep("a.b", literal=True)
+    assert "2 matches" in await tools.grep("a.b")
+    assert "3 matches" in await tools.grep("a.b", ignore_case=True)
+    assert "\n1: a.b(c)" in await tools.grep("b(c)", literal=True)
+    assert "1 match in" in await tools.grep("a.b", literal=True)
 
 
 @prove
-async def test_context_lines_are_told_apart_and_gaps_are_marked(place):
+async def test_context_lines_are_told_apart_and_gaps_are_marked(place, tools):
     place.write({"a.txt": "".join(f"line {n}\n" for n in range(1, 31))})
-    async with place.tools() as tools:
-        text = await tools.grep(r"line (5|6|20)$", context=1)
+    text = await tools.grep(r"line (5|6|20)$", context=1)
     assert text.split("\n\n")[1] == (
         "a.txt\n4- line 4\n5: line 5\n6: line 6\n7- line 7\n--\n19- line 19\n20: line 20\n21- line 21"
     )
 
 
 @prove
-async def test_files_only_counts_matching_lines(repository):
+async def test_files_only_counts_matching_lines(repository, tools):
     repository.write({"many.txt": "needle\n" * 1000})
-    async with repository.tools() as tools:
-        text = await tools.grep("needle", files_only=True, glob="*.{py,txt}")
-        cut = await tools.grep("needle", files_only=True, limit=2)
+    text = await tools.grep("needle", files_only=True, glob="*.{py,txt}")
+    cut = await tools.grep("needle", files_only=True, limit=2)
     assert text == "2 files with at least 102 matches:\nmany.txt: 100+\nsrc/app.py: 2"
     assert cut.startswith("The first 2 of 6 files with at least 106 matches. Narrow")
     assert len(cut.split("\n")) == 3
 
 
 @prove
-async def test_pattern_with_a_newline_matches_across_lines(place):
+async def test_pattern_with_a_newline_matches_across_lines(place, tools):
     place.write({"a.c": "int main(\n    int argc)\n{\n}\n", "b.c": r"a \n b"})
-    async with place.tools() as tools:
-        text = await tools.grep(r"main\(\n\s+int argc")
-        assert text.split("\n\n")[1] == "a.c\n1: int main(\n2:     int argc)"
-        assert files_in(await tools.grep(r"\\n", files_only=False)) == ["b.c"]
-        assert files_in(await tools.grep(r"\n", literal=True)) == ["b.c"]
+    text = await tools.grep(r"main\(\n\s+int argc")
+    assert text.split("\n\n")[1] == "a.c\n1: int main(\n2:     int argc)"
+    assert files_in(await tools.grep(r"\\n", files_only=False)) == ["b.c"]
+    assert files_in(await tools.grep(r"\n", literal=True)) == ["b.c"]
 
 
 @prove
-async def test_end_of_line_is_found_before_a_carriage_return(place):
+async def test_end_of_line_is_found_before_a_carriage_return(place, tools):
     place.write({"dos.txt": "one\r\ntwo\r\n"})
-    async with place.tools() as tools:
-        assert (await tools.grep("one$")).endswith("dos.txt\n1: one")
+    assert (await tools.grep("one$")).endswith("dos.txt\n1: one")
 
 
 @prove
-async def test_no_match_says_how_many_files_were_searched(repository):
-    async with repository.tools() as tools:
-        outcome = await tools.use(grep, pattern="no such text", path="src")
-        assert outcome.content == "No matches for no such text in 4 files."
-        assert outcome.summary == "no matches"
-        assert await tools.grep("x{50}", glob="src/**/*.ts") == "No matches for x{50} in 1 file."
-        assert await tools.grep("x", glob="*.rs") == (
-            f"No files were searched: none in {repository.project} match *.rs."
-        )
+async def test_no_match_says_how_many_files_were_searched(repository, tools):
+    outcome = await tools.use(grep, pattern="no such text", path="src")
+    assert outcome.content == "No matches for no such text in 4 files."
+    assert outcome.summary == "no matches"
+    assert await tools.grep("x{50}", glob="src/**/*.ts") == "No matches for x{50} in 1 file."
+    assert await tools.grep("x", glob="*.rs") == (
+        f"No files were searched: none in {repository.project} match *.rs."
+    )
 
 
 @prove
-async def test_input_with_a_pattern_that_is_an_option_is_searched_for(place):
+async def test_input_with_a_pattern_that_is_an_option_is_searched_for(place, tools):
     place.write({"-n.txt": "--files\n-e\n--pre=touch x\n", "b": "--files\n"})
-    async with place.tools() as tools:
-        for pattern in ("--files", "-e", "--pre=touch x"):
-            assert f": {pattern}" in await tools.grep(pattern)
-        assert files_in(await tools.grep("--files", path="-n.txt")) == ["-n.txt"]
-        assert files_in(await tools.grep("--files", glob="-*")) == ["-n.txt"]
-        assert await tools.names("-n*") == ["-n.txt"]
-        assert await tools.names("--files") == []
-        for value in ("--pre=touch pwned", "-z", "py --search-zip", "--type-add=a:b"):
-            assert "type" in await tools.refusal(grep, pattern="x", type=value)
+    for pattern in ("--files", "-e", "--pre=touch x"):
+        assert f": {pattern}" in await tools.grep(pattern)
+    assert files_in(await tools.grep("--files", path="-n.txt")) == ["-n.txt"]
+    assert files_in(await tools.grep("--files", glob="-*")) == ["-n.txt"]
+    assert await tools.names("-n*") == ["-n.txt"]
+    assert await tools.names("--files") == []
+    for value in ("--pre=touch pwned", "-z", "py --search-zip", "--type-add=a:b"):
+        assert "type" in await tools.refusal(grep, pattern="x", type=value)
     assert not (place.project / "pwned").exists()
 
 
@@ -276,24 +273,22 @@ async def test_configuration_of_ripgrep_is_not_read(place, monkeypatch):
 # --- grep: bounds ------------------------------------------------------------------------------------------------------
 
 
-async def test_more_matches_than_the_limit_are_counted_and_said(place):
+async def test_more_matches_than_the_limit_are_counted_and_said(place, tools):
     place.write({f"{name}.txt": "needle\n" * 150 for name in "dbac"})
-    async with place.tools() as tools:
-        text = await tools.grep("needle")
-        assert text.startswith("The first 200 of 600 matches in 4 files. Narrow the pattern")
-        assert files_in(text) == ["a.txt", "b.txt"]
-        assert len(re.findall(r"^\d+:", text, re.MULTILINE)) == 200
-        text = await tools.grep("needle", limit=10)
-        assert text.startswith("The first 10 of at least 44 matches in 4 files.")
-        exact = await tools.grep("needle", limit=600)
-        assert exact.startswith("600 matches in 4 files:\n")
+    text = await tools.grep("needle")
+    assert text.startswith("The first 200 of 600 matches in 4 files. Narrow the pattern")
+    assert files_in(text) == ["a.txt", "b.txt"]
+    assert len(re.findall(r"^\d+:", text, re.MULTILINE)) == 200
+    text = await tools.grep("needle", limit=10)
+    assert text.startswith("The first 10 of at least 44 matches in 4 files.")
+    exact = await tools.grep("needle", limit=600)
+    assert exact.startswith("600 matches in 4 files:\n")
 
 
 @prove
-async def test_which_matches_are_shown_does_not_depend_on_the_order_they_are_found_in(place):
+async def test_which_matches_are_shown_does_not_depend_on_the_order_they_are_found_in(place, tools):
     place.write({f"{n:03}/file.txt": f"needle {'x' * 300}\n" * 5 for n in range(400)})
-    async with place.tools() as tools:
-        texts = {await tools.grep("needle") for _ in range(5)}
+    texts = {await tools.grep("needle") for _ in range(5)}
     (text,) = texts
     assert re.match(r"The first \d+ of 2,000 matches in 400 files\.", text)
     shown = files_in(text)
@@ -301,49 +296,46 @@ async def test_which_matches_are_shown_does_not_depend_on_the_order_they_are_fou
 
 
 @prove
-async def test_long_line_is_cut_around_its_match(place):
+async def test_long_line_is_cut_around_its_match(place, tools):
     line = "é" * 5000 + "needle" + "ü" * 5000
     place.write({"min.js": line + "\n", "short.js": "a needle\n", "start.js": f"needle{line}"})
-    async with place.tools() as tools:
-        blocks = (await tools.grep("needle")).split("\n\n")
+    blocks = (await tools.grep("needle")).split("\n\n")
     assert blocks[1] == f"min.js\n1: …{'é' * 200}needle{'ü' * 294}…"
     assert blocks[2] == "short.js\n1: a needle"
     assert blocks[3] == f"start.js\n1: needle{'é' * 494}…"
 
 
-async def test_output_stays_below_30_kb_and_says_so(place):
+async def test_output_stays_below_30_kb_and_says_so(place, tools):
     place.write({f"{n}.txt": f"needle {'ü' * 480}\n" * 20 for n in range(10)})
-    async with place.tools() as tools:
-        text = await tools.grep("needle", context=3)
+    text = await tools.grep("needle", context=3)
     assert re.match(r"The first \d\d of 200 matches in 10 files\.", text)
     assert 20_000 < len(text.encode()) <= 30_000
 
 
 @prove
 async def test_line_longer_than_memory_does_not_keep_the_rest_from_being_searched(
-    place, monkeypatch
+    place, monkeypatch, tools
 ):
     monkeypatch.setattr(ripgrep, "MAX_MEMORY_KIB", 64 * 1024)
     place.write({"a.txt": "needle\n", "big.json": b"abcdefg " * (20 << 20) + b"needle\n"})
-    async with place.tools() as tools:
-        text = await tools.grep("needle")
+    text = await tools.grep("needle")
     assert text.startswith("1 match in 1 file:\n\na.txt\n1: needle")
     assert "Files of more than 64 MB were left out" in text
 
 
 @prove
-async def test_too_many_matches_for_memory_are_an_error_beside_what_was_found(place, monkeypatch):
+async def test_too_many_matches_for_memory_are_an_error_beside_what_was_found(
+    place, monkeypatch, tools
+):
     monkeypatch.setattr(ripgrep, "MAX_MEMORY_KIB", 64 * 1024)
     place.write({"big.txt": "A" * 7_000_000})
-    async with place.tools() as tools:
-        assert "ran out of memory" in await tools.refusal(grep, pattern="A")
+    assert "ran out of memory" in await tools.refusal(grep, pattern="A")
 
 
 @prove
-async def test_match_in_a_line_of_many_megabytes_is_told_but_not_read(place):
+async def test_match_in_a_line_of_many_megabytes_is_told_but_not_read(place, tools):
     place.write({"a.txt": "needle\n", "big.json": b"abcdefg " * (4 << 20) + b"needle\nneedle\n"})
-    async with place.tools() as tools:
-        text = await tools.grep("needle")
+    text = await tools.grep("needle")
     assert text.startswith("3 matches in 2 files:")
     assert "big.json\n?: [a match in a line too long to show]\n2: needle" in text
 
@@ -383,14 +375,15 @@ def test_line_of_256_mb_takes_little_memory_of_ours(place):
 
 
 @prove
-async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(place, monkeypatch):
+async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(
+    place, monkeypatch, tools
+):
     """Each match of this pattern looks through all of the line, and each letter is one."""
     place.write({"a.txt": "needle\n", "slow.txt": "A" * 1_000_000})
-    async with place.tools() as tools:
-        await tools.grep("needle")  # the sandbox has started
-        monkeypatch.setattr(ripgrep, "TIMEOUT_S", 3.0)
-        text = await tools.grep("needle|.*[^A-Z]|[A-Z]")
-        assert await tools.grep("needle", path="a.txt")  # the sandbox goes on
+    await tools.grep("needle")  # the sandbox has started
+    monkeypatch.setattr(ripgrep, "TIMEOUT_S", 3.0)
+    text = await tools.grep("needle|.*[^A-Z]|[A-Z]")
+    assert await tools.grep("needle", path="a.txt")  # the sandbox goes on
     assert text.startswith("The first 1 of at least 1 match in 1 file.")
     assert text.endswith("Stopped after 3 s, so this is incomplete: search a smaller directory.")
 
@@ -408,23 +401,21 @@ def cut_off(place: Place, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
 
 @pytest.mark.parametrize("after", prove_rest(["", "echo torn | tr -d '\\n'"], keep=(-1,)))
 async def test_search_that_was_killed_before_it_found_something_has_failed(
-    repository, monkeypatch, after
+    repository, monkeypatch, tools, after
 ):
     cut_off(repository, monkeypatch, after)
-    async with repository.tools() as tools:
-        for tool in (glob, grep):
-            told = await tools.refusal(tool, pattern="needle")
-            assert "ended by SIGKILL before it searched all of" in told
-            assert "Killed" not in told
+    for tool in (glob, grep):
+        told = await tools.refusal(tool, pattern="needle")
+        assert "ended by SIGKILL before it searched all of" in told
+        assert "Killed" not in told
 
 
 async def test_search_that_was_killed_later_tells_what_it_found_and_that_it_is_not_complete(
-    repository, monkeypatch
+    repository, monkeypatch, tools
 ):
     root = repository.project
     cut_off(repository, monkeypatch, f"printf '{root}/README.md\\0{root}/src/a'")
-    async with repository.tools() as tools:
-        told = await tools.text(glob, pattern="**/*")
+    told = await tools.text(glob, pattern="**/*")
     assert told.startswith("1 file, newest first:\nREADME.md\n\n")
     assert told.endswith(
         "ripgrep was ended by SIGKILL, so this is incomplete: search a smaller directory."
@@ -432,7 +423,9 @@ async def test_search_that_was_killed_later_tells_what_it_found_and_that_it_is_n
 
 
 @prove
-async def test_matches_of_a_search_that_was_killed_are_not_all_of_them(repository, monkeypatch):
+async def test_matches_of_a_search_that_was_killed_are_not_all_of_them(
+    repository, monkeypatch, tools
+):
     found = await anyio.run_process(
         [RIPGREP, "--json", "needle", str(repository.project / "src/app.py")]
     )
@@ -441,47 +434,41 @@ async def test_matches_of_a_search_that_was_killed_are_not_all_of_them(repositor
         b"".join(found.stdout.splitlines(keepends=True)[:-1]) + b'{"type":"match","da'
     )
     cut_off(repository, monkeypatch, f"cat {records}")
-    async with repository.tools() as tools:
-        told = await tools.grep("needle")
+    told = await tools.grep("needle")
     assert "The first 2 of at least 2 matches in 1 file" in told
     assert "too long to show" not in told
     assert "incomplete" in told
 
 
 @prove
-async def test_search_whose_shell_was_killed_has_failed(repository, monkeypatch):
+async def test_search_whose_shell_was_killed_has_failed(repository, monkeypatch, tools):
     cut_off(repository, monkeypatch, "kill -9 $PPID")
-    async with repository.tools() as tools:
-        assert "before it searched all of" in await tools.refusal(glob, pattern="*")
-        assert "before it searched all of" in await tools.refusal(grep, pattern="needle")
+    assert "before it searched all of" in await tools.refusal(glob, pattern="*")
+    assert "before it searched all of" in await tools.refusal(grep, pattern="needle")
 
 
 @prove
-async def test_files_are_not_counted_by_a_search_that_was_killed(repository, monkeypatch):
+async def test_files_are_not_counted_by_a_search_that_was_killed(repository, monkeypatch, tools):
     """What grep has not found in files of a glob, it says with their number."""
     cut_off(repository, monkeypatch, f"""case "$*" in *--json*) exec '{RIPGREP}' "$@";; esac""")
-    async with repository.tools() as tools:
-        assert "before it searched all of" in await tools.refusal(
-            grep, pattern="nowhere", glob="*.py"
-        )
+    assert "before it searched all of" in await tools.refusal(grep, pattern="nowhere", glob="*.py")
 
 
 @prove
-async def test_listing_that_was_killed_has_failed(repository, monkeypatch):
+@pytest.mark.usefixtures("repository")
+async def test_listing_that_was_killed_has_failed(monkeypatch, tools):
     program = "import os, sys; print('src/'); sys.stdout.flush(); os.kill(os.getpid(), 9)"
     monkeypatch.setattr(ripgrep, "PROGRAM", program)
-    async with repository.tools() as tools:
-        told = await tools.refusal(ls, path="src")
+    told = await tools.refusal(ls, path="src")
     assert told == "src cannot be listed: the listing was ended by SIGKILL"
 
 
 @prove
-async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypatch):
+async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypatch, tools):
     monkeypatch.setattr(ripgrep, "TIMEOUT_S", 0.5)
     monkeypatch.setattr(ripgrep, "SLOW_S", 1000)
     os.mkfifo(place.project / ".ignore")
-    async with place.tools() as tools:
-        words = await tools.refusal(grep, pattern="needle")
+    words = await tools.refusal(grep, pattern="needle")
     assert words.startswith("Nothing was found in 0 s. Stopped after 0 s")
 
 
@@ -489,7 +476,7 @@ async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypa
     "name",
     prove_rest([".gitignore", ".ignore", ".rgignore", ".git/info/exclude", "link"], keep=(0,)),
 )
-async def test_pipe_in_the_place_of_ignore_rules_holds_up_no_search(place, name):
+async def test_pipe_in_the_place_of_ignore_rules_holds_up_no_search(place, tools, name):
     place.write(
         {"sub/deep/a.txt": "needle\n", "sub/.gitignore": "b.txt\n", "sub/b.txt": "needle\n"}
     )
@@ -501,31 +488,29 @@ async def test_pipe_in_the_place_of_ignore_rules_holds_up_no_search(place, name)
         (place.project / ".gitignore").symlink_to("link")
     else:
         os.mkfifo(place.project / "sub/deep/.ignore")
-    async with place.tools() as tools:
-        for path in ("", "sub/deep"):
-            told = await tools.grep("needle", path=path)
-            assert "1 match" in told
-            assert "Stopped" not in told
-        assert await tools.names("**/a.txt") == ["sub/deep/a.txt"]
+    for path in ("", "sub/deep"):
+        told = await tools.grep("needle", path=path)
+        assert "1 match" in told
+        assert "Stopped" not in told
+    assert await tools.names("**/a.txt") == ["sub/deep/a.txt"]
 
 
 @prove
 async def test_pipe_in_the_place_of_ignore_rules_holds_up_no_search_of_a_project_that_is_only_read(
-    place,
+    place, tools
 ):
     place.write({"a.txt": "needle\n"})
     os.mkfifo(place.project / ".gitignore")
-    async with place.tools() as tools:
-        tools.workspace.sandbox.set_mode("ro")
-        assert "1 match" in await tools.grep("needle")
+    tools.workspace.sandbox.set_mode("ro")
+    assert "1 match" in await tools.grep("needle")
 
 
-async def test_cancelled_search_leaves_no_process(place, monkeypatch):
+async def test_cancelled_search_leaves_no_process(place, monkeypatch, tools):
     monkeypatch.setattr(ripgrep, "SLOW_S", 1000)
     place.write({"waits/a.txt": "needle\n"})
     # Ripgrep waits for somebody to write what it is to ignore.
     os.mkfifo(place.project / "waits/.ignore")
-    async with place.tools() as tools, anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(tools.grep, "needle", path="waits"))
         await happens(lambda: running_with(str(place.project / "waits")))
         tasks.cancel_scope.cancel()
@@ -533,29 +518,28 @@ async def test_cancelled_search_leaves_no_process(place, monkeypatch):
 
 
 @prove
-async def test_hostile_pattern_is_refused_or_found_nowhere(place):
+async def test_hostile_pattern_is_refused_or_found_nowhere(place, tools):
     """In a time that is known, that is: `tools` waits for a minute, where others would need years."""
     place.write({"a.txt": "a" * 20_000 + "\n"})
-    async with place.tools() as tools:
-        assert "No matches" in await tools.grep("(a+)+b")
-        assert "No matches" in await tools.grep("(a|a)*b" * 50)
-        assert "size limit" in await tools.refusal(grep, pattern="((a{500}){500}){500}")
-        assert "exceeds 100,000 bytes" in await tools.refusal(grep, pattern="a" * 200_000)
-        assert "surrogate" in await tools.refusal(grep, pattern="a\ud800")
-        assert "NUL" in await tools.refusal(grep, pattern="a\0b")
-        assert "NUL" in await tools.refusal(grep, pattern="a", path="a\0b")
+    assert "No matches" in await tools.grep("(a+)+b")
+    assert "No matches" in await tools.grep("(a|a)*b" * 50)
+    assert "size limit" in await tools.refusal(grep, pattern="((a{500}){500}){500}")
+    assert "exceeds 100,000 bytes" in await tools.refusal(grep, pattern="a" * 200_000)
+    assert "surrogate" in await tools.refusal(grep, pattern="a\ud800")
+    assert "NUL" in await tools.refusal(grep, pattern="a\0b")
+    assert "NUL" in await tools.refusal(grep, pattern="a", path="a\0b")
 
 
 # --- grep: errors never look like "no matches" -------------------------------------------------------------------------
 
 
-async def test_broken_pattern_is_explained(repository):
-    async with repository.tools() as tools:
-        for files_only in (False, True):
-            words = await tools.refusal(grep, pattern="needle(", files_only=files_only)
-            assert words.startswith("Invalid regular expression")
-            assert "unclosed group" in words
-        assert "2 matches" in await tools.grep("needle()", literal=True, path="src/app.py")
+@pytest.mark.usefixtures("repository")
+async def test_broken_pattern_is_explained(tools):
+    for files_only in (False, True):
+        words = await tools.refusal(grep, pattern="needle(", files_only=files_only)
+        assert words.startswith("Invalid regular expression")
+        assert "unclosed group" in words
+    assert "2 matches" in await tools.grep("needle()", literal=True, path="src/app.py")
 
 
 @pytest.mark.parametrize(
@@ -566,87 +550,82 @@ async def test_broken_pattern_is_explained(repository):
         (r"a\x0ab", r"write a line break as \n"),
     ],
 )
-async def test_no_option_is_recommended_that_the_tool_does_not_have(repository, pattern, words):
-    async with repository.tools() as tools:
-        told = await tools.refusal(grep, pattern=pattern)
+@pytest.mark.usefixtures("repository")
+async def test_no_option_is_recommended_that_the_tool_does_not_have(tools, pattern, words):
+    told = await tools.refusal(grep, pattern=pattern)
     assert words in told
     assert "--" not in told
 
 
-async def test_socket_is_neither_searched_nor_read(repository, monkeypatch):
+async def test_socket_is_neither_searched_nor_read(repository, monkeypatch, tools):
     monkeypatch.chdir(repository.project)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("sock")
-    async with repository.tools() as tools:
-        assert "neither a file" in await tools.refusal(grep, pattern="x", path="sock")
-        assert await tools.refusal(read, path="sock") == "sock is not a regular file."
+    assert "neither a file" in await tools.refusal(grep, pattern="x", path="sock")
+    assert await tools.refusal(read, path="sock") == "sock is not a regular file."
 
 
-async def test_what_the_kernel_says_of_itself_is_not_told_as_covered(repository):
-    async with repository.tools() as tools:
-        assert "cover" not in await tools.text(read, path="/proc/cpuinfo", limit=5)
+@pytest.mark.usefixtures("repository")
+async def test_what_the_kernel_says_of_itself_is_not_told_as_covered(tools):
+    assert "cover" not in await tools.text(read, path="/proc/cpuinfo", limit=5)
 
 
 @pytest.mark.parametrize("files_only", prove_rest([False, True], keep=(0,)))
-async def test_missing_path_is_an_error(repository, files_only):
-    async with repository.tools() as tools:
-        for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):
-            words = await tools.refusal(grep, pattern="x", files_only=files_only, **options)
-            assert words == (
-                "nowhere does not exist, or the sandbox hides it. List its parent directory with ls."
-            )
+@pytest.mark.usefixtures("repository")
+async def test_missing_path_is_an_error(tools, files_only):
+    for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):
+        words = await tools.refusal(grep, pattern="x", files_only=files_only, **options)
+        assert words == (
+            "nowhere does not exist, or the sandbox hides it. List its parent directory with ls."
+        )
 
 
-async def test_what_would_never_end_is_not_searched(repository):
+async def test_what_would_never_end_is_not_searched(repository, tools):
     os.mkfifo(repository.project / "pipe")
     (repository.project / "zero").symlink_to("/dev/zero")
-    async with repository.tools() as tools:
-        for name in ("pipe", "zero"):
-            words = await tools.refusal(grep, pattern="x", path=name)
-            assert words == f"Search failed: {name} is neither a file nor a directory."
+    for name in ("pipe", "zero"):
+        words = await tools.refusal(grep, pattern="x", path=name)
+        assert words == f"Search failed: {name} is neither a file nor a directory."
 
 
-async def test_what_the_sandbox_hides_is_not_found(repository):
+async def test_what_the_sandbox_hides_is_not_found(repository, tools):
     secret = repository.base / "secret"
     secret.mkdir()
     (secret / "key").write_text("needle\n")
-    async with repository.tools() as tools:
-        assert "sandbox hides it" in await tools.refusal(grep, pattern="needle", path=str(secret))
-        assert "sandbox hides it" in await tools.refusal(glob, pattern="*", path=str(secret))
-        assert "sandbox hides it" in await tools.refusal(glob, pattern=f"{secret}/*")
-        assert "sandbox hides it" in await tools.refusal(ls, path=str(secret))
+    assert "sandbox hides it" in await tools.refusal(grep, pattern="needle", path=str(secret))
+    assert "sandbox hides it" in await tools.refusal(glob, pattern="*", path=str(secret))
+    assert "sandbox hides it" in await tools.refusal(glob, pattern=f"{secret}/*")
+    assert "sandbox hides it" in await tools.refusal(ls, path=str(secret))
 
 
 @prove
-async def test_unknown_type_and_broken_glob_are_errors(repository):
-    async with repository.tools() as tools:
-        words = await tools.refusal(grep, pattern="x", type="pyhton")
-        assert (
-            words == "unrecognized file type: pyhton: use glob instead of type, as in glob='*.ext'."
-        )
-        words = await tools.refusal(grep, pattern="x", glob="src/[ab.py")
-        assert words == "'/[ab.py' is not a valid glob: it has a `[` without a `]`."
-        assert "alternatives" in await tools.refusal(glob, pattern="{a,b}" * 20)
+@pytest.mark.usefixtures("repository")
+async def test_unknown_type_and_broken_glob_are_errors(tools):
+    words = await tools.refusal(grep, pattern="x", type="pyhton")
+    assert words == "unrecognized file type: pyhton: use glob instead of type, as in glob='*.ext'."
+    words = await tools.refusal(grep, pattern="x", glob="src/[ab.py")
+    assert words == "'/[ab.py' is not a valid glob: it has a `[` without a `]`."
+    assert "alternatives" in await tools.refusal(glob, pattern="{a,b}" * 20)
 
 
-async def test_missing_ripgrep_names_what_to_install(repository, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("repository")
+async def test_missing_ripgrep_names_what_to_install(monkeypatch, tmp_path, tools):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    async with repository.tools() as tools:
-        for tool in (grep, glob):
-            words = await tools.refusal(tool, pattern="x")
-            assert words.startswith("ripgrep (rg) is not installed")
-            assert ":AgentInstall" in words
+    for tool in (grep, glob):
+        words = await tools.refusal(tool, pattern="x")
+        assert words.startswith("ripgrep (rg) is not installed")
+        assert ":AgentInstall" in words
 
 
-async def test_ripgrep_that_the_sandbox_hides_is_an_error(repository, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("repository")
+async def test_ripgrep_that_the_sandbox_hides_is_an_error(monkeypatch, tmp_path, tools):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     shutil.copy(RIPGREP, hidden / "rg")
-    async with repository.tools() as tools:
-        await tools.grep("needle")  # the sandbox has started, with what it shows
-        monkeypatch.setattr(sys, "executable", str(hidden / "python"))
-        words = await tools.refusal(grep, pattern="x")
+    await tools.grep("needle")  # the sandbox has started, with what it shows
+    monkeypatch.setattr(sys, "executable", str(hidden / "python"))
+    words = await tools.refusal(grep, pattern="x")
     assert words.startswith(f"The sandbox cannot run ripgrep at {hidden}/rg")
 
 
@@ -677,12 +656,11 @@ def lock(place: Place) -> None:
     (place.project / "closed.txt").chmod(0)
 
 
-async def test_what_cannot_be_read_is_told_beside_what_was_found(place):
+async def test_what_cannot_be_read_is_told_beside_what_was_found(place, tools):
     lock(place)
-    async with place.tools() as tools:
-        found, nothing = await tools.grep("needle"), await tools.grep("nothing")
-        names = await tools.text(glob, pattern="*")
-        listed = await tools.text(ls)
+    found, nothing = await tools.grep("needle"), await tools.grep("nothing")
+    names = await tools.text(glob, pattern="*")
+    listed = await tools.text(ls)
     assert found.startswith("1 match in 1 file:\n\na.txt\n1: needle\n\n")
     assert nothing.startswith("No matches for nothing in 1 file.\n\n")
     assert names.startswith("2 files, newest first:\n")
@@ -695,16 +673,15 @@ async def test_what_cannot_be_read_is_told_beside_what_was_found(place):
 
 
 @prove
-async def test_path_that_cannot_be_read_is_an_error(place):
+async def test_path_that_cannot_be_read_is_an_error(place, tools):
     lock(place)
-    async with place.tools() as tools:
-        for words in (
-            await tools.refusal(grep, pattern="needle", path="closed.txt"),
-            await tools.refusal(grep, pattern="needle", path="locked"),
-            await tools.refusal(glob, pattern="*", path="locked"),
-            await tools.refusal(ls, path="locked"),
-        ):
-            assert "Permission denied" in words
+    for words in (
+        await tools.refusal(grep, pattern="needle", path="closed.txt"),
+        await tools.refusal(grep, pattern="needle", path="locked"),
+        await tools.refusal(glob, pattern="*", path="locked"),
+        await tools.refusal(ls, path="locked"),
+    ):
+        assert "Permission denied" in words
 
 
 # --- links -------------------------------------------------------------------------------------------------------------
@@ -756,22 +733,21 @@ async def test_glob_finds_links_to_files(linked, pattern, path, names):
     assert sorted(text.partition("\n\n")[0].split("\n")[1:]) == names
 
 
-async def test_links_are_as_new_as_what_they_lead_to(place):
+async def test_links_are_as_new_as_what_they_lead_to(place, tools):
     place.write({"old.md": "", "new.md": "", "mid.md": ""})
     for number, name in enumerate(("old.md", "mid.md", "new.md")):
         os.utime(place.project / name, (1_000_000 + number, 1_000_000 + number))
     (place.project / "link.md").symlink_to("mid.md")
-    async with place.tools() as tools:
-        lines = (await tools.text(glob, pattern="*.md")).split("\n")
+    lines = (await tools.text(glob, pattern="*.md")).split("\n")
     assert lines[0] == "4 files, newest first:"
     assert (lines[1], sorted(lines[2:4]), lines[4]) == ("new.md", ["link.md", "mid.md"], "old.md")
 
 
-async def test_directories_behind_links_are_named_where_nothing_was_searched_in_their_place(linked):
-    async with linked.tools() as tools:
-        nothing = await tools.text(glob, pattern="**/al*/*.ts")
-        found = await tools.text(glob, pattern="*.ts")
-        searched = await tools.grep("no such text", path="src")
+@pytest.mark.usefixtures("linked")
+async def test_directories_behind_links_are_named_where_nothing_was_searched_in_their_place(tools):
+    nothing = await tools.text(glob, pattern="**/al*/*.ts")
+    found = await tools.text(glob, pattern="*.ts")
+    searched = await tools.grep("no such text", path="src")
     assert nothing.startswith("No files match **/al*/*.ts in ")
     for name in ("pk", "src/alias", "src/up"):
         assert name in nothing
@@ -804,9 +780,9 @@ async def test_directory_behind_a_link_out_of_the_project_is_named_in_any_case(l
         ({"glob": "ignored.log"}, []),
     ],
 )
-async def test_grep_searches_what_links_to_files_lead_to_once(linked, options, files):
-    async with linked.tools() as tools:
-        text = await tools.grep("needle", **options)
+@pytest.mark.usefixtures("linked")
+async def test_grep_searches_what_links_to_files_lead_to_once(tools, options, files):
+    text = await tools.grep("needle", **options)
     found = [name for name in files_in(text) if not name.startswith("Links ")]
     assert found == files
     assert ("No files were searched" in text) == (not files)
@@ -824,23 +800,22 @@ async def test_grep_follows_no_link_out_of_the_project(linked, is_confined):
     assert "far.md" in named
 
 
-async def test_link_to_what_a_rule_keeps_is_not_searched(linked):
+@pytest.mark.usefixtures("linked")
+async def test_link_to_what_a_rule_keeps_is_not_searched(tools):
     def may_read(path: str) -> bool:
         return not os.path.realpath(path).endswith("AGENTS.md")
 
-    async with linked.tools() as tools:
-        context = Context(tools.workspace, "t1", lambda _: None, may_read=may_read)
-        outcome = await grep.run(grep.parse({"pattern": "needle", "glob": "*.md"}), context)
+    context = Context(tools.workspace, "t1", lambda _: None, may_read=may_read)
+    outcome = await grep.run(grep.parse({"pattern": "needle", "glob": "*.md"}), context)
     assert "needle of agents" not in outcome.content
 
 
-async def test_many_links_are_bounded(place):
+async def test_many_links_are_bounded(place, tools):
     place.write({"a.md": "needle\n"})
     for number in range(2_100):
         (place.project / f"{number}.txt").symlink_to("a.md")
-    async with place.tools() as tools:
-        text = await tools.text(glob, pattern="*.txt")
-        searched = await tools.grep("needle", glob="*.txt")
+    text = await tools.text(glob, pattern="*.txt")
+    searched = await tools.grep("needle", glob="*.txt")
     assert "not all links were checked" in text
     assert searched.startswith("1 match in 1 file:")
 
@@ -864,49 +839,47 @@ NEXT = (
         ("x.{ts,md}", ["app/{a,b}/x.ts", "x.{ts,md}"]),
     ],
 )
-async def test_brackets_and_braces_of_a_pattern_are_also_meant_literally(place, pattern, names):
+async def test_brackets_and_braces_of_a_pattern_are_also_meant_literally(
+    place, tools, pattern, names
+):
     place.write(dict.fromkeys(NEXT, "needle\n"))
-    async with place.tools() as tools:
-        assert await tools.names(pattern) == names
-        assert files_in(await tools.grep("needle", glob=pattern)) == names
-        if pattern in NEXT[:-1]:
-            assert files_in(await tools.grep("needle", path=pattern)) == names
+    assert await tools.names(pattern) == names
+    assert files_in(await tools.grep("needle", glob=pattern)) == names
+    if pattern in NEXT[:-1]:
+        assert files_in(await tools.grep("needle", path=pattern)) == names
 
 
 # --- grep: content and names are hostile -------------------------------------------------------------------------------
 
 
 @prove
-async def test_binary_files_are_skipped_in_directories_and_marked_when_named(place):
+async def test_binary_files_are_skipped_in_directories_and_marked_when_named(place, tools):
     place.write({"a.bin": b"\x7fELF\0\0needle\0\n", "b.txt": "needle\n"})
-    async with place.tools() as tools:
-        assert files_in(await tools.grep("needle")) == ["b.txt"]
-        text = await tools.grep("needle", path="a.bin")
+    assert files_in(await tools.grep("needle")) == ["b.txt"]
+    text = await tools.grep("needle", path="a.bin")
     assert text.endswith("a.bin (binary)\n1: \\x7fELF\\x00\\x00needle\\x00")
 
 
 @prove
-async def test_bytes_that_are_not_utf_8_are_shown_as_escapes(place):
+async def test_bytes_that_are_not_utf_8_are_shown_as_escapes(place, tools):
     place.write(
         {
             "latin.txt": "caf\xe9 needle\n".encode("latin-1"),
             "utf16.txt": "needle é\n".encode("utf-16"),
         }
     )
-    async with place.tools() as tools:
-        text = await tools.grep("needle")
+    text = await tools.grep("needle")
     assert "latin.txt\n1: caf\\xe9 needle" in text
     assert "utf16.txt\n1: needle é" in text
 
 
-async def test_escape_sequences_are_made_visible(place):
+async def test_escape_sequences_are_made_visible(place, tools):
     place.write({"a.txt": "needle \x1b[2Jgone\x07\n"})
-    async with place.tools() as tools:
-        assert "1: needle \\x1b[2Jgone\\x07" in await tools.grep("needle")
+    assert "1: needle \\x1b[2Jgone\\x07" in await tools.grep("needle")
 
 
 @prove
-async def test_strange_names_stay_on_one_line_and_are_text(place):
+async def test_strange_names_stay_on_one_line_and_are_text(place, tools):
     names = [
         *(b"new\nline.txt", b"caf\xe9.txt", b"-dash.txt", b"tab\t.txt", b"\xe2\x80\xaebidi.txt"),
         b"sp ace.txt",
@@ -917,39 +890,36 @@ async def test_strange_names_stay_on_one_line_and_are_text(place):
         *("-dash.txt", "\\u202ebidi.txt", "caf\\xe9.txt", "new\\x0aline.txt", "sp ace.txt"),
         "tab\\x09.txt",
     ]
-    async with place.tools() as tools:
-        assert sorted(files_in(await tools.grep("needle"))) == sorted(shown)
-        assert await tools.names("*.txt") == sorted(shown)
-        listed = await tools.text(ls)
-        assert sorted(line.removesuffix("  7B") for line in listed.split("\n")[1:]) == sorted(shown)
+    assert sorted(files_in(await tools.grep("needle"))) == sorted(shown)
+    assert await tools.names("*.txt") == sorted(shown)
+    listed = await tools.text(ls)
+    assert sorted(line.removesuffix("  7B") for line in listed.split("\n")[1:]) == sorted(shown)
 
 
-async def test_content_cannot_pretend_to_be_a_record_or_an_error(place):
+async def test_content_cannot_pretend_to_be_a_record_or_an_error(place, tools):
     fake = json.dumps({"type": "match", "data": {"path": {"text": "/etc/x"}, "line_number": 1}})
     evil = f"evil\n{fake}\n".replace("/", "_")
     place.write({"a.txt": f"needle {fake}\nrg: needle: Permission denied\n"})
     (place.project / evil).write_text("needle\n")
-    async with place.tools() as tools:
-        text = await tools.grep("needle")
-        assert text.startswith("3 matches in 2 files:")
-        assert "Some files could not" not in text
+    text = await tools.grep("needle")
+    assert text.startswith("3 matches in 2 files:")
+    assert "Some files could not" not in text
 
 
 @prove
-async def test_records_survive_many_errors_written_at_the_same_time(place):
+async def test_records_survive_many_errors_written_at_the_same_time(place, tools):
     """Both come through one pipe: an error in the middle of a record would make it unreadable."""
     place.write({f"{n:03}.txt": f"needle {'x' * 400}\n" * 40 for n in range(200)})
     for n in range(200):
         closed = place.project / f"{n:03}-closed.txt"
         closed.touch()
         closed.chmod(0)
-    async with place.tools() as tools:
-        for _ in range(3):
-            text = await tools.grep("needle", limit=40)
-            assert re.match(r"The first 40 of 8,000 matches in 200 files\.", text)
-            errors = text.partition("Some files could not be searched:\n")[2].split("\n")
-            assert all("closed.txt: Permission denied" in line for line in errors[:20])
-            assert len(errors) < 60
+    for _ in range(3):
+        text = await tools.grep("needle", limit=40)
+        assert re.match(r"The first 40 of 8,000 matches in 200 files\.", text)
+        errors = text.partition("Some files could not be searched:\n")[2].split("\n")
+        assert all("closed.txt: Permission denied" in line for line in errors[:20])
+        assert len(errors) < 60
 
 
 # --- grep: unsaved text ------------------------------------------------------------------------------------------------
@@ -968,16 +938,15 @@ class Buffers:
         return Buffer(1, path, 1, "", is_modified=True) if path in self.modified else None
 
 
-async def test_unsaved_changes_in_what_was_searched_are_told(repository):
+async def test_unsaved_changes_in_what_was_searched_are_told(repository, tools):
     app = str(repository.project / "src/app.py")
-    async with repository.tools() as tools:
-        tools.workspace.editor = Buffers(app)  # type: ignore[assignment]
-        note = "Not searched: unsaved changes in the editor, in src/app.py"
-        assert (await tools.grep("needle")).endswith(note)
-        assert (await tools.grep("nothing", path="src/app.py")).endswith(note)
-        assert "unsaved" not in await tools.grep("needle", path="src/view.tsx")
-        tools.workspace.editor.is_stuck = True  # type: ignore[attr-defined]
-        assert "needle" in await tools.grep("needle")
+    tools.workspace.editor = Buffers(app)  # type: ignore[assignment]
+    note = "Not searched: unsaved changes in the editor, in src/app.py"
+    assert (await tools.grep("needle")).endswith(note)
+    assert (await tools.grep("nothing", path="src/app.py")).endswith(note)
+    assert "unsaved" not in await tools.grep("needle", path="src/view.tsx")
+    tools.workspace.editor.is_stuck = True  # type: ignore[attr-defined]
+    assert "needle" in await tools.grep("needle")
 
 
 # --- glob --------------------------------------------------------------------------------------------------------------
@@ -1013,58 +982,53 @@ async def test_unsaved_changes_in_what_was_searched_are_told(repository):
         keep=(0, -2),
     ),
 )
-async def test_glob_finds(repository, pattern, path, names):
-    async with repository.tools() as tools:
-        if pattern.startswith("/"):
-            pattern = f"{repository.project}/{path}{pattern}"
-        assert await tools.names(pattern, path=path) == names
+async def test_glob_finds(repository, tools, pattern, path, names):
+    if pattern.startswith("/"):
+        pattern = f"{repository.project}/{path}{pattern}"
+    assert await tools.names(pattern, path=path) == names
 
 
 @prove
-async def test_newest_files_come_first_and_the_rest_is_counted(place):
+async def test_newest_files_come_first_and_the_rest_is_counted(place, tools):
     place.write({f"{n:04}.txt": "" for n in range(1234)})
     for n in range(1234):
         os.utime(place.project / f"{n:04}.txt", (1_000_000 + n, 1_000_000 + n))
-    async with place.tools() as tools:
-        lines = (await tools.text(glob, pattern="*.txt")).split("\n")
-        assert (
-            lines[0]
-            == "The newest 200 of 1,234 files. Narrow the pattern or use path to see others:"
-        )
-        assert lines[1:] == [f"{n:04}.txt" for n in range(1233, 1033, -1)]
-        outcome = await tools.use(glob, pattern="00*.txt")
+    lines = (await tools.text(glob, pattern="*.txt")).split("\n")
+    assert (
+        lines[0] == "The newest 200 of 1,234 files. Narrow the pattern or use path to see others:"
+    )
+    assert lines[1:] == [f"{n:04}.txt" for n in range(1233, 1033, -1)]
+    outcome = await tools.use(glob, pattern="00*.txt")
     assert outcome.summary == "100 files"
     assert outcome.content.startswith("100 files, newest first:\n0099.txt\n")
 
 
 @prove
-async def test_no_file_is_a_success_that_says_so(repository):
-    async with repository.tools() as tools:
-        outcome = await tools.use(glob, pattern="*.rs", path="src")
+@pytest.mark.usefixtures("repository")
+async def test_no_file_is_a_success_that_says_so(tools):
+    outcome = await tools.use(glob, pattern="*.rs", path="src")
     assert (outcome.content, outcome.summary) == ("No files match *.rs in src.", "no files")
 
 
 @prove
-async def test_long_names_stay_below_30_kb(place):
+async def test_long_names_stay_below_30_kb(place, tools):
     for n in range(300):
         (place.project / (f"{n:03}" + "\x01" * 200)).touch()
-    async with place.tools() as tools:
-        text = await tools.text(glob, pattern="*")
+    text = await tools.text(glob, pattern="*")
     assert re.match(r"The newest \d\d of 300 files\.", text)
 
 
 # --- ls ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_tree_of_the_project(repository):
+async def test_tree_of_the_project(repository, tools):
     (repository.project / "empty").mkdir()
     (repository.project / "only").mkdir()
     repository.write({"only/x.log": "x", "big.bin": b"x" * 1536, "src/deep/er/far/away.txt": ""})
     (repository.project / "link").symlink_to("src/app.py")
     (repository.project / "broken").symlink_to("no\nwhere")
     os.mkfifo(repository.project / "pipe")
-    async with repository.tools() as tools:
-        text = await tools.text(ls)
+    text = await tools.text(ls)
     assert (
         text
         == f"""{repository.project}/
@@ -1088,36 +1052,34 @@ pipe  (FIFO)"""
 
 
 @prove
-async def test_depth_is_how_many_levels_are_opened(repository):
-    async with repository.tools() as tools:
-        assert await tools.text(ls, path="src", depth=1) == (
-            "src/\ndeep/\n.gitignore  11B\napp.py  50B\nview.tsx  29B"
-        )
-        assert "    util.ts  25B" in await tools.text(ls, path="src", depth=10)
-        assert "depth" in await tools.refusal(ls, depth=0)
+@pytest.mark.usefixtures("repository")
+async def test_depth_is_how_many_levels_are_opened(tools):
+    assert await tools.text(ls, path="src", depth=1) == (
+        "src/\ndeep/\n.gitignore  11B\napp.py  50B\nview.tsx  29B"
+    )
+    assert "    util.ts  25B" in await tools.text(ls, path="src", depth=10)
+    assert "depth" in await tools.refusal(ls, depth=0)
 
 
 @prove
-async def test_ignored_directory_is_listed_when_it_is_named(repository):
-    async with repository.tools() as tools:
-        assert await tools.text(ls, path="build") == "build/\nout.py  17B"
+@pytest.mark.usefixtures("repository")
+async def test_ignored_directory_is_listed_when_it_is_named(tools):
+    assert await tools.text(ls, path="build") == "build/\nout.py  17B"
 
 
 @prove
-async def test_directories_that_are_too_full_are_cut_and_counted(place):
+async def test_directories_that_are_too_full_are_cut_and_counted(place, tools):
     place.write({f"full/{n:03}.txt": "" for n in range(234)} | {"near.txt": ""})
-    async with place.tools() as tools:
-        lines = (await tools.text(ls)).split("\n")
+    lines = (await tools.text(ls)).split("\n")
     assert lines[1:4] == ["full/", "  000.txt  0B", "  001.txt  0B"]
     assert lines[101:] == ["  099.txt  0B", "  … 134 more", "near.txt  0B"]
 
 
 @prove
-async def test_what_is_near_comes_before_what_is_deep(place):
+async def test_what_is_near_comes_before_what_is_deep(place, tools):
     place.write({f"{n:02}/{k:02}/file.txt": "" for n in range(20) for k in range(30)})
     place.write({"zz.txt": ""})
-    async with place.tools() as tools:
-        lines = (await tools.text(ls, depth=3)).split("\n")[1:]
+    lines = (await tools.text(ls, depth=3)).split("\n")[1:]
     assert len(lines) <= 500
     assert lines[-1] == "zz.txt  0B"
     assert [line for line in lines if not line.startswith(" ")][:20] == [
@@ -1127,23 +1089,22 @@ async def test_what_is_near_comes_before_what_is_deep(place):
 
 
 @prove
-async def test_tree_of_long_names_stays_below_30_kb(place):
+async def test_tree_of_long_names_stays_below_30_kb(place, tools):
     for n in range(400):
         (place.project / f"{n // 90}").mkdir(exist_ok=True)
         (place.project / f"{n // 90}" / (f"{n:03}" + "\x01" * 200)).touch()
-    async with place.tools() as tools:
-        assert (await tools.text(ls)).endswith("[cut here: list a subdirectory]")
+    assert (await tools.text(ls)).endswith("[cut here: list a subdirectory]")
 
 
 @prove
-async def test_file_and_missing_directory_are_errors(repository):
-    async with repository.tools() as tools:
-        assert await tools.refusal(ls, path="README.md") == (
-            "README.md is a file, not a directory: read it instead."
-        )
-        assert await tools.refusal(ls, path="nowhere") == (
-            "nowhere does not exist, or the sandbox hides it."
-        )
+@pytest.mark.usefixtures("repository")
+async def test_file_and_missing_directory_are_errors(tools):
+    assert await tools.refusal(ls, path="README.md") == (
+        "README.md is a file, not a directory: read it instead."
+    )
+    assert await tools.refusal(ls, path="nowhere") == (
+        "nowhere does not exist, or the sandbox hides it."
+    )
 
 
 # --- everywhere --------------------------------------------------------------------------------------------------------
@@ -1170,33 +1131,32 @@ async def test_tools_work_in_a_project_that_cannot_be_written(repository):
         await works(tools)
 
 
-async def test_tools_work_without_a_sandbox(repository):
-    async with repository.tools() as tools:
-        tools.workspace.sandbox.switch(is_on=False)
-        await works(tools)
-        assert "does not exist" in await tools.refusal(grep, pattern="x", path="nowhere")
+@pytest.mark.usefixtures("repository")
+async def test_tools_work_without_a_sandbox(tools):
+    tools.workspace.sandbox.switch(is_on=False)
+    await works(tools)
+    assert "does not exist" in await tools.refusal(grep, pattern="x", path="nowhere")
 
 
 @prove
-async def test_ignore_files_count_outside_of_repositories(place):
+async def test_ignore_files_count_outside_of_repositories(place, tools):
     shutil.rmtree(place.project / ".git")
     place.write({".gitignore": "*.log\n", "a.log": "needle\n", "a.txt": "needle\n"})
-    async with place.tools() as tools:
-        assert files_in(await tools.grep("needle")) == ["a.txt"]
-        assert "a.log" not in await tools.text(ls)
+    assert files_in(await tools.grep("needle")) == ["a.txt"]
+    assert "a.log" not in await tools.text(ls)
 
 
 @prove
-async def test_uses_side_by_side_do_not_disturb_each_other(repository):
+@pytest.mark.usefixtures("repository")
+async def test_uses_side_by_side_do_not_disturb_each_other(tools):
     found: list[str] = []
-    async with repository.tools() as tools:
 
-        async def one() -> None:
-            found.append(await tools.grep(r"needle\b"))
+    async def one() -> None:
+        found.append(await tools.grep(r"needle\b"))
 
-        async with anyio.create_task_group() as tasks:
-            for _ in range(8):
-                tasks.start_soon(one)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(one)
     assert len(found) == 8
     assert len(set(found)) == 1
 
@@ -1395,13 +1355,12 @@ def test_grep_input_is_checked():
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 async def test_utf_16_without_a_mark_is_binary_to_each_tool_and_each_says_what_it_looks_like(
-    repository, encoding
+    repository, tools, encoding
 ):
     (repository.project / "wide.txt").write_bytes("needle\n".encode(encoding) * 20)
     words = f"It looks like UTF-16 {encoding[-2:].upper()} without a byte order mark"
-    async with repository.tools() as tools:
-        assert words in await tools.text(grep, pattern="needle", path="wide.txt")
-        assert words in await tools.text(read, path="wide.txt")
-        edits = [{"old": "needle", "new": "x"}]
-        assert words in await tools.refusal(edit, path="wide.txt", edits=edits)
-        assert "It looks" not in await tools.text(grep, pattern="no such word", path="src/app.py")
+    assert words in await tools.text(grep, pattern="needle", path="wide.txt")
+    assert words in await tools.text(read, path="wide.txt")
+    edits = [{"old": "needle", "new": "x"}]
+    assert words in await tools.refusal(edit, path="wide.txt", edits=edits)
+    assert "It looks" not in await tools.text(grep, pattern="no such word", path="src/app.py")

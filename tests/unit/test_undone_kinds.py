@@ -16,6 +16,7 @@ from tests.unit.test_file_tools import project as project  # noqa: PLC0414
 from tests.unit.test_restorer import Agent, die_at
 from tests.unit.test_undone_trees import git, repository, run
 
+from sanderling.changes.restoring import RestorePlan
 from sanderling.sandbox.inside.hidden import Hidden
 from sanderling.sandbox.inside.rows import ChangedRow, row_of
 from sanderling.tools.restoring import FileRestorer
@@ -78,6 +79,14 @@ async def taken_back(place: Place, command: str, *, is_on: bool = False) -> None
         assert found(place.project) == before
 
 
+async def undone_after(place: Place, command: str, *, is_on: bool = False) -> RestorePlan:
+    """Run a command, and take it back."""
+    async with place.desk(is_on=is_on) as desk:
+        agent = Agent(desk)
+        await run(desk, command)
+        return await agent.undo()
+
+
 @pytest.mark.parametrize("is_on", prove_rest([False, True], keep=(0,)))
 @pytest.mark.parametrize(
     "prepare, command",
@@ -125,10 +134,7 @@ def test_a_file_that_nobody_may_read_any_more_comes_back(uid, monkeypatch):
 
 async def without_redoing(place: Place, command: str) -> None:
     before = found(place.project)
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        undone = await agent.undo()
+    undone = await undone_after(place, command)
     assert undone.left == ()
     assert found(place.project) == before
 
@@ -202,10 +208,7 @@ def ignoring(project: Path) -> None:
 async def test_what_git_ignores_is_named_when_it_is_gone(place, project, command, names, is_on):
     ignoring(project)
     before = {name for name in found(project) if not names.intersection((name, "build"))}
-    async with place.desk(is_on=is_on) as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        undone = await agent.undo()
+    undone = await undone_after(place, command, is_on=is_on)
     left = {str(Path(path).relative_to(project)): why for path, why in undone.left}
     assert {name for name in left if name != ".git"} == names
     assert all("git ignores it" in why or "version control" in why for why in left.values())
@@ -244,10 +247,9 @@ def bytes_of(project: Path) -> list[bytes]:
 )
 async def test_what_was_in_a_closed_directory_is_not_new(place, project, command, names):
     shut(project)
-    async with place.desk(is_on=True) as desk:  # root has no rights of its own in there
-        agent = Agent(desk)
-        await run(desk, command)
-        undone = await agent.undo()
+    undone = await undone_after(
+        place, command, is_on=True
+    )  # root has no rights of its own in there
     assert sorted(str(Path(path).relative_to(project)) for path, _ in undone.left) == names.split()
     for name, mode in (("shut", 0), ("blind", 0o300)):
         assert name in names.split() or stat.S_IMODE((project / name).stat().st_mode) == mode
@@ -276,10 +278,7 @@ async def test_what_git_ignores_is_not_new_where_it_was_moved_to(place, project,
     ignoring(project)
     for name in ("a.log", "build/out", "d/b.log"):
         (project / name).write_text(f"only copy of {name}\n")
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, command)
-        undone = await agent.undo()
+    undone = await undone_after(place, command)
     left = {str(Path(path).relative_to(project)): why for path, why in undone.left}
     for name, was in moved.items():
         assert (project / name).read_text() == f"only copy of {was}\n"
@@ -291,10 +290,7 @@ async def test_what_git_ignores_is_not_new_where_it_was_moved_to(place, project,
 async def test_what_gets_the_inode_of_something_ignored_is_new(place, project, again):
     ignoring(project)
     before = {name for name in found(project) if not name.startswith(("build", "a.log"))}
-    async with place.desk() as desk:
-        agent = Agent(desk)
-        await run(desk, again)
-        undone = await agent.undo()
+    undone = await undone_after(place, again)
     assert {Path(path).name for path, _ in undone.left} == {"build", "a.log"}
     assert set(found(project)) == before
 
@@ -302,10 +298,7 @@ async def test_what_gets_the_inode_of_something_ignored_is_new(place, project, a
 async def test_what_was_changed_in_a_directory_that_was_then_closed_is_not_gone(place, project):
     (project / "d").mkdir()
     (project / "d/file").write_text("one\n")
-    async with place.desk(is_on=True) as desk:
-        agent = Agent(desk)
-        await run(desk, "echo two >> d/file; chmod 0 d")
-        undone = await agent.undo()
+    undone = await undone_after(place, "echo two >> d/file; chmod 0 d", is_on=True)
     assert stat.S_IMODE((project / "d").stat().st_mode) == 0o755
     ((path, why),) = undone.left
     assert Path(path).name == "file"
@@ -314,10 +307,7 @@ async def test_what_was_changed_in_a_directory_that_was_then_closed_is_not_gone(
 
 async def test_what_was_in_a_closed_directory_that_is_gone_is_named(place, project):
     shut(project)
-    async with place.desk(is_on=True) as desk:
-        agent = Agent(desk)
-        await run(desk, "chmod 755 shut; rm -r shut")
-        undone = await agent.undo()
+    undone = await undone_after(place, "chmod 755 shut; rm -r shut", is_on=True)
     ((path, why),) = undone.left
     assert (Path(path).name, "it could not be read" in why) == ("shut", True)
 

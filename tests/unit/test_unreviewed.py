@@ -10,7 +10,7 @@ from sanderling.changes.records import (
     Unchanged,
 )
 from sanderling.changes.states import FileChange, State
-from sanderling.changes.unreviewed import unreviewed
+from sanderling.changes.timeline import unreviewed
 
 
 def state(content):

@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 import anyio
+from msgspec.structs import replace
 
 from sanderling.changes.journal import Journal
 from sanderling.changes.records import Changed, Changing, CommandBegun, CommandEnded
-from sanderling.changes.scan import FileDifference, ScanError
+from sanderling.changes.scan import ScanError
 from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError
 from sanderling.sandbox.execution_environment import ExecutionEnvironment
@@ -103,7 +104,6 @@ class CommandChanges:
             self._persons -= 1
 
     def saved(self, path: str) -> None:
-        """Record that the user has just saved `path`, a real path."""
         self._saved.add(path)
 
     async def look_at_jobs(self, environment: ExecutionEnvironment) -> None:
@@ -129,7 +129,7 @@ class CommandChanges:
         in_front = self._in_front[0] if self._in_front else ""
         has_job = self._had_job
         is_agents = bool(in_front) or has_job
-        found: list[FileDifference] = []
+        found: list[FileChange] = []
         try:
             with anyio.CancelScope(shield=is_agents):  # the scan reports each change only once
                 found = await self._journal.scan.look(environment, is_whole=is_agents)
@@ -146,14 +146,10 @@ class CommandChanges:
             return []
         use = in_front or self._job_use
         changes = [
-            FileChange(
-                each.path,
-                each.before,
-                each.after,
-                use,
-                SAVED if each.path in saved else doubt or each.doubt,
-                before_twin=each.before_twin,
-                after_twin=each.after_twin,
+            replace(
+                each,
+                tool_use_id=use,
+                doubt=SAVED if each.path in saved else doubt or each.doubt,
             )
             for each in found
         ]
@@ -165,7 +161,6 @@ class CommandChanges:
         return changes
 
     def _report_refusal(self) -> None:
-        """Report once why commands' changes are not recorded."""
         if self._refused and not self._is_refusal_reported:
             self._is_refusal_reported = True
             self._tell(UNCOVERED.format(reason=self._refused))
@@ -178,7 +173,6 @@ class CommandChanges:
             self._tell(MISSED.format(reason=reason))
 
     def _report_lost(self, changes: list[FileChange]) -> None:
-        """Report immediately which files cannot be restored."""
         by_reason: dict[str, list[str]] = {}
         for change in changes:
             if why := change.before.lost:

@@ -21,19 +21,13 @@ class Descriptor:
 
     @contextmanager
     def _using(self) -> Generator[None]:
-        """
-        Use the descriptor exclusively in this context.
-
-        Raises:
-            OSError: it was closed.
-        """
+        """Use the descriptor exclusively in this context."""
         with self._lock:
             if self._is_over:
                 raise OSError(errno.EBADF, "the session has ended")
             yield
 
     def sync(self) -> None:
-        """Flush written data to disk."""
         with self._using():
             if self._fd is not None:
                 os.fsync(self._fd)

@@ -90,7 +90,6 @@ class Journal:
     # --- writing -----------------------------------------------------------------------------------------------------------
 
     def begin_turn(self, prompt_id: str) -> None:
-        """Assign the following changes to the turn of this prompt."""
         self._turn = prompt_id
 
     @asynccontextmanager
@@ -164,7 +163,6 @@ class Journal:
             return [replace(state, lost=NO_ROOM) for state in states]
 
     async def note(self, *changes: FileChange) -> None:
-        """Record completed changes, in this order."""
         await self.append(*map(Changed, changes))
 
     async def append(self, *records: Record, is_durable: bool = True) -> None:
@@ -246,22 +244,15 @@ class Journal:
                 self._report(UNKNOWN_BEFORE.format(reason=error.strerror))
 
     async def turns(self) -> tuple[TurnChanges, ...]:
-        """Return the turns with changes, oldest first."""
         return turns_of(await self.records())
 
     async def latest(self) -> TurnChanges | None:
-        """Return the last turn with changes."""
         return next(reversed(await self.turns()), None)
 
     async def content(self, state: State) -> bytes | None:
         """Return a file's bytes in this state; None if they are not kept, or no longer."""
-        if not state.content:
-            return None
-        try:
-            async with self._writing:
-                return await to_thread.run_sync(self._store.get, state.content)
-        except OSError:
-            return None
+        async with self._writing:
+            return await to_thread.run_sync(self.stored, state)
 
     def stored(self, state: State) -> bytes | None:
         """Return the same as `content`; call it from a thread."""

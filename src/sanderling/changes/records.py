@@ -34,7 +34,6 @@ DAMAGED_LINES = "{count} line{s} of this session's change record {are} damaged: 
 MAX_BYTES = 256 << 20
 """An open session holds all of it in memory."""
 
-
 Kind = Literal["", "undo", "redo", "rewind"]
 
 

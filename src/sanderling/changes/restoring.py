@@ -244,12 +244,7 @@ def _why_other(change: FileChange, now: PresentState) -> str:
 
 
 def _merged_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes:
-    """
-    Return `ours` with the changes from `base` to `theirs`.
-
-    Raises:
-        SkippedError: both change the same lines, or a file is binary.
-    """
+    """Return `ours` with the changes from `base` to `theirs`."""
     if ours == base:
         return theirs
     if base == theirs:

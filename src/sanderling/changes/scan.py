@@ -11,7 +11,6 @@ import stat
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -24,6 +23,7 @@ from sanderling.changes.states import (
     NO_ROOM,
     TOO_LARGE,
     UNREADABLE,
+    FileChange,
     State,
     stamp_of,
 )
@@ -62,21 +62,6 @@ class ScanError(Exception):
     def __init__(self, reason: str, *, is_for_good: bool) -> None:
         super().__init__(reason)
         self.is_for_good = is_for_good
-
-
-class FileDifference(NamedTuple):
-    """
-    A file that differs from the last scan. `doubt` says why the agent may not have changed it.
-
-    A twin is another name of the same file, before or after the change.
-    """
-
-    path: str
-    before: State
-    after: State
-    doubt: str = ""
-    before_twin: str = ""
-    after_twin: str = ""
 
 
 class _Copies:
@@ -146,9 +131,9 @@ class Scan:
 
     async def look(
         self, environment: ExecutionEnvironment, *, is_whole: bool = True
-    ) -> list[FileDifference]:
+    ) -> list[FileChange]:
         """
-        Scan the project; return the changes since the last scan, and keep old and new contents.
+        Scan the project; return the changes since the last scan, without a tool use, and keep old and new contents.
 
         The first scan, and the first in another environment, finds no changes. If it is not `is_whole`, changes are not needed.
 
@@ -161,7 +146,7 @@ class Scan:
         files = await environment.files()
         try:
             is_first, seen = await self._scanner.look(files)
-            changes: list[FileDifference] = []
+            changes: list[FileChange] = []
             if is_whole and not is_first:
                 changes = await self._changes(environment, files, seen)
             self._forget_unsure(seen)
@@ -212,28 +197,32 @@ class Scan:
 
     async def _changes(
         self, environment: ExecutionEnvironment, files: Files, seen: Sequence[ChangedRow]
-    ) -> list[FileDifference]:
+    ) -> list[FileChange]:
         news = [each for each in seen if not self._is_known(each)]
         if not news:
             return []
         objects = await self._objects(environment, files, news)
         copied = await self._copied(files, news)
 
-        def record() -> list[FileDifference]:
-            changes: list[FileDifference] = []
+        def record() -> list[FileChange]:
+            changes: list[FileChange] = []
             for each in news:
                 before = self._before(each, objects)
                 after = self._after(each, copied.get(each.path))
                 after = _as_closed(before, each, after)
-                doubt = SHARED if each.is_shared else ""
-                twins = each.before_twin, each.after_twin
-                changes.append(FileDifference(each.path, before, after, doubt, *twins))
+                if before != after or after.lost or _is_split(each):
+                    change = FileChange(
+                        each.path,
+                        before,
+                        after,
+                        tool_use_id="",
+                        doubt=SHARED if each.is_shared else "",
+                        before_twin=each.before_twin,
+                        after_twin=each.after_twin,
+                    )
+                    changes.append(change)
             self._store.sync()
-            return [
-                change
-                for change, each in zip(changes, news, strict=True)
-                if change.before != change.after or change.after.lost or _is_split(each)
-            ]
+            return changes
 
         changes = await to_thread.run_sync(record)
         await self._scanner.judged(files, list(copied))

@@ -11,7 +11,6 @@ TOO_LARGE, NO_ROOM, UNREADABLE = "too large", "no room", "unreadable"
 
 
 def stamp_of(inode: int, ctime_ns: int) -> str:
-    """Return the stamp of a state: it changes with the file."""
     return f"{inode}:{ctime_ns}"
 
 

@@ -9,7 +9,7 @@ are dropped, oldest first.
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -44,7 +44,6 @@ def digest_of(data: bytes) -> bytes:
 
 
 def name_of(data: bytes) -> str:
-    """Return the store's name for `data`, stored or not."""
     return digest_of(data).hex()
 
 
@@ -141,11 +140,9 @@ class Store(Descriptor):
 
     def _make_room(self, room: int) -> None:
         """Drop the oldest packs of this session and of all sessions to make room for a new one."""
-        own = sorted(self._directory.glob(PACKS))
-        ours = _oldest_first(own)
-        _drop(ours, MAX_SESSION_BYTES - max(room, MAX_PACK_BYTES))
-        everyone = _oldest_first(self._root.glob(f"*/{PACKS}"))
-        _drop(everyone, MAX_BYTES - max(room, MAX_PACK_BYTES))
+        room = max(room, MAX_PACK_BYTES)
+        _drop(self._directory.glob(PACKS), MAX_SESSION_BYTES - room)
+        _drop(self._root.glob(f"*/{PACKS}"), MAX_BYTES - room)
 
 
 def _records(pack: Path) -> Iterator[tuple[bytes, _StoredPlace]]:
@@ -166,20 +163,15 @@ def _records(pack: Path) -> Iterator[tuple[bytes, _StoredPlace]]:
         return
 
 
-def _oldest_first(packs: "Iterator[Path] | list[Path]") -> list[tuple[Path, int]]:
-    """Return packs with their sizes, least recently written first."""
+def _drop(packs: Iterable[Path], limit: int) -> None:
+    """Remove the least recently written packs until the rest has at most `limit` bytes."""
     found: list[tuple[int, Path, int]] = []
     for pack in packs:
         with suppress(OSError):
             status = pack.stat()
             found.append((status.st_mtime_ns, pack, status.st_size))
-    return [(pack, size) for _, pack, size in sorted(found)]
-
-
-def _drop(packs: list[tuple[Path, int]], limit: int) -> None:
-    """Remove packs from the beginning of the list until the rest has at most `limit` bytes."""
-    total = sum(size for _, size in packs)
-    for pack, size in packs:
+    total = sum(size for *_, size in found)
+    for _, pack, size in sorted(found):
         if total <= limit:
             break
         with suppress(OSError):

@@ -2,19 +2,19 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.text import printable
+from sanderling.tools.effects import Effect
 from sanderling.tools.meant import meant
 from sanderling.tools.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
     from sanderling.sandbox.execution_environment import ExecutionEnvironment
     from sanderling.tools.commands.shell import ShellState
-    from sanderling.tools.effects import Effect
     from sanderling.tools.reviewed import AcceptedPart
     from sanderling.tools.workspace import Workspace
 
@@ -138,6 +138,20 @@ class OutsideTool(Tool, frozen=True, kw_only=True):
         return ""
 
 
+def on_path(tool: str, kind: Literal["read", "write"]) -> "Callable[[Any, Workspace], Effect]":
+    """Return the `effect` of a tool that reads or changes what its argument `path` names."""
+
+    def effect(args: Any, workspace: "Workspace") -> Effect:
+        return Effect(tool, kind, path=workspace.path(args.path))
+
+    return effect
+
+
+def path_shown(args: Any, workspace: "Workspace") -> str:
+    """Return the argument `path` as a title."""
+    return workspace.shown(workspace.path(args.path))
+
+
 def tool(
     input_type: type[msgspec.Struct],
     *,
@@ -166,7 +180,7 @@ class UseRequest(msgspec.Struct, frozen=True):
     tool_use_id: str
     tool: Tool
     args: Any
-    effect: "Effect"
+    effect: Effect
     title: str
     shell: "ShellState"
     environment: "ExecutionEnvironment"

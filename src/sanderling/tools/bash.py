@@ -55,11 +55,7 @@ def _decisive(variables: Mapping[str, str | None]) -> tuple[str, ...]:
     )
 
 
-def _title(args: BashInput, _workspace: Workspace) -> str:
-    return first_line(args.command)
-
-
-@tool(BashInput, effect=_effect, title=_title)
+@tool(BashInput, effect=_effect, title=lambda args, _: first_line(args.command))
 async def bash(args: BashInput, context: Context) -> Outcome:
     """
     Run a command line in bash, in the sandbox.
@@ -98,7 +94,6 @@ async def bash(args: BashInput, context: Context) -> Outcome:
 
 
 def _started(job: Job, context: Context) -> Outcome:
-    """Return the first outcome of a command started in the background."""
     output, more = job.log.take(), facts(job)
     context.show(output)
     if job.is_running:
@@ -149,7 +144,6 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
 
 
 def _outcome(output: str, facts: str, detail: str, **more: Any) -> Outcome:
-    """Return an outcome: the model gets `facts` below the `output`, the screen shows `detail`."""
     output = output.rstrip("\n")
     return Outcome(
         content=result_text(output, facts), detail=detail, output_chars=len(output), **more

@@ -2,7 +2,7 @@
 
 import codecs
 
-from sanderling.changes.editing.text import character_name
+from sanderling.changes.editing.text import BOMS, character_name
 from sanderling.errors import ToolError
 from sanderling.paths import is_within
 from sanderling.sandbox.execution_environment import Disk
@@ -12,13 +12,6 @@ from sanderling.tools.editor import Buffer
 from sanderling.tools.workspace import Workspace
 
 LINE_ENDINGS = {"unix": "\n", "dos": "\r\n", "mac": "\r"}
-BOMS = {
-    "utf-8": codecs.BOM_UTF8,
-    "utf-16-le": codecs.BOM_UTF16_LE,
-    "utf-16-be": codecs.BOM_UTF16_BE,
-    "utf-32-le": codecs.BOM_UTF32_LE,
-    "utf-32-be": codecs.BOM_UTF32_BE,
-}
 # Vim's names for encodings that Python lacks or uses differently.
 _CODECS = {
     "": "utf-8",

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from typing import NamedTuple
 
 import anyio
 from msgspec.structs import replace
@@ -35,14 +36,18 @@ from sanderling.tools.buffers import (
     plain,
     text_in,
 )
-from sanderling.tools.changed import CompletedChange, WrittenBuffer
 from sanderling.tools.editor import Buffer, Editor
-from sanderling.tools.in_its_words import considered, words_of
-from sanderling.tools.known import ChangeNotes, Knowledge, ProposedContent
+from sanderling.tools.known import (
+    ChangeNotes,
+    Knowledge,
+    ProposedContent,
+    considered,
+    merged,
+    words_of,
+)
 from sanderling.tools.outcome import Preview, UnsavedConflictError
 from sanderling.tools.reviewed import AcceptedPart, is_reviewable, proposed
 from sanderling.tools.texts import asked_of_person, difference, done, text_of
-from sanderling.tools.unsaved import merged
 
 MAX_BYTES = 64 << 20
 MAX_TRIES = 5
@@ -56,6 +61,29 @@ UNDONE = (
     " agent, so the sandbox's guard would revert it. Nothing was written. Tell the user the content: they can write it after this"
     " session."
 )
+
+
+class CompletedChange(NamedTuple):
+    """
+    The text before a completed change (None for a new file) and after it.
+
+    `is_written`: it is in the file, not only in the buffer. `byte_count` is the file's size.
+    """
+
+    old: str | None
+    new: str
+    notes: tuple[str, ...]
+    is_written: bool = True
+    byte_count: int = 0
+
+
+class _WrittenBuffer(NamedTuple):
+    """A buffer's text as written; `is_known` if the notes report everything that the model did not ask for."""
+
+    text: str
+    byte_count: int
+    notes: tuple[str, ...]
+    is_known: bool
 
 
 class _MovedError(Exception):
@@ -182,7 +210,6 @@ class Change:
     def _in_place(
         self, preview: Preview, place: Buffer | None, new: str, *, is_new: bool
     ) -> Preview:
-        """Return the preview with a proposal for the buffer `place`."""
         if place is None:
             return preview
         proposal = proposed(self.path, place, new, is_new=is_new)
@@ -257,12 +284,7 @@ class Change:
         return CompletedChange(old, new, notes, byte_count=len(proposal.data))
 
     async def _write(self, data: bytes, loaded: Loaded | None) -> Stamp:
-        """
-        Replace the `loaded` file by `data`.
-
-        Raises:
-            FileChangedError: the file is no longer the `loaded` one.
-        """
+        """Replace the `loaded` file by `data`."""
         with self._workspace.explaining(self.path, "written"):
             files = await self._workspace.files()
             expected = loaded.stamp if loaded else ABSENT
@@ -392,7 +414,7 @@ class Change:
 
     async def _change_and_write(
         self, editor: Editor, buffer: Buffer, loaded: Loaded | None, proposal: ProposedContent
-    ) -> "WrittenBuffer":
+    ) -> _WrittenBuffer:
         wanted = text_in(buffer, proposal.data)
         hunks = await done(len(wanted), buffer_hunks, buffer.text, wanted)
         # Stopping halfway would leave text in the buffer that the user does not expect there.
@@ -407,7 +429,7 @@ class Change:
         hunks: tuple[Hunk, ...],
         loaded: Loaded | None,
         data: bytes,
-    ) -> "WrittenBuffer":
+    ) -> _WrittenBuffer:
         if not await self._apply(editor, buffer, hunks):
             raise _MovedError
         current = changed = applied(buffer.text, hunks)
@@ -432,7 +454,7 @@ class Change:
             await editor.after_write(ready or buffer, stamp)
         except ToolError as error:
             notes = (*notes, f"The file is written, but the editor was not notified: {error}")
-        return WrittenBuffer(current, len(data), notes, part.is_whole)
+        return _WrittenBuffer(current, len(data), notes, part.is_whole)
 
     async def _apply(self, editor: Editor, buffer: Buffer, hunks: tuple[Hunk, ...]) -> bool:
         """Start collecting diagnostics, then change the buffer; return False if the user changed it first."""

@@ -77,7 +77,6 @@ async def _listed(
 
 
 def line_of(diagnostic: Diagnostic, workspace: Workspace) -> str:
-    """Return the diagnostic as one line."""
     source = " ".join(filter(None, (diagnostic.source, diagnostic.code)))
     message = _one_line(diagnostic.message) + (f" [{_one_line(source)}]" if source else "")
     path = escaped(workspace.shown(diagnostic.path))

@@ -17,7 +17,7 @@ from sanderling.errors import ToolError
 from sanderling.tools.buffers import buffer_of
 from sanderling.tools.editor import Diagnostic
 from sanderling.tools.grep import Matches
-from sanderling.tools.ripgrep import Filter, run_ripgrep
+from sanderling.tools.ripgrep import Filter
 from sanderling.tools.texts import text_of
 from sanderling.tools.workspace import Workspace
 
@@ -42,7 +42,6 @@ _IN_CODE = re.compile(f"(?P<comment>{_COMMENT})|(?P<text>{_TEXT})|(?P<number>{_N
 _FENCED = re.compile(r"(?ms)^(?P<fence>`{3,})[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$")
 _MARKUP = re.compile(r"&\w+;|\\(?=\W)")
 _FRAGMENT = re.compile(r"[\w][^`*:—|]*")
-_RULE = re.compile(r"\W*")
 
 _QUOTES = "\"'`"
 _NAMES_A_VALUE = re.compile(r"(?i)\b(?:constant|value|literal|string)\s*$")
@@ -104,9 +103,8 @@ class Disclosure:
             return
         directory = self._workspace.project
         found = Matches(Filter(directory, "", "", self._may_read), MAX_SEARCHED, MAX_SEARCHED)
-        arguments = ["--json", "--crlf", "--fixed-strings", *(f"--regexp={each}" for each in asked)]
-        await run_ripgrep(self._workspace, arguments, [directory], found.take)
-        found.finish_file()
+        options = ["--fixed-strings", *(f"--regexp={each}" for each in asked)]
+        await found.search(self._workspace, options, [directory])
         lines = [line.text for file in found.sorted() for line in file.lines]
         self._found |= {value for value in asked if any(_stands_in(value, each) for each in lines)}
 

@@ -7,14 +7,11 @@ import msgspec
 from sanderling.changes.editing.lines import TextDifference, shown
 from sanderling.changes.editing.replace import Replacement, replace
 from sanderling.protocol.events import ChangedLines
-from sanderling.tools.base import Context, tool
-from sanderling.tools.change import Change
-from sanderling.tools.changed import CompletedChange
-from sanderling.tools.effects import Effect
+from sanderling.tools.base import Context, on_path, path_shown, tool
+from sanderling.tools.change import Change, CompletedChange
 from sanderling.tools.known import ProposedContent
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.texts import difference, shown_to_person
-from sanderling.tools.workspace import Workspace
 
 MAX_EDITS = 100
 MAX_REGION_LINES = 60
@@ -26,14 +23,6 @@ class EditInput(msgspec.Struct, forbid_unknown_fields=True):
         list[Replacement],
         msgspec.Meta(min_length=1, max_length=MAX_EDITS, description="Made in this order"),
     ]
-
-
-def _effect(args: EditInput, workspace: Workspace) -> Effect:
-    return Effect(tool="edit", kind="write", path=workspace.path(args.path))
-
-
-def _title(args: EditInput, workspace: Workspace) -> str:
-    return workspace.shown(workspace.path(args.path))
 
 
 def _change(args: EditInput, context: Context) -> Change:
@@ -51,7 +40,7 @@ async def _preview(args: EditInput, context: Context) -> Preview:
     return await _change(args, context).preview()
 
 
-@tool(EditInput, effect=_effect, title=_title, preview=_preview)
+@tool(EditInput, effect=on_path("edit", "write"), title=path_shown, preview=_preview)
 async def edit(args: EditInput, context: Context) -> Outcome:
     """
     Change parts of a file: applies `edits` in order, all or none.
@@ -64,7 +53,7 @@ async def edit(args: EditInput, context: Context) -> Outcome:
     changed = await _change(args, context).make()
     what = await difference(changed.old or "", changed.new)
     where = "" if changed.is_written else " in the editor"
-    name = _title(args, context.workspace)
+    name = path_shown(args, context.workspace)
     headline = f"Changed {name}{where}: {what.summary}."
     regions = shown(what.regions(), MAX_REGION_LINES).text
     return described(name, changed, what, *filter(None, (headline, regions)))

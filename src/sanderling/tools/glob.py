@@ -13,6 +13,7 @@ from sanderling.tools.links import with_links
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
 from sanderling.tools.ripgrep import Filter, each_file, failure
+from sanderling.tools.texts import fitting
 from sanderling.tools.workspace import Workspace
 
 MAX_FILES = 200
@@ -63,15 +64,7 @@ class _Newest:
 
     def shown(self, workspace: Workspace) -> list[str]:
         """Return the names that fit, newest first."""
-        names: list[str] = []
-        room = MAX_BYTES
-        for path in self.paths:
-            name = escaped(workspace.shown(path))
-            room -= len(name.encode()) + 1
-            if room < 0:
-                break
-            names.append(name)
-        return names
+        return fitting((escaped(workspace.shown(path)) for path in self.paths), MAX_BYTES)
 
 
 @tool(GlobInput, effect=_effect, title=_title)

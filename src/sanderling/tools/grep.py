@@ -5,7 +5,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -29,6 +28,7 @@ from sanderling.tools.ripgrep import (
     names_of_type,
     run_ripgrep,
 )
+from sanderling.tools.texts import fitting
 from sanderling.tools.workspace import Workspace
 
 MAX_BYTES = 26_000  # of the matches; the rest of the result stays below 30 KB in all
@@ -172,7 +172,7 @@ class Matches:
                     self._file.add(line)
             case "end" if self._file:
                 self._file.is_binary = data.binary_offset is not None
-                self.finish_file()
+                self._finish_file()
             case "summary":
                 self.searched += data.stats.searches
             case _:
@@ -188,7 +188,17 @@ class Matches:
         globs = await names_of_type(workspace, file_type)
         return [link for link in chosen if any(glob.matches(link) for glob in globs)]
 
-    def finish_file(self) -> None:
+    async def search(
+        self, workspace: Workspace, options: Sequence[str], places: Sequence[str]
+    ) -> Ended:
+        """Add the matches in `places`, files or directories, with these options of rg."""
+        options = ["--json", "--crlf", *options]
+        ended = await run_ripgrep(workspace, options, places, self.take)
+        self._finish_file()
+        self.is_all_counted &= ended.status is not None and not ended.is_cut_off
+        return ended
+
+    def _finish_file(self) -> None:
         """Complete the current file: rg reports no more matches in it."""
         file, self._file = self._file, None
         if not file or not file.matches:
@@ -238,7 +248,6 @@ def _cut(line: str, at: int) -> str:
 
 
 def _place(args: GrepInput, workspace: Workspace) -> tuple[str, str]:
-    """Return the directory or file to search, and the glob relative to it."""
     directory = workspace.path(args.path)
     return rooted(args.glob, directory) if args.glob else (directory, "")
 
@@ -308,15 +317,13 @@ async def _search(
     most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
     arguments = [*_arguments(args, most), *files.arguments]
     found = Matches(files, args.limit, most)
-    ended = await run_ripgrep(workspace, arguments, [directory], found.take)
+    ended = await found.search(workspace, arguments, [directory])
     left_out = ""
     if ended.status == ABORTED:  # out of memory: rg holds a whole line, however long
         arguments.append(f"--max-filesize={LEFT_OUT_BYTES}")
         left_out = f"Files of more than {LEFT_OUT_BYTES >> 20} MB were left out: one has a line too long to search."
         found = Matches(files, args.limit, most)
-        ended = await run_ripgrep(workspace, arguments, [directory], found.take)
-    found.finish_file()
-    found.is_all_counted &= ended.status is not None and not ended.is_cut_off
+        ended = await found.search(workspace, arguments, [directory])
     return found, ended, left_out
 
 
@@ -342,9 +349,7 @@ async def _search_links(
     notes = [links.note(workspace, directory, is_found=found.matches > 0)]
     if found.links and found.is_all_counted:
         arguments = _arguments(args, found.most_in_file)
-        ended = await run_ripgrep(workspace, arguments, list(found.links), found.take)
-        found.finish_file()
-        found.is_all_counted &= ended.status is not None and not ended.is_cut_off
+        ended = await found.search(workspace, arguments, list(found.links))
         notes.append(ended.notes)
     if leading_out:
         notes.append(
@@ -358,8 +363,6 @@ def _arguments(args: GrepInput, most: int) -> list[str]:
         not args.literal and re.search(_LINE_BREAK, args.pattern)
     )
     return [
-        "--json",
-        "--crlf",
         f"--max-count={most}",
         f"--context={0 if args.files_only else args.context}",
         *(["--ignore-case"] if args.ignore_case else []),
@@ -430,16 +433,12 @@ def _matches(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str
 
 def _names(found: Matches, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
     """Return the files with their counts, and the same summary and paths as `_matches`."""
-    names: list[str] = []
-    room = MAX_BYTES
-    files = found.sorted()
-    for file in islice(files, args.limit):
-        more = "+" if file.matches >= MAX_COUNTED_IN_FILE else ""
-        names.append(f"{escaped(workspace.shown(file.path))}: {file.matches}{more}")
-        room -= len(names[-1].encode()) + 1
-        if room < 0:
-            names.pop()
-            break
+    files = found.sorted()[: args.limit]
+    counts = (
+        f"{escaped(workspace.shown(file.path))}: {file.matches}{'+' * (file.matches >= MAX_COUNTED_IN_FILE)}"
+        for file in files
+    )
+    names = fitting(counts, MAX_BYTES)
     summary = f"{_counted(found.file_count, 'file')} with {_matches_of(found)}"
     head = f"{summary}:"
     if len(names) < found.file_count:

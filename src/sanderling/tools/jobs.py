@@ -19,15 +19,11 @@ class JobsInput(msgspec.Struct, forbid_unknown_fields=True):
     ] = 0
 
 
-def _effect(_args: JobsInput, _workspace: object) -> Effect:
-    return Effect(tool="jobs", kind="none")
-
-
 def _title(args: JobsInput, _workspace: object) -> str:
     return first_line(f"{args.action} {args.id}".strip())
 
 
-@tool(JobsInput, effect=_effect, title=_title)
+@tool(JobsInput, effect=lambda _args, _workspace: Effect("jobs", "none"), title=_title)
 async def jobs(args: JobsInput, context: Context) -> Outcome:
     """
     List, read or stop background commands.

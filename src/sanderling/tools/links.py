@@ -10,6 +10,7 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.paths import is_within
+from sanderling.sandbox.sandbox import alone
 from sanderling.tools.inside.links import FILE, MORE
 from sanderling.tools.paths import escaped
 from sanderling.tools.ripgrep import NUL, program_inside, run
@@ -66,23 +67,17 @@ async def with_links(
     """Run `search` and find the links below `directory` in parallel; none if it is not a directory."""
     links = Links(is_all=False)
     results: list[T] = []
-    failed: ToolError | None = None
 
     async def look() -> None:
         with suppress(ToolError):  # an error here also makes the search fail
             ended = await run(workspace, program_inside("links", directory), links.take, NUL)
             links.is_all = ended.status == 0 and not links.are_more
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(look)
-        try:
+    with alone():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
             results.append(await search())
             tasks.cancel_scope.deadline = anyio.current_time() + PATIENCE_S
-        except ToolError as error:
-            failed = error
-            tasks.cancel_scope.cancel()
-    if failed:
-        raise failed
     return results[0], links
 
 

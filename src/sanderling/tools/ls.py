@@ -5,8 +5,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.errors import ToolError
-from sanderling.tools.base import Context, tool
-from sanderling.tools.effects import Effect
+from sanderling.tools.base import Context, on_path, tool
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.ripgrep import NEWLINE, TIMEOUT_S, program_inside, run
@@ -18,16 +17,12 @@ class LsInput(msgspec.Struct, forbid_unknown_fields=True):
     depth: Annotated[int, msgspec.Meta(ge=1, le=10, description="Levels to open")] = 2
 
 
-def _effect(args: LsInput, workspace: Workspace) -> Effect:
-    return Effect("ls", "read", path=workspace.path(args.path))
-
-
 def _title(args: LsInput, workspace: Workspace) -> str:
     path = workspace.path(args.path)
     return "." if path == workspace.project else escaped(workspace.shown(path))
 
 
-@tool(LsInput, effect=_effect, title=_title)
+@tool(LsInput, effect=on_path("ls", "read"), title=_title)
 async def ls(args: LsInput, context: Context) -> Outcome:
     """
     List a directory as a tree: directories first, files with sizes, links with targets.

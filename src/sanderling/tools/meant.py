@@ -14,40 +14,24 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import inspect
 
-# Field names of other agents' tools.
-_ALIASES = {
-    "file_path": "path",
-    "filepath": "path",
-    "filename": "path",
-    "file": "path",
-    "absolute_path": "path",
-    "directory": "path",
-    "dir": "path",
-    "cmd": "command",
-    "timeout": "timeout_s",
-    "timeout_seconds": "timeout_s",
-    "timeout_ms": "timeout_s",
-    "run_in_background": "background",
-    "is_background": "background",
-    "old_string": "old",
-    "old_str": "old",
-    "old_text": "old",
-    "new_string": "new",
-    "new_str": "new",
-    "new_text": "new",
-    "insert_line": "insert_at_line",
-    "file_text": "content",
-    "contents": "content",
-    "text": "content",
-    "start_line": "offset",
-    "query": "pattern",
-    "regex": "pattern",
-    "include": "glob",
-    "max_results": "limit",
-    "head_limit": "limit",
-    "case_insensitive": "ignore_case",
-    "todos": "items",
+# Field names of other agents' tools, by our own.
+_OTHER_NAMES = {
+    "path": "file_path filepath filename file absolute_path directory dir",
+    "command": "cmd",
+    "timeout_s": "timeout timeout_seconds timeout_ms",
+    "background": "run_in_background is_background",
+    "old": "old_string old_str old_text",
+    "new": "new_string new_str new_text",
+    "insert_at_line": "insert_line",
+    "content": "file_text contents text",
+    "offset": "start_line",
+    "pattern": "query regex",
+    "glob": "include",
+    "limit": "max_results head_limit",
+    "ignore_case": "case_insensitive",
+    "items": "todos",
 }
+_ALIASES = {other: own for own, others in _OTHER_NAMES.items() for other in others.split()}
 _IN_MS = frozenset(("timeout", "timeout_ms"))
 _WORDS = frozenset(("description", "explanation", "reason", "thought", "thoughts", "toolSummary"))
 """Fields in which models explain their call."""
@@ -76,7 +60,6 @@ def _fields_of(kind: type[msgspec.Struct]) -> dict[str, inspect.Field]:
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
-    """Return the type without metadata."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     return kind

@@ -3,7 +3,7 @@
 import base64
 import errno
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, NamedTuple
 
@@ -17,12 +17,12 @@ from sanderling.images import MAX_IMAGE_BYTES, ImageError, checked, kind_of
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.sandbox.files import Loaded
 from sanderling.text import printable
-from sanderling.tools.base import Context, tool
+from sanderling.tools.base import Context, on_path, path_shown, tool
 from sanderling.tools.buffers import buffer_of, covers, is_in_step, is_utf_8, plain
 from sanderling.tools.editor import Buffer
-from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
+from sanderling.tools.texts import fitting
 from sanderling.tools.workspace import SENTENCES, Workspace
 
 MAX_LINES = 2000
@@ -46,16 +46,12 @@ class NumberedExcerpt(NamedTuple):
     extent: str
 
 
-def _effect(args: ReadInput, workspace: Workspace) -> Effect:
-    return Effect(tool="read", kind="read", path=workspace.path(args.path))
-
-
 def _title(args: ReadInput, workspace: Workspace) -> str:
     first = f":{args.offset}" if args.offset > 1 else ""
-    return workspace.shown(workspace.path(args.path)) + first
+    return path_shown(args, workspace) + first
 
 
-@tool(ReadInput, effect=_effect, title=_title)
+@tool(ReadInput, effect=on_path("read", "read"), title=_title)
 async def read(args: ReadInput, context: Context) -> Outcome:
     """
     Read a file as the user sees it, including unsaved text in the editor.
@@ -68,7 +64,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
     path = workspace.path(args.path)
     try:
         with workspace.explaining(path, "read"):
-            loaded = await _load(workspace, path)
+            loaded = await (await workspace.files()).load(path, WHOLE_BYTES)
     except ToolError as error:
         if isinstance(error.__cause__, IsADirectoryError):
             return await _listing(workspace, path)
@@ -84,10 +80,6 @@ async def read(args: ReadInput, context: Context) -> Outcome:
             note = "unsaved changes in the editor"
         return _outcome(await _page(buffer.text, args), [note] if note else [])
     return await _read_file(args, workspace, path, loaded)
-
-
-async def _load(workspace: Workspace, path: str) -> Loaded:
-    return await (await workspace.files()).load(path, WHOLE_BYTES)
 
 
 async def buffer_in_step(workspace: Workspace, path: str, loaded: Loaded) -> Buffer | None:
@@ -161,7 +153,7 @@ def _page_of(text: str, first: int, limit: int) -> NumberedExcerpt:
     if first > count:
         raise ToolError(f"The file has {count} lines: there is no line {first}.")
     following = text.split("\n", first - 1 + limit)[first - 1 : first - 1 + limit]
-    lines = _within_bytes(numbered(following[: count - first + 1], first))
+    lines = fitting(numbered(following[: count - first + 1], first), MAX_PAGE_BYTES)
     return NumberedExcerpt(lines, _extent(first, len(lines), count))
 
 
@@ -183,10 +175,11 @@ async def _page_of_large(
         )
     if not page.lines:
         raise ToolError(_not_reached(args.offset, page.line_count, is_all=page.is_counted))
-    lines = _within_bytes(
+    shown = (
         f"{number:>6}\t{_shown_bytes(data, length, head.encoding)}"
         for number, (data, length) in enumerate(page.lines, args.offset)
     )
+    lines = fitting(shown, MAX_PAGE_BYTES)
     extent = _extent(args.offset, len(lines), page.line_count, is_counted=page.is_counted)
     return NumberedExcerpt(lines, extent)
 
@@ -202,18 +195,6 @@ def _shown_bytes(data: bytes, length: int, encoding: str) -> str:
     if length > len(data) or len(line) > MAX_LINE_CHARS:
         return f"{printable(line[:MAX_LINE_CHARS])}… [cut: the line has {length} bytes]"
     return line
-
-
-def _within_bytes(lines: Iterable[str]) -> list[str]:
-    """Return the lines that fit in a page, at least one."""
-    found: list[str] = []
-    size = 0
-    for line in lines:
-        size += len(line.encode()) + 1
-        if found and size > MAX_PAGE_BYTES:
-            break
-        found.append(line)
-    return found
 
 
 def _extent(first: int, shown: int, count: int, *, is_counted: bool = True) -> str:

@@ -50,7 +50,6 @@ class ReadCache:
         return self._known.get(path)
 
     def note(self, path: str, text: str) -> None:
-        """Record that the model knows `path` to contain `text`."""
         self._keep(path, KnownFile(text, _digest(text)))
 
     def note_large(self, path: str, stamp: Stamp) -> None:

@@ -47,7 +47,6 @@ from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, bytes_or_text, text_in
 from sanderling.tools.change import Change
-from sanderling.tools.directory_modes import OWNERS, Modes
 from sanderling.tools.editor import Buffer
 from sanderling.tools.known import ProposedContent
 from sanderling.tools.read_cache import ReadCache
@@ -58,7 +57,7 @@ PREFIX = "restoring:"
 JUST_CHANGED = "it changed just now"
 PROTECTED = "it is protected while the sandbox is open"
 UNLINKED = ("file", "link", "fifo", "socket")
-OWNERS_FILE = 0o600
+OWNERS, OWNERS_FILE = 0o700, 0o600
 UNSAVED = "it has unsaved changes"
 INTERRUPTED = "undo was interrupted, and it changed since then"
 MAX_HELD_BYTES = 512 << 20
@@ -82,6 +81,58 @@ class _PathState(NamedTuple):
     look: Inspection
     buffer: Buffer | None
     present: PresentState
+
+
+class _Modes:
+    """
+    The modes of the directories that `steps` change.
+
+    Without write permission, only root could change files in a directory. Such a directory gets the owner's permissions first, and its
+    final mode when everything in it is done.
+    """
+
+    def __init__(self, files: Files, steps: Iterable[RestoreStep]) -> None:
+        self._files = files
+        self._closed = {
+            step.path: step.now.state.mode
+            for step in steps
+            if step.now.state.kind == "directory" and not _is_open(step.now.state.mode)
+        }
+        self._final: dict[str, int] = {}
+
+    async def open(self) -> None:
+        for path, mode in sorted(self._closed.items()):
+            with suppress(OSError):  # changes inside will then report it
+                await self._change(path, mode, mode | OWNERS)
+                self._final[path] = mode
+
+    async def make(self, path: str, mode: int) -> None:
+        """Create a directory that gets `mode` at the end."""
+        await self._files.mkdir(path, mode | OWNERS)
+        if not _is_open(mode):
+            self._final[path] = mode
+
+    async def set(self, path: str, before: int, mode: int) -> None:
+        """Set the mode of a directory that had the mode `before` when the undo started."""
+        now = before | OWNERS if path in self._final else before
+        await self._change(path, now, mode)
+        self._final.pop(path, None)
+
+    async def close(self) -> None:
+        """Set the final modes of directories that were opened or created, if they still exist."""
+        for path, mode in sorted(self._final.items(), reverse=True):
+            with suppress(OSError):
+                await self._change(path, mode | OWNERS, mode)
+
+    async def _change(self, path: str, before: int, after: int) -> None:
+        look = await self._files.look(path, 0)  # its times change with its entries
+        if look.kind != "directory" or look.mode != before:
+            raise FileChangedError
+        await self._files.chmod(path, after, look.stamp)
+
+
+def _is_open(mode: int) -> bool:
+    return mode & OWNERS == OWNERS
 
 
 class FileRestorer:
@@ -243,12 +294,7 @@ class FileRestorer:
     # --- doing -------------------------------------------------------------------------------------------------------------
 
     async def _kept(self, undoing_id: str, step: RestoreStep) -> FileChange:
-        """
-        Return the journal's record of a step, after storing both contents of a merged file.
-
-        Raises:
-            ToolError: there is no room for them.
-        """
+        """Return the journal's record of a step, after storing both contents of a merged file."""
         change = FileChange(
             step.path,
             step.now.state,
@@ -280,7 +326,7 @@ class FileRestorer:
     ) -> tuple[tuple[RestoreStep, ...], tuple[SkippedPath, ...]]:
         taken, left = list(done), list(left)
         files = await self._workspace.files()
-        modes = Modes(files, steps)
+        modes = _Modes(files, steps)
         await modes.open()
         for step in steps:
             try:
@@ -307,7 +353,7 @@ class FileRestorer:
         return tuple(taken), tuple(left)
 
     async def _step_or_same(
-        self, files: Files, modes: Modes, undoing_id: str, step: RestoreStep
+        self, files: Files, modes: _Modes, undoing_id: str, step: RestoreStep
     ) -> None:
         """
         Do a step, even if another step has changed the same file under another name.
@@ -328,7 +374,7 @@ class FileRestorer:
             else:
                 raise
 
-    async def _step(self, files: Files, modes: Modes, undoing_id: str, step: RestoreStep) -> None:
+    async def _step(self, files: Files, modes: _Modes, undoing_id: str, step: RestoreStep) -> None:
         if await self._workspace.sandbox.undoes(step.path):
             raise SkippedError(PROTECTED)
         state, then = self._states[step.path], step.then.state
@@ -375,7 +421,9 @@ class FileRestorer:
         await Change(context, step.path, propose, restored=step.then.state).make()
 
 
-async def _on_disk(files: Files, modes: Modes, step: RestoreStep, look: Inspection) -> Stamp | None:
+async def _on_disk(
+    files: Files, modes: _Modes, step: RestoreStep, look: Inspection
+) -> Stamp | None:
     """Do a step on disk; return the stamp of the written file, if any."""
     path, now, then, expected = step.path, step.now.state, step.then.state, look.stamp
     if now.kind == "directory" and then.kind != "directory":

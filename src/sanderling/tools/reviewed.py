@@ -12,9 +12,9 @@ from sanderling.changes.editing.text import decode
 from sanderling.protocol.reviews import Proposal, ProposedHunk, Review, ReviewedHunk
 from sanderling.tools.buffers import plain
 from sanderling.tools.editor import Buffer
+from sanderling.tools.known import overlap
 from sanderling.tools.outcome import UnsavedConflictError
 from sanderling.tools.texts import asked_of_person, difference, done
-from sanderling.tools.unsaved import overlap
 
 MAX_HUNKS, MAX_HUNK_LINES, MAX_HUNK_CHARS = 500, 5000, 1 << 20
 """Limits of a review in a window; larger changes are approved as a whole."""
@@ -83,7 +83,6 @@ class AcceptedPart:
 
     @property
     def reason(self) -> str:
-        """The user's reasons for the rejected hunks."""
         reasons = dict.fromkeys(hunk.reason.strip() for hunk in self._rejected)
         return "; ".join(filter(None, reasons))
 

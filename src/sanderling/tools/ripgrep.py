@@ -21,6 +21,7 @@ import sanderling
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
 from sanderling.protocol.remedies import remedies
+from sanderling.sandbox.sandbox import alone
 from sanderling.text import printable, signal_name
 from sanderling.tools.paths import Glob, GlobError, escaped
 from sanderling.tools.workspace import Workspace
@@ -107,7 +108,6 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def is_cut_off(self) -> bool:
-        """True if it did not complete: killed when memory ran out, for instance."""
         return self.status is not None and self.status not in HAS_RUN
 
     @property
@@ -169,9 +169,8 @@ async def run_ripgrep(
     script = SHELL.format(memory=MAX_MEMORY_KIB, separator=separator[0], mark=mark)
     shell = ["/bin/sh", "-c", script, "rg"]
     errors: list[bytes] = []
-    last = (
-        b""  # passed on when the next one arrives: if rg was killed, the last record is incomplete
-    )
+    # A record is passed on when the next one arrives: if rg was killed, the last one is incomplete.
+    last = b""
 
     def take_record(record: bytes) -> bool:
         nonlocal last
@@ -185,18 +184,13 @@ async def run_ripgrep(
         return True
 
     command = [*shell, program, *OPTIONS, *arguments, "--", *places]
-    problem: ToolError | None = None
     ended = Ended(None)
-    async with anyio.create_task_group() as tasks:
-        if places:
-            tasks.start_soon(_release_pipes, workspace, places[0])
-        try:
+    with alone():
+        async with anyio.create_task_group() as tasks:
+            if places:
+                tasks.start_soon(_release_pipes, workspace, places[0])
             ended = await run(workspace, command, take_record, separator)
-        except ToolError as error:
-            problem = error
-        tasks.cancel_scope.cancel()
-    if problem:
-        raise problem
+            tasks.cancel_scope.cancel()
     words = _words(b"\n".join(errors), workspace)
     if ended.status in (CANNOT_RUN, NOT_FOUND):
         raise ToolError(

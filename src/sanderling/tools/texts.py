@@ -1,6 +1,6 @@
-"""Work on texts of any size without blocking the event loop, and differences for display."""
+"""Texts of any size: work on them without blocking the event loop, differences for display, and what fits in a result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
@@ -42,3 +42,14 @@ async def done(
 
 async def text_of(data: bytes) -> str:
     return (await done(len(data), decode, data)).text
+
+
+def fitting(lines: Iterable[str], max_bytes: int) -> list[str]:
+    """Return the first lines that fit in `max_bytes` with their line ends."""
+    found: list[str] = []
+    for line in lines:
+        max_bytes -= len(line.encode()) + 1
+        if max_bytes < 0:
+            break
+        found.append(line)
+    return found

@@ -1,6 +1,6 @@
 """The todo tool: the model writes its list as a whole, the user sees it, and the model is reminded of it."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
@@ -10,9 +10,6 @@ from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.todo_list import MAX_ITEMS
 
-if TYPE_CHECKING:  # it has the list
-    from sanderling.tools.workspace import Workspace
-
 
 class TodoInput(msgspec.Struct, forbid_unknown_fields=True):
     items: Annotated[
@@ -21,16 +18,12 @@ class TodoInput(msgspec.Struct, forbid_unknown_fields=True):
     ]
 
 
-def _effect(_args: TodoInput, _workspace: "Workspace") -> Effect:
-    return Effect("todo", "none")
-
-
-def _title(args: TodoInput, _: "Workspace") -> str:
+def _title(args: TodoInput, _: object) -> str:
     current = (item.content for item in args.items if item.status == "in_progress")
     return next(current, "")
 
 
-@tool(TodoInput, effect=_effect, title=_title)
+@tool(TodoInput, effect=lambda _args, _workspace: Effect("todo", "none"), title=_title)
 async def todo(args: TodoInput, context: Context) -> Outcome:
     """
     Keep a todo list, shown to the user: `items` replaces all of it.

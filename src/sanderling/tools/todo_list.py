@@ -64,7 +64,6 @@ class TodoList:
             self._changed()
 
     def state(self) -> list[dict[str, str]]:
-        """Return the list as plain data, for the session's log."""
         return [{"content": item.content, "status": item.status} for item in self.items]
 
     def restore(self, state: object) -> None:

@@ -107,8 +107,7 @@ def route_to(target: Target, sandbox: SessionSandbox) -> Route:
 
     Raises:
         NetworkDeniedError: the network is closed to it, but the user could open it.
-                    ToolError: it can never be reached.
-
+        ToolError: it can never be reached.
     """
     network = sandbox.environment.network
     if target.is_local:
@@ -139,7 +138,6 @@ def _not_listed(target: Target) -> NetworkDeniedError:
 
 
 async def _run(sandbox: SessionSandbox, wanted: Fetch) -> Reply:
-    """Run the fetcher; return its reply."""
     try:
         process = await sandbox.environment.spawn(
             [*_command(), msgspec.json.encode(wanted).decode()]
@@ -186,12 +184,7 @@ async def _output(stdout: ByteReceiveStream) -> bytes:
 
 
 def _shown(page: WebPage) -> Outcome:
-    """
-    Return the page, marked as untrusted.
-
-    Raises:
-        ToolError: it is an error page.
-    """
+    """Return the page, marked as untrusted."""
     if page.status >= BAD_REQUEST:
         said = f" Its text:\n{_marked(page.text)}" if page.text else ""
         raise ToolError(f"{page.url} answers {_status_line(page.status)}.{said}")

@@ -74,7 +74,6 @@ class Workspace(Struct):
 
     @property
     def environment(self) -> ExecutionEnvironment:
-        """Where files are read and changed."""
         return self._environment or self.sandbox.environment
 
     def path(self, name: str) -> str:

@@ -7,28 +7,17 @@ import msgspec
 from sanderling.changes.editing.lines import TextDifference, lines_of
 from sanderling.changes.editing.text import FileText, character_name, decode
 from sanderling.errors import ToolError
-from sanderling.tools.base import Context, tool
-from sanderling.tools.change import Change
-from sanderling.tools.changed import CompletedChange
+from sanderling.tools.base import Context, on_path, path_shown, tool
+from sanderling.tools.change import Change, CompletedChange
 from sanderling.tools.edit import described
-from sanderling.tools.effects import Effect
 from sanderling.tools.known import ProposedContent
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.texts import difference
-from sanderling.tools.workspace import Workspace
 
 
 class WriteInput(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[str, msgspec.Meta(description="Absolute, below ~, or relative to the project")]
     content: Annotated[str, msgspec.Meta(description="The whole file")]
-
-
-def _effect(args: WriteInput, workspace: Workspace) -> Effect:
-    return Effect(tool="write", kind="write", path=workspace.path(args.path))
-
-
-def _title(args: WriteInput, workspace: Workspace) -> str:
-    return workspace.shown(workspace.path(args.path))
 
 
 def _change(args: WriteInput, context: Context) -> Change:
@@ -42,7 +31,7 @@ async def _preview(args: WriteInput, context: Context) -> Preview:
     return await _change(args, context).preview()
 
 
-@tool(WriteInput, effect=_effect, title=_title, preview=_preview)
+@tool(WriteInput, effect=on_path("write", "write"), title=path_shown, preview=_preview)
 async def write(args: WriteInput, context: Context) -> Outcome:
     """
     Create a file with its parent directories, or replace all of one.
@@ -53,7 +42,7 @@ async def write(args: WriteInput, context: Context) -> Outcome:
     """
     changed = await _change(args, context).make()
     what = await difference(changed.old or "", changed.new)
-    name = _title(args, context.workspace)
+    name = path_shown(args, context.workspace)
     return described(name, changed, what, _headline(changed, what, name))
 
 

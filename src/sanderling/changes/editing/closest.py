@@ -90,7 +90,6 @@ def _plain(text: str) -> str:
 
 
 def _solid(text: str) -> str:
-    """Remove blanks, but keep line breaks."""
     for character in _BLANKS if not text.isascii() else " \t":
         text = text.replace(character, "")
     return text

@@ -46,13 +46,11 @@ class TextDifference:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers of added and removed lines."""
         added = sum(len(hunk.lines) for hunk in self.hunks)
         return added, sum(hunk.line_count for hunk in self.hunks)
 
     @property
     def summary(self) -> str:
-        """The counts for display: `+3 −1`."""
         return "+{} −{}".format(*self.counts)
 
     def shown(
@@ -117,7 +115,6 @@ def applied(old: str, hunks: Sequence[Hunk]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a file."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
@@ -176,7 +173,6 @@ def numbered(lines: Sequence[str], first: int) -> Iterator[str]:
 
 
 def cut(line: str, max_chars: int) -> str:
-    """Return a printable `line`, cut if it is too long."""
     if len(line) <= max_chars:
         return printable(line)
     return f"{printable(line[:max_chars])}… [cut: the line has {len(line):,} characters]"

@@ -86,7 +86,6 @@ def _clashes(
 
 
 def _clash(before: range, after: range) -> bool:
-    """True if ranges share lines, or an insertion touches the other range."""
     if before and after:
         return after.start < before.stop
     return after.start <= before.stop

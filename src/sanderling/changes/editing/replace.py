@@ -80,12 +80,7 @@ def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> E
 
 
 def _make(draft: TextDraft, replacement: Replacement, path: str) -> list[str]:
-    """
-    Make one replacement in the draft; return notes for the model.
-
-    Raises:
-        ToolError: it is impossible; the draft is unchanged.
-    """
+    """Make one replacement in the draft; return notes for the model."""
     old, new = (_normalised(text, draft.file) for text in (replacement.old, replacement.new))
     _check_writable(new, draft.file, path)
     if replacement.insert_at_line is not None:

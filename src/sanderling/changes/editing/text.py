@@ -5,6 +5,7 @@ The text is what models and users read: every line ends in a newline, and bytes 
 is lost: each offset in the text maps to one in the bytes, so a change to one part leaves all other bytes as they are.
 """
 
+import codecs
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -20,13 +21,13 @@ LINE_ENDING_NAMES = ("LF", "CRLF", "CR")
 UNREADABLE = "\ufffd"
 """The character shown for a byte that is invalid in the file's encoding."""
 
-_BOMS = (  # UTF-32 LE's begins with that of UTF-16 LE
-    (b"\xff\xfe\x00\x00", "utf-32-le"),
-    (b"\x00\x00\xfe\xff", "utf-32-be"),
-    (b"\xef\xbb\xbf", "utf-8"),
-    (b"\xff\xfe", "utf-16-le"),
-    (b"\xfe\xff", "utf-16-be"),
-)
+BOMS = {  # UTF-32 LE's begins with that of UTF-16 LE
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+    "utf-8": codecs.BOM_UTF8,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+}
 _NAMES = {
     "utf-8": "UTF-8",
     "utf-16-le": "UTF-16 LE",
@@ -39,13 +40,7 @@ _NAMES = {
 }
 _WESTERN = ("cp1252", "latin-1")
 # Invalid bytes are decoded as lone surrogates, and encoded back to the same bytes.
-_ERRORS = {
-    "utf-8": "surrogateescape",
-    "utf-16-le": "surrogatepass",
-    "utf-16-be": "surrogatepass",
-    "utf-32-le": "surrogatepass",
-    "utf-32-be": "surrogatepass",
-}
+_ERRORS = dict.fromkeys(BOMS, "surrogatepass") | {"utf-8": "surrogateescape"}
 _SURROGATE = "[\ud800-\udfff]"
 _NOT_LATIN_1 = rb"[\x80-\x9f]"  # control characters in Latin-1, but Windows-1252 has “€” here
 _NOT_WINDOWS_1252 = rb"[\x81\x8d\x8f\x90\x9d]"
@@ -87,7 +82,6 @@ class FileText(msgspec.Struct, frozen=True):
 
     @property
     def is_damaged(self) -> bool:
-        """True if some bytes are invalid in the encoding."""
         return self.exact is not self.text
 
     @property
@@ -96,7 +90,6 @@ class FileText(msgspec.Struct, frozen=True):
 
     @property
     def line_ending(self) -> str:
-        """The most frequent line ending."""
         return LINE_ENDINGS[max((LF, CRLF, CR), key=self.endings.count)]
 
     @property
@@ -120,7 +113,6 @@ class FileText(msgspec.Struct, frozen=True):
         return "; ".join(filter(None, (shown, self._ending_note(), self._end_note())))
 
     def encode(self, exact: str, endings: bytes) -> bytes:
-        """Encode a part of the `exact` text with the given line endings."""
         return _with_endings(exact, endings).encode(
             self.encoding, _ERRORS.get(self.encoding, "strict")
         )
@@ -195,13 +187,12 @@ def character_name(character: str) -> str:
 
 
 def readable(exact: str) -> str:
-    """Replace lone surrogates by U+FFFD."""
     return exact if exact.isascii() else re.sub(_SURROGATE, UNREADABLE, exact)
 
 
 def _decoded(data: bytes) -> tuple[str, bytes, str, tuple[str, ...]]:
     """Return encoding, byte order mark, exact text, and doubtful encodings."""
-    for bom, encoding in _BOMS:
+    for encoding, bom in BOMS.items():
         if data.startswith(bom):
             try:
                 return encoding, bom, data[len(bom) :].decode(encoding, _ERRORS[encoding]), ()

@@ -12,7 +12,7 @@ from sanderling.changes.journal import Journal
 from sanderling.changes.records import Reviewed
 from sanderling.changes.restoring import RestorePlan
 from sanderling.changes.states import FileChange, State
-from sanderling.changes.unreviewed import unreviewed
+from sanderling.changes.timeline import unreviewed
 from sanderling.conversation.undo.undoing import files_before
 from sanderling.protocol.actions import NoteReviewed
 from sanderling.protocol.events import ChangesUnreviewed, Event

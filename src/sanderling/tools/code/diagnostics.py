@@ -9,6 +9,7 @@ from sanderling.tools.diagnostics import line_of
 from sanderling.tools.disclosure import disclosed
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
+from sanderling.tools.texts import fitting
 
 MAX_ROWS, MAX_BYTES, MAX_COUNTS = 100, 8 * 1024, 50
 
@@ -31,13 +32,8 @@ async def tell(args: DiagnosticsInput, context: Context) -> Outcome:
         for kind in ("error", "warning")
         if kinds[kind]
     )
-    lines, room = list[str](), MAX_BYTES
-    for each in await disclosed(known[:MAX_ROWS], workspace, context.may_read):
-        line = line_of(each, workspace)
-        room -= len(line.encode()) + 1
-        if room < 0:
-            break
-        lines.append(line)
+    shown = await disclosed(known[:MAX_ROWS], workspace, context.may_read)
+    lines = fitting((line_of(each, workspace) for each in shown), MAX_BYTES)
     left = Counter(each.path for each in known[len(lines) :])
     lines += [
         f"{escaped(workspace.shown(path))}: {count} more"

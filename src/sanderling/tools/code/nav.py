@@ -15,7 +15,7 @@ from sanderling.tools.disclosure import Disclosure
 from sanderling.tools.grep import Matches
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
-from sanderling.tools.ripgrep import Filter, run_ripgrep
+from sanderling.tools.ripgrep import Filter
 
 MAX_CANDIDATES = 8
 MAX_SEARCHED, MAX_LINES_OF_FILE = 200, 20
@@ -47,12 +47,9 @@ class _Several(Exception):  # noqa: N818 - it is not an error
     """The symbol is ambiguous; `str` is the result for the model."""
 
 
-async def navigate(args: NavInput, context: Context) -> Outcome:
-    """Answer one call."""
-    return await _Nav(args, context).run()
+class Navigation:
+    """One call of the tool."""
 
-
-class _Nav:
     def __init__(self, args: NavInput, context: Context) -> None:
         self._args = args
         self._context = context
@@ -109,12 +106,7 @@ class _Nav:
     # --- finding the symbol ------------------------------------------------------------------------------------------------
 
     async def _spot(self) -> _Spot:
-        """
-        Find a place where the symbol occurs.
-
-        Raises:
-            _Several: it is ambiguous.
-        """
+        """Find a place where the symbol occurs."""
         args = self._args
         if args.path:
             file = await self._reach.named(self._workspace.path(args.path))
@@ -136,7 +128,7 @@ class _Nav:
         fitting = fitting or await self._in_their_files([spot for spot, _ in known])
         spots = list(dict.fromkeys((spot.file.path, spot.line) for spot in fitting))
         if len(spots) > 1:
-            await self._require_one(list(dict.fromkeys(fitting)))
+            raise await self._several(list(dict.fromkeys(fitting)))
         return fitting[0] if fitting else None
 
     async def _in_their_files(self, spots: list[_Spot]) -> list[_Spot]:
@@ -167,7 +159,7 @@ class _Nav:
         if not definitions:
             raise ToolError(NOT_FOUND.format(symbol=escaped(self._args.symbol)))
         if len(definitions) > 1:
-            await self._require_one(list(definitions.values()))
+            raise await self._several(list(definitions.values()))
         return next(iter(definitions.values()))
 
     async def _search(self, name: str) -> list[_Spot]:
@@ -176,10 +168,8 @@ class _Nav:
         found = Matches(
             Filter(directory, "", "", self._context.may_read), MAX_SEARCHED, MAX_LINES_OF_FILE
         )
-        arguments = ["--json", "--crlf", f"--max-count={MAX_LINES_OF_FILE}", "--fixed-strings"]
-        arguments += ["--word-regexp", f"--regexp={name}"]
-        await run_ripgrep(self._workspace, arguments, [directory], found.take)
-        found.finish_file()
+        options = [f"--max-count={MAX_LINES_OF_FILE}", "--fixed-strings", "--word-regexp"]
+        await found.search(self._workspace, [*options, f"--regexp={name}"], [directory])
         ranked: list[tuple[bool, str, int]] = []
         for each in found.sorted():
             declaring = [line for line in each.lines if _DECLARES.search(line.text)]
@@ -191,13 +181,7 @@ class _Nav:
                 spots.append(_Spot(file, line))
         return spots
 
-    async def _require_one(self, spots: list[_Spot]) -> None:
-        """
-        Report several matching symbols.
-
-        Raises:
-            _Several: always.
-        """
+    async def _several(self, spots: list[_Spot]) -> _Several:
         few, more = spots[:MAX_CANDIDATES], len(spots) - MAX_CANDIDATES
         by_path: dict[str, list[int]] = {}
         for spot in few:
@@ -210,7 +194,7 @@ class _Nav:
             f"{escaped(self._args.symbol)} is ambiguous. Nothing was done; ask again with path and line of one, or with more of its name"
             " (`Class/method`):"
         )
-        raise _Several("\n".join([head, *listing.lines, *also]))
+        return _Several("\n".join([head, *listing.lines, *also]))
 
     # --- answers -----------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import anyio.to_thread
 from sanderling.changes.editing.lines import lines_of
 from sanderling.errors import ToolError
 from sanderling.paths import is_in_any
-from sanderling.sandbox.files import Loaded
 from sanderling.text import printable, shortened
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, identify
@@ -73,9 +72,9 @@ class Reach:
 
     async def lines(self, path: str, rows: tuple[int, ...], *, is_modified: bool) -> list[str]:
         """Return lines of a file as the user sees it, trimmed and cut."""
-        text = await self._text(path, is_modified=is_modified)
-        lines = lines_of(text)
-        return [_short(lines[row]) if row < len(lines) else "" for row in rows]
+        lines = lines_of(await self._text(path, is_modified=is_modified))
+        found = (lines[row] if row < len(lines) else "" for row in rows)
+        return [shortened(printable(line.strip()), MAX_LINE_CHARS) for line in found]
 
     async def _look_up(self, path: str) -> CodeFile | None:
         if not path.startswith("/") or (self._may_read and not self._may_read(path)):
@@ -87,23 +86,15 @@ class Reach:
         return CodeFile(path, identity.device, identity.inode, identity.place)
 
     async def _text(self, path: str, *, is_modified: bool) -> str:
-        loaded = await self._load(path)
+        with self._workspace.explaining(path, "read"):
+            loaded = await (await self._workspace.files()).load(path, MAX_BYTES)
         if is_modified:
             buffer = await buffer_of(self._workspace, path, loaded.stamp)
             if buffer:
                 return buffer.text
         return await text_of(loaded.data)
 
-    async def _load(self, path: str) -> Loaded:
-        with self._workspace.explaining(path, "read"):
-            return await (await self._workspace.files()).load(path, MAX_BYTES)
-
 
 def is_meant(path: str, within: Sequence[str]) -> bool:
     """True if a result is in a path that the model asked for; an empty `within` means everywhere."""
     return not within or is_in_any(path, within)
-
-
-def _short(line: str) -> str:
-    line = printable(line.strip())
-    return shortened(line, MAX_LINE_CHARS)

@@ -75,12 +75,9 @@ class RefactorPlan(msgspec.Struct, frozen=True):
 # --- the plan ----------------------------------------------------------------------------------------------------------
 
 
-async def plan_for(args: RefactorInput, context: Context) -> RefactorPlan:
-    """Ask the servers for the change."""
-    return await _Planner(args, context).plan()
+class Planner:
+    """Asks the servers for the change."""
 
-
-class _Planner:
     def __init__(self, args: RefactorInput, context: Context) -> None:
         self._args = args
         self._context = context
@@ -215,7 +212,6 @@ def _change(file: FilePlan, context: Context) -> Change:
 
 
 def _others(plan: RefactorPlan, context: Context) -> list[FilePlan]:
-    """Return all changed files except the moving one."""
     moved = context.workspace.path(plan.args.path) if plan.moves else ""
     return [file for file in plan.files if file.path != moved]
 

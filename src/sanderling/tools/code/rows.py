@@ -94,7 +94,6 @@ class Rows:
         return bool(new)
 
     async def candidates(self, file: CodeFile, candidates: Candidates) -> str:
-        """Return the lines where an ambiguous symbol occurs."""
         await self._add(file, Locations(file.path, candidates.rows))
         lines = "\n".join(self.lines)
         return f"{candidates.why}. Nothing was done; ask again with path and line of one:\n{lines}"

@@ -6,7 +6,7 @@ Their implementations are imported on first use.
 
 from typing import TYPE_CHECKING
 
-from sanderling.tools.base import Context, tool
+from sanderling.tools.base import Context, on_path, path_shown, tool
 from sanderling.tools.code.inputs import DiagnosticsInput, NavInput, RefactorInput
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome, Preview
@@ -17,17 +17,13 @@ if TYPE_CHECKING:
     from sanderling.tools.code.refactor import RefactorPlan
 
 
-def _nav_effect(args: NavInput, workspace: Workspace) -> Effect:
-    return Effect("code_nav", "read", path=workspace.path(args.path or "."))
-
-
 def _nav_title(args: NavInput, workspace: Workspace) -> str:
-    where = workspace.shown(workspace.path(args.path)) if args.path else ""
+    where = path_shown(args, workspace) if args.path else ""
     place = f"{where}:{args.line}" if args.line else where
     return escaped(" ".join(filter(None, (args.op, args.symbol[:80], place and f"({place})"))))
 
 
-@tool(NavInput, effect=_nav_effect, title=_nav_title)
+@tool(NavInput, effect=on_path("code_nav", "read"), title=_nav_title)
 async def code_nav(args: NavInput, context: Context) -> Outcome:
     """
     Ask the language servers in the user's editor about a symbol.
@@ -37,9 +33,9 @@ async def code_nav(args: NavInput, context: Context) -> Outcome:
     it occurs. Results are `path:line: source`; if there are too many, the rest is counted by file. Unsaved text in the editor counts.
     Without an editor, or a server for that language, it fails.
     """
-    from sanderling.tools.code.nav import navigate
+    from sanderling.tools.code.nav import Navigation
 
-    return await navigate(args, context)
+    return await Navigation(args, context).run()
 
 
 def _refactor_effect(args: "RefactorInput | RefactorPlan", workspace: Workspace) -> Effect:
@@ -53,16 +49,16 @@ def _refactor_effect(args: "RefactorInput | RefactorPlan", workspace: Workspace)
 
 def _refactor_title(args: "RefactorInput | RefactorPlan", workspace: Workspace) -> str:
     args = args if isinstance(args, RefactorInput) else args.args
-    where = workspace.shown(workspace.path(args.path))
+    where = path_shown(args, workspace)
     place = f"{where}:{args.line}" if args.line else where
     to = f"→ {args.to}" if args.to else ""
     return escaped(" ".join(filter(None, (args.op, args.symbol[:80], f"({place})", to[:80]))))
 
 
 async def _plan(args: RefactorInput, context: Context) -> "RefactorPlan":
-    from sanderling.tools.code.refactor import plan_for
+    from sanderling.tools.code.refactor import Planner
 
-    return await plan_for(args, context)
+    return await Planner(args, context).plan()
 
 
 async def _preview(plan: "RefactorPlan", context: Context) -> Preview:
@@ -85,15 +81,11 @@ async def code_refactor(plan: "RefactorPlan", context: Context) -> Outcome:
     return await make(plan, context)
 
 
-def _diagnostics_effect(args: DiagnosticsInput, workspace: Workspace) -> Effect:
-    return Effect("diagnostics", "read", path=workspace.path(args.path or "."))
-
-
 def _diagnostics_title(args: DiagnosticsInput, workspace: Workspace) -> str:
-    return escaped(workspace.shown(workspace.path(args.path))) if args.path else ""
+    return escaped(path_shown(args, workspace)) if args.path else ""
 
 
-@tool(DiagnosticsInput, effect=_diagnostics_effect, title=_diagnostics_title)
+@tool(DiagnosticsInput, effect=on_path("diagnostics", "read"), title=_diagnostics_title)
 async def diagnostics(args: DiagnosticsInput, context: Context) -> Outcome:
     """
     List errors and warnings of the language servers and linters in the user's editor.

@@ -64,7 +64,6 @@ class Job:
 
     @property
     def took_s(self) -> float:
-        """Its running time so far, or in total."""
         return self._took_s or time.monotonic() - self._began
 
     @property
@@ -98,7 +97,6 @@ class Job:
         await self.ended.wait()
 
     def detach(self) -> None:
-        """Continue without showing output."""
         self._show = None
         self.log.spill()
 

@@ -31,7 +31,7 @@ _ESCAPE = (
     r"|[ -/]*+[0-~])"
 )
 _TOO_LONG = rf"(?m)^(.{{{MAX_SCREEN_LINE_CHARS}}}).+$"
-_CUT_CHARACTER = rb"[\x80-\xbf]{0,3}"  # the rest of a character whose first byte was cut off
+_CUT_CHARACTER = rb"\A[\x80-\xbf]{1,3}"  # the rest of a character whose first byte was cut off
 
 
 def clean(text: str) -> str:
@@ -69,7 +69,6 @@ class ScreenText:
 
     @property
     def is_waiting(self) -> bool:
-        """True if it holds an incomplete line."""
         return bool(self._held)
 
     def feed(self, chunk: bytes) -> str:
@@ -86,7 +85,6 @@ class ScreenText:
         return "" if "\r" in self._held else self.finish()
 
     def finish(self) -> str:
-        """Return the rest at the end of the output."""
         text, self._held = self._held, ""
         return self._shown(text)
 
@@ -166,7 +164,8 @@ class Ends:
         if len(data) - end > MAX_HELD_CHARS:
             end = len(data)
         self._line = data[end:]
-        self._keep(data[:end])
+        self._kept_bytes += end
+        self._head, self._tail = _extended(self._head, self._tail, data[:end])
 
     def text(self) -> str:
         """Return the text, or its beginning and end, cut between lines, with the number of omitted bytes between them."""
@@ -182,10 +181,6 @@ class Ends:
         beginning = _decoded(head, is_cut=True)
         newline = "" if beginning.endswith("\n") else "\n"
         return f"{beginning}{newline}[{left_out:,} bytes are left out here]\n{_decoded(tail)}"
-
-    def _keep(self, data: bytes) -> None:
-        self._kept_bytes += len(data)
-        self._head, self._tail = _extended(self._head, self._tail, data)
 
 
 class OutputLog:
@@ -220,7 +215,6 @@ class OutputLog:
 
     @property
     def has_news(self) -> bool:
-        """True if there is output since the last `take`."""
         return not self._ends.is_empty
 
     def add(self, chunk: bytes) -> None:
@@ -242,11 +236,9 @@ class OutputLog:
             self._write(early)
 
     def text(self) -> str:
-        """Return the beginning and end of the output, as in `Ends`."""
         return self._ends.text()
 
     def take(self) -> str:
-        """Return the output since the last `take`, as `text` does."""
         ends, self._ends = self._ends, Ends()
         return ends.text()
 
@@ -332,16 +324,11 @@ def _fitting_tail(data: bytes) -> bytes:
     while True:
         begin = data.find(b"\n") + 1
         is_line = 0 < begin < len(data) // 2
-        data = data[begin:] if is_line else data[_end_of_cut_character(data) :]
+        data = data[begin:] if is_line else re.sub(_CUT_CHARACTER, b"", data)
         size = len(_decoded(data).encode())
         if size <= MAX_TAIL_BYTES:
             return data
         data = data[-(len(data) * MAX_TAIL_BYTES // size) :]
-
-
-def _end_of_cut_character(data: bytes) -> int:
-    found = re.match(_CUT_CHARACTER, data)
-    return found.end() if found else 0
 
 
 def _decoded(data: bytes, *, is_cut: bool = False) -> str:

@@ -153,10 +153,6 @@ _THAT_READ = {
 }
 
 
-def _wrapper(dump: str) -> str:
-    return (_BEGIN + dump + _RUN).replace(_CONTINUATION, "")
-
-
 class ShellState(msgspec.Struct, frozen=True):
     """The shell's directory, and its variables that differ from the initial environment; None marks an unset one."""
 
@@ -233,12 +229,12 @@ class Shell:
         self._state = ShellState(project)
         self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are confined
         bash = next(filter(os.path.exists, BASH), None) or shutil.which("bash")
-        dump = _DUMP_IN_BASH if bash else _DUMP_IN_SH
-        self._argv = (bash or "/bin/sh", "-c", _wrapper(dump), "bash" if bash else "sh")
+        wrapper = _BEGIN + (_DUMP_IN_BASH if bash else _DUMP_IN_SH) + _RUN
+        wrapper = wrapper.replace(_CONTINUATION, "")
+        self._argv = (bash or "/bin/sh", "-c", wrapper, "bash" if bash else "sh")
 
     @property
     def now(self) -> ShellState:
-        """The state with which the next command starts."""
         return self._state
 
     @property

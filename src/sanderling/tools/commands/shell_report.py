@@ -53,7 +53,6 @@ def valid_cwd(path: str) -> str:
 
 
 def get_ready() -> None:
-    """Compile the report parser before the first use."""
     _exported(rb'export A="\\"')
 
 

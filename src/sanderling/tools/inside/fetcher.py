@@ -106,12 +106,7 @@ NETWORKS: dict[Route, Network] = {
 
 
 def _places(target: Target, network: Network) -> list[str]:
-    """
-    Return the hosts to try in order: checked addresses, or the name for the proxy.
-
-    Raises:
-        ToolError: it has a forbidden address, or no address.
-    """
+    """Return the hosts to try in order: checked addresses, or the name for the proxy."""
     if is_address(target.host):
         found = [target.host]
     elif network.proxy:

@@ -4,7 +4,8 @@ import codecs
 import html
 import re
 
-from sanderling.text import shortened
+from sanderling.changes.editing.text import BOMS
+from sanderling.text import CONTROL, shortened
 
 MAX_PAGE_BYTES = 50_000
 MAX_TITLE_CHARS = 200
@@ -21,22 +22,15 @@ _KNOWN_CHARSET = (
     r"utf-?8|utf-?(?:16|32)(?:-?[lb]e)?|(?:us-)?ascii|(?:iso-?)?8859-?\d{1,2}|iso-?8859-?\d{1,2}|latin-?\d|(?:windows-|cp)\d{3,4}"
     r"|koi8-?[rut]|gb2312|gbk|gb18030|big5(?:-?hkscs)?|euc-?(?:jp|kr)|shift[_-]?jis|sjis|iso-?2022-?jp|tis-?620|macintosh"
 )
-_BOMS = (  # the longer ones first
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 # Control characters and the Unicode "tags", which users do not see, but models read.
-_INVISIBLE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]"
+_INVISIBLE = rf"{CONTROL.pattern}|[\U000e0000-\U000e007f]"
 
 
 def decoded(body: bytes, content_type: str) -> str | None:
     """Return `body` as text; None if it is binary."""
-    for mark, encoding in _BOMS:
+    for encoding, mark in BOMS.items():
         if body.startswith(mark):
-            return body.decode(encoding, "replace")
+            return body[len(mark) :].decode(encoding, "replace")
     header = re.search(_CHARSET, content_type)
     declared = re.search(_DECLARED, body[:4096])
     names = (
