@@ -6,6 +6,7 @@ import stat
 import time
 from contextlib import suppress
 
+from sanderling.paths import closed_after
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.tree import change_mode, identity_at, open_directory, open_up
 
@@ -93,10 +94,8 @@ class Quarantine:
             parent = open_directory(os.path.dirname(path))
         except OSError:
             return False  # its directory was removed or replaced by a link
-        try:
+        with closed_after(parent):
             return self.take_at(parent, os.path.basename(path), path, reason)
-        finally:
-            os.close(parent)
 
     def take_at(self, parent: int, name: str, path: str, reason: str) -> bool:
         """Move `name` out of the directory `parent` and report it. Return whether it is gone."""

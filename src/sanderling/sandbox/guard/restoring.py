@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from sanderling.paths import is_in_any
+from sanderling.paths import closed_after, is_in_any
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.tree import (
@@ -42,8 +42,8 @@ class ProjectRestorer:
     def _restore_pin(self, path: str) -> None:
         """Move the original directory back, with its content, from wherever it is now."""
         fd, mode = self._pins[path], self._pin_modes[path]
-        parent, name = open_directory(os.path.dirname(path)), os.path.basename(path)
-        try:
+        name = os.path.basename(path)
+        with closed_after(open_directory(os.path.dirname(path))) as parent:
             if identity_at(parent, name) != identity_of(fd):
                 self._quarantine.take_at(parent, name, path, "replaced a protected directory")
                 if os.fstat(fd).st_nlink:
@@ -59,8 +59,6 @@ class ProjectRestorer:
             if os.fstat(self._pins[path]).st_mode != mode:
                 os.chmod(f"/proc/self/fd/{self._pins[path]}", stat.S_IMODE(mode))
                 self._project.tell("restored", path, "had a different mode")
-        finally:
-            os.close(parent)
 
     def put_back(self, path: str) -> None:
         kept = self._project.kept[path]
