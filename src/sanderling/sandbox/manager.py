@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 from anyio import to_thread
 
-from sanderling.errors import SandboxError
+from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.modes import Level
 from sanderling.sandbox.effective_policy import EffectivePolicy
 from sanderling.sandbox.file_workers import FileWorkers
@@ -29,7 +29,6 @@ from sanderling.sandbox.policy import NO_GRANT
 from sanderling.sandbox.project_location import Directory, ProjectLocation
 from sanderling.sandbox.report import GuardEvent
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
-from sanderling.sandbox.shortage import NoRoomError
 
 if TYPE_CHECKING:
     from sanderling.sandbox.report import LayerReport

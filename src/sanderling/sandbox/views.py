@@ -8,14 +8,13 @@ from weakref import WeakSet
 
 import anyio
 
-from sanderling.errors import SandboxError
+from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.processes import Process, close
 from sanderling.sandbox.report import NOT_STARTED
-from sanderling.sandbox.shortage import NoRoomError
 
 
 class SandboxView:

@@ -5,6 +5,7 @@ import os
 import stat
 from typing import Literal, NamedTuple
 
+from sanderling.errors import NoRoomError
 from sanderling.sandbox import names as listed
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.protection import GitProtection
@@ -31,7 +32,6 @@ from sanderling.sandbox.kernel.inotify import (
     IN_MOVED_TO,
     IN_Q_OVERFLOW,
 )
-from sanderling.sandbox.shortage import NoRoomError
 
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
 """Names that the audit judges by their content. The host may remove and recreate them, as with worktrees or submodules."""
