@@ -907,19 +907,12 @@ async def run_inside(
     return Session(output.decode(), denials)
 
 
-async def tunnel_to(proxy: Proxy, target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-    writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
-    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
-    return reader, writer
-
-
 async def test_when_the_hosts_change_only_connections_to_those_that_are_gone_are_cut():
     async with server_for(echo) as one, server_for(echo) as other:
         kept, gone = f"127.0.0.1:{one}", f"127.0.0.1:{other}"
         async with proxy_for(kept, gone) as proxy:
-            reader, writer = await tunnel_to(proxy, kept)
-            cut_reader, cut_writer = await tunnel_to(proxy, gone)
+            reader, writer = await open_tunnel(proxy.port, kept)
+            cut_reader, cut_writer = await open_tunnel(proxy.port, gone)
             proxy.rules.change((kept, "new.example"))
             with anyio.fail_after(DEADLINE_S):
                 assert await cut_reader.read() == b""

@@ -90,10 +90,9 @@ def device_in_project(world: World) -> str:
     evidence="changed",
     target="/dev/null",
 )
-def device_null(_world: World) -> str:
+def device_null(_world: World) -> None:
     """The node is the machine's own: who owns it may close it to everyone. Here only its times change."""
     now = time.time_ns()
     os.utime("/dev/null", ns=(now, now))
     if os.stat("/dev/null").st_mtime_ns != now:
         raise Stopped("not the same")
-    return "changed"

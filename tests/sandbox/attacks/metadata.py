@@ -35,9 +35,8 @@ for _place, _target in (("home", "{home}/outside/{id}"), ("visible", "{elsewhere
         evidence="changed",
         target=_target,
     )
-    def chmod_directory(world: World, file=_file) -> str:
+    def chmod_directory(world: World, file=_file) -> None:
         file(world).parent.chmod(0o777)
-        return "changed"
 
     @attack(f"utime-{_place}", kind="metadata", severity="low", evidence="changed", target=_target)
     def utime(world: World, file=_file) -> str:
@@ -59,14 +58,13 @@ for _place, _target in (("home", "{home}/outside/{id}"), ("visible", "{elsewhere
         return "changed"
 
     @attack(f"chattr-{_place}", kind="metadata", severity="low", evidence="changed", target=_target)
-    def chattr(world: World, file=_file) -> str:
+    def chattr(world: World, file=_file) -> None:
         """The flags of a file need no writable descriptor, only its owner."""
         fd = os.open(file(world), os.O_RDONLY)
         flags = array.array("I", [0, 0])
         fcntl.ioctl(fd, FS_IOC_GETFLAGS, flags)
         flags[0] |= NODUMP
         fcntl.ioctl(fd, FS_IOC_SETFLAGS, flags)
-        return "changed"
 
     @attack(
         f"chown-{_place}",

@@ -29,62 +29,55 @@ def kill(world: World) -> str:
 
 
 @attack("kill-group", kind="processes", evidence="process")
-def kill_group(world: World) -> str:
+def kill_group(world: World) -> None:
     """Each of the victim's processes leads its own group."""
     os.kill(-world.victim_pid, signal.SIGTERM)
-    return "signalled"
 
 
 @attack("kill-all", kind="processes", severity="high", evidence="process")
-def kill_all(_world: World) -> str:
+def kill_all(_world: World) -> None:
     """To everyone at once; this signal is ignored where no one waits for it."""
     os.kill(-1, signal.SIGURG)
-    return "signalled"
 
 
 @attack("pidfd-kill", kind="processes", evidence="process")
-def pidfd_kill(world: World) -> str:
+def pidfd_kill(world: World) -> None:
     signal.pidfd_send_signal(os.pidfd_open(world.victim_pid), signal.SIGTERM)
-    return "signalled"
 
 
 @attack("tgkill", kind="processes", evidence="process")
-def tgkill(world: World) -> str:
+def tgkill(world: World) -> None:
     syscall("tgkill", world.victim_pid, world.victim_pid, signal.SIGTERM)
-    return "signalled"
 
 
 @attack("sigqueue", kind="processes", evidence="process")
-def sigqueue(world: World) -> str:
+def sigqueue(world: World) -> None:
     info = struct.pack("=iiiiIi", signal.SIGTERM, 0, -1, 0, os.getpid(), os.getuid()).ljust(
         128, b"\0"
     )
     syscall(
         "rt_sigqueueinfo", world.victim_pid, signal.SIGTERM, ctypes.create_string_buffer(info, 128)
     )
-    return "signalled"
 
 
 @attack("sigio-owner", kind="processes", evidence="process")
-def sigio_owner(world: World) -> str:
+def sigio_owner(world: World) -> None:
     """The kernel sends the signal on our behalf, when our socket has something to say."""
     ours, other = socket.socketpair()
     fcntl.fcntl(ours, fcntl.F_SETOWN, world.victim_pid)
     fcntl.fcntl(ours, F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(ours, fcntl.F_SETFL, O_ASYNC | os.O_NONBLOCK)
     other.send(b"x")
-    return "armed"
 
 
 @attack("dnotify-owner", kind="processes", evidence="process")
-def dnotify_owner(world: World) -> str:
+def dnotify_owner(world: World) -> None:
     """The same for a directory in which something changes."""
     fd = os.open(world.project, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.fcntl(fd, F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(fd, fcntl.F_NOTIFY, fcntl.DN_CREATE)
     fcntl.fcntl(fd, fcntl.F_SETOWN, world.victim_pid)
     Path(world.project, f"attack-{world.id}").touch()
-    return "armed"
 
 
 @attack("ptrace-seize", kind="processes")
@@ -215,33 +208,28 @@ def prlimit(world: World) -> str:
 
 
 @attack("renice", kind="processes", severity="low", evidence="process")
-def renice(world: World) -> str:
+def renice(world: World) -> None:
     os.setpriority(os.PRIO_PROCESS, world.victim_pid, 19)
-    return "niced"
 
 
 @attack("renice-group", kind="processes", severity="low", evidence="process")
-def renice_group(world: World) -> str:
+def renice_group(world: World) -> None:
     os.setpriority(os.PRIO_PGRP, world.victim_pid, 19)
-    return "niced"
 
 
 @attack("ionice", kind="processes", severity="low", evidence="process")
-def ionice(world: World) -> str:
+def ionice(world: World) -> None:
     syscall("ioprio_set", 1, world.victim_pid, 3 << 13)
-    return "niced"
 
 
 @attack("affinity", kind="processes", severity="low", evidence="process")
-def affinity(world: World) -> str:
+def affinity(world: World) -> None:
     os.sched_setaffinity(world.victim_pid, {0})
-    return "pinned"
 
 
 @attack("scheduler", kind="processes", severity="low", evidence="process")
-def scheduler(world: World) -> str:
+def scheduler(world: World) -> None:
     os.sched_setscheduler(world.victim_pid, os.SCHED_IDLE, os.sched_param(0))
-    return "idle"
 
 
 for _name, _value in (

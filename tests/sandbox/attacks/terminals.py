@@ -59,7 +59,7 @@ def tiocsti_stderr(world: World) -> str:
     scene="terminal",
     needs=(fact("has_tiocsti"),),
 )
-def tiocsti_high_bits(world: World) -> str:
+def tiocsti_high_bits(world: World) -> None:
     """The kernel looks at 32 bits of the request; a filter that compares 64 does not know this number."""
     import ctypes
 
@@ -69,7 +69,6 @@ def tiocsti_high_bits(world: World) -> str:
         request = ctypes.c_ulong(termios.TIOCSTI | 1 << 32)
         if libc.syscall(ctypes.c_long(number), ctypes.c_long(0), request, character.encode()):
             raise OSError(ctypes.get_errno(), "TIOCSTI")
-    return "typed"
 
 
 @attack("controlling-terminal-open", kind="terminals", severity="med", scene="terminal")
@@ -101,11 +100,10 @@ def controlling_terminal_take(_world: World) -> str:
 
 
 @attack("pts-write", kind="terminals", severity="med", evidence="received")
-def pts_write(world: World) -> str:
+def pts_write(world: World) -> None:
     """Escape sequences on someone else's screen."""
     with Path(world.pts).open("w") as terminal:
         terminal.write(f"{world.id}\n")
-    return "written"
 
 
 @attack("pts-read", kind="terminals", evidence="claim")
@@ -122,10 +120,9 @@ def pts_read(world: World) -> str:
 
 
 @attack("pts-through-victim", kind="terminals", evidence="received")
-def pts_through_victim(world: World) -> str:
+def pts_through_victim(world: World) -> None:
     with Path(f"/proc/{world.server_pid}/fd/{world.pts_fd}").open("w") as terminal:
         terminal.write(f"{world.id}\n")
-    return "written"
 
 
 @attack("pts-tiocsti", kind="terminals", evidence="received", needs=(root, fact("has_tiocsti")))

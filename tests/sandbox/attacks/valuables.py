@@ -191,12 +191,11 @@ def secret_any_process(world: World) -> str:
 
 
 @attack("secret-exec", kind="secrets", evidence="changed")
-def secret_exec(world: World) -> str:
+def secret_exec(world: World) -> None:
     """A program of the user's can be run although it cannot be read."""
     program = world.outside / "program"
     if os.system(f"'{program}'"):
         raise Stopped("did not run")
-    return "ran"
 
 
 @attack("secret-bind-mount", kind="secrets", evidence="loot")
