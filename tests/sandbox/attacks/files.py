@@ -31,34 +31,25 @@ def _in_project(world: World, name: str = "") -> Path:
     return Path(world.project, f"attack-{world.id}{name}")
 
 
-@attack("file-create", kind="files", evidence="changed")
-def file_create(world: World) -> str:
-    return _create(world.outside / "new")
+_OUTSIDE: dict[str, Callable[[Path], object]] = {
+    "create": lambda outside: _create(outside / "new"),
+    "append": lambda outside: _append(outside / "file"),
+    "truncate": lambda outside: os.truncate(outside / "file", 0),
+    "open-truncate": lambda outside: os.open(outside / "file", os.O_RDONLY | os.O_TRUNC),
+    "unlink": lambda outside: (outside / "file").unlink(),
+    "rename": lambda outside: (outside / "file").rename(outside / "renamed"),
+    "symlink-create": lambda outside: (outside / "planted").symlink_to("/etc/passwd"),
+    "mkfifo": lambda outside: os.mkfifo(outside / "fifo"),
+    "mkdir": lambda outside: (outside / "new").mkdir(),
+    "rmdir": lambda outside: (outside / "dir").rmdir(),
+    "mknod": lambda outside: os.mknod(outside / "node", stat.S_IFREG | 0o600),
+}
 
+for _name, _act in _OUTSIDE.items():
 
-@attack("file-append", kind="files", evidence="changed")
-def file_append(world: World) -> str:
-    return _append(world.outside / "file")
-
-
-@attack("file-truncate", kind="files", evidence="changed")
-def file_truncate(world: World) -> None:
-    os.truncate(world.outside / "file", 0)
-
-
-@attack("file-open-truncate", kind="files", evidence="changed")
-def file_open_truncate(world: World) -> None:
-    os.close(os.open(world.outside / "file", os.O_RDONLY | os.O_TRUNC))
-
-
-@attack("file-unlink", kind="files", evidence="changed")
-def file_unlink(world: World) -> None:
-    (world.outside / "file").unlink()
-
-
-@attack("file-rename", kind="files", evidence="changed")
-def file_rename(world: World) -> None:
-    (world.outside / "file").rename(world.outside / "renamed")
+    @attack(f"file-{_name}", kind="files", evidence="changed")
+    def change_outside(world: World, act: Callable[[Path], object] = _act) -> None:
+        act(world.outside)
 
 
 @attack("file-move-into-project", kind="files", evidence="changed")
@@ -93,31 +84,6 @@ def file_hardlink_in(world: World) -> str:
     ours = _in_project(world)
     os.link(world.outside / "file", ours)
     return _append(ours)
-
-
-@attack("file-symlink-create", kind="files", evidence="changed")
-def file_symlink_create(world: World) -> None:
-    (world.outside / "planted").symlink_to("/etc/passwd")
-
-
-@attack("file-mkfifo", kind="files", evidence="changed")
-def file_mkfifo(world: World) -> None:
-    os.mkfifo(world.outside / "fifo")
-
-
-@attack("file-mkdir", kind="files", evidence="changed")
-def file_mkdir(world: World) -> None:
-    (world.outside / "new").mkdir()
-
-
-@attack("file-rmdir", kind="files", evidence="changed")
-def file_rmdir(world: World) -> None:
-    (world.outside / "dir").rmdir()
-
-
-@attack("file-mknod", kind="files", evidence="changed")
-def file_mknod(world: World) -> None:
-    os.mknod(world.outside / "node", stat.S_IFREG | 0o600)
 
 
 @attack("file-bind-socket", kind="files", evidence="changed")

@@ -9,74 +9,55 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import AT_FDCWD, syscall
-from .registry import Stopped, World, attack, root
+from .registry import Severity, Stopped, World, attack, root
 
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 NODUMP = 0x40
 SEEN_S = 3.0  # the victim does something five times a second
 
-for _place, _target in (("home", "{home}/outside/{id}"), ("visible", "{elsewhere}/{id}")):
 
-    def _file(world: World, place: str = _place) -> Path:
-        return (world.outside if place == "home" else world.visible) / "file"
+def _chattr(file: Path) -> None:
+    """The flags of a file need no writable descriptor, only its owner."""
+    fd = os.open(file, os.O_RDONLY)
+    flags = array.array("I", [0, 0])
+    fcntl.ioctl(fd, FS_IOC_GETFLAGS, flags)
+    flags[0] |= NODUMP
+    fcntl.ioctl(fd, FS_IOC_SETFLAGS, flags)
 
-    @attack(f"chmod-{_place}", kind="metadata", severity="med", evidence="changed", target=_target)
-    def chmod(world: World, file=_file) -> str:
-        file(world).chmod(0o777)
-        return "changed"
 
-    @attack(
-        f"chmod-directory-{_place}",
-        kind="metadata",
-        severity="med",
-        evidence="changed",
-        target=_target,
-    )
-    def chmod_directory(world: World, file=_file) -> None:
-        file(world).parent.chmod(0o777)
+_CHANGES: dict[str, tuple[Severity, Callable[[Path], object]]] = {
+    "chmod": ("med", lambda file: file.chmod(0o777)),
+    "chmod-directory": ("med", lambda file: file.parent.chmod(0o777)),
+    "utime": ("low", lambda file: os.utime(file, (1, 1))),
+    "setxattr": ("med", lambda file: os.setxattr(file, "user.attack", b"1")),
+    "removexattr": ("low", lambda file: os.removexattr(file, "user.kept")),
+    "chattr": ("low", _chattr),
+}
 
-    @attack(f"utime-{_place}", kind="metadata", severity="low", evidence="changed", target=_target)
-    def utime(world: World, file=_file) -> str:
-        os.utime(file(world), (1, 1))
-        return "changed"
+for _place, _target in (("outside", "{home}/outside/{id}"), ("visible", "{elsewhere}/{id}")):
+    _where = "home" if _place == "outside" else _place
 
-    @attack(
-        f"setxattr-{_place}", kind="metadata", severity="med", evidence="changed", target=_target
-    )
-    def setxattr(world: World, file=_file) -> str:
-        os.setxattr(file(world), "user.attack", b"1")
-        return "changed"
+    for _name, (_severity, _change) in _CHANGES.items():
 
-    @attack(
-        f"removexattr-{_place}", kind="metadata", severity="low", evidence="changed", target=_target
-    )
-    def removexattr(world: World, file=_file) -> str:
-        os.removexattr(file(world), "user.kept")
-        return "changed"
+        @attack(
+            f"{_name}-{_where}",
+            kind="metadata",
+            severity=_severity,
+            evidence="changed",
+            target=_target,
+        )
+        def change(
+            world: World, place: str = _place, change: Callable[[Path], object] = _change
+        ) -> None:
+            change(getattr(world, place) / "file")
 
-    @attack(f"chattr-{_place}", kind="metadata", severity="low", evidence="changed", target=_target)
-    def chattr(world: World, file=_file) -> None:
-        """The flags of a file need no writable descriptor, only its owner."""
-        fd = os.open(file(world), os.O_RDONLY)
-        flags = array.array("I", [0, 0])
-        fcntl.ioctl(fd, FS_IOC_GETFLAGS, flags)
-        flags[0] |= NODUMP
-        fcntl.ioctl(fd, FS_IOC_SETFLAGS, flags)
-
-    @attack(
-        f"chown-{_place}",
-        kind="metadata",
-        severity="high",
-        evidence="changed",
-        target=_target,
-        needs=(root,),
-    )
-    def chown(world: World, file=_file) -> str:
-        os.chown(file(world), world.other_uid, world.other_uid)
-        return "changed"
+    @attack(f"chown-{_where}", kind="metadata", evidence="changed", target=_target, needs=(root,))
+    def chown(world: World, place: str = _place) -> None:
+        os.chown(getattr(world, place) / "file", world.other_uid, world.other_uid)
 
 
 @attack("stat-secret", kind="metadata", severity="low")

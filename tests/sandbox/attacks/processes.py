@@ -14,40 +14,42 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import libc, syscall
-from .registry import World, attack, path, root
+from .registry import Severity, World, attack, path, root
 
 F_SETSIG, F_SETOWN_EX, O_ASYNC = 10, 15, 0o20000
 
 
-@attack("kill", kind="processes", evidence="process")
-def kill(world: World) -> str:
-    os.kill(world.victim_pid, signal.SIGTERM)
-    return "signalled"
+_ACTS: dict[str, tuple[Severity, Callable[[int], object]]] = {
+    "kill": ("high", lambda pid: os.kill(pid, signal.SIGTERM)),
+    # each of the victim's processes leads its own group
+    "kill-group": ("high", lambda pid: os.kill(-pid, signal.SIGTERM)),
+    # to everyone at once; this signal is ignored where no one waits for it
+    "kill-all": ("high", lambda _pid: os.kill(-1, signal.SIGURG)),
+    "pidfd-kill": (
+        "high",
+        lambda pid: signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGTERM),
+    ),
+    "tgkill": ("high", lambda pid: syscall("tgkill", pid, pid, signal.SIGTERM)),
+    "prlimit": ("med", lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE, (16, 16))),
+    "renice": ("low", lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19)),
+    "renice-group": ("low", lambda pid: os.setpriority(os.PRIO_PGRP, pid, 19)),
+    "ionice": ("low", lambda pid: syscall("ioprio_set", 1, pid, 3 << 13)),
+    "affinity": ("low", lambda pid: os.sched_setaffinity(pid, {0})),
+    "scheduler": (
+        "low",
+        lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
+    ),
+}
 
+for _name, (_severity, _act) in _ACTS.items():
 
-@attack("kill-group", kind="processes", evidence="process")
-def kill_group(world: World) -> None:
-    """Each of the victim's processes leads its own group."""
-    os.kill(-world.victim_pid, signal.SIGTERM)
-
-
-@attack("kill-all", kind="processes", severity="high", evidence="process")
-def kill_all(_world: World) -> None:
-    """To everyone at once; this signal is ignored where no one waits for it."""
-    os.kill(-1, signal.SIGURG)
-
-
-@attack("pidfd-kill", kind="processes", evidence="process")
-def pidfd_kill(world: World) -> None:
-    signal.pidfd_send_signal(os.pidfd_open(world.victim_pid), signal.SIGTERM)
-
-
-@attack("tgkill", kind="processes", evidence="process")
-def tgkill(world: World) -> None:
-    syscall("tgkill", world.victim_pid, world.victim_pid, signal.SIGTERM)
+    @attack(_name, kind="processes", severity=_severity, evidence="process")
+    def act_on_victim(world: World, act: Callable[[int], object] = _act) -> None:
+        act(world.victim_pid)
 
 
 @attack("sigqueue", kind="processes", evidence="process")
@@ -199,37 +201,6 @@ def proc_stat(world: World) -> str:
 def kill_0(world: World) -> str:
     os.kill(world.server_pid, 0)
     return "it lives"
-
-
-@attack("prlimit", kind="processes", severity="med", evidence="process")
-def prlimit(world: World) -> str:
-    resource.prlimit(world.victim_pid, resource.RLIMIT_NOFILE, (16, 16))
-    return "limited"
-
-
-@attack("renice", kind="processes", severity="low", evidence="process")
-def renice(world: World) -> None:
-    os.setpriority(os.PRIO_PROCESS, world.victim_pid, 19)
-
-
-@attack("renice-group", kind="processes", severity="low", evidence="process")
-def renice_group(world: World) -> None:
-    os.setpriority(os.PRIO_PGRP, world.victim_pid, 19)
-
-
-@attack("ionice", kind="processes", severity="low", evidence="process")
-def ionice(world: World) -> None:
-    syscall("ioprio_set", 1, world.victim_pid, 3 << 13)
-
-
-@attack("affinity", kind="processes", severity="low", evidence="process")
-def affinity(world: World) -> None:
-    os.sched_setaffinity(world.victim_pid, {0})
-
-
-@attack("scheduler", kind="processes", severity="low", evidence="process")
-def scheduler(world: World) -> None:
-    os.sched_setscheduler(world.victim_pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 for _name, _value in (

@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import become_namespace_root, syscall
@@ -22,34 +23,30 @@ def ro_append(world: World) -> str:
     return "appended"
 
 
-@attack("ro-create", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_create(world: World) -> None:
-    _file(world).with_name("new").touch()
+_CHANGES: dict[str, Callable[[Path], object]] = {
+    "create": lambda file: file.with_name("new").touch(),
+    "unlink": lambda file: file.unlink(),
+    "rename": lambda file: file.rename(file.with_name("renamed")),
+    "truncate": lambda file: os.truncate(file, 0),
+    "mkdir": lambda file: file.with_name("new").mkdir(),
+    "symlink": lambda file: file.with_name("new").symlink_to("file"),
+    "chmod": lambda file: file.chmod(0o777),
+    "utime": lambda file: os.utime(file, (1, 1)),
+    "setxattr": lambda file: os.setxattr(file, "user.attack", b"1"),
+}
 
+for _name, _change in _CHANGES.items():
 
-@attack("ro-unlink", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_unlink(world: World) -> None:
-    _file(world).unlink()
-
-
-@attack("ro-rename", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_rename(world: World) -> None:
-    _file(world).rename(_file(world).with_name("renamed"))
-
-
-@attack("ro-truncate", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_truncate(world: World) -> None:
-    os.truncate(_file(world), 0)
-
-
-@attack("ro-mkdir", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_mkdir(world: World) -> None:
-    _file(world).with_name("new").mkdir()
-
-
-@attack("ro-symlink", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_symlink(world: World) -> None:
-    _file(world).with_name("new").symlink_to("file")
+    @attack(
+        f"ro-{_name}",
+        kind="read-only",
+        severity="low" if _name in ("chmod", "utime", "setxattr") else "high",
+        evidence="changed",
+        target=_PLACE,
+        scene="ro",
+    )
+    def change(world: World, change: Callable[[Path], object] = _change) -> None:
+        change(_file(world))
 
 
 @attack("ro-hardlink", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
@@ -65,23 +62,6 @@ def ro_hardlink(world: World) -> None:
 @attack("ro-move-out", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
 def ro_move_out(world: World) -> None:
     _file(world).rename(Path(os.environ["HOME"], f"moved-{world.id}"))
-
-
-@attack("ro-chmod", kind="read-only", severity="low", evidence="changed", target=_PLACE, scene="ro")
-def ro_chmod(world: World) -> None:
-    _file(world).chmod(0o777)
-
-
-@attack("ro-utime", kind="read-only", severity="low", evidence="changed", target=_PLACE, scene="ro")
-def ro_utime(world: World) -> None:
-    os.utime(_file(world), (1, 1))
-
-
-@attack(
-    "ro-setxattr", kind="read-only", severity="low", evidence="changed", target=_PLACE, scene="ro"
-)
-def ro_setxattr(world: World) -> None:
-    os.setxattr(_file(world), "user.attack", b"1")
 
 
 @attack("ro-bind-socket", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
