@@ -31,6 +31,7 @@ from tests.sandbox.test_sandbox import (
     fails_with,
     files_of,
     names_in,
+    skip_without,
     supervisors,
 )
 from tests.sandboxes import kept, sandbox_of
@@ -719,6 +720,7 @@ def test_only_the_bytes_change(old, new, mode, link, note):
 
 @asynccontextmanager
 async def session_of(place: Place, **changes) -> AsyncIterator[SessionSandbox]:
+    await skip_without(changes.get("level"))
     session = sandbox_of(place.policy(**changes), place.events.append)
     async with kept(session):
         yield session

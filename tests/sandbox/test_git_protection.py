@@ -24,41 +24,9 @@ from sanderling.sandbox.guard.sentinels import (
 from sanderling.sandbox.guard.settings import env_files_to_hide, executable_settings
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import prove, wait_until
+from tests.sandbox.test_guard import Git
 
 pytestmark = pytest.mark.guard
-
-
-class Git:
-    """Git for one user, whose only configuration is in `home`."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.home = root / "home"
-        self.home.mkdir()
-        (self.home / ".gitconfig").write_text(
-            '[user]\n\tname = u\n\temail = u@localhost\n[protocol "file"]\n\tallow = always\n'
-        )
-
-    def __call__(self, cwd: Path, *arguments: str) -> str:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_EDITOR": "true"}
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=cwd,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (arguments, done.stderr)
-        return done.stdout
-
-    def repository(self, path: Path) -> Path:
-        path.mkdir(parents=True, exist_ok=True)
-        self(path, "init", "-q", "-b", "main")
-        (path / "a.txt").write_text("a\n")
-        self(path, "add", "-A")
-        self(path, "commit", "-qm", "one")
-        return path
 
 
 @pytest.fixture

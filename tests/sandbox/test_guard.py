@@ -32,42 +32,59 @@ pytestmark = pytest.mark.guard
 ROOT_NAMES = {name for name in AT_ROOT if "/" not in name}
 
 
-class Yard:
-    """A project with a commit, a user with a home, and a way to see whether something ran as that user."""
+class Git:
+    """Git for one user, whose only configuration is in `home`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.project = root / "project"
         self.home = root / "home"
-        self.state = root / "state"
-        self.ran = root / "ran"
-        self.evil = self.project / "tool.sh"
-        self.guard: Guard | None = None
-        for directory in (self.project, self.home, self.state):
-            directory.mkdir()
+        self.home.mkdir()
         (self.home / ".gitconfig").write_text(
             '[user]\n\tname = u\n\temail = u@localhost\n[protocol "file"]\n\tallow = always\n'
         )
-        self.evil.write_text(f"#!/bin/sh\n: > '{self.ran}'\n")
-        self.evil.chmod(0o755)
-        (self.project / "a.txt").write_text("a\n")
-        self.git("init", "-q", "-b", "main")
-        self.git("add", "-A")
-        self.git("commit", "-qm", "one")
 
-    def git(self, *arguments: str, cwd: Path | None = None) -> str:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
-        command = ["git", *arguments]
+    def __call__(self, cwd: Path, *arguments: str) -> str:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_EDITOR": "true"}
         done = subprocess.run(
-            command,
-            cwd=cwd or self.project,
+            ["git", *arguments],
+            cwd=cwd,
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, (arguments, done.stderr)
         return done.stdout
+
+    def repository(self, path: Path) -> Path:
+        path.mkdir(parents=True, exist_ok=True)
+        self(path, "init", "-q", "-b", "main")
+        (path / "a.txt").write_text("a\n")
+        self(path, "add", "-A")
+        self(path, "commit", "-qm", "one")
+        return path
+
+
+class Yard:
+    """A project with a commit, a user with a home, and a way to see whether something ran as that user."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._git = Git(root)
+        self.project = root / "project"
+        self.home = self._git.home
+        self.state = root / "state"
+        self.ran = root / "ran"
+        self.evil = self.project / "tool.sh"
+        self.guard: Guard | None = None
+        for directory in (self.project, self.state):
+            directory.mkdir()
+        self.evil.write_text(f"#!/bin/sh\n: > '{self.ran}'\n")
+        self.evil.chmod(0o755)
+        self._git.repository(self.project)
+
+    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+        return self._git(cwd or self.project, *arguments)
 
     def victim_status(self, cwd: Path) -> bool:
         """The user's plain `git status`; whether it ran the plant. It may fail, as git does in a half of a repository."""

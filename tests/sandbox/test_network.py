@@ -302,9 +302,8 @@ async def test_a_flood_leaves_the_loop_to_others():
             sys.executable, "-c", script, str(proxy.port), target
         )
         await happens(lambda: swallowed > 10_000)
-        for _ in range(
-            20
-        ):  # others are served all the while, and so are we, or this would not go on
+        # Others are served all the while, and so are we, or this would not go on.
+        for _ in range(20):
             assert (await say(proxy.port, b"CONNECT a:1 HTTP/1.0\r\n\r\n")).startswith(
                 b"HTTP/1.1 403"
             )

@@ -1,6 +1,5 @@
 """Hard links: a file that is held under one name is held under each that lies where a command can write."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,7 @@ from sanderling.sandbox.guard.links import MAX_OTHER_NAMES
 from sanderling.sandbox.guard.protection import GitProtection, protection
 from sanderling.sandbox.guard.repositories import survey
 from tests.sandbox.test_guard import Yard, kinds
-
-
-@pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Yard]:
-    yard = Yard(tmp_path)
-    yield yard
-    if yard.guard:
-        yard.guard.close()
+from tests.sandbox.test_guard import yard as yard  # noqa: PLC0414 - a fixture
 
 
 def protect(yard: Yard, *granted: Path) -> GitProtection:

@@ -9,7 +9,6 @@ import pytest
 from sanderling.sandbox.denials import Denial, programs_denied
 from sanderling.sandbox.kernel.programs import MAX_PROGRAMS, programs_of
 from sanderling.sandbox.policy import Grant, resolve_policy
-from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import little_work, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
@@ -53,8 +52,6 @@ def denied(place: Place, output: str, status: int = MISSING, command: str = "") 
 @prove
 @pytest.mark.parametrize("level", LEVELS)
 async def test_directory_of_programs_in_home_is_shown_and_cannot_be_written(place, own, level):
-    if reason := (await Sandbox.probe()).why_not(level):
-        pytest.skip(reason)
     directory = own("bin", ".tools/bin")
     async with session_of(place, level=level) as session:
         assert await said(session, "mytool") == "mine\n"
@@ -129,14 +126,11 @@ async def test_granted_directory_of_programs_is_searched(place, own):
 @pytest.mark.parametrize("level", [*LEVELS[:-1]])
 async def test_no_command_puts_another_directory_in_the_place_of_what_is_shown(place, own, level):
     """It would be renamed with the private directory around it, the project as well as the programs."""
-    if reason := (await Sandbox.probe()).why_not(level):
-        pytest.skip(reason)
     own(".local/bin", "some/where/bin")
     inside = place.project / "deep/er"
     inside.mkdir(parents=True)
     (inside / "file").write_text("real\n")
-    policy = place.policy(project=str(inside), level=level)
-    async with Sandbox.open(policy) as sandbox:
+    async with place.open(level, project=str(inside)) as sandbox:
         for name in (".local", "some", "some/where", place.project.name, "project/deep"):
             rename = f"import os; os.rename('{place.home}/{name}', '{place.home}/aside')"
             assert (await run(sandbox, "python3", "-c", rename))[0] == 1

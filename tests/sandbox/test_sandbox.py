@@ -72,6 +72,11 @@ def level(request) -> str:
     return request.param
 
 
+async def skip_without(level: str | None) -> None:
+    if level and (reason := (await Sandbox.probe()).why_not(level)):
+        pytest.skip(f"no level {level} here: {reason}")
+
+
 class Place:
     """A person's home with secrets, and a project that is a repository with one commit."""
 
@@ -104,9 +109,7 @@ class Place:
 
     @asynccontextmanager
     async def open(self, level: str | None = None, **changes) -> AsyncIterator[Sandbox]:
-        report = await Sandbox.probe()
-        if level and (reason := report.why_not(level)):
-            pytest.skip(f"no level {level} here: {reason}")
+        await skip_without(level)
         policy = self.policy(level=level, **changes)
         with anyio.fail_after(DEADLINE_S):
             async with Sandbox.open(policy, self.events.append) as sandbox:

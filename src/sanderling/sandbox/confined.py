@@ -75,9 +75,8 @@ class Confined:
     ) -> Process:
         async def start(sandbox: Sandbox) -> Process:
             policy = sandbox.policy
-            if (
-                env or grant != NO_GRANT or is_third_party
-            ):  # otherwise it shares the commands' namespaces
+            # Otherwise it shares the commands' namespaces.
+            if env or grant != NO_GRANT or is_third_party:
                 policy = self._effective_policy.of_server(sandbox, name, grant)
             if is_third_party:
                 policy = policy._replace(env_pass=())

@@ -112,14 +112,11 @@ class SandboxManager:
             # Wake callers that still wait and cannot be cancelled.
             self._is_over = True
             self._is_decided.set()
-            if (
-                self._effective_policy.policy.tmp_dir
-            ):  # still there if the sandbox rests or has rested
+            # It is still there if the sandbox rests or has rested.
+            if tmp_dir := self._effective_policy.policy.tmp_dir:
                 with anyio.move_on_after(REMOVE_S, shield=True):
                     await to_thread.run_sync(
-                        remove_temporary_directories,
-                        self._effective_policy.policy.tmp_dir,
-                        abandon_on_cancel=True,
+                        remove_temporary_directories, tmp_dir, abandon_on_cancel=True
                     )
 
     async def _hold_open(self, is_decided: anyio.Event) -> None:
@@ -181,10 +178,8 @@ class SandboxManager:
                 await sandbox.has_ended.wait()
             if self.sandbox is not sandbox or self._rest_at > anyio.current_time():
                 continue
-            has_paths = (
-                self._effective_policy.policy.read_paths
-                or self._effective_policy.policy.write_paths
-            )
+            policy = self._effective_policy.policy
+            has_paths = policy.read_paths or policy.write_paths
             if has_paths or sandbox.runs_commands or await sandbox.holds_memory():
                 self._need()
             elif self._rest_at <= anyio.current_time():

@@ -30,10 +30,6 @@ class SandboxView:
         self._sending = anyio.Lock()
         self._wanted = 0  # number of pending starts
 
-    def hold(self, path: str) -> None:
-        with suppress(OSError):  # the zygote is gone, with everything in it
-            wire.send(self.channel, ("hold", path))
-
     @property
     def only_serves(self) -> bool:
         return not any(command.is_running for command in self.commands)
@@ -155,7 +151,8 @@ class SandboxViews:
             if self._level == "full-bwrap":
                 self.drop(view)
             elif self._level != "landlock":
-                view.hold(path)
+                with suppress(OSError):  # the zygote is gone, with everything in it
+                    wire.send(view.channel, ("hold", path))
 
     async def _open_view(self, number: int, policy: SandboxPolicy) -> socket.socket:
         with refusing_on_os_errors():

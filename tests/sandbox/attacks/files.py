@@ -274,13 +274,7 @@ for _name, _dir in (("tmp", "/tmp"), ("var-tmp", "/var/tmp"), ("dev-shm", "/dev/
     def shared_append(world: World, path: str = _dir) -> str:
         return _append(f"{path}/{world.name}/{world.id}/file")
 
-    @attack(
-        f"{_name}-plant",
-        kind="files",
-        severity="med",
-        evidence="changed",
-        target=f"{_dir}/{{name}}-{{id}}",
-    )
+    @attack(f"{_name}-plant", kind="files", evidence="changed", target=f"{_dir}/{{name}}-{{id}}")
     def shared_plant(world: World, path: str = _dir) -> str:
         """A file that a program of the user's would find."""
         return _create(f"{path}/{world.name}-{world.id}")
@@ -333,7 +327,7 @@ def override_permissions(world: World) -> str:
     return Path(world.other_users_file).read_text()
 
 
-@attack("sudo", kind="files", severity="high", needs=(unprivileged, fact("has_sudo")))
+@attack("sudo", kind="files", needs=(unprivileged, fact("has_sudo")))
 def sudo(_world: World) -> str:
     if os.system("sudo -n true 2>/dev/null"):
         raise Stopped("no")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import AT_FDCWD, syscall
-from .registry import Severity, Stopped, World, attack, root
+from .registry import Stopped, World, attack, root
 
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 NODUMP = 0x40
@@ -29,24 +29,23 @@ def _chattr(file: Path) -> None:
     fcntl.ioctl(fd, FS_IOC_SETFLAGS, flags)
 
 
-_CHANGES: dict[str, tuple[Severity, Callable[[Path], object]]] = {
-    "chmod": ("med", lambda file: file.chmod(0o777)),
-    "chmod-directory": ("med", lambda file: file.parent.chmod(0o777)),
-    "utime": ("low", lambda file: os.utime(file, (1, 1))),
-    "setxattr": ("med", lambda file: os.setxattr(file, "user.attack", b"1")),
-    "removexattr": ("low", lambda file: os.removexattr(file, "user.kept")),
-    "chattr": ("low", _chattr),
+_CHANGES: dict[str, Callable[[Path], object]] = {
+    "chmod": lambda file: file.chmod(0o777),
+    "chmod-directory": lambda file: file.parent.chmod(0o777),
+    "utime": lambda file: os.utime(file, (1, 1)),
+    "setxattr": lambda file: os.setxattr(file, "user.attack", b"1"),
+    "removexattr": lambda file: os.removexattr(file, "user.kept"),
+    "chattr": _chattr,
 }
 
 for _place, _target in (("outside", "{home}/outside/{id}"), ("visible", "{elsewhere}/{id}")):
     _where = "home" if _place == "outside" else _place
 
-    for _name, (_severity, _change) in _CHANGES.items():
+    for _name, _change in _CHANGES.items():
 
         @attack(
             f"{_name}-{_where}",
             kind="metadata",
-            severity=_severity,
             evidence="changed",
             target=_target,
         )
@@ -60,22 +59,22 @@ for _place, _target in (("outside", "{home}/outside/{id}"), ("visible", "{elsewh
         os.chown(getattr(world, place) / "file", world.other_uid, world.other_uid)
 
 
-@attack("stat-secret", kind="metadata", severity="low")
+@attack("stat-secret", kind="metadata")
 def stat_secret(world: World) -> str:
     return f"{Path(world.secrets['ssh-key']).stat().st_size} bytes"
 
 
-@attack("readlink-secret", kind="metadata", severity="low", evidence="loot")
+@attack("readlink-secret", kind="metadata", evidence="loot")
 def readlink_secret(world: World) -> str:
     return os.readlink(world.secret_link)
 
 
-@attack("list-home", kind="metadata", severity="low", evidence="loot")
+@attack("list-home", kind="metadata", evidence="loot")
 def list_home(world: World) -> str:
     return " ".join(os.listdir(Path(world.home, "Documents")))
 
 
-@attack("list-outside", kind="metadata", severity="low", evidence="loot")
+@attack("list-outside", kind="metadata", evidence="loot")
 def list_outside(world: World) -> str:
     """All names of all directories beside the project."""
     names: list[str] = []
@@ -87,12 +86,12 @@ def list_outside(world: World) -> str:
     return " ".join(name for name in names if "CANARY" in name)
 
 
-@attack("xattr-secret", kind="metadata", severity="low", evidence="loot")
+@attack("xattr-secret", kind="metadata", evidence="loot")
 def xattr_secret(world: World) -> bytes:
     return os.getxattr(world.secrets["ssh-key"], "user.note")
 
 
-@attack("inotify-secret", kind="metadata", severity="low")
+@attack("inotify-secret", kind="metadata")
 def inotify_secret(world: World) -> str:
     """When the user touches the file."""
     fd = syscall("inotify_init1", os.O_NONBLOCK)
@@ -100,7 +99,7 @@ def inotify_secret(world: World) -> str:
     return "watching"
 
 
-@attack("inotify-activity", kind="metadata", severity="low")
+@attack("inotify-activity", kind="metadata")
 def inotify_activity(world: World) -> str:
     """The victim's server writes its log into this directory all the time."""
     fd = syscall("inotify_init1", os.O_NONBLOCK)
@@ -115,7 +114,7 @@ def inotify_activity(world: World) -> str:
     raise Stopped("nothing seen")
 
 
-@attack("handle-of-secret", kind="metadata", severity="low")
+@attack("handle-of-secret", kind="metadata")
 def handle_of_secret(world: World) -> str:
     """name_to_handle_at: a number that root can open later."""
     handle = ctypes.create_string_buffer(struct.pack("=I", 128), 136)

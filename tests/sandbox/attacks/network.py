@@ -65,7 +65,7 @@ def tcp_reconnect(world: World) -> None:
         time.sleep(0.05)
 
 
-@attack("tcp-listen", kind="network", severity="med", evidence="received")
+@attack("tcp-listen", kind="network", evidence="received")
 def tcp_listen(world: World) -> None:
     """A door from the other side: the victim's client comes to us."""
     with socket.socket() as server:
@@ -113,9 +113,7 @@ def dns(world: World) -> None:
         client.sendto(query, ("127.0.0.1", world.udp_port))
 
 
-@attack(
-    "multicast", kind="network", severity="med", evidence="received", needs=(fact("multicast"),)
-)
+@attack("multicast", kind="network", evidence="received", needs=(fact("multicast"),))
 def multicast(world: World) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as client:
         loopback = socket.inet_aton("127.0.0.1")
@@ -123,25 +121,25 @@ def multicast(world: World) -> None:
         client.sendto(world.id.encode(), tuple(world.multicast))
 
 
-for _name, _severity, _socket, _need in (
-    ("icmp-raw", "high", (socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP), (root,)),
+for _name, _socket, _need in (
+    ("icmp-raw", (socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP), (root,)),
     # every packet of every interface
-    ("packet-socket", "high", (socket.AF_PACKET, socket.SOCK_RAW, 0), (root,)),
-    ("xdp-socket", "high", (44, socket.SOCK_RAW, 0), (root, fact("has_xdp"))),
-    ("netlink-audit", "low", (socket.AF_NETLINK, socket.SOCK_RAW, 9), (fact("has_audit"),)),
-    ("netlink-generic", "low", (socket.AF_NETLINK, socket.SOCK_RAW, 16), ()),
+    ("packet-socket", (socket.AF_PACKET, socket.SOCK_RAW, 0), (root,)),
+    ("xdp-socket", (44, socket.SOCK_RAW, 0), (root, fact("has_xdp"))),
+    ("netlink-audit", (socket.AF_NETLINK, socket.SOCK_RAW, 9), (fact("has_audit"),)),
+    ("netlink-generic", (socket.AF_NETLINK, socket.SOCK_RAW, 16), ()),
     # the way to the machine that runs this one
-    ("vsock", "high", (40, socket.SOCK_STREAM, 0), (fact("has_vsock"),)),
-    ("alg-socket", "med", (AF_ALG, socket.SOCK_SEQPACKET, 0), (fact("has_alg"),)),
+    ("vsock", (40, socket.SOCK_STREAM, 0), (fact("has_vsock"),)),
+    ("alg-socket", (AF_ALG, socket.SOCK_SEQPACKET, 0), (fact("has_alg"),)),
 ):
 
-    @attack(_name, kind="network", severity=_severity, needs=_need)
+    @attack(_name, kind="network", needs=_need)
     def odd_socket(_world: World, arguments: tuple[int, ...] = _socket) -> str:
         socket.socket(*arguments).close()
         return "a socket"
 
 
-@attack("netlink-interfaces", kind="network", severity="low")
+@attack("netlink-interfaces", kind="network")
 def netlink_interfaces(_world: World) -> str:
     names = [
         name
@@ -153,7 +151,7 @@ def netlink_interfaces(_world: World) -> str:
     return " ".join(names)
 
 
-@attack("netlink-sockets", kind="network", severity="low")
+@attack("netlink-sockets", kind="network")
 def netlink_sockets(world: World) -> str:
     """Which ports the host's programs listen on: sock_diag."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as diag:
@@ -166,21 +164,21 @@ def netlink_sockets(world: World) -> str:
     return "sees the victim's port"
 
 
-@attack("netlink-uevent", kind="network", severity="low")
+@attack("netlink-uevent", kind="network")
 def netlink_uevent(_world: World) -> str:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15) as events:
         events.bind((0, 1))
     return "hears of devices"
 
 
-@attack("proc-net", kind="network", severity="low")
+@attack("proc-net", kind="network")
 def proc_net(world: World) -> str:
     if f":{world.tcp_port:04X} " not in Path("/proc/net/tcp").read_text():
         raise Stopped("the victim's port is not there")
     return "sees the victim's port"
 
 
-@attack("proc-net-unix", kind="network", severity="low", evidence="loot")
+@attack("proc-net-unix", kind="network", evidence="loot")
 def proc_net_unix(_world: World) -> str:
     """Names of abstract sockets are as good as addresses."""
     lines = Path("/proc/net/unix").read_text().splitlines()
@@ -325,7 +323,7 @@ def unix_through_descriptor(world: World) -> str:
     return _unix(world, f"/proc/self/fd/{fd}")
 
 
-@attack("unix-late", kind="network", severity="med", evidence="received", scene="alone")
+@attack("unix-late", kind="network", evidence="received", scene="alone")
 def unix_late(world: World) -> str:
     """A socket that the user makes in the project while the command runs."""
     Path(world.project, "please").touch()

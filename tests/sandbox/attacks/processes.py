@@ -18,36 +18,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import libc, syscall
-from .registry import Severity, World, attack, path, root
+from .registry import World, attack, path, root
 
 F_SETSIG, F_SETOWN_EX, O_ASYNC = 10, 15, 0o20000
 
 
-_ACTS: dict[str, tuple[Severity, Callable[[int], object]]] = {
-    "kill": ("high", lambda pid: os.kill(pid, signal.SIGTERM)),
+_ACTS: dict[str, Callable[[int], object]] = {
+    "kill": lambda pid: os.kill(pid, signal.SIGTERM),
     # each of the victim's processes leads its own group
-    "kill-group": ("high", lambda pid: os.kill(-pid, signal.SIGTERM)),
+    "kill-group": lambda pid: os.kill(-pid, signal.SIGTERM),
     # to everyone at once; this signal is ignored where no one waits for it
-    "kill-all": ("high", lambda _pid: os.kill(-1, signal.SIGURG)),
-    "pidfd-kill": (
-        "high",
-        lambda pid: signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGTERM),
-    ),
-    "tgkill": ("high", lambda pid: syscall("tgkill", pid, pid, signal.SIGTERM)),
-    "prlimit": ("med", lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE, (16, 16))),
-    "renice": ("low", lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19)),
-    "renice-group": ("low", lambda pid: os.setpriority(os.PRIO_PGRP, pid, 19)),
-    "ionice": ("low", lambda pid: syscall("ioprio_set", 1, pid, 3 << 13)),
-    "affinity": ("low", lambda pid: os.sched_setaffinity(pid, {0})),
-    "scheduler": (
-        "low",
-        lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
-    ),
+    "kill-all": lambda _pid: os.kill(-1, signal.SIGURG),
+    "pidfd-kill": lambda pid: signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGTERM),
+    "tgkill": lambda pid: syscall("tgkill", pid, pid, signal.SIGTERM),
+    "prlimit": lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE, (16, 16)),
+    "renice": lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
+    "renice-group": lambda pid: os.setpriority(os.PRIO_PGRP, pid, 19),
+    "ionice": lambda pid: syscall("ioprio_set", 1, pid, 3 << 13),
+    "affinity": lambda pid: os.sched_setaffinity(pid, {0}),
+    "scheduler": lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
 }
 
-for _name, (_severity, _act) in _ACTS.items():
+for _name, _act in _ACTS.items():
 
-    @attack(_name, kind="processes", severity=_severity, evidence="process")
+    @attack(_name, kind="processes", evidence="process")
     def act_on_victim(world: World, act: Callable[[int], object] = _act) -> None:
         act(world.victim_pid)
 
@@ -167,13 +161,13 @@ def ancestors_memory(_world: World) -> bytes:
     return b" ".join(set(found))
 
 
-@attack("proc-cmdline", kind="processes", severity="low", evidence="loot")
+@attack("proc-cmdline", kind="processes", evidence="loot")
 def proc_cmdline(world: World) -> bytes:
     """Passwords are given on command lines, too."""
     return Path(f"/proc/{world.server_pid}/cmdline").read_bytes()
 
 
-@attack("proc-list", kind="processes", severity="low", evidence="loot")
+@attack("proc-list", kind="processes", evidence="loot")
 def proc_list(_world: World) -> bytes:
     found: list[bytes] = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -182,22 +176,22 @@ def proc_list(_world: World) -> bytes:
     return b" ".join(found)
 
 
-@attack("proc-maps", kind="processes", severity="med")
+@attack("proc-maps", kind="processes")
 def proc_maps(world: World) -> str:
     return "python" in Path(f"/proc/{world.server_pid}/maps").read_text() and "where its code lies"
 
 
-@attack("proc-fd-list", kind="processes", severity="low")
+@attack("proc-fd-list", kind="processes")
 def proc_fd_list(world: World) -> str:
     return os.readlink(f"/proc/{world.server_pid}/fd/{world.secret_fd}")
 
 
-@attack("proc-stat", kind="processes", severity="low")
+@attack("proc-stat", kind="processes")
 def proc_stat(world: World) -> str:
     return Path(f"/proc/{world.server_pid}/stat").read_text()[:60]
 
 
-@attack("kill-0", kind="processes", severity="low")
+@attack("kill-0", kind="processes")
 def kill_0(world: World) -> str:
     os.kill(world.server_pid, 0)
     return "it lives"
@@ -213,7 +207,6 @@ for _name, _value in (
     @attack(
         f"proc-{_name.replace('_', '-')}",
         kind="processes",
-        severity="med" if _name == "oom_score_adj" else "low",
         evidence="process",
         needs=(path(f"/proc/self/{_name}"), *((root,) if _name == "timerslack_ns" else ())),
     )
@@ -226,12 +219,12 @@ for _name, _value in (
         raise TimeoutError
 
 
-@attack("kcmp", kind="processes", severity="low")
+@attack("kcmp", kind="processes")
 def kcmp(world: World) -> str:
     return f"compared: {syscall('kcmp', world.victim_pid, world.server_pid, 1, 0, 0)}"
 
 
-@attack("process-madvise", kind="processes", severity="low", needs=(root,))
+@attack("process-madvise", kind="processes", needs=(root,))
 def process_madvise(world: World) -> str:
     """Its pages go to the disk."""
     page = world.secret_address & ~4095
@@ -241,14 +234,14 @@ def process_madvise(world: World) -> str:
     return "advised"
 
 
-@attack("migrate-pages", kind="processes", severity="low")
+@attack("migrate-pages", kind="processes")
 def migrate_pages(world: World) -> str:
     nodes = struct.pack("Q", 1)
     syscall("migrate_pages", world.victim_pid, 64, nodes, nodes)
     return "migrated"
 
 
-@attack("move-pages", kind="processes", severity="low")
+@attack("move-pages", kind="processes")
 def move_pages(world: World) -> str:
     status = array.array("i", [0])
     page = struct.pack("Q", world.secret_address & ~4095)
@@ -258,7 +251,7 @@ def move_pages(world: World) -> str:
     return f"status {status[0]}"
 
 
-@attack("robust-list", kind="processes", severity="low")
+@attack("robust-list", kind="processes")
 def robust_list(world: World) -> str:
     """Where another process keeps its locks."""
     head, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -284,7 +277,6 @@ for _name, _path in (
     @attack(
         f"write-{_name}",
         kind="processes",
-        severity="high",
         needs=(
             root,
             lambda _world, path=_path: (
@@ -300,7 +292,6 @@ for _name, _path in (
 @attack(
     "cgroup",
     kind="processes",
-    severity="med",
     needs=(
         root,
         lambda _world: (
@@ -316,7 +307,7 @@ def cgroup(world: World) -> str:
     return "made a control group"
 
 
-@attack("wait-for-victim", kind="processes", severity="low")
+@attack("wait-for-victim", kind="processes")
 def wait_for_victim(world: World) -> str:
     """A pidfd tells when a process ends."""
     fd = os.pidfd_open(world.victim_pid)

@@ -40,7 +40,6 @@ for _name, _change in _CHANGES.items():
     @attack(
         f"ro-{_name}",
         kind="read-only",
-        severity="low" if _name in ("chmod", "utime", "setxattr") else "high",
         evidence="changed",
         target=_PLACE,
         scene="ro",

@@ -71,23 +71,21 @@ def tiocsti_high_bits(world: World) -> None:
             raise OSError(ctypes.get_errno(), "TIOCSTI")
 
 
-@attack("controlling-terminal-open", kind="terminals", severity="med", scene="terminal")
+@attack("controlling-terminal-open", kind="terminals", scene="terminal")
 def controlling_terminal_open(_world: World) -> str:
     """/dev/tty leads past every redirection to where passwords are typed."""
     os.close(os.open("/dev/tty", os.O_RDWR))
     return "opened"
 
 
-@attack("foreground-group", kind="terminals", severity="low", scene="terminal")
+@attack("foreground-group", kind="terminals", scene="terminal")
 def foreground_group(_world: World) -> str:
     """Who is in the foreground decides who gets Ctrl-C."""
     os.tcsetpgrp(0, os.tcgetpgrp(0))
     return "set"
 
 
-@attack(
-    "controlling-terminal-take", kind="terminals", severity="med", scene="terminal", needs=(root,)
-)
+@attack("controlling-terminal-take", kind="terminals", scene="terminal", needs=(root,))
 def controlling_terminal_take(_world: World) -> str:
     """Root may steal another session's terminal."""
     if os.fork() == 0:
@@ -99,7 +97,7 @@ def controlling_terminal_take(_world: World) -> str:
     return "taken"
 
 
-@attack("pts-write", kind="terminals", severity="med", evidence="received")
+@attack("pts-write", kind="terminals", evidence="received")
 def pts_write(world: World) -> None:
     """Escape sequences on someone else's screen."""
     with Path(world.pts).open("w") as terminal:
@@ -133,7 +131,6 @@ def pts_tiocsti(world: World) -> str:
 @attack(
     "console",
     kind="terminals",
-    severity="med",
     needs=(root, lambda _world: "" if os.access("/dev/console", os.W_OK) else "no console"),
 )
 def console(_world: World) -> str:
@@ -144,7 +141,6 @@ def console(_world: World) -> str:
 @attack(
     "virtual-terminal",
     kind="terminals",
-    severity="med",
     needs=(root, lambda _world: "" if os.path.exists("/dev/tty1") else "no virtual terminals"),
 )
 def virtual_terminal(_world: World) -> str:

@@ -105,34 +105,30 @@ def host_key(world: World) -> str:
     return Path(f"/etc/{world.name}/key").read_text()
 
 
-@attack("mail", kind="secrets", severity="med", evidence="loot", needs=(fact("mail"),))
+@attack("mail", kind="secrets", evidence="loot", needs=(fact("mail"),))
 def mail(world: World) -> str:
     return Path(world.mail).read_text()
 
 
-@attack("system-log", kind="secrets", severity="med", evidence="loot", needs=(fact("system_log"),))
+@attack("system-log", kind="secrets", evidence="loot", needs=(fact("system_log"),))
 def system_log(world: World) -> str:
     return Path(world.system_log).read_text()
 
 
-@attack("run-secret", kind="secrets", severity="high", evidence="loot", needs=(fact("has_run"),))
+@attack("run-secret", kind="secrets", evidence="loot", needs=(fact("has_run"),))
 def run_secret(world: World) -> str:
     return Path(f"/run/{world.name}/{world.id}/file").read_text()
 
 
 for _name, _dir in (("tmp", "/tmp"), ("var-tmp", "/var/tmp"), ("dev-shm", "/dev/shm")):
 
-    @attack(f"{_name}-secret", kind="secrets", severity="high", evidence="loot")
+    @attack(f"{_name}-secret", kind="secrets", evidence="loot")
     def shared_secret(world: World, path: str = _dir) -> str:
         return Path(f"{path}/{world.name}/{world.id}/file").read_text()
 
 
 @attack(
-    "secret-in-visible-directory",
-    kind="secrets",
-    severity="low",
-    evidence="loot",
-    needs=(fact("closed_file"),),
+    "secret-in-visible-directory", kind="secrets", evidence="loot", needs=(fact("closed_file"),)
 )
 def secret_in_visible_directory(world: World) -> str:
     """A file of the user's, mode 600, that does not lie in HOME: databases below /var/lib, a second disk."""
@@ -246,7 +242,7 @@ def kcore(_world: World) -> str:
         return memory.read(4) == b"\x7fELF" and "read the kernel's memory"
 
 
-@attack("kmsg-read", kind="secrets", severity="med", needs=(root, path("/dev/kmsg")))
+@attack("kmsg-read", kind="secrets", needs=(root, path("/dev/kmsg")))
 def kmsg_read(_world: World) -> str:
     fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     return os.read(fd, 8192).decode(errors="replace")[:40]

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from sanderling.paths import closed_after
 from sanderling.sandbox.guard.project import GuardedProject
-from sanderling.sandbox.guard.tree import change_mode, identity_at, open_directory, open_up
+from sanderling.sandbox.guard.tree import change_mode, identity, open_directory, open_up
 
 MAX_MOVED_BYTES = 64 << 20
 
@@ -107,7 +107,7 @@ class Quarantine:
                 open_up(parent, name)
                 kept_at = self._move_away(parent, name, path)
         except OSError as error:
-            if identity_at(parent, name) is None:
+            if identity(name, parent) is None:
                 return True
             self._project.tell(
                 "failed", path, f"{reason}, but could not be moved away: {error.strerror}"

@@ -151,11 +151,12 @@ def _is_socket(entry: "os.DirEntry[str]") -> bool:
 @contextmanager
 def _listing(directory: str, dir_fd: int | None = None) -> "Generator[Iterator[os.DirEntry[str]]]":
     """Open and list a directory that is not a link."""
-    with (
-        closed_after(os.open(directory, DIRECTORY, dir_fd=dir_fd)) as fd,
-        os.scandir(fd) as entries,
-    ):
-        yield entries
+    fd = os.open(directory, DIRECTORY, dir_fd=dir_fd)
+    try:  # for every directory, and so without another context manager
+        with os.scandir(fd) as entries:
+            yield entries
+    finally:
+        os.close(fd)
 
 
 def find_repository(entry: str) -> Repository | None:

@@ -10,7 +10,7 @@ from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.tree import (
     DIRECTORY,
     change_mode,
-    identity_at,
+    identity,
     identity_of,
     look,
     open_directory,
@@ -44,7 +44,7 @@ class ProjectRestorer:
         fd, mode = self._pins[path], self._pin_modes[path]
         name = os.path.basename(path)
         with closed_after(open_directory(os.path.dirname(path))) as parent:
-            if identity_at(parent, name) != identity_of(fd):
+            if identity(name, parent) != identity_of(fd):
                 self._quarantine.take_at(parent, name, path, "replaced a protected directory")
                 if os.fstat(fd).st_nlink:
                     rename_back(fd, parent, name)

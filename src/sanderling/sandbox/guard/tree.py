@@ -48,15 +48,8 @@ def open_directory(path: str) -> int:
     return fd
 
 
-def identity(path: str) -> Identity | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def identity_at(parent: int, name: str) -> Identity | None:
+def identity(name: str, parent: int | None = None) -> Identity | None:
+    """Return the identity of `name`, a path or a name in `parent`, or None if it is missing."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
@@ -126,7 +119,7 @@ def rename_back(fd: int, parent: int, name: str) -> None:
     """
     now_at = os.readlink(f"/proc/self/fd/{fd}")
     with closed_after(open_directory(os.path.dirname(now_at))) as source:
-        if identity_at(source, os.path.basename(now_at)) != identity_of(fd):
+        if identity(os.path.basename(now_at), source) != identity_of(fd):
             raise OSError(errno.ESTALE, "it moves")
         os.rename(os.path.basename(now_at), name, src_dir_fd=source, dst_dir_fd=parent)
 

@@ -132,8 +132,11 @@ def passed_through(path: str, start: int | None = None, *, makes_parents: bool =
     flags = PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC
     directory = os.open("/", flags) if start is None else os.dup(start)
     for name in filter(None, path.split("/")):
-        with closed_after(directory) as above:
+        above = directory
+        try:
             directory = _entered(name, flags | os.O_NOFOLLOW, above, is_made=makes_parents)
+        finally:
+            os.close(above)
     return directory
 
 

@@ -178,9 +178,8 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
         *([] if can_write else project),
     )
     access = LandlockAccess(
-        readable=[
-            os.path.realpath(path) for path in readable
-        ],  # Landlock rules do not follow links
+        # Landlock rules do not follow links.
+        readable=[os.path.realpath(path) for path in readable],
         writable=[*private, *policy.write_paths, *(project if can_write else [])],
         devices=[f"/dev/{name}" for name in DEVICES],
         private=private,
