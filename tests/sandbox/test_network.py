@@ -569,29 +569,21 @@ def audit(event: str, args: tuple[Any, ...]) -> None:
         seen_by_audit.append((event, args[1] if event == "socket.connect" else args[:2]))
 
 
-ATOMS = [
-    *("OK", "EVIL", "OK_PORT", "EVIL_PORT", "127.0.0.1", "localhost", "2130706433", "0x7f.1"),
-    *("::1", "[::1]"),
-]
-ATOMS += [
-    *("[::ffff:7f00:1]", "@", "#", "/", "?", ":", "[", "]", "%", "%00", "\\", ".", ",", "http://"),
-    *("\0", " ", "\t"),
-]
-ATOMS += ["\r", "\n", "é", "*", "0", "65536", "-", "a", "HTTP/1.1"]
+WORDS = (
+    "OK EVIL OK_PORT EVIL_PORT 127.0.0.1 localhost 2130706433 0x7f.1 ::1 [::1] [::ffff:7f00:1]"
+    " @ # / ? : [ ] % %00 \\ . , http:// é * 0 65536 - a HTTP/1.1"
+)
+ATOMS = [*WORDS.split(), *"\0 \t\r\n"]
 HEADERS = [
     "Host: EVIL",
     "Host: OK",
     "Content-Length: 3",
     "Content-Length: -1",
     "Transfer-Encoding: chunked",
-]
-HEADERS += [
     "Transfer-Encoding: gzip",
     "Connection: close, host",
     "Connection: Upgrade",
     "Upgrade: websocket",
-]
-HEADERS += [
     "Expect: 100-continue",
     " folded",
     "X: \0",
@@ -607,8 +599,10 @@ BODIES = [
     "3\r\nabc\r\n0\r\n\r\n",
     "ffffffffffffffffffff\r\n",
     "CONNECT EVIL HTTP/1.1\r\n\r\n",
+    "3;ext=\0\r\nabc\r\n",
+    "0\r\nHost: EVIL\r\n\r\n",
+    "\r\n" * 50,
 ]
-BODIES += ["3;ext=\0\r\nabc\r\n", "0\r\nHost: EVIL\r\n\r\n", "\r\n" * 50]
 
 TARGETS = st.one_of(
     st.sampled_from(["OK", "EVIL", "http://OK/", "http://EVIL/"]),
