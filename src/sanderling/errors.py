@@ -60,6 +60,10 @@ class SandboxError(SanderlingError):
     """The sandbox cannot be set up as asked. Nothing may run then."""
 
 
+class NoRoomError(SandboxError):
+    """The sandbox needs descriptors or inotify instances, and none are left until another sandbox of this process closes."""
+
+
 class ToolError(SanderlingError):
     """A tool use failed: `str(error)` tells the model what is wrong, and what to do instead."""
 

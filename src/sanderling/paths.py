@@ -54,11 +54,8 @@ def replacing(path: "Path", *, is_durable: bool = True) -> Generator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         raise
     if is_durable:
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
+        with closed_after(os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)) as directory:
             os.fsync(directory)
-        finally:
-            os.close(directory)
 
 
 def temporaries_of(path: "Path") -> "list[Path]":
@@ -77,6 +74,15 @@ def _is_random(end: str) -> bool:
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+@contextmanager
+def closed_after(fd: int) -> Generator[int]:
+    """Close a descriptor at the end of this context."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def write_all(fd: int, data: bytes) -> None:

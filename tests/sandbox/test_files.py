@@ -28,8 +28,10 @@ from tests.sandbox.test_sandbox import (
     SWAPPER,
     Place,
     children,
+    fails_with,
     files_of,
     names_in,
+    skip_without,
     supervisors,
 )
 from tests.sandboxes import kept, sandbox_of
@@ -417,9 +419,8 @@ async def test_what_is_no_file_is_neither_read_nor_written_nor_waited_for(place,
                 files.write(path, b"x"),
                 files.check(path),
             ):
-                with pytest.raises(OSError, match="Errno") as caught:
+                with fails_with(errno.EINVAL, errno.EACCES, errno.EROFS):
                     await call
-                assert caught.value.errno in (errno.EINVAL, errno.EACCES, errno.EROFS)
         path = f"{place.project}/.git/refs"
         for call in (files.load(path, 10), files.write(path, b"x"), files.check(path)):
             with pytest.raises(IsADirectoryError):
@@ -434,9 +435,8 @@ async def test_read_only_view_writes_nothing_and_can_say_so_before(place, level)
         for name in ("file", "new", "sub/new"):
             path = f"{place.project}/{name}"
             for call in (files.check(path), files.write(path, b"x", makes_parents=True)):
-                with pytest.raises(OSError, match="Errno") as caught:
+                with fails_with(errno.EROFS, errno.EACCES):
                     await call
-                assert caught.value.errno in (errno.EROFS, errno.EACCES)
     assert names_in(place.project) == [".git", "file", "other"]
     assert (place.project / "file").read_bytes() == b"public\n"
 
@@ -450,9 +450,8 @@ async def test_protected_path_is_not_written_and_can_be_known_before(place, name
     async with place.open_files("full") as files:
         path = f"{place.project}/.git/{name}"
         for call in (files.check(path), files.write(path, b"evil")):
-            with pytest.raises(OSError, match="Errno") as caught:
+            with fails_with(errno.EROFS):
                 await call
-            assert caught.value.errno == errno.EROFS
     for path, data in before.items():
         assert path.read_bytes() == data
 
@@ -548,9 +547,8 @@ async def test_full_disk_leaves_the_old_bytes_and_nothing_else(place, where, ful
         (full_disk / "other").hardlink_to(path)
     async with open_files(place, where) as files:
         before = names_in(full_disk)
-        with pytest.raises(OSError, match="Errno") as caught:
+        with fails_with(errno.ENOSPC):
             await files.write(str(path), os.urandom(8 << 20))
-        assert caught.value.errno == errno.ENOSPC
         assert path.read_bytes() == b"old" * 1000
         assert names_in(full_disk) == before
         await files.write(str(path), b"new")
@@ -722,6 +720,7 @@ def test_only_the_bytes_change(old, new, mode, link, note):
 
 @asynccontextmanager
 async def session_of(place: Place, **changes) -> AsyncIterator[SessionSandbox]:
+    await skip_without(changes.get("level"))
     session = sandbox_of(place.policy(**changes), place.events.append)
     async with kept(session):
         yield session

@@ -13,9 +13,10 @@ from sanderling.sandbox.gitconfig import write_gitconfig
 from sanderling.sandbox.guard import settings
 from sanderling.sandbox.guard.git_program import AmbiguousPathError, TrustedGit
 from sanderling.sandbox.guard.protection import GitProtection, protection
-from sanderling.sandbox.guard.repositories import find_repository, survey
+from sanderling.sandbox.guard.repositories import Survey, find_repository, survey
 from sanderling.sandbox.guard.sentinels import (
     SENTINEL,
+    Claim,
     clean_up_after_the_dead,
     place_sentinels,
     remove_sentinels,
@@ -23,41 +24,9 @@ from sanderling.sandbox.guard.sentinels import (
 from sanderling.sandbox.guard.settings import env_files_to_hide, executable_settings
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import prove, wait_until
+from tests.sandbox.test_guard import Git
 
 pytestmark = pytest.mark.guard
-
-
-class Git:
-    """Git for one user, whose only configuration is in `home`."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.home = root / "home"
-        self.home.mkdir()
-        (self.home / ".gitconfig").write_text(
-            '[user]\n\tname = u\n\temail = u@localhost\n[protocol "file"]\n\tallow = always\n'
-        )
-
-    def __call__(self, cwd: Path, *arguments: str) -> str:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_EDITOR": "true"}
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=cwd,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (arguments, done.stderr)
-        return done.stdout
-
-    def repository(self, path: Path) -> Path:
-        path.mkdir(parents=True, exist_ok=True)
-        self(path, "init", "-q", "-b", "main")
-        (path / "a.txt").write_text("a\n")
-        self(path, "add", "-A")
-        self(path, "commit", "-qm", "one")
-        return path
 
 
 @pytest.fixture
@@ -72,8 +41,20 @@ def repository(git: Git, tmp_path: Path) -> Path:
     return git.repository(tmp_path / "project")
 
 
+def surveyed(project: Path) -> Survey:
+    return survey(str(project), TrustedGit())
+
+
 def protect(project: Path) -> GitProtection:
-    return protection(survey(str(project), TrustedGit()))
+    return protection(surveyed(project))
+
+
+def place(state: Path, project: Path) -> Claim:
+    return place_sentinels(str(state), surveyed(project))
+
+
+def remove(state: Path, claim: Claim) -> None:
+    remove_sentinels(str(state), claim)
 
 
 def under(project: Path, *names: str) -> set[str]:
@@ -87,7 +68,7 @@ def watched(plan: GitProtection, directory: Path) -> set[str]:
 # What is protected.
 
 
-def test_a_plain_repository(repository: Path):
+def test_a_plain_repository(repository):
     plan = protect(repository)
     assert set(plan.read_only) == under(repository, ".git/config", ".git/hooks")
     assert set(plan.pin) == under(repository, ".git", ".git/objects", ".git/objects/info")
@@ -97,20 +78,18 @@ def test_a_plain_repository(repository: Path):
     assert (plan.write, plan.read) == ((), ())
 
 
-def test_a_project_without_a_repository(tmp_path: Path):
+def test_a_project_without_a_repository(tmp_path):
     plan = protect(tmp_path)
     assert plan == GitProtection((), (), (), (), ((str(tmp_path), frozenset({".hg", ".jj"})),))
 
 
-def test_missing_hooks_are_watched_and_not_made(repository: Path):
+def test_missing_hooks_are_watched_and_not_made(repository):
     shutil.rmtree(repository / ".git/hooks")
     assert "hooks" in watched(protect(repository), repository / ".git")
     assert not (repository / ".git/hooks").exists()
 
 
-def test_a_linked_worktree_may_write_the_repository_that_answers_to_it(
-    git: Git, repository: Path, tmp_path: Path
-):
+def test_a_linked_worktree_may_write_the_repository_that_answers_to_it(git, repository, tmp_path):
     tree = tmp_path / "tree"
     git(repository, "worktree", "add", "-q", str(tree))
     plan = protect(tree)
@@ -127,7 +106,7 @@ def test_a_linked_worktree_may_write_the_repository_that_answers_to_it(
     assert "commondir" in watched(plan, repository / ".git")
 
 
-def test_a_separate_git_directory_may_be_written(git: Git, tmp_path: Path):
+def test_a_separate_git_directory_may_be_written(git, tmp_path):
     project, store = tmp_path / "project", tmp_path / "store"
     project.mkdir()
     git(project, "init", "-q", "--separate-git-dir", str(store))
@@ -137,9 +116,7 @@ def test_a_separate_git_directory_may_be_written(git: Git, tmp_path: Path):
 
 
 @pytest.mark.parametrize("form", ["pointer", "link", "commondir", "worktree"])
-def test_a_pointer_does_not_open_another_repository(
-    git: Git, repository: Path, tmp_path: Path, form: str
-):
+def test_a_pointer_does_not_open_another_repository(git, repository, tmp_path, form):
     """A session could write it; the next one must not make the user's other project writable."""
     other = git.repository(tmp_path / "other")
     git(other, "worktree", "add", "-q", str(tmp_path / "tree"))
@@ -157,14 +134,14 @@ def test_a_pointer_does_not_open_another_repository(
     assert not any(path.startswith(str(other)) for path in (*plan.pin, *plan.read_only))
 
 
-def test_a_submodule_opened_as_a_project(git: Git, repository: Path, tmp_path: Path):
+def test_a_submodule_opened_as_a_project(git, repository, tmp_path):
     upstream = git.repository(tmp_path / "upstream")
     git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
     assert protect(repository / "lib").write == (f"{repository}/.git/modules/lib",)
 
 
 @prove
-def test_submodules_worktrees_and_nested_repositories(git: Git, repository: Path, tmp_path: Path):
+def test_submodules_worktrees_and_nested_repositories(git, repository, tmp_path):
     inner = git.repository(tmp_path / "inner")
     upstream = git.repository(tmp_path / "upstream")
     git(upstream, "submodule", "--quiet", "add", str(inner), "deep/inner")
@@ -195,7 +172,7 @@ def test_submodules_worktrees_and_nested_repositories(git: Git, repository: Path
     assert str(nested) not in plan.pin
 
 
-def test_what_the_config_names_in_the_project_is_protected(git: Git, repository: Path):
+def test_what_the_config_names_in_the_project_is_protected(git, repository):
     for name in (
         *(".husky/pre-commit", "tools/clean.py", "conf/git.ini", "conf/more.ini", "conf/hook"),
         "scripts/push",
@@ -219,7 +196,7 @@ def test_what_the_config_names_in_the_project_is_protected(git: Git, repository:
     assert watched(plan, repository / "conf") == {"absent.ini"}
 
 
-def test_hooks_that_the_users_own_config_places_in_the_project(git: Git, repository: Path):
+def test_hooks_that_the_users_own_config_places_in_the_project(git, repository):
     """Absent so far, two directories deep: the first missing one is watched."""
     with (git.home / ".gitconfig").open("a") as file:
         file.write("[core]\n\thooksPath = dev/git/hooks\n")
@@ -230,7 +207,7 @@ def test_hooks_that_the_users_own_config_places_in_the_project(git: Git, reposit
     assert under(repository, "dev", "dev/git") <= set(plan.pin)
 
 
-def test_links_are_watched_and_what_they_lead_to_is_protected(repository: Path):
+def test_links_are_watched_and_what_they_lead_to_is_protected(repository):
     (repository / ".git/hooks").rename(repository / "githooks")
     (repository / ".git/hooks").symlink_to("../githooks")
     plan = protect(repository)
@@ -238,7 +215,7 @@ def test_links_are_watched_and_what_they_lead_to_is_protected(repository: Path):
     assert f"{repository}/githooks" in plan.read_only
 
 
-def test_nothing_writable_is_bound_below_what_is_read_only(git: Git, repository: Path):
+def test_nothing_writable_is_bound_below_what_is_read_only(git, repository):
     (repository / "conf/hooks").mkdir(parents=True)
     (repository / "conf/hooks/tool").write_text("")
     git(repository, "config", "core.hooksPath", "conf")
@@ -248,9 +225,7 @@ def test_nothing_writable_is_bound_below_what_is_read_only(git: Git, repository:
     assert not [path for path in plan.pin if path.startswith(f"{repository}/conf")]
 
 
-def test_alternates_are_readable_and_their_list_is_protected(
-    git: Git, repository: Path, tmp_path: Path
-):
+def test_alternates_are_readable_and_their_list_is_protected(git, repository, tmp_path):
     git(tmp_path, "clone", "-q", "--shared", str(repository), "second")
     git(tmp_path, "clone", "-q", "--shared", str(tmp_path / "second"), "third")
     (tmp_path / "keys").mkdir()
@@ -262,7 +237,7 @@ def test_alternates_are_readable_and_their_list_is_protected(
     assert str(info / "alternates") in plan.read_only
 
 
-def test_other_version_control_is_protected(tmp_path: Path):
+def test_other_version_control_is_protected(tmp_path):
     (tmp_path / ".hg").mkdir()
     (tmp_path / ".hg/hgrc").touch()
     (tmp_path / ".jj/repo").mkdir(parents=True)
@@ -275,7 +250,7 @@ def test_other_version_control_is_protected(tmp_path: Path):
 @pytest.mark.parametrize(
     "text", [b"", b"gitdir:  x\n", b"gitdir: x\0y\n", b"gitdir: x \n", b"x", b"gitdir: \n"]
 )
-def test_a_pointer_that_git_would_not_write_is_unclear(tmp_path: Path, text: bytes):
+def test_a_pointer_that_git_would_not_write_is_unclear(tmp_path, text):
     (tmp_path / ".git").write_bytes(text)
     with pytest.raises(AmbiguousPathError):
         find_repository(f"{tmp_path}/.git")
@@ -300,7 +275,7 @@ def test_a_pointer_that_git_would_not_write_is_unclear(tmp_path: Path, text: byt
         ("[core\n", {"?"}),
     ],
 )
-def test_settings_that_may_run_something(config: str, settings: set[str], tmp_path: Path):
+def test_settings_that_may_run_something(config, settings, tmp_path):
     assert executable_settings(config.encode(), TrustedGit(str(tmp_path))) == settings
 
 
@@ -313,9 +288,7 @@ def plant_git(directory: Path, mark: Path) -> Path:
     return fake
 
 
-def test_the_projects_own_git_is_not_asked(
-    git: Git, repository: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_projects_own_git_is_not_asked(git, repository, monkeypatch):
     fake = plant_git(repository / "bin", git.root / "ran")
     monkeypatch.setenv("PATH", f"{fake.parent}:bin:{os.environ['PATH']}")
     assert executable_settings(b"[core]\n\tfsmonitor = x\n", TrustedGit(str(repository))) == {
@@ -326,7 +299,7 @@ def test_the_projects_own_git_is_not_asked(
 
 @pytest.mark.parametrize("planted_in", ["project", "granted"])
 async def test_settings_of_the_person_are_not_asked_of_a_git_that_a_command_can_plant(
-    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted_in: str
+    git, tmp_path, monkeypatch, planted_in
 ):
     for name in ("project", "granted"):
         (tmp_path / name).mkdir()
@@ -345,9 +318,7 @@ async def test_settings_of_the_person_are_not_asked_of_a_git_that_a_command_can_
     assert "u@localhost" in (tmp_path / "state/gitconfig").read_text()
 
 
-def test_no_git_is_taken_from_where_a_command_can_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_no_git_is_taken_from_where_a_command_can_write(tmp_path, monkeypatch):
     project, granted, tools = (tmp_path / name for name in ("project", "granted", "tools"))
     for directory in (project, granted, tools):
         directory.mkdir()
@@ -364,9 +335,7 @@ def test_no_git_is_taken_from_where_a_command_can_write(
     assert TrustedGit(str(project), str(granted)).program == f"{tools}/git"
 
 
-def test_a_project_surveyed_before_brings_no_git_for_another(
-    git: Git, repository: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_project_surveyed_before_brings_no_git_for_another(git, repository, monkeypatch):
     fake = plant_git(repository / "bin", git.root / "ran")
     trusted = TrustedGit(str(git.home))
     survey(str(repository), trusted)
@@ -375,9 +344,7 @@ def test_a_project_surveyed_before_brings_no_git_for_another(
     assert not (git.root / "ran").exists()
 
 
-def test_without_git_every_config_may_run_something(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_git_every_config_may_run_something(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert executable_settings(b"[core]\n\tbare = true\n", TrustedGit("/nowhere")) == {"?"}
 
@@ -389,7 +356,7 @@ def test_without_git_every_config_may_run_something(
         "[core]\n\tnotesRef = x \\\n[branch]\n\tfsmonitor = ./tool\n",
     ],
 )
-def test_what_an_oddly_written_config_names_is_protected(repository: Path, config: str):
+def test_what_an_oddly_written_config_names_is_protected(repository, config):
     (repository / "nested").mkdir()
     shutil.copytree(repository / ".git", repository / "nested/.git")
     (repository / "nested/.git/config").write_text(config)
@@ -399,9 +366,7 @@ def test_what_an_oddly_written_config_names_is_protected(repository: Path, confi
 
 @prove
 @pytest.mark.parametrize("count", [1, 1100])
-def test_endless_links_do_not_keep_a_session_from_starting(
-    git: Git, repository: Path, state: Path, count: int
-):
+def test_endless_links_do_not_keep_a_session_from_starting(git, repository, state, count):
     """One leads to itself."""
     chain = repository / "chain"
     chain.mkdir()
@@ -418,8 +383,8 @@ def test_endless_links_do_not_keep_a_session_from_starting(
         path.symlink_to(chain / "0")
     (repository / "sub").mkdir()
     (repository / "sub/.git").symlink_to(chain / "0")
-    found = survey(str(repository), TrustedGit())
-    remove_sentinels(str(state), place_sentinels(str(state), found))
+    found = surveyed(repository)
+    remove(state, place_sentinels(str(state), found))
     assert protection(found).read_only
     env_files_to_hide(found)
 
@@ -427,7 +392,7 @@ def test_endless_links_do_not_keep_a_session_from_starting(
 # Secrets.
 
 
-def test_env_files_are_hidden_unless_git_has_their_content(git: Git, repository: Path):
+def test_env_files_are_hidden_unless_git_has_their_content(git, repository):
     nested = git.repository(repository / "nested")
     hidden = (
         ".env",
@@ -445,13 +410,11 @@ def test_env_files_are_hidden_unless_git_has_their_content(git: Git, repository:
     git(repository, "add", "-f", "changed.env", "tracked.env", "app/.env.test")
     git(nested, "add", "-f", "prod.env")
     (repository / "changed.env").write_text("SECRET=filled in")
-    assert set(env_files_to_hide(survey(str(repository), TrustedGit()))) == under(
-        repository, *hidden
-    )
+    assert set(env_files_to_hide(surveyed(repository))) == under(repository, *hidden)
 
 
 @pytest.mark.parametrize("how", ["ignore file", "index", "new repository"])
-def test_a_command_cannot_unhide_an_env_file(git: Git, repository: Path, how: str):
+def test_a_command_cannot_unhide_an_env_file(git, repository, how):
     (repository / "app").mkdir()
     secret = repository / "app/.env"
     secret.write_text("SECRET=1")
@@ -464,17 +427,17 @@ def test_a_command_cannot_unhide_an_env_file(git: Git, repository: Path, how: st
     else:
         git.repository(repository / "other")
         (repository / "other/.git").rename(repository / "app/.git")
-    assert env_files_to_hide(survey(str(repository), TrustedGit())) == (str(secret),)
+    assert env_files_to_hide(surveyed(repository)) == (str(secret),)
 
 
-def test_without_a_repository_env_files_are_hidden(tmp_path: Path):
+def test_without_a_repository_env_files_are_hidden(tmp_path):
     for name in (".env", ".env.local", ".env.example", ".env.dist", "app.env"):
         (tmp_path / name).write_text("")
     hidden = under(tmp_path, ".env", ".env.local", "app.env")
-    assert set(env_files_to_hide(survey(str(tmp_path), TrustedGit()))) == hidden
+    assert set(env_files_to_hide(surveyed(tmp_path))) == hidden
 
 
-def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
+def test_asking_for_env_files_fetches_nothing(git, repository):
     """A promisor remote is asked for a tree that a sparse index needs, by a program that the config names."""
     for name in ("away/file", "here/file", "here/.env"):
         (repository / name).parent.mkdir(exist_ok=True)
@@ -489,7 +452,7 @@ def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
             '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = o\n[remote "o"]\n\turl = .\n'
             f'\tpromisor = true\n\tuploadpack = "touch {git.root}/ran; false"\n'
         )
-    env_files_to_hide(survey(str(repository), TrustedGit()))
+    env_files_to_hide(surveyed(repository))
     assert not (git.root / "ran").exists()
     subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, check=False)
     assert (git.root / "ran").exists(), "the control"
@@ -497,7 +460,7 @@ def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
 
 @prove
 def test_a_config_that_never_ends_is_not_waited_for_in_each_repository(
-    git: Git, repository: Path, monkeypatch: pytest.MonkeyPatch
+    git, repository, monkeypatch
 ):
     for name in ("one", "two", "three"):
         nested = git.repository(repository / name)
@@ -513,19 +476,27 @@ def test_a_config_that_never_ends_is_not_waited_for_in_each_repository(
         return ask(git, worktree)
 
     monkeypatch.setattr(settings, "_blobs", noted)
-    assert len(env_files_to_hide(survey(str(repository), TrustedGit()))) == 3
+    assert len(env_files_to_hide(surveyed(repository))) == 3
     assert len(asked) == 1
 
 
-def test_asking_which_files_are_ignored_runs_nothing_of_the_project(git: Git, repository: Path):
+def test_asking_which_files_are_ignored_runs_nothing_of_the_project(git, repository):
     (repository / ".gitignore").write_text(".env\n")
     (repository / ".env").write_text("")
     git(repository, "config", "core.fsmonitor", f"touch {git.root}/ran; false")
-    assert env_files_to_hide(survey(str(repository), TrustedGit())) == (f"{repository}/.env",)
+    assert env_files_to_hide(surveyed(repository)) == (f"{repository}/.env",)
     assert not (git.root / "ran").exists()
 
 
 # Sentinels.
+
+
+PLACE = """
+import os, resource, sys, time
+from sanderling.sandbox.guard.repositories import TrustedGit, survey
+from sanderling.sandbox.guard.sentinels import place_sentinels
+def place(): place_sentinels(sys.argv[1], survey(sys.argv[2], TrustedGit()))
+"""
 
 
 @pytest.fixture
@@ -535,48 +506,40 @@ def state(tmp_path: Path) -> Path:
     return path
 
 
-def test_sentinels_are_placed_protected_and_removed(
-    git: Git, repository: Path, state: Path, tmp_path: Path
-):
+def test_sentinels_are_placed_protected_and_removed(git, repository, state, tmp_path):
     upstream = git.repository(tmp_path / "upstream")
     git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
     git(repository, "worktree", "add", "-q", "tree")
     places = [repository / name for name in (".git/commondir", ".git/modules/lib/commondir")]
-    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
+    claim = place(state, repository)
     assert [place.read_bytes() for place in places] == [SENTINEL, SENTINEL]
     assert set(map(str, places)) <= set(protect(repository).read_only)
     assert (
         git(repository, "status", "--porcelain", "--untracked-files=no")
         == "A  .gitmodules\nA  lib\n"
     )
-    remove_sentinels(str(state), claim)
+    remove(state, claim)
     assert not any(place.exists() for place in places)
     assert (repository / ".git/worktrees/tree/commondir").read_text() == "../..\n"
 
 
-def test_the_last_of_several_sessions_removes_the_sentinel(repository: Path, state: Path):
+def test_the_last_of_several_sessions_removes_the_sentinel(repository, state):
     sentinel = repository / ".git/commondir"
-    first = place_sentinels(str(state), survey(str(repository), TrustedGit()))
-    second = place_sentinels(str(state), survey(str(repository), TrustedGit()))
-    remove_sentinels(str(state), first)
+    first = place(state, repository)
+    second = place(state, repository)
+    remove(state, first)
     assert sentinel.exists()
-    third = place_sentinels(str(state), survey(str(repository), TrustedGit()))
-    remove_sentinels(str(state), second)
+    third = place(state, repository)
+    remove(state, second)
     assert sentinel.exists()
-    remove_sentinels(str(state), third)
+    remove(state, third)
     assert not sentinel.exists()
 
 
 @pytest.mark.parametrize("cleaner", ["of the project", "of another"])
-def test_what_a_killed_session_left_is_removed_by_the_next(
-    repository: Path, state: Path, cleaner: str
-):
+def test_what_a_killed_session_left_is_removed_by_the_next(repository, state, cleaner):
     sentinel = repository / ".git/commondir"
-    code = (
-        "import sys, time; from sanderling.sandbox.guard.repositories import TrustedGit, survey; "
-        "from sanderling.sandbox.guard.sentinels import place_sentinels; "
-        "place_sentinels(sys.argv[1], survey(sys.argv[2], TrustedGit())); time.sleep(60)"
-    )
+    code = f"{PLACE}place(); time.sleep(60)"
     session = subprocess.Popen([sys.executable, "-c", code, str(state), str(repository)])
     try:
         wait_until(sentinel.exists, "the sentinel is placed")
@@ -587,16 +550,14 @@ def test_what_a_killed_session_left_is_removed_by_the_next(
         session.wait()
     assert sentinel.exists()
     if cleaner == "of the project":
-        remove_sentinels(
-            str(state), place_sentinels(str(state), survey(str(repository), TrustedGit()))
-        )
+        remove(state, place(state, repository))
     else:
         clean_up_after_the_dead(str(state.parent))
     assert not sentinel.exists()
 
 
 def test_the_last_of_sessions_with_states_of_their_own_removes_the_sentinel(
-    git: Git, repository: Path, state: Path, tmp_path: Path
+    git, repository, state, tmp_path
 ):
     """Of the repository itself under another state directory, and of a linked worktree."""
     git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
@@ -604,74 +565,61 @@ def test_the_last_of_sessions_with_states_of_their_own_removes_the_sentinel(
     states = [state, tmp_path / "state two", tmp_path / "state three"]
     projects = [repository, repository, tmp_path / "tree"]
     for order in itertools.permutations(range(3)):
-        claims = [
-            place_sentinels(str(state), survey(str(project), TrustedGit()))
-            for state, project in zip(states, projects, strict=True)
-        ]
+        claims = [place(state, project) for state, project in zip(states, projects, strict=True)]
         for number in order:
             assert sentinel.read_bytes() == SENTINEL
-            remove_sentinels(str(states[number]), claims[number])
+            remove(states[number], claims[number])
         assert not sentinel.exists()
 
 
-def test_sentinel_of_the_killed_is_left_to_a_session_that_lives(
-    repository: Path, state: Path, tmp_path: Path
-):
+def test_sentinel_of_the_killed_is_left_to_a_session_that_lives(repository, state, tmp_path):
     sentinel = repository / ".git/commondir"
-    code = (
-        "import os, sys; from sanderling.sandbox.guard.repositories import TrustedGit, survey;"
-        "from sanderling.sandbox.guard.sentinels import place_sentinels;"
-        "place_sentinels(sys.argv[1], survey(sys.argv[2], TrustedGit())); os._exit(9)"
-    )
+    code = f"{PLACE}place(); os._exit(9)"
     subprocess.run([sys.executable, "-c", code, str(state), str(repository)], check=False)
     assert sentinel.exists()
     others = tmp_path / "others"
-    claim = place_sentinels(str(others), survey(str(repository), TrustedGit()))
+    claim = place(others, repository)
     clean_up_after_the_dead(str(state.parent))
     assert sentinel.exists()
-    remove_sentinels(str(others), claim)
+    remove(others, claim)
     assert not sentinel.exists()
 
 
-def test_sentinel_whose_record_was_deleted_is_removed_all_the_same(repository: Path, state: Path):
+def test_sentinel_whose_record_was_deleted_is_removed_all_the_same(repository, state):
     sentinel = repository / ".git/commondir"
-    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
+    claim = place(state, repository)
     shutil.rmtree(state)
-    remove_sentinels(str(state), claim)
+    remove(state, claim)
     assert not sentinel.exists()
 
 
 def test_session_that_begins_after_the_record_was_deleted_takes_the_sentinel_over(
-    repository: Path, state: Path
+    repository, state
 ):
     sentinel = repository / ".git/commondir"
-    first = place_sentinels(str(state), survey(str(repository), TrustedGit()))
+    first = place(state, repository)
     shutil.rmtree(state)
     state.mkdir()
-    second = place_sentinels(str(state), survey(str(repository), TrustedGit()))
-    remove_sentinels(str(state), first)
+    second = place(state, repository)
+    remove(state, first)
     assert sentinel.exists()
-    remove_sentinels(str(state), second)
+    remove(state, second)
     assert not sentinel.exists()
 
 
-def test_sentinel_is_taken_over_from_the_killed_whose_state_was_deleted(
-    repository: Path, state: Path
-):
+def test_sentinel_is_taken_over_from_the_killed_whose_state_was_deleted(repository, state):
     sentinel = repository / ".git/commondir"
     sentinel.write_bytes(SENTINEL)
-    remove_sentinels(str(state), place_sentinels(str(state), survey(str(repository), TrustedGit())))
+    remove(state, place(state, repository))
     assert not sentinel.exists()
 
 
-def test_nothing_is_placed_that_could_not_be_recorded(repository: Path, state: Path):
+def test_nothing_is_placed_that_could_not_be_recorded(repository, state):
     """A limit does what a full disk does."""
     code = (
-        "import os, resource, sys; from sanderling.sandbox.guard.repositories import TrustedGit, survey\n"
-        "from sanderling.sandbox.guard.sentinels import place_sentinels\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        f"{PLACE}resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "before = len(os.listdir('/proc/self/fd'))\n"
-        "try: place_sentinels(sys.argv[1], survey(sys.argv[2], TrustedGit()))\n"
+        "try: place()\n"
         "except OSError: print(len(os.listdir('/proc/self/fd')) - before)"
     )
     command = [sys.executable, "-c", code, str(state), str(repository)]
@@ -681,24 +629,22 @@ def test_nothing_is_placed_that_could_not_be_recorded(repository: Path, state: P
     assert (state / "placed").read_bytes() == b""
 
 
-def test_what_is_no_sentinel_any_more_is_left(repository: Path, state: Path):
+def test_what_is_no_sentinel_any_more_is_left(repository, state):
     sentinel = repository / ".git/commondir"
-    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
+    claim = place(state, repository)
     sentinel.write_text("../elsewhere\n")
-    remove_sentinels(str(state), claim)
+    remove(state, claim)
     assert sentinel.read_text() == "../elsewhere\n"
 
 
 @prove
-def test_git_works_with_a_sentinel_as_it_does_without(
-    git: Git, repository: Path, state: Path, tmp_path: Path
-):
+def test_git_works_with_a_sentinel_as_it_does_without(git, repository, state, tmp_path):
     """All that touches refs, the config or other repositories."""
     upstream = git.repository(tmp_path / "upstream")
     git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
     git(repository, "commit", "-qm", "lib")
     git(repository, "remote", "add", "origin", str(upstream))
-    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
+    claim = place(state, repository)
     (repository / "a.txt").write_text("b\n")
     for command in (
         *("stash -q", "stash pop -q", "commit -qam two", "branch topic", "fetch -q origin"),
@@ -714,19 +660,19 @@ def test_git_works_with_a_sentinel_as_it_does_without(
     assert git(repository, "status", "--porcelain") == ""
     assert git(repository, "rev-parse", "--show-toplevel").strip() == str(repository)
     assert git(repository, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
-    remove_sentinels(str(state), claim)
+    remove(state, claim)
     assert git(repository, "fsck", "--connectivity-only") is not None
     assert git(repository, "status", "--porcelain") == ""
 
 
-def test_libgit2_works_with_a_sentinel(git: Git, repository: Path, state: Path):
+def test_libgit2_works_with_a_sentinel(git, repository, state):
     pygit2 = pytest.importorskip("pygit2")
     git(repository, "branch", "topic")
     git(repository, "pack-refs", "--all")
-    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
+    claim = place(state, repository)
     opened = pygit2.Repository(pygit2.discover_repository(str(repository)))
     assert opened.head.shorthand == "main"
     assert opened.workdir == f"{repository}/"
     assert sorted(opened.branches.local) == ["main", "topic"]
     assert opened.status() == {}
-    remove_sentinels(str(state), claim)
+    remove(state, claim)

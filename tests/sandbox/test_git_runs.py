@@ -136,12 +136,9 @@ class Place(Yard):
         )
         self.program("tools/run.py", "#!/usr/bin/env python3\nimport os, helper\n")
         self.program("tools/helper.py", "import sys; sys.stdout.write(sys.stdin.read())\n")
-        self.program("nbs/__init__.py", "")
         self.program("nbs/__main__.py", "import nbs.other\n")
-        self.program("nbs/other.py", "")
-        self.program("nbs/inner.py", "")
-        self.program("tools/__main__.py", "")
-        self.program("lib/deep_module.py", "")
+        for name in ("nbs/__init__", "nbs/other", "nbs/inner", "tools/__main__", "lib/deep_module"):
+            self.program(f"{name}.py", "")
         (here / ".git/info/attributes").write_text("*.txt filter=x diff=x merge=x\n")
 
     def program(self, name: str, text: str) -> None:
@@ -207,7 +204,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 @prove
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way.key}={way.value}:{way.path}")
-def test_git_runs_what_was_changed(place: Place, way: Way):
+def test_git_runs_what_was_changed(place, way):
     if way.value.startswith("npx"):
         pytest.skip("it asks the network")
     place.configure(way.key, way.value)
@@ -217,7 +214,7 @@ def test_git_runs_what_was_changed(place: Place, way: Way):
     assert place.runs(*way.git)
 
 
-def test_no_command_can_change_what_git_runs(place: Place):
+def test_no_command_can_change_what_git_runs(place):
     assert not [way for way in WAYS if place.holds(way.path)]
     missed = []
     for way in WAYS:
@@ -241,7 +238,7 @@ def environment(place: Place) -> Path:
 
 
 @pytest.mark.parametrize("name", ["nbstrip.py", "nbformat.py", "sitecustomize.py", "new.pth"])
-def test_packages_of_an_environment_that_git_runs_are_held(place: Place, environment: Path, name):
+def test_packages_of_an_environment_that_git_runs_are_held(place, environment, name):
     assert not place.runs(*STATUS)
     plant = f"import os; open({str(place.ran)!r}, 'w')\n"
     (environment / name).write_text(plant)
@@ -252,7 +249,7 @@ def test_packages_of_an_environment_that_git_runs_are_held(place: Place, environ
     assert {str(place.project / ".venv"), str(environment.parent)} <= set(plan.pin)
 
 
-def test_packages_are_warned_of_and_told_where_nothing_is_mounted(place: Place, environment: Path):
+def test_packages_are_warned_of_and_told_where_nothing_is_mounted(place, environment):
     guard = place.start_guard(restores=True)
     packages = str(environment.relative_to(place.project))
     assert packages in place.warnings
@@ -261,7 +258,7 @@ def test_packages_are_warned_of_and_told_where_nothing_is_mounted(place: Place, 
     assert kinds(guard.audit()) == [("noticed", f"{packages}/nbformat.py")]
 
 
-def test_alias_forbids_only_what_it_runs(place: Place):
+def test_alias_forbids_only_what_it_runs(place):
     place.configure("alias.st", "!cat notes/today src/x.py && sh -c 'tee tools/out'; ./tools/y")
     guard = place.start_guard()
     for name in ("notes/today", "src/x.py", "tools/out"):
@@ -270,7 +267,7 @@ def test_alias_forbids_only_what_it_runs(place: Place):
     assert [*guard.handle_events(), *guard.audit()] == []
 
 
-def test_alias_of_git_s_own_commands_forbids_only_what_it_runs(place: Place):
+def test_alias_of_git_s_own_commands_forbids_only_what_it_runs(place):
     for number, alias in enumerate(
         ("log -- a.txt", "-c color.ui=always log a.txt", "add -u bin/cl")
     ):
@@ -280,7 +277,7 @@ def test_alias_of_git_s_own_commands_forbids_only_what_it_runs(place: Place):
 
 
 @pytest.mark.parametrize("name", ["", "hooks", "hooks/post-checkout"])
-def test_template_of_new_repositories_is_held(place: Place, name: str):
+def test_template_of_new_repositories_is_held(place, name):
     hook = place.project / "template/hooks/post-checkout"
     hook.parent.mkdir(parents=True)
     place.program("template/hooks/post-checkout", "#!/bin/sh\n")
@@ -304,9 +301,7 @@ def test_template_of_new_repositories_is_held(place: Place, name: str):
     ],
     ids=lambda variables: next(iter(variables)),
 )
-def test_settings_in_the_user_s_environment_are_read(
-    place: Place, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
-):
+def test_settings_in_the_user_s_environment_are_read(place, monkeypatch, variables):
     elsewhere = place.home / "elsewhere"
     elsewhere.write_text("[core]\n\tfsmonitor = tools/x\n")
     for name, value in variables.items():
@@ -317,7 +312,7 @@ def test_settings_in_the_user_s_environment_are_read(
     assert place.runs(*(DIFF if "GIT_EXTERNAL_DIFF" in variables else STATUS))
 
 
-def test_package_of_node_that_git_runs_is_held(place: Place):
+def test_package_of_node_that_git_runs_is_held(place):
     bin_file = place.project / "node_modules/@scope/clean/bin/main.js"
     bin_file.parent.mkdir(parents=True)
     bin_file.write_text("#!/usr/bin/env node\nrequire('../lib/x')\n")
@@ -331,7 +326,7 @@ def test_package_of_node_that_git_runs_is_held(place: Place):
     "value",
     ["git-lfs clean -- %f", "less -R", "npm run lint", "make -s filter", "$TOOLS/y", "true"],
 )
-def test_files_that_a_developer_changes_are_not_held(place: Place, value: str):
+def test_files_that_a_developer_changes_are_not_held(place, value):
     for name in ("package.json", "Makefile", "README.md"):
         place.program(name, "all:\n")
     place.configure(FILTER, value)
@@ -340,7 +335,7 @@ def test_files_that_a_developer_changes_are_not_held(place: Place, value: str):
     assert inside == []
 
 
-def test_what_cannot_be_held_is_warned_of_and_told_when_it_has_changed(place: Place):
+def test_what_cannot_be_held_is_warned_of_and_told_when_it_has_changed(place):
     place.program("Makefile", "filter:\n\t@cat\n")
     place.configure(FILTER, "make -s filter")
     assert not place.runs(*STATUS)
@@ -355,13 +350,13 @@ def test_what_cannot_be_held_is_warned_of_and_told_when_it_has_changed(place: Pl
     assert place.runs(*STATUS)
 
 
-def test_line_that_asks_what_to_run_is_warned_of(place: Place):
+def test_line_that_asks_what_to_run_is_warned_of(place):
     place.configure(FILTER, "$(cat ../which)")
     place.start_guard()
     assert place.warnings == [".git/config"]
 
 
-def test_line_that_is_held_is_not_warned_of(place: Place):
+def test_line_that_is_held_is_not_warned_of(place):
     place.configure(FILTER, '"$(git rev-parse --show-toplevel)"/tools/x')
     place.configure("alias.st", "!make st")
     place.start_guard()
@@ -380,7 +375,7 @@ def test_line_that_is_held_is_not_warned_of(place: Place):
         ("make -s -C tools", "tools/x.mk"),
     ],
 )
-def test_module_beside_what_git_runs_is_told(place: Place, value: str, name: str):
+def test_module_beside_what_git_runs_is_told(place, value, name):
     place.configure(FILTER, value)
     guard = place.start_guard()
     (place.project / name).parent.mkdir(exist_ok=True)
@@ -391,7 +386,7 @@ def test_module_beside_what_git_runs_is_told(place: Place, value: str, name: str
 @pytest.mark.parametrize("where", ["--local", "--global"])
 @pytest.mark.parametrize("name", ["tools/new", "new/tool"])
 @pytest.mark.parametrize("value", ["{}", "sh {}", "./{} %f"])
-def test_program_that_is_not_there_yet_must_not_appear(place: Place, where, name, value):
+def test_program_that_is_not_there_yet_must_not_appear(place, where, name, value):
     place.configure("core.fsmonitor", value.format(name), where)
     guard = place.start_guard()
     (place.project / "new").mkdir()
@@ -415,7 +410,7 @@ def test_program_that_is_not_there_yet_must_not_appear(place: Place, where, name
         ("cd tools && ./new", "tools/new"),
     ],
 )
-def test_program_in_a_directory_that_is_not_there_yet_must_not_appear(place: Place, value, name):
+def test_program_in_a_directory_that_is_not_there_yet_must_not_appear(place, value, name):
     place.configure("core.fsmonitor", value)
     guard = place.start_guard()
     (place.project / name).parent.mkdir(parents=True, exist_ok=True)
@@ -427,7 +422,7 @@ def test_program_in_a_directory_that_is_not_there_yet_must_not_appear(place: Pla
     assert (place.project / name).parent.exists()
 
 
-def test_bare_name_after_an_interpreter_must_not_appear(place: Place):
+def test_bare_name_after_an_interpreter_must_not_appear(place):
     place.configure("core.fsmonitor", "sh <mon")
     guard = place.start_guard()
     place.plant("mon")
@@ -444,9 +439,7 @@ def test_bare_name_after_an_interpreter_must_not_appear(place: Place):
     ],
 )
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_users_own_setting_runs_nothing_of_a_nested_repository(
-    place: Place, key, value, name, when
-):
+def test_users_own_setting_runs_nothing_of_a_nested_repository(place, key, value, name, when):
     nested = place.project / "nested"
 
     def clone() -> None:
@@ -467,7 +460,7 @@ def test_users_own_setting_runs_nothing_of_a_nested_repository(
     assert not place.runs("status", cwd="nested")
 
 
-def test_users_own_setting_leaves_a_nested_repository_alone_that_has_nothing_of_it(place: Place):
+def test_users_own_setting_leaves_a_nested_repository_alone_that_has_nothing_of_it(place):
     place.configure("core.fsmonitor", "tools/mon", "--global")
     place.configure("core.hooksPath", "hooks", "--global")
     guard = place.start_guard()

@@ -9,7 +9,6 @@ import pytest
 from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import happens, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_sandbox import MOUNTED, Place, all_of, names_in
@@ -44,8 +43,6 @@ async def said(session: SessionSandbox, script: str, grant: Grant = NO_GRANT) ->
 
 @pytest.mark.parametrize("level", prove_rest(MOUNTED, keep=(0,)))
 async def test_nothing_stays_in_home_of_what_was_granted_to_one_command(place, notes, level):
-    if reason := (await Sandbox.probe()).why_not(level):
-        pytest.skip(reason)
     grant = Grant(read_paths=(str(notes),))
     async with session_of(place, level=level) as session:
         before = await said(session, "ls -A ~")
@@ -173,9 +170,8 @@ async def test_what_is_replaced_while_it_is_let_in_for_the_session_is_taken_back
         assert "secret" not in await said(session, f"cat {notes}; echo evil > {notes}")
         assert [(event.operation, event.target) for event in told] == [("write", str(notes))]
         assert (place.secret / "file").read_text() == "secret\n"
-        await session.confined.extend(
-            Grant(read_paths=(str(notes),)).identified()
-        )  # asked about again
+        # asked about again
+        await session.confined.extend(Grant(read_paths=(str(notes),)).identified())
         assert await said(session, f"cat {place.secret}/file") == "secret\n"
 
 
@@ -236,9 +232,8 @@ async def test_loans_that_overlap_are_each_taken_back(place):
             first.set()
             await happens(lambda: not session.environment.leads_to("a.example"))
             assert hosts_in_force(session) == ("proxy", ("b.example",))
-            assert (
-                session.manager.sandbox._network._proxy_scopes == proxies
-            )  # none was cut off by the other's end
+            # None was cut off by the other's end.
+            assert session.manager.sandbox._network._proxy_scopes == proxies
             second.set()
         assert hosts_in_force(session) == ("off", ())
 

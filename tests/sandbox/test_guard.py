@@ -11,7 +11,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from sanderling.sandbox.guard.guard import Guard, GuardEvent
 from sanderling.sandbox.guard.protection import protection
 from sanderling.sandbox.guard.repositories import Survey, survey
 from sanderling.sandbox.guard.settings import env_files_to_hide, executable_settings
-from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL, NameRow
+from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL
 from sanderling.tools.effects import Effect
 from tests.conftest import DEADLINE_S, prove, prove_rest
 
@@ -32,42 +32,59 @@ pytestmark = pytest.mark.guard
 ROOT_NAMES = {name for name in AT_ROOT if "/" not in name}
 
 
-class Yard:
-    """A project with a commit, a user with a home, and a way to see whether something ran as that user."""
+class Git:
+    """Git for one user, whose only configuration is in `home`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.project = root / "project"
         self.home = root / "home"
-        self.state = root / "state"
-        self.ran = root / "ran"
-        self.evil = self.project / "tool.sh"
-        self.guard: Guard | None = None
-        for directory in (self.project, self.home, self.state):
-            directory.mkdir()
+        self.home.mkdir()
         (self.home / ".gitconfig").write_text(
             '[user]\n\tname = u\n\temail = u@localhost\n[protocol "file"]\n\tallow = always\n'
         )
-        self.evil.write_text(f"#!/bin/sh\n: > '{self.ran}'\n")
-        self.evil.chmod(0o755)
-        (self.project / "a.txt").write_text("a\n")
-        self.git("init", "-q", "-b", "main")
-        self.git("add", "-A")
-        self.git("commit", "-qm", "one")
 
-    def git(self, *arguments: str, cwd: Path | None = None) -> str:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
-        command = ["git", *arguments]
+    def __call__(self, cwd: Path, *arguments: str) -> str:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_EDITOR": "true"}
         done = subprocess.run(
-            command,
-            cwd=cwd or self.project,
+            ["git", *arguments],
+            cwd=cwd,
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, (arguments, done.stderr)
         return done.stdout
+
+    def repository(self, path: Path) -> Path:
+        path.mkdir(parents=True, exist_ok=True)
+        self(path, "init", "-q", "-b", "main")
+        (path / "a.txt").write_text("a\n")
+        self(path, "add", "-A")
+        self(path, "commit", "-qm", "one")
+        return path
+
+
+class Yard:
+    """A project with a commit, a user with a home, and a way to see whether something ran as that user."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._git = Git(root)
+        self.project = root / "project"
+        self.home = self._git.home
+        self.state = root / "state"
+        self.ran = root / "ran"
+        self.evil = self.project / "tool.sh"
+        self.guard: Guard | None = None
+        for directory in (self.project, self.state):
+            directory.mkdir()
+        self.evil.write_text(f"#!/bin/sh\n: > '{self.ran}'\n")
+        self.evil.chmod(0o755)
+        self._git.repository(self.project)
+
+    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+        return self._git(cwd or self.project, *arguments)
 
     def victim_status(self, cwd: Path) -> bool:
         """The user's plain `git status`; whether it ran the plant. It may fail, as git does in a half of a repository."""
@@ -119,6 +136,12 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
         yard.guard.close()
 
 
+def put(path: Path, content: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
 def wait_and_handle(guard: Guard) -> list[GuardEvent]:
     assert select.select([guard], [], [], DEADLINE_S)[0], "no event came"
     return guard.handle_events()
@@ -157,8 +180,7 @@ def plant_nested(yard: Yard) -> Path:
 
 def plant_pointer_to_a_hidden_directory(yard: Yard) -> Path:
     yard.repository(yard.project / "docs/images", yard.fsmonitor)
-    (yard.project / "sub").mkdir()
-    (yard.project / "sub/.git").write_text("gitdir: ../docs/images\n")
+    put(yard.project / "sub/.git", "gitdir: ../docs/images\n")
     yard.gitlink("sub")
     return yard.project
 
@@ -167,19 +189,16 @@ def plant_worktree_with_planted_commondir(yard: Yard) -> Path:
     """The pointer leads into the project's own `.git`, where all looks well, and out again."""
     yard.repository(yard.project / "docs/planted", yard.fsmonitor)
     admin = yard.project / ".git/worktrees/evil"
-    admin.mkdir(parents=True)
-    (admin / "HEAD").write_text("ref: refs/heads/main\n")
+    put(admin / "HEAD", "ref: refs/heads/main\n")
     (admin / "commondir").write_text("../../../docs/planted\n")
     (admin / "gitdir").write_text(f"{yard.project}/sub/.git\n")
-    (yard.project / "sub").mkdir()
-    (yard.project / "sub/.git").write_text(f"gitdir: {admin}\n")
+    put(yard.project / "sub/.git", f"gitdir: {admin}\n")
     return yard.project / "sub"
 
 
 def plant_module(yard: Yard) -> Path:
     yard.repository(yard.project / ".git/modules/evil", yard.fsmonitor)
-    (yard.project / "sub").mkdir()
-    (yard.project / "sub/.git").write_text("gitdir: ../.git/modules/evil\n")
+    put(yard.project / "sub/.git", "gitdir: ../.git/modules/evil\n")
     return yard.project / "sub"
 
 
@@ -201,11 +220,9 @@ def plant_bare(yard: Yard) -> Path:
 
 def plant_pointer_to_commondir(yard: Yard) -> Path:
     yard.repository(yard.project / "docs/images", yard.fsmonitor)
-    (yard.project / "vendor").mkdir()
-    (yard.project / "vendor/HEAD").write_text("ref: refs/heads/main\n")
+    put(yard.project / "vendor/HEAD", "ref: refs/heads/main\n")
     (yard.project / "vendor/commondir").write_text("../docs/images\n")
-    (yard.project / "sub").mkdir()
-    (yard.project / "sub/.git").write_text("gitdir: ../vendor\n")
+    put(yard.project / "sub/.git", "gitdir: ../vendor\n")
     return yard.project / "sub"
 
 
@@ -248,8 +265,7 @@ def plant_worktree_config(yard: Yard) -> Path:
 def plant_in_the_private_home(yard: Yard) -> Path:
     """Outside the project, but where the sandbox writes and the user's git can go: the host's path of its HOME."""
     yard.repository(yard.state / "home/evil", yard.fsmonitor)
-    (yard.project / "sub").mkdir()
-    (yard.project / "sub/.git").write_text(f"gitdir: {yard.state}/home/evil\n")
+    put(yard.project / "sub/.git", f"gitdir: {yard.state}/home/evil\n")
     return yard.project / "sub"
 
 
@@ -285,7 +301,7 @@ PLANTS = [value for name, value in list(globals().items()) if name.startswith("p
 
 @prove
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__[6:])
-def test_git_status_runs_the_plant(yard: Yard, plant: Callable[[Yard], Path]):
+def test_git_status_runs_the_plant(yard, plant):
     """The control: an attack that fails for another reason proves nothing."""
     assert yard.victim_status(plant(yard))
 
@@ -296,9 +312,7 @@ def test_git_status_runs_the_plant(yard: Yard, plant: Callable[[Yard], Path]):
 @pytest.mark.parametrize(
     "restores", prove_rest([False, True], keep=(0,)), ids=["mounts", "restores"]
 )
-def test_git_status_does_not_run_what_the_guard_has_seen(
-    yard: Yard, plant: Callable[[Yard], Path], restores: bool
-):
+def test_git_status_does_not_run_what_the_guard_has_seen(yard, plant, restores):
     guard = yard.start_guard(restores=restores)
     stands = plant(yard)
     events = guard.audit()
@@ -311,7 +325,7 @@ def test_git_status_does_not_run_what_the_guard_has_seen(
     )
 
 
-def test_a_repository_made_in_a_project_without_one_is_judged(tmp_path: Path):
+def test_a_repository_made_in_a_project_without_one_is_judged(tmp_path):
     yard = Yard(tmp_path)
     shutil.rmtree(yard.project / ".git")
     guard = yard.start_guard()
@@ -322,7 +336,7 @@ def test_a_repository_made_in_a_project_without_one_is_judged(tmp_path: Path):
     guard.close()
 
 
-def test_a_project_that_turns_into_a_bare_repository_loses_only_what_runs(tmp_path: Path):
+def test_a_project_that_turns_into_a_bare_repository_loses_only_what_runs(tmp_path):
     yard = Yard(tmp_path)
     shutil.rmtree(yard.project / ".git")
     guard = yard.start_guard()
@@ -337,7 +351,7 @@ def test_a_project_that_turns_into_a_bare_repository_loses_only_what_runs(tmp_pa
     guard.close()
 
 
-def test_what_passed_once_and_turns_bad_loses_only_the_bad_part(yard: Yard):
+def test_what_passed_once_and_turns_bad_loses_only_the_bad_part(yard):
     guard = yard.start_guard()
     git_dir = yard.repository(yard.project / "sub/.git")
     assert guard.audit() == []
@@ -347,7 +361,7 @@ def test_what_passed_once_and_turns_bad_loses_only_the_bad_part(yard: Yard):
 
 
 @prove
-def test_repositories_that_run_nothing_survive(yard: Yard):
+def test_repositories_that_run_nothing_survive(yard):
     (yard.project / ".git/hooks/pre-commit").write_text("#!/bin/sh\n")
     yard.git("config", "core.fsmonitor", "false")  # the user's own settings are nobody's fault
     yard.git("config", "alias.st", "!true")
@@ -370,7 +384,7 @@ def test_repositories_that_run_nothing_survive(yard: Yard):
         yard.git("status", cwd=yard.project / name)
 
 
-def test_new_repositories_may_not_borrow_objects_from_outside(yard: Yard):
+def test_new_repositories_may_not_borrow_objects_from_outside(yard):
     """Else the next session would be shown them, as the project's own repository is shown its alternates."""
     secret = yard.repository(yard.root / "secret/.git")
     shutil.rmtree(yard.project / ".git")
@@ -391,7 +405,7 @@ def test_new_repositories_may_not_borrow_objects_from_outside(yard: Yard):
     ),
 )
 @pytest.mark.parametrize("how", prove_rest(["create", "directory", "rename", "link"]))
-def test_a_protected_name_that_appears_is_quarantined(yard: Yard, name: str, how: str):
+def test_a_protected_name_that_appears_is_quarantined(yard, name, how):
     guard = yard.start_guard()
     path = yard.project / name
     if how == "create":
@@ -408,7 +422,7 @@ def test_a_protected_name_that_appears_is_quarantined(yard: Yard, name: str, how
     assert os.path.lexists(event.kept_at)
 
 
-def test_names_that_were_there_are_left_to_the_mounts(yard: Yard):
+def test_names_that_were_there_are_left_to_the_mounts(yard):
     (yard.project / ".envrc").write_text("export A=1")
     (yard.project / ".vscode").mkdir()
     guard = yard.start_guard()
@@ -419,7 +433,7 @@ def test_names_that_were_there_are_left_to_the_mounts(yard: Yard):
     assert guard.audit() == []
 
 
-def test_a_linked_name_is_watched_and_what_it_leads_to_is_held(yard: Yard):
+def test_a_linked_name_is_watched_and_what_it_leads_to_is_held(yard):
     """Nothing can be mounted over a link."""
     (yard.project / ".vscode").symlink_to("a.txt")
     assert held_names(yard.project) == ["a.txt"]
@@ -430,7 +444,7 @@ def test_a_linked_name_is_watched_and_what_it_leads_to_is_held(yard: Yard):
 
 
 @pytest.mark.parametrize("restores", [False, True], ids=["mounts", "restores"])
-def test_the_users_own_links_stay_and_are_put_back(yard: Yard, restores: bool):
+def test_the_users_own_links_stay_and_are_put_back(yard, restores):
     (yard.project / ".git").rename(yard.project / "store")
     for name, target in ((".envrc", "a.txt"), (".mcp.json", "nowhere"), (".git", "store")):
         (yard.project / name).symlink_to(target)
@@ -444,17 +458,11 @@ def test_the_users_own_links_stay_and_are_put_back(yard: Yard, restores: bool):
     assert guard.audit() == []
 
 
-def put(path: Path, content: str = "x") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content)
-    return path
-
-
 @pytest.mark.parametrize(
     "row",
     prove_rest([pytest.param(row) for row in TABLE if row is not VERSION_CONTROL], keep=(0, 5, -1)),
 )
-def test_what_the_tools_ask_about_is_held_or_told(yard: Yard, row: NameRow):
+def test_what_the_tools_ask_about_is_held_or_told(yard, row):
     """Both readers of the table, for each of its names: in the root, below it, there already and not."""
     all_names = [name.replace("*", "x") for name in row.names.split()]
     for name in all_names:
@@ -478,7 +486,7 @@ def test_what_the_tools_ask_about_is_held_or_told(yard: Yard, row: NameRow):
         assert is_taken == (row.at_root == "always" and "/" not in name), name
 
 
-def test_a_name_must_not_appear_as_its_program_spells_it(yard: Yard):
+def test_a_name_must_not_appear_as_its_program_spells_it(yard):
     guard = yard.start_guard()
     profile = put(yard.project / ".Rprofile")
     assert guard.undoes(str(profile))
@@ -490,7 +498,7 @@ def names_told(events: list[GuardEvent]) -> list[str]:
     return [event.path for event in events if event.kind == "noticed"]
 
 
-def test_what_hooks_name_is_held_and_so_are_their_managers_files(yard: Yard):
+def test_what_hooks_name_is_held_and_so_are_their_managers_files(yard):
     for name in (
         *("scripts/lint.py", "check.sh", "tools/deep/run", ".githooks/common", "package.json"),
     ):
@@ -513,7 +521,7 @@ def test_what_hooks_name_is_held_and_so_are_their_managers_files(yard: Yard):
 
 
 @pytest.mark.parametrize("directory", ["", "web/"])
-def test_hooks_that_husky_runs_are_held_and_not_its_wrappers_alone(yard: Yard, directory: str):
+def test_hooks_that_husky_runs_are_held_and_not_its_wrappers_alone(yard, directory):
     put(yard.project / f"{directory}.husky/_/pre-commit")
     put(yard.project / f"{directory}.husky/pre-commit", "./lint.sh\n")
     put(yard.project / f"{directory}lint.sh")
@@ -521,13 +529,13 @@ def test_hooks_that_husky_runs_are_held_and_not_its_wrappers_alone(yard: Yard, d
     assert {f"{directory}.husky", f"{directory}lint.sh"} <= set(held_names(yard.project))
 
 
-def test_hooks_that_a_manager_keeps_under_another_name_are_held(yard: Yard):
+def test_hooks_that_a_manager_keeps_under_another_name_are_held(yard):
     put(yard.project / "dev/hooks/_/pre-commit")
     yard.git("config", "core.hooksPath", "dev/hooks/_")
     assert "dev/hooks" in held_names(yard.project)
 
 
-def test_what_is_new_or_changed_and_not_held_is_told_once(yard: Yard):
+def test_what_is_new_or_changed_and_not_held_is_told_once(yard):
     put(yard.project / "AGENTS.md")
     put(yard.project / "pkg/.envrc")
     guard = yard.start_guard()
@@ -545,7 +553,7 @@ def test_what_is_new_or_changed_and_not_held_is_told_once(yard: Yard):
 
 
 @pytest.mark.parametrize("place", ["", "sub/"])
-def test_a_link_that_makes_a_name_of_the_table_of_another_file_is_told(yard: Yard, place: str):
+def test_a_link_that_makes_a_name_of_the_table_of_another_file_is_told(yard, place):
     put(yard.project / "a/config.toml")
     put(yard.project / f"{place}x")
     (yard.project / f"{place}mise").symlink_to(yard.project / "a")
@@ -561,7 +569,7 @@ def test_a_link_that_makes_a_name_of_the_table_of_another_file_is_told(yard: Yar
     assert names_told(guard.audit()) == [f"{place}.cargo"]
 
 
-def test_what_a_command_has_removed_again_is_not_told(yard: Yard):
+def test_what_a_command_has_removed_again_is_not_told(yard):
     guard = yard.start_guard()
     put(yard.project / "sub/.envrc")
     assert guard.audit(is_routine=True) == []
@@ -569,7 +577,7 @@ def test_what_a_command_has_removed_again_is_not_told(yard: Yard):
     assert guard.audit() == []
 
 
-def test_what_the_host_removes_below_the_root_may_come_back(yard: Yard):
+def test_what_the_host_removes_below_the_root_may_come_back(yard):
     put(yard.project / "pkg/.envrc")
     guard = yard.start_guard()
     (yard.project / "pkg/.envrc").unlink()
@@ -580,7 +588,7 @@ def test_what_the_host_removes_below_the_root_may_come_back(yard: Yard):
 
 
 @prove
-def test_more_names_than_can_be_mounted_are_told_instead(yard: Yard):
+def test_more_names_than_can_be_mounted_are_told_instead(yard):
     for index in range(MAX_HELD + 5):
         put(yard.project / f"p{index:04}/.envrc")
     put(yard.project / ".envrc")
@@ -591,7 +599,7 @@ def test_more_names_than_can_be_mounted_are_told_instead(yard: Yard):
     assert names_told(guard.audit()) == [f"p{MAX_HELD + 4:04}/.envrc"]
 
 
-def test_a_lost_event_is_made_up_for(yard: Yard):
+def test_a_lost_event_is_made_up_for(yard):
     guard = yard.start_guard()
     (yard.project / ".envrc").write_text("evil")
     os.read(guard.fileno(), 1 << 16)
@@ -600,7 +608,7 @@ def test_a_lost_event_is_made_up_for(yard: Yard):
 
 
 @prove
-def test_an_overflown_queue_loses_nothing(yard: Yard):
+def test_an_overflown_queue_loses_nothing(yard):
     guard = yard.start_guard()
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 50_000:
@@ -618,69 +626,63 @@ def test_an_overflown_queue_loses_nothing(yard: Yard):
     assert kinds(events) == [("quarantined", ".envrc")]
 
 
-def test_the_quarantine_may_be_on_another_file_system(yard: Yard):
+@pytest.fixture
+def far_guard(yard) -> Iterator[Guard]:
+    """A guard whose quarantine is on another file system."""
     shm = Path("/dev/shm")
     if shm.stat().st_dev == yard.project.stat().st_dev:
         pytest.skip("one file system")
-    other = Path(tempfile.mkdtemp(dir=shm))
-    try:
-        found = survey(str(yard.project), TrustedGit())
-        guard = yard.guard = Guard(found, protection(found), str(other), restores=False)
-        (yard.project / ".vscode/deep").mkdir(parents=True)
-        (yard.project / ".vscode/deep/tasks.json").write_text("evil")
-        (yard.project / ".vscode/link").symlink_to("/etc/passwd")
-        os.mkfifo(yard.project / ".vscode/fifo")
-        os.mkfifo(yard.project / ".envrc")
-        (yard.project / ".exrc").write_text("evil")
-        events = guard.handle_events()
-        assert sorted(kinds(events)) == [
-            ("quarantined", name) for name in (".envrc", ".exrc", ".vscode")
-        ]
-        kept = {event.path: Path(event.kept_at) for event in events}
-        assert (kept[".vscode"] / "deep/tasks.json").read_text() == "evil"
-        assert (kept[".vscode"] / "link").is_symlink()
-        assert kept[".exrc"].read_text() == "evil"
-        assert names(yard.project) == [".git", "a.txt", "tool.sh"]
-    finally:
-        shutil.rmtree(other)
+    other = tempfile.mkdtemp(dir=shm)
+    found = survey(str(yard.project), TrustedGit())
+    yard.guard = Guard(found, protection(found), other, restores=False)
+    yield yard.guard
+    subprocess.run(["rm", "-rf", other, str(yard.project)], check=True)
+
+
+def test_the_quarantine_may_be_on_another_file_system(yard, far_guard):
+    put(yard.project / ".vscode/deep/tasks.json", "evil")
+    (yard.project / ".vscode/link").symlink_to("/etc/passwd")
+    os.mkfifo(yard.project / ".vscode/fifo")
+    os.mkfifo(yard.project / ".envrc")
+    (yard.project / ".exrc").write_text("evil")
+    events = far_guard.handle_events()
+    assert sorted(kinds(events)) == [
+        ("quarantined", name) for name in (".envrc", ".exrc", ".vscode")
+    ]
+    kept = {event.path: Path(event.kept_at) for event in events}
+    assert (kept[".vscode"] / "deep/tasks.json").read_text() == "evil"
+    assert (kept[".vscode"] / "link").is_symlink()
+    assert kept[".exrc"].read_text() == "evil"
+    assert names(yard.project) == [".git", "a.txt", "tool.sh"]
 
 
 @prove
 @pytest.mark.parametrize("shape", ["deep", "large", "many"])
-def test_what_is_too_much_to_copy_stays_under_another_name(yard: Yard, shape: str):
-    shm = Path("/dev/shm")
-    if shm.stat().st_dev == yard.project.stat().st_dev:
-        pytest.skip("one file system")
-    other = Path(tempfile.mkdtemp(dir=shm))
+def test_what_is_too_much_to_copy_stays_under_another_name(yard, far_guard, shape):
     plant = yard.project / ".vscode"
     building = yard.project / "building"
     building.mkdir()
-    try:
-        found = survey(str(yard.project), TrustedGit())
-        guard = yard.guard = Guard(found, protection(found), str(other), restores=False)
-        if shape == "deep":
-            below = os.open(building, os.O_RDONLY)
-            for _ in range(3000):
-                os.mkdir("d", dir_fd=below)
-                above, below = below, os.open("d", os.O_RDONLY, dir_fd=below)
-                os.close(above)
-            os.close(below)
-        elif shape == "large":
-            with (building / "file").open("wb") as file:
-                file.truncate(1 << 36)
-        else:
-            for index in range(10_001):
-                (building / str(index)).touch()
-        building.rename(plant)
-        (event,) = guard.handle_events()
-        assert (event.kind, event.path) == ("quarantined", ".vscode")
-        assert Path(event.kept_at).parent == yard.project
-        assert stat.S_IMODE(Path(event.kept_at).stat().st_mode) == 0
-        assert not plant.exists()
-        assert guard.close() == []
-        yard.guard = None
-    finally:
-        subprocess.run(["rm", "-rf", str(other), str(yard.project)], check=True)
+    if shape == "deep":
+        below = os.open(building, os.O_RDONLY)
+        for _ in range(3000):
+            os.mkdir("d", dir_fd=below)
+            above, below = below, os.open("d", os.O_RDONLY, dir_fd=below)
+            os.close(above)
+        os.close(below)
+    elif shape == "large":
+        with (building / "file").open("wb") as file:
+            file.truncate(1 << 36)
+    else:
+        for index in range(10_001):
+            (building / str(index)).touch()
+    building.rename(plant)
+    (event,) = far_guard.handle_events()
+    assert (event.kind, event.path) == ("quarantined", ".vscode")
+    assert Path(event.kept_at).parent == yard.project
+    assert stat.S_IMODE(Path(event.kept_at).stat().st_mode) == 0
+    assert not plant.exists()
+    assert far_guard.close() == []
+    yard.guard = None
 
 
 # Putting back.
@@ -741,16 +743,14 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_git_status_runs_the_change(yard: Yard, change: Callable[[Yard], None]):
+def test_git_status_runs_the_change(yard, change):
     change(yard)
     assert yard.victim_status(yard.project)
 
 
 @pytest.mark.parametrize("change", prove_rest(CHANGES))
 @pytest.mark.parametrize("moment", ["in one go", "as it happens"])
-def test_what_changed_is_put_back_where_no_mount_protects(
-    yard: Yard, change: Callable[[Yard], None], moment: str
-):
+def test_what_changed_is_put_back_where_no_mount_protects(yard, change, moment):
     guard = yard.start_guard(restores=True)
     was = tree(yard.project / ".git")
     change(yard)
@@ -773,12 +773,9 @@ def tree(root: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-def test_deleted_files_modes_and_editor_files_are_put_back(yard: Yard):
-    tasks = yard.project / ".vscode/tasks.json"
-    tasks.parent.mkdir()
-    tasks.write_text("{}")
-    hook = yard.project / ".git/hooks/pre-commit"
-    hook.write_text("#!/bin/sh\n")
+def test_deleted_files_modes_and_editor_files_are_put_back(yard):
+    tasks = put(yard.project / ".vscode/tasks.json", "{}")
+    hook = put(yard.project / ".git/hooks/pre-commit", "#!/bin/sh\n")
     hook.chmod(0o755)
     guard = yard.start_guard(restores=True)
     tasks.write_text("evil")
@@ -795,7 +792,7 @@ def test_deleted_files_modes_and_editor_files_are_put_back(yard: Yard):
     assert guard.audit() == []
 
 
-def test_a_deleted_git_directory_is_told_and_its_protected_files_are_put_back(yard: Yard):
+def test_a_deleted_git_directory_is_told_and_its_protected_files_are_put_back(yard):
     guard = yard.start_guard(restores=True)
     config = (yard.project / ".git/config").read_text()
     shutil.rmtree(yard.project / ".git")
@@ -804,7 +801,7 @@ def test_a_deleted_git_directory_is_told_and_its_protected_files_are_put_back(ya
     assert (yard.project / ".git/config").read_text() == config
 
 
-def test_nothing_outside_is_written_through_a_link(yard: Yard):
+def test_nothing_outside_is_written_through_a_link(yard):
     """The user's other repository, offered in the place of the project's own."""
     other = yard.repository(yard.root / "other/.git", yard.fsmonitor)
     shutil.copy(yard.evil, other / "hooks/pre-commit")
@@ -823,7 +820,7 @@ def test_nothing_outside_is_written_through_a_link(yard: Yard):
 
 @prove
 @pytest.mark.parametrize("restores", [False, True], ids=["mounts", "restores"])
-def test_a_race_with_links_moves_nothing_outside(yard: Yard, restores: bool):
+def test_a_race_with_links_moves_nothing_outside(yard, restores):
     """A directory that turns into a link to the user's other projects and back, while the guard works."""
     other = yard.root / "other"
     git_dir = yard.repository(other / "sub/.git", yard.fsmonitor)
@@ -861,7 +858,7 @@ while True:
     assert yard.fsmonitor in (git_dir / "config").read_text()
 
 
-def test_a_file_that_the_host_replaced_is_told_each_time(yard: Yard):
+def test_a_file_that_the_host_replaced_is_told_each_time(yard):
     """`git config` renames a new file into place, which takes a mount off in every namespace: it must be mounted again."""
     guard = yard.start_guard()
     for value in ("less", "more"):
@@ -870,7 +867,7 @@ def test_a_file_that_the_host_replaced_is_told_each_time(yard: Yard):
         assert guard.audit() == []
 
 
-def test_a_descriptor_from_before_the_hosts_file_was_mounted_again_changes_nothing(yard: Yard):
+def test_a_descriptor_from_before_the_hosts_file_was_mounted_again_changes_nothing(yard):
     """Who opened the new file while no mount was over it can write it for as long as it likes."""
     config = yard.project / ".git/config"
     guard = yard.start_guard()
@@ -890,7 +887,7 @@ def test_a_descriptor_from_before_the_hosts_file_was_mounted_again_changes_nothi
     assert guard.audit() == []
 
 
-def test_what_the_host_removed_must_not_come_back(yard: Yard):
+def test_what_the_host_removed_must_not_come_back(yard):
     """Its mount is gone with it, so that a command can make it."""
     (yard.project / ".envrc").write_text("export A=1")
     (yard.project / ".vscode").mkdir()
@@ -905,7 +902,7 @@ def test_what_the_host_removed_must_not_come_back(yard: Yard):
     assert all("came back" in event.reason for event in events)
 
 
-def test_what_the_host_removed_in_a_moment_that_was_lost_must_not_come_back(yard: Yard):
+def test_what_the_host_removed_in_a_moment_that_was_lost_must_not_come_back(yard):
     (yard.project / ".envrc").write_text("export A=1")
     guard = yard.start_guard()
     (yard.project / ".envrc").unlink()
@@ -915,7 +912,7 @@ def test_what_the_host_removed_in_a_moment_that_was_lost_must_not_come_back(yard
     assert kinds(guard.handle_events()) == [("quarantined", ".envrc")]
 
 
-def test_an_editor_may_save_a_protected_file(yard: Yard):
+def test_an_editor_may_save_a_protected_file(yard):
     """Vim and Neovim rename it to a backup, write a new one and remove the backup."""
     envrc = yard.project / ".envrc"
     envrc.write_text("export A=1")
@@ -928,7 +925,7 @@ def test_an_editor_may_save_a_protected_file(yard: Yard):
     assert guard.audit() == []
 
 
-def test_the_host_may_make_a_worktree_again(yard: Yard):
+def test_the_host_may_make_a_worktree_again(yard):
     yard.git("worktree", "add", "-q", "tree")
     guard = yard.start_guard()
     yard.git("worktree", "remove", "tree")
@@ -938,7 +935,7 @@ def test_the_host_may_make_a_worktree_again(yard: Yard):
     yard.git("status", cwd=yard.project / "tree")
 
 
-def test_a_config_that_the_host_removed_is_judged_when_it_comes_back(yard: Yard):
+def test_a_config_that_the_host_removed_is_judged_when_it_comes_back(yard):
     guard = yard.start_guard()
     (yard.project / ".git/config").unlink()
     guard.handle_events()
@@ -952,7 +949,7 @@ def test_a_config_that_the_host_removed_is_judged_when_it_comes_back(yard: Yard)
 
 
 @prove
-def test_no_shape_of_a_tree_makes_the_guard_raise(yard: Yard):
+def test_no_shape_of_a_tree_makes_the_guard_raise(yard):
     guard = yard.start_guard(restores=True)
     for index, shape in enumerate(("config", "HEAD", "commondir", "hooks")):
         git_dir = yard.repository(yard.project / f"fifo{index}/.git")
@@ -988,7 +985,7 @@ def test_no_shape_of_a_tree_makes_the_guard_raise(yard: Yard):
 
 
 @prove
-def test_a_chain_of_links_does_not_hide_another_plant(yard: Yard):
+def test_a_chain_of_links_does_not_hide_another_plant(yard):
     """Python 3.11 and 3.12 follow it by recursion."""
     guard = yard.start_guard()
     (yard.project / "chain").mkdir()
@@ -1005,14 +1002,14 @@ def test_a_chain_of_links_does_not_hide_another_plant(yard: Yard):
     ]
 
 
-def test_a_worktree_elsewhere_is_quarantined(yard: Yard):
+def test_a_worktree_elsewhere_is_quarantined(yard):
     """A `git checkout` there would write the user's files."""
     guard = yard.start_guard()
     yard.repository(yard.project / "sub/.git", f"[core]\n\tworktree = {yard.home}\n")
     assert kinds(guard.audit()) == [("quarantined", "sub/.git")]
 
 
-def test_the_tripwire_works_while_an_audit_judges(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+def test_the_tripwire_works_while_an_audit_judges(yard, monkeypatch):
     guard = yard.start_guard()
     for index in range(3):
         yard.git("init", "-q", f"nested{index}")
@@ -1030,7 +1027,7 @@ def test_the_tripwire_works_while_an_audit_judges(yard: Yard, monkeypatch: pytes
     assert lived == [False] * 3
 
 
-def test_a_project_that_is_deleted_does_not_make_the_guard_raise(tmp_path: Path):
+def test_a_project_that_is_deleted_does_not_make_the_guard_raise(tmp_path):
     yard = Yard(tmp_path)
     guard = yard.start_guard(restores=True)
     shutil.rmtree(yard.project)
@@ -1041,7 +1038,7 @@ def test_a_project_that_is_deleted_does_not_make_the_guard_raise(tmp_path: Path)
 
 @pytest.mark.parametrize("restores", [False, True])
 def test_a_project_that_was_moved_away_is_left_as_it_is_and_so_is_what_is_in_its_place(
-    tmp_path: Path, restores
+    tmp_path, restores
 ):
     yard = Yard(tmp_path)
     guard = yard.start_guard(restores=restores)
@@ -1059,14 +1056,14 @@ def test_a_project_that_was_moved_away_is_left_as_it_is_and_so_is_what_is_in_its
     assert "mine" in (old / ".git/config").read_text()
 
 
-def test_a_lost_quarantine_is_told(yard: Yard):
+def test_a_lost_quarantine_is_told(yard):
     guard = yard.start_guard()
     shutil.rmtree(yard.state / "quarantine")
     (yard.project / ".envrc").write_text("evil")
     assert kinds(guard.handle_events()) == [("failed", ".envrc")]
 
 
-def test_closing_audits_for_the_last_time(tmp_path: Path):
+def test_closing_audits_for_the_last_time(tmp_path):
     yard = Yard(tmp_path)
     guard = yard.start_guard()
     open_before = len(names(Path("/proc/self/fd")))
@@ -1111,12 +1108,12 @@ def test_modes_do_not_keep_the_guard_off():
         shutil.rmtree(root)
 
 
-def test_a_survey_of_nothing_is_empty(tmp_path: Path):
+def test_a_survey_of_nothing_is_empty(tmp_path):
     git = TrustedGit()
     assert survey(str(tmp_path), git) == Survey(str(tmp_path), git, [], [], [], [], [])
 
 
-def test_what_a_worktree_brings_along_is_no_news_and_what_differs_is(yard: Yard):
+def test_what_a_worktree_brings_along_is_no_news_and_what_differs_is(yard):
     put(yard.project / ".vscode/tasks.json", "{}")
     put(yard.project / "pkg/.envrc", "layout")
     guard = yard.start_guard()
@@ -1201,8 +1198,7 @@ def test_git_that_the_host_runs_runs_nothing_that_a_repository_names(yard, monke
     (yard.project / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
     (yard.project / "sub").mkdir()
     for name in ("secret.env", ".env", "deep/.env"):
-        (yard.project / name).parent.mkdir(exist_ok=True)
-        (yard.project / name).write_text("KEY=1\n")
+        put(yard.project / name, "KEY=1\n")
     yard.git("add", "-A")
     yard.git("commit", "-qm", "two")
     yard.git("worktree", "add", "-q", str(yard.project / "linked"))

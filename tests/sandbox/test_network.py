@@ -302,9 +302,8 @@ async def test_a_flood_leaves_the_loop_to_others():
             sys.executable, "-c", script, str(proxy.port), target
         )
         await happens(lambda: swallowed > 10_000)
-        for _ in range(
-            20
-        ):  # others are served all the while, and so are we, or this would not go on
+        # Others are served all the while, and so are we, or this would not go on.
+        for _ in range(20):
             assert (await say(proxy.port, b"CONNECT a:1 HTTP/1.0\r\n\r\n")).startswith(
                 b"HTTP/1.1 403"
             )
@@ -570,29 +569,21 @@ def audit(event: str, args: tuple[Any, ...]) -> None:
         seen_by_audit.append((event, args[1] if event == "socket.connect" else args[:2]))
 
 
-ATOMS = [
-    *("OK", "EVIL", "OK_PORT", "EVIL_PORT", "127.0.0.1", "localhost", "2130706433", "0x7f.1"),
-    *("::1", "[::1]"),
-]
-ATOMS += [
-    *("[::ffff:7f00:1]", "@", "#", "/", "?", ":", "[", "]", "%", "%00", "\\", ".", ",", "http://"),
-    *("\0", " ", "\t"),
-]
-ATOMS += ["\r", "\n", "é", "*", "0", "65536", "-", "a", "HTTP/1.1"]
+WORDS = (
+    "OK EVIL OK_PORT EVIL_PORT 127.0.0.1 localhost 2130706433 0x7f.1 ::1 [::1] [::ffff:7f00:1]"
+    " @ # / ? : [ ] % %00 \\ . , http:// é * 0 65536 - a HTTP/1.1"
+)
+ATOMS = [*WORDS.split(), *"\0 \t\r\n"]
 HEADERS = [
     "Host: EVIL",
     "Host: OK",
     "Content-Length: 3",
     "Content-Length: -1",
     "Transfer-Encoding: chunked",
-]
-HEADERS += [
     "Transfer-Encoding: gzip",
     "Connection: close, host",
     "Connection: Upgrade",
     "Upgrade: websocket",
-]
-HEADERS += [
     "Expect: 100-continue",
     " folded",
     "X: \0",
@@ -608,8 +599,10 @@ BODIES = [
     "3\r\nabc\r\n0\r\n\r\n",
     "ffffffffffffffffffff\r\n",
     "CONNECT EVIL HTTP/1.1\r\n\r\n",
+    "3;ext=\0\r\nabc\r\n",
+    "0\r\nHost: EVIL\r\n\r\n",
+    "\r\n" * 50,
 ]
-BODIES += ["3;ext=\0\r\nabc\r\n", "0\r\nHost: EVIL\r\n\r\n", "\r\n" * 50]
 
 TARGETS = st.one_of(
     st.sampled_from(["OK", "EVIL", "http://OK/", "http://EVIL/"]),
@@ -907,19 +900,12 @@ async def run_inside(
     return Session(output.decode(), denials)
 
 
-async def tunnel_to(proxy: Proxy, target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-    writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
-    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
-    return reader, writer
-
-
 async def test_when_the_hosts_change_only_connections_to_those_that_are_gone_are_cut():
     async with server_for(echo) as one, server_for(echo) as other:
         kept, gone = f"127.0.0.1:{one}", f"127.0.0.1:{other}"
         async with proxy_for(kept, gone) as proxy:
-            reader, writer = await tunnel_to(proxy, kept)
-            cut_reader, cut_writer = await tunnel_to(proxy, gone)
+            reader, writer = await open_tunnel(proxy.port, kept)
+            cut_reader, cut_writer = await open_tunnel(proxy.port, gone)
             proxy.rules.change((kept, "new.example"))
             with anyio.fail_after(DEADLINE_S):
                 assert await cut_reader.read() == b""

@@ -1,6 +1,5 @@
 """Hard links: a file that is held under one name is held under each that lies where a command can write."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,7 @@ from sanderling.sandbox.guard.links import MAX_OTHER_NAMES
 from sanderling.sandbox.guard.protection import GitProtection, protection
 from sanderling.sandbox.guard.repositories import survey
 from tests.sandbox.test_guard import Yard, kinds
-
-
-@pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Yard]:
-    yard = Yard(tmp_path)
-    yield yard
-    if yard.guard:
-        yard.guard.close()
+from tests.sandbox.test_guard import yard as yard  # noqa: PLC0414 - a fixture
 
 
 def protect(yard: Yard, *granted: Path) -> GitProtection:
@@ -39,28 +31,28 @@ def linked(yard: Yard, held: str, other: Path) -> Path:
     "held", [".git/config", ".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".claude/a/b"]
 )
 @pytest.mark.parametrize("other", ["saved", "deep/er/saved", ".git/saved"])
-def test_other_name_of_what_is_held_is_held(yard: Yard, held: str, other: str):
+def test_other_name_of_what_is_held_is_held(yard, held, other):
     path = linked(yard, held, yard.project / other)
     plan = protect(yard)
     assert str(path) in plan.read_only
     assert plan.linked == ()
 
 
-def test_file_with_one_name_or_with_names_that_are_all_held_holds_nothing_else(yard: Yard):
+def test_file_with_one_name_or_with_names_that_are_all_held_holds_nothing_else(yard):
     before = set(protect(yard).read_only)
     linked(yard, ".git/hooks/pre-commit", yard.project / ".git/hooks/post-commit")
     linked(yard, "src/a", yard.project / "src/b")
     assert set(protect(yard).read_only) == before
 
 
-def test_other_name_in_a_directory_that_was_granted_is_held(yard: Yard):
+def test_other_name_in_a_directory_that_was_granted_is_held(yard):
     path = linked(yard, ".envrc", yard.root / "granted/envrc")
     plan = protect(yard, yard.root / "granted")
     assert str(path) in plan.read_only
     assert plan.linked == ()
 
 
-def test_other_name_outside_is_warned_of(yard: Yard):
+def test_other_name_outside_is_warned_of(yard):
     linked(yard, ".envrc", yard.root / "outside")
     assert protect(yard).linked == (str(yard.project / ".envrc"),)
     [event] = yard.start_guard().warnings()
@@ -68,7 +60,7 @@ def test_other_name_outside_is_warned_of(yard: Yard):
     assert "hard link" in event.reason
 
 
-def test_more_names_than_can_be_mounted_are_warned_of(yard: Yard):
+def test_more_names_than_can_be_mounted_are_warned_of(yard):
     (yard.project / ".envrc").write_text("kept\n")
     for number in range(MAX_OTHER_NAMES + 1):
         linked(yard, ".envrc", yard.project / f"others/{number:03}")
@@ -76,7 +68,7 @@ def test_more_names_than_can_be_mounted_are_warned_of(yard: Yard):
     assert plan.linked == (str(yard.project / f"others/{MAX_OTHER_NAMES:03}"),)
 
 
-def test_what_was_written_by_another_name_is_put_back_where_nothing_is_mounted(yard: Yard):
+def test_what_was_written_by_another_name_is_put_back_where_nothing_is_mounted(yard):
     other = linked(yard, ".envrc", yard.project / "saved")
     guard = yard.start_guard(restores=True)
     other.write_text("evil\n")
@@ -85,7 +77,7 @@ def test_what_was_written_by_another_name_is_put_back_where_nothing_is_mounted(y
     assert (yard.project / ".envrc").read_text() == other.read_text() == "kept\n"
 
 
-def test_change_by_a_name_that_is_not_held_is_told(yard: Yard):
+def test_change_by_a_name_that_is_not_held_is_told(yard):
     other = linked(yard, ".envrc", yard.root / "outside")
     guard = yard.start_guard()
     guard.warnings()

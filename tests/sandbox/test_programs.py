@@ -9,7 +9,6 @@ import pytest
 from sanderling.sandbox.denials import Denial, programs_denied
 from sanderling.sandbox.kernel.programs import MAX_PROGRAMS, programs_of
 from sanderling.sandbox.policy import Grant, resolve_policy
-from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import little_work, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
@@ -53,8 +52,6 @@ def denied(place: Place, output: str, status: int = MISSING, command: str = "") 
 @prove
 @pytest.mark.parametrize("level", LEVELS)
 async def test_directory_of_programs_in_home_is_shown_and_cannot_be_written(place, own, level):
-    if reason := (await Sandbox.probe()).why_not(level):
-        pytest.skip(reason)
     directory = own("bin", ".tools/bin")
     async with session_of(place, level=level) as session:
         assert await said(session, "mytool") == "mine\n"
@@ -70,63 +67,33 @@ async def test_directory_of_programs_in_home_is_shown_and_cannot_be_written(plac
 FAKE = "mkdir -p {0}; printf '#!/bin/sh\\necho evil\\n' >{0}/ls; chmod 755 {0}/ls"
 
 
-def absent(place: Place) -> str:
-    return f"{place.home}/.local/bin"
-
-
-def of_tmp(_: Place) -> str:
-    return "/tmp/tools"
-
-
-def of_shm(_: Place) -> str:
-    return "/dev/shm/tools"
-
-
-def here(_: Place) -> str:
-    return "."
-
-
-def nowhere(_: Place) -> str:
-    return ""
-
-
-def hidden(place: Place) -> str:
-    (place.home / "bin").mkdir()
-    (place.home / "bin/token.txt").write_text("secret")
-    return f"{place.home}/bin"
-
-
-def link_to_absent(place: Place) -> str:
-    link = place.base / "tools"
-    link.symlink_to(place.home / "tools")
-    return str(link)
-
-
-def link_in_home_to_elsewhere(place: Place) -> str:
-    (place.home / "bin").symlink_to("/usr/lib")
-    return f"{place.home}/bin"
-
-
-def around_a_corner(place: Place) -> str:
-    return f"/usr/bin/../..{place.home}/bin"
+ENTRIES = {
+    "absent": "{home}/.local/bin",
+    "in tmp": "/tmp/tools",
+    "in shm": "/dev/shm/tools",
+    "here": ".",
+    "nowhere": "",
+    "hidden": "{home}/bin",
+    "a link to what is absent": "{base}/tools",
+    "a link in HOME to elsewhere": "{home}/linked",
+    "around a corner": "/usr/bin/../..{home}/bin",
+}
 
 
 @prove
 @pytest.mark.parametrize("variable", ["PATH", "LD_LIBRARY_PATH"])
-@pytest.mark.parametrize(
-    "entry",
-    [
-        *(absent, of_tmp, of_shm, here, nowhere, hidden),
-        *(link_to_absent, link_in_home_to_elsewhere, around_a_corner),
-    ],
-)
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES.keys())
 async def test_directory_that_a_command_can_fill_is_not_searched(
     place, monkeypatch, entry, variable
 ):
-    directory = entry(place)
+    (place.home / "bin").mkdir()
+    add_text(place.home / "bin")
+    (place.base / "tools").symlink_to(place.home / "tools")
+    (place.home / "linked").symlink_to("/usr/lib")
+    directory = entry.format(home=place.home, base=place.base)
     before = os.environ["PATH"] if variable == "PATH" else ""
     monkeypatch.setenv(variable, f"{directory}{os.pathsep}{before}")
-    at = place.home / "tools" if entry is link_to_absent else directory or "."
+    at = place.home / "tools" if entry == "{base}/tools" else directory or "."
     async with session_of(place) as session:
         await said(session, FAKE.format(at))
         assert "evil" not in await said(session, "ls")
@@ -159,14 +126,11 @@ async def test_granted_directory_of_programs_is_searched(place, own):
 @pytest.mark.parametrize("level", [*LEVELS[:-1]])
 async def test_no_command_puts_another_directory_in_the_place_of_what_is_shown(place, own, level):
     """It would be renamed with the private directory around it, the project as well as the programs."""
-    if reason := (await Sandbox.probe()).why_not(level):
-        pytest.skip(reason)
     own(".local/bin", "some/where/bin")
     inside = place.project / "deep/er"
     inside.mkdir(parents=True)
     (inside / "file").write_text("real\n")
-    policy = place.policy(project=str(inside), level=level)
-    async with Sandbox.open(policy) as sandbox:
+    async with place.open(level, project=str(inside)) as sandbox:
         for name in (".local", "some", "some/where", place.project.name, "project/deep"):
             rename = f"import os; os.rename('{place.home}/{name}', '{place.home}/aside')"
             assert (await run(sandbox, "python3", "-c", rename))[0] == 1
@@ -181,54 +145,29 @@ def add_text(directory: Path) -> None:
     (directory / "token.txt").write_text("secret")
 
 
-def add_dotfile(directory: Path) -> None:
-    program(directory / ".netrc")
-
-
-def add_directory(directory: Path) -> None:
-    (directory / "keys").mkdir()
-
-
-def add_private_program(directory: Path) -> None:
-    program(directory / "with_token", mode=0o700)
-
-
-def add_pipe(directory: Path) -> None:
-    os.mkfifo(directory / "pipe", 0o777)
-
-
-def let_group_write(directory: Path) -> None:
-    directory.chmod(0o775)
-
-
-def let_others_write(directory: Path) -> None:
-    directory.chmod(0o757)
-
-
-def empty(directory: Path) -> None:
-    (directory / "mytool").unlink()
-
-
 def fill(directory: Path) -> None:
     for number in range(MAX_PROGRAMS):
         (directory / f"{number}").symlink_to("mytool")
 
 
-@pytest.mark.parametrize(
-    "change",
-    prove_rest(
-        [
-            *(add_text, add_dotfile, add_directory, add_private_program, add_pipe),
-            *(let_group_write, let_others_write, empty, fill),
-        ],
-        keep=(0, 3, 6),
-        is_one=True,
-    ),
-)
-def test_directory_that_may_hold_something_private_is_not_shown(place, own, change):
+UNFIT = {
+    "a text": add_text,
+    "a dotfile": lambda directory: program(directory / ".netrc"),
+    "a directory": lambda directory: (directory / "keys").mkdir(),
+    "a private program": lambda directory: program(directory / "with_token", mode=0o700),
+    "a pipe": lambda directory: os.mkfifo(directory / "pipe", 0o777),
+    "the group may write": lambda directory: directory.chmod(0o775),
+    "others may write": lambda directory: directory.chmod(0o757),
+    "nothing": lambda directory: (directory / "mytool").unlink(),
+    "too much": fill,
+}
+
+
+@pytest.mark.parametrize("name", prove_rest(UNFIT, keep=(0, 3, 6), is_one=True))
+def test_directory_that_may_hold_something_private_is_not_shown(place, own, name):
     directory = own("bin")
     assert shown(place) == [str(directory)]
-    change(directory)
+    UNFIT[name](directory)
     assert shown(place) == []
 
 

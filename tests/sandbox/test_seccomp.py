@@ -160,11 +160,8 @@ EVERYWHERE = [
         )
         for mode in (0o1777, SETUID, SETGID, FILE | SETUID, FILE | 0o2644, SETUID | IGNORED)
     ),
-    (
-        "openat",
-        (CWD, 0, os.O_RDWR, SETUID),
-        0,
-    ),  # nothing is made, so the mode is whatever was there
+    # Nothing is made, so the mode is whatever was there.
+    ("openat", (CWD, 0, os.O_RDWR, SETUID), 0),
     ("openat", (CWD, 0, os.O_DIRECTORY, SETUID), 0),
     ("openat", (CWD, 0, CREATE | IGNORED, SETUID), EPERM),
     ("mkdir", (0, SETGID), 0),

@@ -14,13 +14,13 @@ from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.execution_environment import RunningServer
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.sandbox.sandbox import DISK_CHECK_S, IDLE, Sandbox
+from sanderling.sandbox.sandbox import DISK_CHECK_S, IDLE
 from tests.conftest import passes, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_network import server_for
 from tests.sandbox.test_rest import would_rest
-from tests.sandbox.test_sandbox import LEVELS, MOUNTED, Place, happens, is_alive
+from tests.sandbox.test_sandbox import LEVELS, MOUNTED, happens, is_alive
 
 pytestmark = pytest.mark.guard
 
@@ -62,14 +62,6 @@ async def server_in(
         process.close()
 
 
-@asynccontextmanager
-async def session_at(place: Place, level: str, **changes: Any) -> AsyncIterator[SessionSandbox]:
-    if reason := (await Sandbox.probe()).why_not(level):
-        pytest.skip(reason)
-    async with session_of(place, level=level, **changes) as session:
-        yield session
-
-
 @pytest.mark.parametrize("level", prove_rest(LEVELS))
 async def test_server_has_what_was_declared_for_it_and_no_more(place, level):
     read, write = place.base / "granted", place.base / "written"
@@ -77,7 +69,7 @@ async def test_server_has_what_was_declared_for_it_and_no_more(place, level):
     (read / "note").write_text("noted\n")
     grant = Grant((str(read),), (str(write),)).identified()
     async with (
-        session_at(place, level) as session,
+        session_of(place, level=level) as session,
         server_in(session, grant, TOKEN="t0k") as server,
     ):
         assert (
@@ -95,7 +87,7 @@ async def test_server_has_what_was_declared_for_it_and_no_more(place, level):
 
 @pytest.mark.parametrize("level", prove_rest(LEVELS))
 async def test_server_with_rights_of_its_own_shares_no_place_with_commands(place, level):
-    async with session_at(place, level) as session, server_in(session, TOKEN="t") as server:
+    async with session_of(place, level=level) as session, server_in(session, TOKEN="t") as server:
         await said(session, "echo bad >$HOME/.profile; echo bad >$TMPDIR/x")
         assert "No such file" in await server.said("cat $HOME/.profile")
         assert "No such file" in await server.said("cat $TMPDIR/x")
@@ -114,7 +106,7 @@ async def test_server_with_rights_of_its_own_shares_no_place_with_commands(place
 async def test_no_command_reaches_what_a_server_listens_on(place, level):
     listen = "python3 -m http.server --bind 127.0.0.1 8765 >/dev/null 2>&1 & sleep 0.1"
     ask = "for i in 1 2 3 4 5 6 7 8 9; do curl -s --noproxy '*' http://127.0.0.1:8765/file && break; sleep 0.1; done"
-    async with session_at(place, level) as session, server_in(session, TOKEN="t") as server:
+    async with session_of(place, level=level) as session, server_in(session, TOKEN="t") as server:
         await server.said(listen)
         assert await server.said(ask) == "public\n"
         assert await said(session, ask) == ""
@@ -135,7 +127,7 @@ async def test_server_reaches_the_hosts_that_were_declared_and_commands_do_not(p
     async with (
         server_for(answer) as port,
         server_for(answer) as other,
-        session_at(place, level) as session,
+        session_of(place, level=level) as session,
     ):
         ask = "curl -s --noproxy '' -x ${http_proxy:-http://127.0.0.1:3128} http://127.0.0.1:%d/"
         grant = Grant(hosts=(f"127.0.0.1:{port}",))
@@ -152,7 +144,7 @@ async def test_server_reaches_the_hosts_that_were_declared_and_commands_do_not(p
 
 
 async def test_declared_hosts_need_a_proxy(place):
-    async with session_at(place, "landlock") as session:
+    async with session_of(place, level="landlock") as session:
         with pytest.raises(SandboxError, match="proxy"):
             async with server_in(session, Grant(hosts=("example.org",))):
                 pass
@@ -174,7 +166,7 @@ async def test_plan_mode_ends_a_server_and_the_next_one_cannot_write(place, leve
     write = place.base / "written"
     write.mkdir()
     grant = Grant(write_paths=(str(write),)).identified()
-    async with session_at(place, level) as session:
+    async with session_of(place, level=level) as session:
         async with server_in(session, grant) as server:
             await server.said(f"echo 1 >one; echo 1 >{write}/one")
             session.set_mode("ro")

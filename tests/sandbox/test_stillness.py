@@ -84,9 +84,7 @@ def counts_around_a_stop(error: type[Exception] | None) -> tuple[list[int], list
 
 @pytest.mark.parametrize("uid", USERS)
 @pytest.mark.parametrize("error", [None, LookupError])
-def test_every_descendant_stands_still_in_the_context_and_goes_on_after_it(
-    error: type[Exception] | None, uid: int
-):
+def test_every_descendant_stands_still_in_the_context_and_goes_on_after_it(error, uid):
     before, during = in_child(lambda: counts_around_a_stop(error), uid)
     assert during == before
 
@@ -131,7 +129,7 @@ def what_a_parent_hears() -> tuple[list[int], list[int], int]:
 
 
 @pytest.mark.parametrize("uid", USERS)
-def test_a_parent_hears_nothing_of_it_and_a_signal_sent_meanwhile_arrives(uid: int):
+def test_a_parent_hears_nothing_of_it_and_a_signal_sent_meanwhile_arrives(uid):
     signals, states, exit_code = in_child(what_a_parent_hears, uid)
     assert (signals, states) == ([1], [1]), "the end alone"
     assert exit_code == 42

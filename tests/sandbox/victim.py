@@ -768,12 +768,7 @@ def _run_piped(command: list[str], deadline_s: float, **options: Any) -> tuple[s
 
 def _run_on_terminal(command: list[str], deadline_s: float, **options: Any) -> tuple[str, str, str]:
     """As from a shell: the terminal controls the session, and is standard input and error. Third is what was typed into it."""
-    import termios
-
-    master, slave = os.openpty()
-    attributes = termios.tcgetattr(slave)
-    attributes[3] &= ~(termios.ICANON | termios.ECHO)
-    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    master, slave = _raw_terminal()
     # The child takes the terminal before it becomes the user, who could not open it by its name.
     code = (
         "import fcntl, os, sys, termios\n"
@@ -800,6 +795,17 @@ def _run_on_terminal(command: list[str], deadline_s: float, **options: Any) -> t
     os.close(master)
     os.close(slave)
     return output.decode(errors="replace"), errors, typed
+
+
+def _raw_terminal() -> tuple[int, int]:
+    """Both ends of a terminal that passes on each byte at once, and echoes none."""
+    import termios
+
+    master, slave = os.openpty()
+    attributes = termios.tcgetattr(slave)
+    attributes[3] &= ~(termios.ICANON | termios.ECHO)
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    return master, slave
 
 
 def _read_available(fd: int) -> str:
@@ -936,9 +942,8 @@ class Server:
         for _, name in socket.if_nameindex():
             if name != "lo" and (address := _address_of(name)):
                 self.made["host_address"] = address
-        held = (
-            socket.socket()
-        )  # bound, so that nobody else gets the port; who sets SO_REUSEADDR can listen on it
+        # Bound, so that nobody else gets the port; who sets SO_REUSEADDR can listen on it.
+        held = socket.socket()
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         self.kept.append(held)
@@ -1075,12 +1080,7 @@ class Server:
     # ---- terminal and editor
 
     def _make_terminal(self) -> None:
-        import termios
-
-        self.master, slave = os.openpty()
-        attributes = termios.tcgetattr(slave)
-        attributes[3] &= ~(termios.ICANON | termios.ECHO)
-        termios.tcsetattr(slave, termios.TCSANOW, attributes)
+        self.master, slave = _raw_terminal()
         status = os.fstat(slave)
         self.made |= {
             "pts": os.ttyname(slave),

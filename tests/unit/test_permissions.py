@@ -16,7 +16,7 @@ from sanderling.mcp.names import MAX_NUMBER, tool_name
 from sanderling.permissions.decide import Mode, applies, decide
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule, rule_from_text
-from sanderling.sandbox.execution_environment import LocalDisk
+from sanderling.sandbox.execution_environment import Disk
 from sanderling.sandbox.kernel import programs
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect
@@ -233,7 +233,7 @@ def test_program_that_links_to_what_the_sandbox_hides_does_not_only_look(
     assert action(run("rg x"), project, is_confined=False) == "allow"
 
 
-class Elsewhere(LocalDisk):
+class Elsewhere(Disk):
     """A machine on which `link`, in any directory, leads to /secrets."""
 
     def real_path(self, path):

@@ -1,6 +1,8 @@
 """The host's channels to the processes that it starts for the sandbox, and to the supervisor."""
 
+import errno
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -12,11 +14,10 @@ from pathlib import Path
 
 import anyio
 
-from sanderling.errors import SandboxError
+from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox import wire
 from sanderling.sandbox.report import GuardEvent, LayerReport
-from sanderling.sandbox.shortage import sandbox_error
 
 START = (
     "import gc, os, sys; gc.disable(); sys.path += {path!r}; "
@@ -156,4 +157,9 @@ def refusing_on_os_errors() -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise sandbox_error(error) from error
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise SandboxError(f"Cannot set up the sandbox: {error}.") from error
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise NoRoomError(
+            f"Too many open files (limit {limit}). Close sessions, or raise the limit with `ulimit -n`."
+        ) from error

@@ -8,7 +8,7 @@ import anyio
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.effective_policy import EffectivePolicy, policy_of_now
-from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk, SandboxState
+from sanderling.sandbox.execution_environment import LOCAL_DISK, SandboxState
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gaps import missing_at
 from sanderling.sandbox.manager import SandboxManager
@@ -22,7 +22,7 @@ class Confined:
     """Runs commands and opens files with the access that `effective_policy` allows. With `is_ahead`, files are opened before they are needed."""
 
     is_confined = True
-    disk: Disk = LOCAL_DISK
+    disk = LOCAL_DISK
 
     def __init__(
         self,
@@ -75,9 +75,8 @@ class Confined:
     ) -> Process:
         async def start(sandbox: Sandbox) -> Process:
             policy = sandbox.policy
-            if (
-                env or grant != NO_GRANT or is_third_party
-            ):  # otherwise it shares the commands' namespaces
+            # Otherwise it shares the commands' namespaces.
+            if env or grant != NO_GRANT or is_third_party:
                 policy = self._effective_policy.of_server(sandbox, name, grant)
             if is_third_party:
                 policy = policy._replace(env_pass=())

@@ -102,7 +102,6 @@ class SessionSandbox:
         return environment.is_confined and not self.environment.is_confined
 
     async def get_ready(self) -> None:
-        """Open the sandbox ahead of its use if possible. Errors are reported at the first use."""
         if self.environment is self.confined:
             await self.manager.get_ready()
 
@@ -179,12 +178,7 @@ class SessionSandbox:
         return sandbox is not None and await sandbox.undoes(real_path(path))
 
     async def set_network(self, mode: NetworkMode) -> None:
-        """
-        Change the network of commands started from now on. "off" also revokes granted hosts.
-
-        Raises:
-            SandboxError: this level does not support it, or there is no sandbox.
-        """
+        """Change the network, as `ExecutionEnvironment.set_network` does, and end servers that have the previous one."""
         await self.environment.set_network(mode)
         self._end_servers_of_other_terms()
 

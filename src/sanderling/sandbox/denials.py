@@ -69,7 +69,6 @@ class Denial(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The rule in words, for the user and the model."""
         return _WORDS[self.rule].format(about=self.about)
 
 

@@ -126,12 +126,7 @@ class EffectivePolicy:
             self.sandbox.policy = without(self.sandbox.policy, changed)
 
     def check(self, grant: Grant, level: Level | None) -> None:
-        """
-        Check that the user could grant this.
-
-        Raises:
-            SandboxError: a path is too wide, or a host needs a proxy that this level does not support.
-        """
+        """Check the paths and hosts of a grant, for `Confined.check_grant`."""
         resolve_policy(grant.added_to(self.policy))
         if grant.hosts and self.in_force.network != "on" and level == "landlock":
             raise SandboxError(
@@ -139,12 +134,7 @@ class EffectivePolicy:
             )
 
     async def extend(self, sandbox: Sandbox, grant: Grant) -> None:
-        """
-        Apply `grant` for the rest of the session, starting with the open `sandbox`.
-
-        Raises:
-            SandboxError: a host needs a proxy that this level does not support.
-        """
+        """Apply `grant` for the rest of the session, starting with the open `sandbox`, for `Confined.extend`."""
         grant = grant if grant.is_identified else grant.identified()
         await self.allow(SESSION, (*self._hosts.get(SESSION, ()), *grant.hosts))
         paths = grant._replace(hosts=())

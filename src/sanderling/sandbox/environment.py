@@ -50,7 +50,8 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
         if name in passed:
             passed[name] = search_path(passed[name], policy) or default
     has_network = policy.network != "off"
-    places = _places_without_mounts(policy) if level == "landlock" else _places(policy)
+    mounted = {"HOME": policy.home, "TMPDIR": "/tmp"}
+    places = _places_without_mounts(policy) if level == "landlock" else mounted
     return (
         passed
         | ({} if has_network else FAIL_FAST)
@@ -74,10 +75,6 @@ def proxy_environment(port: int) -> dict[str, str]:
     return (
         names | {name.upper(): value for name, value in names.items()} | {"NODE_USE_ENV_PROXY": "1"}
     )
-
-
-def _places(policy: SandboxPolicy) -> dict[str, str]:
-    return {"HOME": policy.home, "TMPDIR": "/tmp"}
 
 
 def _places_without_mounts(policy: SandboxPolicy) -> dict[str, str]:

@@ -23,29 +23,14 @@ from sanderling.sandbox.processes import PipeReader, PipeWriter
 KILL_S = 2.0  # to wait for killed processes
 
 
-class Disk(Protocol):
+class Disk:
     """The file names of an execution environment as the user sees them, whatever commands see."""
 
-    def real_path(self, path: str) -> str:
-        """Return `path` with links resolved where possible."""
-        ...
-
-    def exists(self, path: str) -> bool:
-        """Return whether the path exists, including broken links."""
-        ...
-
-    def status(self, path: str) -> os.stat_result | None:
-        """Return the status of what `path` leads to, or None."""
-        ...
-
-    def is_program(self, path: str) -> bool: ...
-
-
-class LocalDisk:
     def real_path(self, path: str) -> str:
         return real_path(path)
 
     def exists(self, path: str) -> bool:
+        """Return whether the path exists, including broken links."""
         return os.path.lexists(path)
 
     def status(self, path: str) -> os.stat_result | None:
@@ -58,7 +43,7 @@ class LocalDisk:
         return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-LOCAL_DISK = LocalDisk()
+LOCAL_DISK = Disk()
 
 
 def existing(disk: Disk, path: str) -> str:

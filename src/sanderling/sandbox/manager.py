@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 from anyio import to_thread
 
-from sanderling.errors import SandboxError
+from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.modes import Level
 from sanderling.sandbox.effective_policy import EffectivePolicy
 from sanderling.sandbox.file_workers import FileWorkers
@@ -29,7 +29,6 @@ from sanderling.sandbox.policy import NO_GRANT
 from sanderling.sandbox.project_location import Directory, ProjectLocation
 from sanderling.sandbox.report import GuardEvent
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
-from sanderling.sandbox.shortage import NoRoomError
 
 if TYPE_CHECKING:
     from sanderling.sandbox.report import LayerReport
@@ -113,14 +112,11 @@ class SandboxManager:
             # Wake callers that still wait and cannot be cancelled.
             self._is_over = True
             self._is_decided.set()
-            if (
-                self._effective_policy.policy.tmp_dir
-            ):  # still there if the sandbox rests or has rested
+            # It is still there if the sandbox rests or has rested.
+            if tmp_dir := self._effective_policy.policy.tmp_dir:
                 with anyio.move_on_after(REMOVE_S, shield=True):
                     await to_thread.run_sync(
-                        remove_temporary_directories,
-                        self._effective_policy.policy.tmp_dir,
-                        abandon_on_cancel=True,
+                        remove_temporary_directories, tmp_dir, abandon_on_cancel=True
                     )
 
     async def _hold_open(self, is_decided: anyio.Event) -> None:
@@ -182,10 +178,8 @@ class SandboxManager:
                 await sandbox.has_ended.wait()
             if self.sandbox is not sandbox or self._rest_at > anyio.current_time():
                 continue
-            has_paths = (
-                self._effective_policy.policy.read_paths
-                or self._effective_policy.policy.write_paths
-            )
+            policy = self._effective_policy.policy
+            has_paths = policy.read_paths or policy.write_paths
             if has_paths or sandbox.runs_commands or await sandbox.holds_memory():
                 self._need()
             elif self._rest_at <= anyio.current_time():

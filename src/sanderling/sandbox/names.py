@@ -28,6 +28,10 @@ class NameRow(NamedTuple):
     anywhere: bool = True
 
 
+def _with_endings(stems: str, endings: str) -> str:
+    return "".join(f" {stem}.{ending}" for stem in stems.split() for ending in endings.split())
+
+
 VERSION_CONTROL = NameRow(".git .gitmodules .hg .jj", at_root="", anywhere=False)
 """Version control. `guard/`, which knows how each system works, decides what is protected there."""
 
@@ -36,12 +40,8 @@ TABLE = (
     # editors: sourced, or started as a task, a debugger or a container
     NameRow(
         ".exrc .nvimrc .nvim.lua .lazy.lua .lvimrc .neoconf.json .dir-locals.el .dir-locals-2.el"
-    ),
-    NameRow(
-        ".nvim .vim .helix .idea .vscode .zed .fleet .devcontainer .devcontainer.json .gdbinit .lldbinit"
-    ),
-    NameRow(
-        ".lite_project.lua .kateproject .kateproject.d .theia .vimrc.local .Rprofile .tmux-sessionizer"
+        " .nvim .vim .helix .idea .vscode .zed .fleet .devcontainer .devcontainer.json .gdbinit .lldbinit"
+        " .lite_project.lua .kateproject .kateproject.d .theia .vimrc.local .Rprofile .tmux-sessionizer"
     ),
     # in a project with dotfiles, ordinary files
     NameRow(".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False),
@@ -58,12 +58,10 @@ TABLE = (
     # shells: run on entering the directory
     NameRow(
         ".envrc .envrc.local .envrc.private .autoenv .autoenv.leave .autoenv.zsh .autoenv_leave.zsh .rvmrc .smartcd"
-    ),
-    NameRow(
-        "mise.toml .mise.toml mise.local.toml .mise.local.toml .rtx.toml .config/mise.toml .config/mise"
+        " mise.toml .mise.toml mise.local.toml .mise.local.toml .rtx.toml .config/mise.toml .config/mise"
         " .miserc.toml .rtx.local.toml .config/mise.local.toml"
+        " mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"
     ),
-    NameRow("mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"),
     NameRow(".direnv", at_root="", anywhere=False),  # `pip install` writes to it, too
     # a version can be a path; asdf and mise write it
     NameRow(".tool-versions", at_root="", anywhere=False),
@@ -71,43 +69,29 @@ TABLE = (
     NameRow(".husky .githooks .git-hooks"),
     NameRow(
         "hk.pkl hk.local.pkl hk.toml hk.yaml hk.yml hk.json .config/hk.pkl .config/hk.local.pkl .rusty-hook.toml rusty-hook.toml"
-        " .local-overcommit.yml grumphp.yaml grumphp.yml.dist grumphp.yaml.dist .nano-staged.js .nano-staged.cjs .nano-staged.mjs"
-        " .nano-staged.json nano-staged.js nano-staged.cjs nano-staged.mjs nano-staged.json .nanostagedrc .gitlint whisky.json"
+        " .local-overcommit.yml grumphp.yaml grumphp.yml.dist grumphp.yaml.dist .nanostagedrc .gitlint whisky.json"
         " .pre-commit-config.yaml .pre-commit-config.yml prek.toml .overcommit.yml captainhook.json grumphp.yml .huskyrc"
-        " .huskyrc.json .huskyrc.yaml .huskyrc.yml .huskyrc.js .huskyrc.cjs husky.config.js husky.config.cjs"
-        " .simple-git-hooks.json .simple-git-hooks.js .simple-git-hooks.cjs simple-git-hooks.json simple-git-hooks.js"
-        " simple-git-hooks.cjs .lintstagedrc .lintstagedrc.json .lintstagedrc.yaml .lintstagedrc.yml .lintstagedrc.js"
-        " .lintstagedrc.cjs .lintstagedrc.mjs .lintstagedrc.ts .lintstagedrc.cts .lintstagedrc.mts lint-staged.config.js"
-        " lint-staged.config.cjs lint-staged.config.mjs lint-staged.config.ts lint-staged.config.cts lint-staged.config.mts"
-        " .commitlintrc .commitlintrc.json .commitlintrc.yaml .commitlintrc.yml .commitlintrc.js .commitlintrc.cjs"
-        " .commitlintrc.mjs .commitlintrc.ts .commitlintrc.cts .commitlintrc.mts commitlint.config.js commitlint.config.cjs"
-        " commitlint.config.mjs commitlint.config.ts commitlint.config.cts commitlint.config.mts"
-        + "".join(
-            f" {stem}.{kind}"
-            for stem in (
-                *("lefthook", ".lefthook", "lefthook-local", ".lefthook-local"),
-                *(".config/lefthook", ".config/lefthook-local"),
-            )
-            for kind in ("yml", "yaml", "toml", "json", "jsonc")
-        )
-        + " .lefthook .lefthook-local",
+        " .lintstagedrc .commitlintrc .lefthook .lefthook-local"
+        + _with_endings(".nano-staged nano-staged", "js cjs mjs json")
+        + _with_endings(".huskyrc", "json yaml yml js cjs")
+        + _with_endings("husky.config", "js cjs")
+        + _with_endings(".simple-git-hooks simple-git-hooks", "json js cjs")
+        + _with_endings(".lintstagedrc .commitlintrc", "json yaml yml js cjs mjs ts cts mts")
+        + _with_endings("lint-staged.config commitlint.config", "js cjs mjs ts cts mts")
+        + _with_endings(
+            "lefthook .lefthook lefthook-local .lefthook-local .config/lefthook .config/lefthook-local",
+            "yml yaml toml json jsonc",
+        ),
         at_root="with hooks",
     ),
-    NameRow(
-        ".yarnrc .yarnrc.yml .npmrc", at_root="", anywhere=False
-    ),  # their own tools write these
+    # their own tools write these
+    NameRow(".yarnrc .yarnrc.yml .npmrc", at_root="", anywhere=False),
     # agents: their hooks, the servers that they start, and their instructions
     NameRow(
         ".claude .codex .cursor .gemini .kiro .opencode .roo .sanderling .windsurf .continue .qwen .amazonq .junie .trae"
-    ),
-    NameRow(
-        ".augment .factory .kilocode .crush .goose .clinerules .cursorrules .windsurfrules .roorules .roomodes .goosehints"
-    ),
-    NameRow(
-        ".agents .agent .openhands .pi .vibe .iflow .codebuddy .rovodev .aiassistant .github/hooks gptme.toml"
-    ),
-    NameRow(
-        ".mcp.json opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml .sanderling.toml"
+        " .augment .factory .kilocode .crush .goose .clinerules .cursorrules .windsurfrules .roorules .roomodes .goosehints"
+        " .agents .agent .openhands .pi .vibe .iflow .codebuddy .rovodev .aiassistant .github/hooks gptme.toml"
+        " .mcp.json opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml .sanderling.toml"
     ),
     NameRow(
         "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md copilot-instructions.md"

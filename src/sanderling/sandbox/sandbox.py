@@ -81,9 +81,7 @@ class Sandbox:
     async def probe(cls) -> LayerReport:
         """Probe what the kernel can enforce, by trying it. The result is cached."""
         if cls._report_of_kernel is None:
-            try:
-                _check_system()
-            except SandboxError:
+            if sys.platform != "linux":
                 reason = f"it needs Linux, this is {sys.platform}"
                 return LayerReport(reasons=dict.fromkeys(LAYERS, reason), landlock_abi=0)
             async with started("probe") as prober:
@@ -107,7 +105,8 @@ class Sandbox:
         Raises:
             SandboxError: the policy cannot be enforced here, at a level that it accepts.
         """
-        _check_system()
+        if sys.platform != "linux":
+            raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
         policy = resolve_policy(policy)
         policy = policy._replace(programs=programs_of(policy))
         goes_on = bool(policy.tmp_dir)
@@ -331,11 +330,6 @@ class Sandbox:
         self._views.close()
         for network in (self._network, *self._servers.values()):
             network.close()
-
-
-def _check_system() -> None:
-    if sys.platform != "linux":
-        raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
 
 
 def check_level(policy: SandboxPolicy, report: LayerReport) -> None:

@@ -16,7 +16,7 @@ from anyio import to_thread
 from sanderling.errors import SandboxError
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.execution_environment import LOCAL_DISK, Disk
+from sanderling.sandbox.execution_environment import LOCAL_DISK
 from sanderling.sandbox.files import UnconfinedFiles
 from sanderling.sandbox.kernel.layout import private_directory, remove_temporary_files_of_the_dead
 from sanderling.sandbox.policy import NO_GRANT, Grant, SandboxPolicy
@@ -182,7 +182,7 @@ class Unconfined:
 
     is_confined = False
     network: NetworkMode = "on"
-    disk: Disk = LOCAL_DISK
+    disk = LOCAL_DISK
 
     def __init__(self, policy: SandboxPolicy, look_at_project: Callable[[], None]) -> None:
         self._policy = policy

@@ -8,14 +8,13 @@ from weakref import WeakSet
 
 import anyio
 
-from sanderling.errors import SandboxError
+from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.processes import Process, close
 from sanderling.sandbox.report import NOT_STARTED
-from sanderling.sandbox.shortage import NoRoomError
 
 
 class SandboxView:
@@ -30,10 +29,6 @@ class SandboxView:
         self.file_workers = WeakSet[Process]()
         self._sending = anyio.Lock()
         self._wanted = 0  # number of pending starts
-
-    def hold(self, path: str) -> None:
-        with suppress(OSError):  # the zygote is gone, with everything in it
-            wire.send(self.channel, ("hold", path))
 
     @property
     def only_serves(self) -> bool:
@@ -156,7 +151,8 @@ class SandboxViews:
             if self._level == "full-bwrap":
                 self.drop(view)
             elif self._level != "landlock":
-                view.hold(path)
+                with suppress(OSError):  # the zygote is gone, with everything in it
+                    wire.send(view.channel, ("hold", path))
 
     async def _open_view(self, number: int, policy: SandboxPolicy) -> socket.socket:
         with refusing_on_os_errors():

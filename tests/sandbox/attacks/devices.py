@@ -42,7 +42,7 @@ for _name in _DEVICES:
                 return f"{path}: {error.strerror}"
         return ""
 
-    @attack(f"device-{_name.replace('/', '-')}", kind="devices", severity="med", needs=(_can_open,))
+    @attack(f"device-{_name.replace('/', '-')}", kind="devices", needs=(_can_open,))
     def device(_world: World, path: str = f"/dev/{_name}") -> str:
         try:
             os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
@@ -83,17 +83,11 @@ def device_in_project(world: World) -> str:
 
 
 @attack(
-    "device-null-is-shared",
-    kind="devices",
-    severity="med",
-    needs=(root,),
-    evidence="changed",
-    target="/dev/null",
+    "device-null-is-shared", kind="devices", needs=(root,), evidence="changed", target="/dev/null"
 )
-def device_null(_world: World) -> str:
+def device_null(_world: World) -> None:
     """The node is the machine's own: who owns it may close it to everyone. Here only its times change."""
     now = time.time_ns()
     os.utime("/dev/null", ns=(now, now))
     if os.stat("/dev/null").st_mtime_ns != now:
         raise Stopped("not the same")
-    return "changed"

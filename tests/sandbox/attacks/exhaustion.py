@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 from .kernel import libc, syscall
-from .registry import Stopped, World, attack
+from .registry import Stopped, World, attack, root
 
 PROCESSES = 1300
 GIB = 1 << 30
 
 
-@attack("fork-bomb", kind="exhaustion", severity="med", scene="alone", timeout_s=20)
+@attack("fork-bomb", kind="exhaustion", scene="alone", timeout_s=20)
 def fork_bomb(_world: World) -> str:
     """As many children at a time as a bomb needs to hurt."""
     children: list[int] = []
@@ -34,7 +34,7 @@ def fork_bomb(_world: World) -> str:
     return f"{len(children)} processes"
 
 
-@attack("huge-file", kind="exhaustion", severity="low")
+@attack("huge-file", kind="exhaustion")
 def huge_file(world: World) -> str:
     """Beyond the size limit of a file; sparse, so that the control hurts no one."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -47,7 +47,7 @@ def huge_file(world: World) -> str:
     return "9 GiB"
 
 
-@attack("raise-limits", kind="exhaustion", severity="med")
+@attack("raise-limits", kind="exhaustion")
 def raise_limits(_world: World) -> str:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return "no limit of a file's size"
@@ -56,7 +56,6 @@ def raise_limits(_world: World) -> str:
 @attack(
     "core-dump",
     kind="exhaustion",
-    severity="low",
     needs=(
         lambda _world: (
             "" if resource.getrlimit(resource.RLIMIT_CORE)[1] else "core dumps are off here"
@@ -72,7 +71,7 @@ def core_dump(_world: World) -> str:
     return f"a core of {hard} bytes"
 
 
-@attack("fill-shm", kind="exhaustion", severity="med", scene="alone", timeout_s=15)
+@attack("fill-shm", kind="exhaustion", scene="alone", timeout_s=15)
 def fill_shm(world: World) -> str:
     """Memory, taken as files."""
     path = Path("/dev/shm", f"fill-{world.name}")
@@ -84,12 +83,7 @@ def fill_shm(world: World) -> str:
     return "640 MiB"
 
 
-@attack(
-    "fill-dev",
-    kind="exhaustion",
-    severity="low",
-    needs=(lambda _world: "" if os.geteuid() == 0 else "needs root",),
-)
+@attack("fill-dev", kind="exhaustion", needs=(root,))
 def fill_dev(world: World) -> str:
     path = Path("/dev", f"fill-{world.name}")
     try:
@@ -100,35 +94,20 @@ def fill_dev(world: World) -> str:
     return "8 MiB"
 
 
-@attack(
-    "realtime",
-    kind="exhaustion",
-    severity="med",
-    needs=(lambda _world: "" if os.geteuid() == 0 else "needs root",),
-)
+@attack("realtime", kind="exhaustion", needs=(root,))
 def realtime(_world: World) -> str:
     """A process that nothing else gets past."""
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     return "realtime"
 
 
-@attack(
-    "higher-priority",
-    kind="exhaustion",
-    severity="low",
-    needs=(lambda _world: "" if os.geteuid() == 0 else "needs root",),
-)
+@attack("higher-priority", kind="exhaustion", needs=(root,))
 def higher_priority(_world: World) -> str:
     os.setpriority(os.PRIO_PROCESS, 0, -5)
     return "before everyone else"
 
 
-@attack(
-    "lock-memory",
-    kind="exhaustion",
-    severity="low",
-    needs=(lambda _world: "" if os.geteuid() == 0 else "needs root",),
-)
+@attack("lock-memory", kind="exhaustion", needs=(root,))
 def lock_memory(_world: World) -> str:
     """More than RLIMIT_MEMLOCK: memory that is never swapped out."""
     import ctypes
@@ -151,7 +130,7 @@ def _inotify_limit(name: str) -> int:
     return int(Path(f"/proc/sys/fs/inotify/max_user_{name}").read_text())
 
 
-@attack("inotify-instances", kind="exhaustion", severity="low", scene="alone")
+@attack("inotify-instances", kind="exhaustion", scene="alone")
 def inotify_instances(_world: World) -> str:
     """More than a quarter of those that the user has: a few commands like this, and no editor or file manager gets one."""
     wanted = _inotify_limit("instances") // 4 + 1
@@ -159,7 +138,7 @@ def inotify_instances(_world: World) -> str:
     return f"{len(instances)} instances"
 
 
-@attack("inotify-watches", kind="exhaustion", severity="low", scene="alone", timeout_s=60)
+@attack("inotify-watches", kind="exhaustion", scene="alone", timeout_s=60)
 def inotify_watches(_world: World) -> str:
     """More than half of the watches. An instance watches a file once, so some files serve several instances."""
     wanted = _inotify_limit("watches") // 2 + 1
@@ -175,7 +154,7 @@ def inotify_watches(_world: World) -> str:
     return f"{taken} watches"
 
 
-@attack("signal-queue", kind="exhaustion", severity="low", scene="alone", timeout_s=20)
+@attack("signal-queue", kind="exhaustion", scene="alone", timeout_s=20)
 def signal_queue(world: World) -> str:
     """More than half of the signals that may wait for the user's processes: without room no timer can be made."""
     wanted = world.signal_limit // 2 + 1

@@ -31,69 +31,52 @@ def _in_project(world: World, name: str = "") -> Path:
     return Path(world.project, f"attack-{world.id}{name}")
 
 
-@attack("file-create", kind="files", evidence="changed")
-def file_create(world: World) -> str:
-    return _create(world.outside / "new")
+_OUTSIDE: dict[str, Callable[[Path], object]] = {
+    "create": lambda outside: _create(outside / "new"),
+    "append": lambda outside: _append(outside / "file"),
+    "truncate": lambda outside: os.truncate(outside / "file", 0),
+    "open-truncate": lambda outside: os.open(outside / "file", os.O_RDONLY | os.O_TRUNC),
+    "unlink": lambda outside: (outside / "file").unlink(),
+    "rename": lambda outside: (outside / "file").rename(outside / "renamed"),
+    "symlink-create": lambda outside: (outside / "planted").symlink_to("/etc/passwd"),
+    "mkfifo": lambda outside: os.mkfifo(outside / "fifo"),
+    "mkdir": lambda outside: (outside / "new").mkdir(),
+    "rmdir": lambda outside: (outside / "dir").rmdir(),
+    "mknod": lambda outside: os.mknod(outside / "node", stat.S_IFREG | 0o600),
+}
 
+for _name, _act in _OUTSIDE.items():
 
-@attack("file-append", kind="files", evidence="changed")
-def file_append(world: World) -> str:
-    return _append(world.outside / "file")
-
-
-@attack("file-truncate", kind="files", evidence="changed")
-def file_truncate(world: World) -> str:
-    os.truncate(world.outside / "file", 0)
-    return "truncated"
-
-
-@attack("file-open-truncate", kind="files", evidence="changed")
-def file_open_truncate(world: World) -> str:
-    os.close(os.open(world.outside / "file", os.O_RDONLY | os.O_TRUNC))
-    return "truncated by a reader"
-
-
-@attack("file-unlink", kind="files", evidence="changed")
-def file_unlink(world: World) -> str:
-    (world.outside / "file").unlink()
-    return "unlinked"
-
-
-@attack("file-rename", kind="files", evidence="changed")
-def file_rename(world: World) -> str:
-    (world.outside / "file").rename(world.outside / "renamed")
-    return "renamed"
+    @attack(f"file-{_name}", kind="files", evidence="changed")
+    def change_outside(world: World, act: Callable[[Path], object] = _act) -> None:
+        act(world.outside)
 
 
 @attack("file-move-into-project", kind="files", evidence="changed")
-def file_move_into_project(world: World) -> str:
+def file_move_into_project(world: World) -> None:
     (world.outside / "file").rename(_in_project(world))
-    return "moved"
 
 
 @attack("file-replace-from-project", kind="files", evidence="changed")
-def file_replace_from_project(world: World) -> str:
+def file_replace_from_project(world: World) -> None:
     source = _in_project(world)
     source.write_text("planted")
     source.replace(world.outside / "file")
-    return "replaced"
 
 
 @attack("file-exchange", kind="files", evidence="changed")
-def file_exchange(world: World) -> str:
+def file_exchange(world: World) -> None:
     """RENAME_EXCHANGE: two names swap what they stand for."""
     ours = _in_project(world)
     ours.write_text("planted")
     syscall("renameat2", AT_FDCWD, str(ours), AT_FDCWD, str(world.outside / "file"), 2)
-    return "exchanged"
 
 
 @attack("file-hardlink-out", kind="files", evidence="changed")
-def file_hardlink_out(world: World) -> str:
+def file_hardlink_out(world: World) -> None:
     ours = _in_project(world)
     ours.write_text("planted")
     os.link(ours, world.outside / "planted")
-    return "linked"
 
 
 @attack("file-hardlink-in", kind="files", evidence="changed")
@@ -103,51 +86,19 @@ def file_hardlink_in(world: World) -> str:
     return _append(ours)
 
 
-@attack("file-symlink-create", kind="files", evidence="changed")
-def file_symlink_create(world: World) -> str:
-    (world.outside / "planted").symlink_to("/etc/passwd")
-    return "linked"
-
-
-@attack("file-mkfifo", kind="files", evidence="changed")
-def file_mkfifo(world: World) -> str:
-    os.mkfifo(world.outside / "fifo")
-    return "made"
-
-
-@attack("file-mkdir", kind="files", evidence="changed")
-def file_mkdir(world: World) -> str:
-    (world.outside / "new").mkdir()
-    return "made"
-
-
-@attack("file-rmdir", kind="files", evidence="changed")
-def file_rmdir(world: World) -> str:
-    (world.outside / "dir").rmdir()
-    return "removed"
-
-
-@attack("file-mknod", kind="files", evidence="changed")
-def file_mknod(world: World) -> str:
-    os.mknod(world.outside / "node", stat.S_IFREG | 0o600)
-    return "made"
-
-
 @attack("file-bind-socket", kind="files", evidence="changed")
-def file_bind_socket(world: World) -> str:
+def file_bind_socket(world: World) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(world.outside / "sock"))
-    return "bound"
 
 
 @attack("file-tmpfile-linkat", kind="files", evidence="changed")
-def file_tmpfile_linkat(world: World) -> str:
+def file_tmpfile_linkat(world: World) -> None:
     """An unnamed file of the project gets its name outside."""
     fd = os.open(world.project, os.O_TMPFILE | os.O_RDWR, 0o600)
     source, target = f"/proc/self/fd/{fd}".encode(), str(world.outside / "named").encode()
     if libc.linkat(AT_FDCWD, source, AT_FDCWD, target, AT_SYMLINK_FOLLOW):
         raise OSError(ctypes.get_errno(), "linkat")
-    return "linked"
 
 
 @attack("file-dotdot", kind="files", evidence="changed")
@@ -231,7 +182,7 @@ def file_cwd_left_behind(world: World) -> str:
 
 
 @attack("file-rename-race", kind="files", evidence="changed", timeout_s=8)
-def file_rename_race(world: World) -> str:
+def file_rename_race(world: World) -> None:
     """A path that is a directory when it is looked at and a symlink out when it is used."""
     base = _in_project(world)
     (base / "real").mkdir(parents=True)
@@ -251,7 +202,6 @@ def file_rename_race(world: World) -> str:
         except OSError:
             continue
     is_done = True
-    return "raced"
 
 
 for _name, _path in (
@@ -296,22 +246,19 @@ def visible_append(world: World) -> str:
 
 
 @attack("visible-unlink", kind="files", evidence="changed", target="{elsewhere}/{id}")
-def visible_unlink(world: World) -> str:
+def visible_unlink(world: World) -> None:
     (world.visible / "file").unlink()
-    return "unlinked"
 
 
 @attack("visible-truncate", kind="files", evidence="changed", target="{elsewhere}/{id}")
-def visible_truncate(world: World) -> str:
+def visible_truncate(world: World) -> None:
     if libc.truncate(str(world.visible / "file").encode(), 0):
         raise Stopped("truncate failed")
-    return "truncated"
 
 
 @attack("visible-move-into-project", kind="files", evidence="changed", target="{elsewhere}/{id}")
-def visible_move_into_project(world: World) -> str:
+def visible_move_into_project(world: World) -> None:
     (world.visible / "file").rename(_in_project(world))
-    return "moved"
 
 
 @attack("visible-hardlink-in", kind="files", evidence="changed", target="{elsewhere}/{id}")
@@ -327,13 +274,7 @@ for _name, _dir in (("tmp", "/tmp"), ("var-tmp", "/var/tmp"), ("dev-shm", "/dev/
     def shared_append(world: World, path: str = _dir) -> str:
         return _append(f"{path}/{world.name}/{world.id}/file")
 
-    @attack(
-        f"{_name}-plant",
-        kind="files",
-        severity="med",
-        evidence="changed",
-        target=f"{_dir}/{{name}}-{{id}}",
-    )
+    @attack(f"{_name}-plant", kind="files", evidence="changed", target=f"{_dir}/{{name}}-{{id}}")
     def shared_plant(world: World, path: str = _dir) -> str:
         """A file that a program of the user's would find."""
         return _create(f"{path}/{world.name}-{world.id}")
@@ -386,7 +327,7 @@ def override_permissions(world: World) -> str:
     return Path(world.other_users_file).read_text()
 
 
-@attack("sudo", kind="files", severity="high", needs=(unprivileged, fact("has_sudo")))
+@attack("sudo", kind="files", needs=(unprivileged, fact("has_sudo")))
 def sudo(_world: World) -> str:
     if os.system("sudo -n true 2>/dev/null"):
         raise Stopped("no")

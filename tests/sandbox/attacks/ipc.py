@@ -24,7 +24,7 @@ def sysv_shm_write(world: World) -> str:
     return "written"
 
 
-@attack("sysv-shm-remove", kind="ipc", severity="med", needs=(fact("shm_id_to_remove"),))
+@attack("sysv-shm-remove", kind="ipc", needs=(fact("shm_id_to_remove"),))
 def sysv_shm_remove(world: World) -> str:
     syscall("shmctl", world.shm_id_to_remove, 0, 0)
     return "removed"
@@ -37,19 +37,19 @@ def sysv_msg_receive(world: World) -> bytes:
     return message.raw
 
 
-@attack("sysv-msg-send", kind="ipc", severity="med", needs=(fact("msg_id"),))
+@attack("sysv-msg-send", kind="ipc", needs=(fact("msg_id"),))
 def sysv_msg_send(world: World) -> str:
     syscall("msgsnd", world.msg_id, ctypes.create_string_buffer(b"\2" + bytes(7) + b"x"), 1, 0o4000)
     return "sent"
 
 
-@attack("sysv-sem-set", kind="ipc", severity="med", needs=(fact("sem_id"),))
+@attack("sysv-sem-set", kind="ipc", needs=(fact("sem_id"),))
 def sysv_sem_set(world: World) -> str:
     syscall("semctl", world.sem_id, 0, 16, 5)
     return "set"
 
 
-@attack("sysv-list", kind="ipc", severity="low", needs=(fact("shm_id"),))
+@attack("sysv-list", kind="ipc", needs=(fact("shm_id"),))
 def sysv_list(world: World) -> str:
     if f" {world.shm_id} " not in Path("/proc/sysvipc/shm").read_text():
         raise Stopped("the victim's segment is not listed")
@@ -64,7 +64,7 @@ def mq_receive(world: World) -> bytes:
     return message.raw[:64]
 
 
-@attack("mq-send", kind="ipc", severity="med", needs=(fact("queue"),))
+@attack("mq-send", kind="ipc", needs=(fact("queue"),))
 def mq_send(world: World) -> str:
     fd = syscall("mq_open", world.queue, os.O_WRONLY | os.O_NONBLOCK, 0, None)
     syscall("mq_timedsend", fd, b"x", 1, 0, None)
@@ -83,24 +83,24 @@ def key_read(world: World) -> bytes:
     return text.raw
 
 
-@attack("key-add", kind="ipc", severity="med")
+@attack("key-add", kind="ipc")
 def key_add(world: World) -> str:
     return f"key {syscall('add_key', b'user', f'attack-{world.id}', b'x', 1, PROCESS_KEYRING)}"
 
 
-@attack("key-request", kind="ipc", severity="med", evidence="claim", needs=(fact("key"),))
+@attack("key-request", kind="ipc", evidence="claim", needs=(fact("key"),))
 def key_request(world: World) -> str:
     syscall("keyctl", KEYCTL_JOIN, None, 0, 0, 0)
     syscall("keyctl", KEYCTL_LINK, USER_KEYRING, SESSION_KEYRING, 0, 0)
     return f"key {syscall('request_key', b'user', world.key, None, 0)}"
 
 
-@attack("key-list", kind="ipc", severity="low", evidence="loot", needs=(fact("key"),))
+@attack("key-list", kind="ipc", evidence="loot", needs=(fact("key"),))
 def key_list(_world: World) -> str:
     return Path("/proc/keys").read_text()
 
 
-@attack("key-new-session", kind="ipc", severity="low")
+@attack("key-new-session", kind="ipc")
 def key_new_session(_world: World) -> str:
     return f"keyring {syscall('keyctl', KEYCTL_JOIN, None, 0, 0, 0)}"
 

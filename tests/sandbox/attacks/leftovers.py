@@ -157,14 +157,14 @@ def daemon_without_init(world: World) -> str:
     return answer
 
 
-@attack("crontab", kind="leftovers", severity="high", needs=(fact("has_crontab"),))
+@attack("crontab", kind="leftovers", needs=(fact("has_crontab"),))
 def crontab(_world: World) -> str:
     subprocess.run(["crontab", "-"], input=b"# planted\n", check=True, capture_output=True)
     subprocess.run(["crontab", "-r"], check=True, capture_output=True)
     return "a job for later"
 
 
-@attack("at-job", kind="leftovers", severity="high", needs=(fact("has_at"),))
+@attack("at-job", kind="leftovers", needs=(fact("has_at"),))
 def at_job(_world: World) -> str:
     subprocess.run(["at", "now + 1 year"], input=b"true\n", check=True, capture_output=True)
     return "a job for later"

@@ -9,6 +9,7 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import AT_FDCWD, syscall
@@ -18,85 +19,62 @@ FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 NODUMP = 0x40
 SEEN_S = 3.0  # the victim does something five times a second
 
-for _place, _target in (("home", "{home}/outside/{id}"), ("visible", "{elsewhere}/{id}")):
 
-    def _file(world: World, place: str = _place) -> Path:
-        return (world.outside if place == "home" else world.visible) / "file"
-
-    @attack(f"chmod-{_place}", kind="metadata", severity="med", evidence="changed", target=_target)
-    def chmod(world: World, file=_file) -> str:
-        file(world).chmod(0o777)
-        return "changed"
-
-    @attack(
-        f"chmod-directory-{_place}",
-        kind="metadata",
-        severity="med",
-        evidence="changed",
-        target=_target,
-    )
-    def chmod_directory(world: World, file=_file) -> str:
-        file(world).parent.chmod(0o777)
-        return "changed"
-
-    @attack(f"utime-{_place}", kind="metadata", severity="low", evidence="changed", target=_target)
-    def utime(world: World, file=_file) -> str:
-        os.utime(file(world), (1, 1))
-        return "changed"
-
-    @attack(
-        f"setxattr-{_place}", kind="metadata", severity="med", evidence="changed", target=_target
-    )
-    def setxattr(world: World, file=_file) -> str:
-        os.setxattr(file(world), "user.attack", b"1")
-        return "changed"
-
-    @attack(
-        f"removexattr-{_place}", kind="metadata", severity="low", evidence="changed", target=_target
-    )
-    def removexattr(world: World, file=_file) -> str:
-        os.removexattr(file(world), "user.kept")
-        return "changed"
-
-    @attack(f"chattr-{_place}", kind="metadata", severity="low", evidence="changed", target=_target)
-    def chattr(world: World, file=_file) -> str:
-        """The flags of a file need no writable descriptor, only its owner."""
-        fd = os.open(file(world), os.O_RDONLY)
-        flags = array.array("I", [0, 0])
-        fcntl.ioctl(fd, FS_IOC_GETFLAGS, flags)
-        flags[0] |= NODUMP
-        fcntl.ioctl(fd, FS_IOC_SETFLAGS, flags)
-        return "changed"
-
-    @attack(
-        f"chown-{_place}",
-        kind="metadata",
-        severity="high",
-        evidence="changed",
-        target=_target,
-        needs=(root,),
-    )
-    def chown(world: World, file=_file) -> str:
-        os.chown(file(world), world.other_uid, world.other_uid)
-        return "changed"
+def _chattr(file: Path) -> None:
+    """The flags of a file need no writable descriptor, only its owner."""
+    fd = os.open(file, os.O_RDONLY)
+    flags = array.array("I", [0, 0])
+    fcntl.ioctl(fd, FS_IOC_GETFLAGS, flags)
+    flags[0] |= NODUMP
+    fcntl.ioctl(fd, FS_IOC_SETFLAGS, flags)
 
 
-@attack("stat-secret", kind="metadata", severity="low")
+_CHANGES: dict[str, Callable[[Path], object]] = {
+    "chmod": lambda file: file.chmod(0o777),
+    "chmod-directory": lambda file: file.parent.chmod(0o777),
+    "utime": lambda file: os.utime(file, (1, 1)),
+    "setxattr": lambda file: os.setxattr(file, "user.attack", b"1"),
+    "removexattr": lambda file: os.removexattr(file, "user.kept"),
+    "chattr": _chattr,
+}
+
+for _place, _target in (("outside", "{home}/outside/{id}"), ("visible", "{elsewhere}/{id}")):
+    _where = "home" if _place == "outside" else _place
+
+    for _name, _change in _CHANGES.items():
+
+        @attack(
+            f"{_name}-{_where}",
+            kind="metadata",
+            evidence="changed",
+            target=_target,
+        )
+        def change(
+            world: World, place: str = _place, change: Callable[[Path], object] = _change
+        ) -> None:
+            change(getattr(world, place) / "file")
+
+    @attack(f"chown-{_where}", kind="metadata", evidence="changed", target=_target, needs=(root,))
+    def chown(world: World, place: str = _place) -> None:
+        os.chown(getattr(world, place) / "file", world.other_uid, world.other_uid)
+
+
+@attack("stat-secret", kind="metadata")
 def stat_secret(world: World) -> str:
     return f"{Path(world.secrets['ssh-key']).stat().st_size} bytes"
 
 
-@attack("readlink-secret", kind="metadata", severity="low", evidence="loot")
+@attack("readlink-secret", kind="metadata", evidence="loot")
 def readlink_secret(world: World) -> str:
     return os.readlink(world.secret_link)
 
 
-@attack("list-home", kind="metadata", severity="low", evidence="loot")
+@attack("list-home", kind="metadata", evidence="loot")
 def list_home(world: World) -> str:
     return " ".join(os.listdir(Path(world.home, "Documents")))
 
 
-@attack("list-outside", kind="metadata", severity="low", evidence="loot")
+@attack("list-outside", kind="metadata", evidence="loot")
 def list_outside(world: World) -> str:
     """All names of all directories beside the project."""
     names: list[str] = []
@@ -108,12 +86,12 @@ def list_outside(world: World) -> str:
     return " ".join(name for name in names if "CANARY" in name)
 
 
-@attack("xattr-secret", kind="metadata", severity="low", evidence="loot")
+@attack("xattr-secret", kind="metadata", evidence="loot")
 def xattr_secret(world: World) -> bytes:
     return os.getxattr(world.secrets["ssh-key"], "user.note")
 
 
-@attack("inotify-secret", kind="metadata", severity="low")
+@attack("inotify-secret", kind="metadata")
 def inotify_secret(world: World) -> str:
     """When the user touches the file."""
     fd = syscall("inotify_init1", os.O_NONBLOCK)
@@ -121,7 +99,7 @@ def inotify_secret(world: World) -> str:
     return "watching"
 
 
-@attack("inotify-activity", kind="metadata", severity="low")
+@attack("inotify-activity", kind="metadata")
 def inotify_activity(world: World) -> str:
     """The victim's server writes its log into this directory all the time."""
     fd = syscall("inotify_init1", os.O_NONBLOCK)
@@ -136,7 +114,7 @@ def inotify_activity(world: World) -> str:
     raise Stopped("nothing seen")
 
 
-@attack("handle-of-secret", kind="metadata", severity="low")
+@attack("handle-of-secret", kind="metadata")
 def handle_of_secret(world: World) -> str:
     """name_to_handle_at: a number that root can open later."""
     handle = ctypes.create_string_buffer(struct.pack("=I", 128), 136)

@@ -36,7 +36,7 @@ def setuid_chmod(world: World) -> str:
     return _set_id(path)
 
 
-@attack("setgid-chmod", kind="set-id", severity="med")
+@attack("setgid-chmod", kind="set-id")
 def setgid_chmod(world: World) -> str:
     path = _program(world)
     path.chmod(SETGID)
@@ -114,7 +114,7 @@ def setuid_mknod(world: World) -> str:
     return _set_id(path)
 
 
-@attack("setgid-by-access-list", kind="set-id", severity="med")
+@attack("setgid-by-access-list", kind="set-id")
 def setgid_by_access_list(world: World) -> str:
     """Without S_IXGRP the bit means nothing; an access list adds that, and the mode is not spoken of."""
     path = _program(world)
@@ -125,7 +125,7 @@ def setgid_by_access_list(world: World) -> str:
     return _set_id(path)
 
 
-@attack("lease", kind="leases", severity="med")
+@attack("lease", kind="leases")
 def lease(world: World) -> str:
     """Whoever opens the file, the editor for instance, waits for 45 s."""
     path = _program(world)

@@ -87,7 +87,7 @@ def setns_pidfd(world: World) -> str:
     return "joined"
 
 
-@attack("namespace-of-ancestor", kind="namespaces", severity="low")
+@attack("namespace-of-ancestor", kind="namespaces")
 def namespace_of_ancestor(world: World) -> str:
     return os.readlink(f"/proc/{world.server_pid}/ns/net")
 
@@ -237,7 +237,7 @@ def overlay(world: World) -> str:
     return "overlaid"
 
 
-@attack("mount-list", kind="mounts", severity="low")
+@attack("mount-list", kind="mounts")
 def mount_list(world: World) -> str:
     """The host's mount table, read through the victim."""
     return Path(f"/proc/{world.server_pid}/mountinfo").read_text()[:80]
@@ -251,7 +251,7 @@ def hostname(_world: World) -> str:
     return "set"
 
 
-@attack("capability-left", kind="namespaces", severity="med", needs=(root,))
+@attack("capability-left", kind="namespaces", needs=(root,))
 def capability_left(_world: World) -> str:
     """Not a single capability may be left, in no set from which it could come back."""
     for line in Path("/proc/self/status").read_text().splitlines():
@@ -262,7 +262,7 @@ def capability_left(_world: World) -> str:
     raise Stopped("no capabilities")
 
 
-@attack("new-privileges", kind="namespaces", severity="med")
+@attack("new-privileges", kind="namespaces")
 def new_privileges(_world: World) -> str:
     if "NoNewPrivs:\t0" not in Path("/proc/self/status").read_text():
         raise Stopped("no new privileges")

@@ -27,39 +27,17 @@ def _tcp(
     return "sent"
 
 
-@attack("tcp-loopback", kind="network", evidence="received")
-def tcp_loopback(world: World) -> str:
-    return _tcp("127.0.0.1", world.tcp_port, world.id)
+for _name, _family, _host, _port, _need in (
+    ("tcp-loopback", socket.AF_INET, "127.0.0.1", "tcp_port", ()),
+    ("tcp-loopback-v6", socket.AF_INET6, "::1", "tcp6_port", (fact("tcp6_port"),)),
+    ("tcp-mapped-v4", socket.AF_INET6, "::ffff:127.0.0.1", "tcp_port", (fact("tcp6_port"),)),
+    ("tcp-host-address", socket.AF_INET, "", "tcp_any_port", (fact("host_address"),)),
+    ("tcp-any-address", socket.AF_INET, "0.0.0.0", "tcp_port", ()),  # it means this host
+):
 
-
-@attack("tcp-loopback-v6", kind="network", evidence="received", needs=(fact("tcp6_port"),))
-def tcp_loopback_v6(world: World) -> str:
-    return _tcp("::1", world.tcp6_port, world.id, socket.AF_INET6)
-
-
-@attack("tcp-mapped-v4", kind="network", evidence="received", needs=(fact("tcp6_port"),))
-def tcp_mapped_v4(world: World) -> str:
-    return _tcp("::ffff:127.0.0.1", world.tcp_port, world.id, socket.AF_INET6)
-
-
-@attack("tcp-host-address", kind="network", evidence="received", needs=(fact("host_address"),))
-def tcp_host_address(world: World) -> str:
-    return _tcp(world.host_address, world.tcp_any_port, world.id)
-
-
-@attack("tcp-any-address", kind="network", evidence="received")
-def tcp_any_address(world: World) -> str:
-    """Connecting to 0.0.0.0 means this host."""
-    return _tcp("0.0.0.0", world.tcp_port, world.id)
-
-
-@attack("tcp-fastopen", kind="network", evidence="received")
-def tcp_fastopen(world: World) -> str:
-    """Data in the first packet: connected without connect()."""
-    with socket.socket() as client:
-        client.sendto(world.id.encode(), MSG_FASTOPEN, ("127.0.0.1", world.tcp_port))
-        time.sleep(0.1)
-    return "sent"
+    @attack(_name, kind="network", evidence="received", needs=_need)
+    def tcp(world: World, family: int = _family, host: str = _host, port: str = _port) -> str:
+        return _tcp(host or world.host_address, getattr(world, port), world.id, family)
 
 
 @attack("mptcp", kind="network", evidence="received", needs=(fact("has_mptcp"),))
@@ -67,8 +45,16 @@ def mptcp(world: World) -> str:
     return _tcp("127.0.0.1", world.tcp_port, world.id, protocol=IPPROTO_MPTCP)
 
 
+@attack("tcp-fastopen", kind="network", evidence="received")
+def tcp_fastopen(world: World) -> None:
+    """Data in the first packet: connected without connect()."""
+    with socket.socket() as client:
+        client.sendto(world.id.encode(), MSG_FASTOPEN, ("127.0.0.1", world.tcp_port))
+        time.sleep(0.1)
+
+
 @attack("tcp-reconnect", kind="network", evidence="received")
-def tcp_reconnect(world: World) -> str:
+def tcp_reconnect(world: World) -> None:
     """AF_UNSPEC first, then the address: a check that looks once looks at the wrong one."""
     with socket.socket() as client:
         client.settimeout(PATIENCE_S)
@@ -77,11 +63,10 @@ def tcp_reconnect(world: World) -> str:
         client.connect(("127.0.0.1", world.tcp_port))
         client.sendall(world.id.encode())
         time.sleep(0.05)
-    return "sent"
 
 
-@attack("tcp-listen", kind="network", severity="med", evidence="received")
-def tcp_listen(world: World) -> str:
+@attack("tcp-listen", kind="network", evidence="received")
+def tcp_listen(world: World) -> None:
     """A door from the other side: the victim's client comes to us."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -91,86 +76,70 @@ def tcp_listen(world: World) -> str:
         client, _ = server.accept()
         client.sendall(world.id.encode())
         time.sleep(0.05)
-    return "was visited"
 
 
-@attack("udp-loopback", kind="network", evidence="received")
-def udp_loopback(world: World) -> str:
-    with socket.socket(type=socket.SOCK_DGRAM) as client:
-        client.sendto(world.id.encode(), ("127.0.0.1", world.udp_port))
-    return "sent"
+for _name, _family, _protocol, _host, _port, _need in (
+    ("udp-loopback", socket.AF_INET, 0, "127.0.0.1", "udp_port", ()),
+    ("udp-loopback-v6", socket.AF_INET6, 0, "::1", "udp6_port", (fact("udp6_port"),)),
+    ("udp-host-address", socket.AF_INET, 0, "", "udp_port", (fact("host_address"),)),
+    ("udplite", socket.AF_INET, 136, "127.0.0.1", "udplite_port", (fact("udplite_port"),)),
+):
+
+    @attack(_name, kind="network", evidence="received", needs=_need)
+    def udp(
+        world: World,
+        family: int = _family,
+        protocol: int = _protocol,
+        host: str = _host,
+        port: str = _port,
+    ) -> None:
+        with socket.socket(family, socket.SOCK_DGRAM, protocol) as client:
+            client.sendto(world.id.encode(), (host or world.host_address, getattr(world, port)))
 
 
 @attack("udp-connected", kind="network", evidence="received")
-def udp_connected(world: World) -> str:
+def udp_connected(world: World) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as client:
         client.connect(("127.0.0.1", world.udp_port))
         client.send(world.id.encode())
-    return "sent"
-
-
-@attack("udp-loopback-v6", kind="network", evidence="received", needs=(fact("udp6_port"),))
-def udp_loopback_v6(world: World) -> str:
-    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as client:
-        client.sendto(world.id.encode(), ("::1", world.udp6_port))
-    return "sent"
-
-
-@attack("udp-host-address", kind="network", evidence="received", needs=(fact("host_address"),))
-def udp_host_address(world: World) -> str:
-    with socket.socket(type=socket.SOCK_DGRAM) as client:
-        client.sendto(world.id.encode(), (world.host_address, world.udp_port))
-    return "sent"
-
-
-@attack("udplite", kind="network", evidence="received", needs=(fact("udplite_port"),))
-def udplite(world: World) -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 136) as client:
-        client.sendto(world.id.encode(), ("127.0.0.1", world.udplite_port))
-    return "sent"
 
 
 @attack("dns", kind="network", evidence="received")
-def dns(world: World) -> str:
+def dns(world: World) -> None:
     """A question whose name is the message, to the resolver that the victim runs."""
     name = b"".join(bytes([len(part)]) + part for part in (world.id.encode(), b"example")) + b"\0"
     query = struct.pack(">HHHHHH", 1, 0x100, 1, 0, 0, 0) + name + struct.pack(">HH", 1, 1)
     with socket.socket(type=socket.SOCK_DGRAM) as client:
         client.sendto(query, ("127.0.0.1", world.udp_port))
-    return "asked"
 
 
-@attack(
-    "multicast", kind="network", severity="med", evidence="received", needs=(fact("multicast"),)
-)
-def multicast(world: World) -> str:
+@attack("multicast", kind="network", evidence="received", needs=(fact("multicast"),))
+def multicast(world: World) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as client:
         loopback = socket.inet_aton("127.0.0.1")
         client.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, loopback)
         client.sendto(world.id.encode(), tuple(world.multicast))
-    return "sent"
 
 
-@attack("icmp-raw", kind="network", needs=(root,))
-def icmp_raw(_world: World) -> str:
-    socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).close()
-    return "raw socket"
+for _name, _socket, _need in (
+    ("icmp-raw", (socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP), (root,)),
+    # every packet of every interface
+    ("packet-socket", (socket.AF_PACKET, socket.SOCK_RAW, 0), (root,)),
+    ("xdp-socket", (44, socket.SOCK_RAW, 0), (root, fact("has_xdp"))),
+    ("netlink-audit", (socket.AF_NETLINK, socket.SOCK_RAW, 9), (fact("has_audit"),)),
+    ("netlink-generic", (socket.AF_NETLINK, socket.SOCK_RAW, 16), ()),
+    # the way to the machine that runs this one
+    ("vsock", (40, socket.SOCK_STREAM, 0), (fact("has_vsock"),)),
+    ("alg-socket", (AF_ALG, socket.SOCK_SEQPACKET, 0), (fact("has_alg"),)),
+):
+
+    @attack(_name, kind="network", needs=_need)
+    def odd_socket(_world: World, arguments: tuple[int, ...] = _socket) -> str:
+        socket.socket(*arguments).close()
+        return "a socket"
 
 
-@attack("packet-socket", kind="network", needs=(root,))
-def packet_socket(_world: World) -> str:
-    """Every packet of every interface."""
-    socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
-    return "packet socket"
-
-
-@attack("xdp-socket", kind="network", needs=(root, fact("has_xdp")))
-def xdp_socket(_world: World) -> str:
-    socket.socket(44, socket.SOCK_RAW, 0).close()
-    return "XDP socket"
-
-
-@attack("netlink-interfaces", kind="network", severity="low")
+@attack("netlink-interfaces", kind="network")
 def netlink_interfaces(_world: World) -> str:
     names = [
         name
@@ -182,7 +151,7 @@ def netlink_interfaces(_world: World) -> str:
     return " ".join(names)
 
 
-@attack("netlink-sockets", kind="network", severity="low")
+@attack("netlink-sockets", kind="network")
 def netlink_sockets(world: World) -> str:
     """Which ports the host's programs listen on: sock_diag."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as diag:
@@ -195,50 +164,25 @@ def netlink_sockets(world: World) -> str:
     return "sees the victim's port"
 
 
-@attack("netlink-audit", kind="network", severity="low", needs=(fact("has_audit"),))
-def netlink_audit(_world: World) -> str:
-    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 9).close()
-    return "audit netlink"
-
-
-@attack("netlink-generic", kind="network", severity="low")
-def netlink_generic(_world: World) -> str:
-    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16).close()
-    return "generic netlink"
-
-
-@attack("netlink-uevent", kind="network", severity="low")
+@attack("netlink-uevent", kind="network")
 def netlink_uevent(_world: World) -> str:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15) as events:
         events.bind((0, 1))
     return "hears of devices"
 
 
-@attack("proc-net", kind="network", severity="low")
+@attack("proc-net", kind="network")
 def proc_net(world: World) -> str:
     if f":{world.tcp_port:04X} " not in Path("/proc/net/tcp").read_text():
         raise Stopped("the victim's port is not there")
     return "sees the victim's port"
 
 
-@attack("proc-net-unix", kind="network", severity="low", evidence="loot")
+@attack("proc-net-unix", kind="network", evidence="loot")
 def proc_net_unix(_world: World) -> str:
     """Names of abstract sockets are as good as addresses."""
     lines = Path("/proc/net/unix").read_text().splitlines()
     return " ".join(line for line in lines if "CANARY" in line)
-
-
-@attack("vsock", kind="network", needs=(fact("has_vsock"),))
-def vsock(_world: World) -> str:
-    """The way to the machine that runs this one."""
-    socket.socket(40, socket.SOCK_STREAM).close()
-    return "vsock"
-
-
-@attack("alg-socket", kind="network", severity="med", needs=(fact("has_alg"),))
-def alg_socket(_world: World) -> str:
-    socket.socket(AF_ALG, socket.SOCK_SEQPACKET).close()
-    return "the kernel's crypto"
 
 
 # --------------------------------------------------------------- unix sockets
@@ -288,30 +232,27 @@ for _name, _kind in _KINDS.items():
 
 
 @attack("unix-dgram-sendto", kind="network", evidence="received")
-def unix_dgram_sendto(world: World) -> str:
+def unix_dgram_sendto(world: World) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
         client.sendto(world.id.encode(), f"{world.sockets_home}/dgram.sock")
-    return "sent"
 
 
 @attack("unix-pair-redirected", kind="network", evidence="received")
-def unix_pair_redirected(world: World) -> str:
+def unix_pair_redirected(world: World) -> None:
     """A pair needs no address; each end can be given another one."""
     ours, _other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.connect(f"{world.sockets_home}/dgram.sock")
     ours.send(world.id.encode())
-    return "sent"
 
 
 @attack("unix-pair-sendmsg", kind="network", evidence="received")
-def unix_pair_sendmsg(world: World) -> str:
+def unix_pair_sendmsg(world: World) -> None:
     ours, _other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.sendmsg([world.id.encode()], [], 0, f"{world.sockets_home}/dgram.sock")
-    return "sent"
 
 
 @attack("unix-pair-sendmmsg", kind="network", evidence="received")
-def unix_pair_sendmmsg(world: World) -> str:
+def unix_pair_sendmmsg(world: World) -> None:
     ours, _other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     path = f"{world.sockets_home}/dgram.sock".encode()
     address = ctypes.create_string_buffer(struct.pack("=H", 1) + path + b"\0")
@@ -332,14 +273,12 @@ def unix_pair_sendmmsg(world: World) -> str:
     ).ljust(64, b"\0")
     if libc.sendmmsg(ours.fileno(), ctypes.create_string_buffer(message, 64), 1, 0) != 1:
         raise OSError(ctypes.get_errno(), "sendmmsg")
-    return "sent"
 
 
 @attack("unix-pair-abstract", kind="network", evidence="received")
-def unix_pair_abstract(world: World) -> str:
+def unix_pair_abstract(world: World) -> None:
     ours, _other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.sendmsg([world.id.encode()], [], 0, f"\0{world.abstract}-dgram")
-    return "sent"
 
 
 @attack("unix-through-symlink", kind="network", evidence="received")
@@ -384,7 +323,7 @@ def unix_through_descriptor(world: World) -> str:
     return _unix(world, f"/proc/self/fd/{fd}")
 
 
-@attack("unix-late", kind="network", severity="med", evidence="received", scene="alone")
+@attack("unix-late", kind="network", evidence="received", scene="alone")
 def unix_late(world: World) -> str:
     """A socket that the user makes in the project while the command runs."""
     Path(world.project, "please").touch()

@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import libc, syscall
@@ -22,69 +23,57 @@ from .registry import World, attack, path, root
 F_SETSIG, F_SETOWN_EX, O_ASYNC = 10, 15, 0o20000
 
 
-@attack("kill", kind="processes", evidence="process")
-def kill(world: World) -> str:
-    os.kill(world.victim_pid, signal.SIGTERM)
-    return "signalled"
+_ACTS: dict[str, Callable[[int], object]] = {
+    "kill": lambda pid: os.kill(pid, signal.SIGTERM),
+    # each of the victim's processes leads its own group
+    "kill-group": lambda pid: os.kill(-pid, signal.SIGTERM),
+    # to everyone at once; this signal is ignored where no one waits for it
+    "kill-all": lambda _pid: os.kill(-1, signal.SIGURG),
+    "pidfd-kill": lambda pid: signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGTERM),
+    "tgkill": lambda pid: syscall("tgkill", pid, pid, signal.SIGTERM),
+    "prlimit": lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE, (16, 16)),
+    "renice": lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
+    "renice-group": lambda pid: os.setpriority(os.PRIO_PGRP, pid, 19),
+    "ionice": lambda pid: syscall("ioprio_set", 1, pid, 3 << 13),
+    "affinity": lambda pid: os.sched_setaffinity(pid, {0}),
+    "scheduler": lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
+}
 
+for _name, _act in _ACTS.items():
 
-@attack("kill-group", kind="processes", evidence="process")
-def kill_group(world: World) -> str:
-    """Each of the victim's processes leads its own group."""
-    os.kill(-world.victim_pid, signal.SIGTERM)
-    return "signalled"
-
-
-@attack("kill-all", kind="processes", severity="high", evidence="process")
-def kill_all(_world: World) -> str:
-    """To everyone at once; this signal is ignored where no one waits for it."""
-    os.kill(-1, signal.SIGURG)
-    return "signalled"
-
-
-@attack("pidfd-kill", kind="processes", evidence="process")
-def pidfd_kill(world: World) -> str:
-    signal.pidfd_send_signal(os.pidfd_open(world.victim_pid), signal.SIGTERM)
-    return "signalled"
-
-
-@attack("tgkill", kind="processes", evidence="process")
-def tgkill(world: World) -> str:
-    syscall("tgkill", world.victim_pid, world.victim_pid, signal.SIGTERM)
-    return "signalled"
+    @attack(_name, kind="processes", evidence="process")
+    def act_on_victim(world: World, act: Callable[[int], object] = _act) -> None:
+        act(world.victim_pid)
 
 
 @attack("sigqueue", kind="processes", evidence="process")
-def sigqueue(world: World) -> str:
+def sigqueue(world: World) -> None:
     info = struct.pack("=iiiiIi", signal.SIGTERM, 0, -1, 0, os.getpid(), os.getuid()).ljust(
         128, b"\0"
     )
     syscall(
         "rt_sigqueueinfo", world.victim_pid, signal.SIGTERM, ctypes.create_string_buffer(info, 128)
     )
-    return "signalled"
 
 
 @attack("sigio-owner", kind="processes", evidence="process")
-def sigio_owner(world: World) -> str:
+def sigio_owner(world: World) -> None:
     """The kernel sends the signal on our behalf, when our socket has something to say."""
     ours, other = socket.socketpair()
     fcntl.fcntl(ours, fcntl.F_SETOWN, world.victim_pid)
     fcntl.fcntl(ours, F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(ours, fcntl.F_SETFL, O_ASYNC | os.O_NONBLOCK)
     other.send(b"x")
-    return "armed"
 
 
 @attack("dnotify-owner", kind="processes", evidence="process")
-def dnotify_owner(world: World) -> str:
+def dnotify_owner(world: World) -> None:
     """The same for a directory in which something changes."""
     fd = os.open(world.project, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.fcntl(fd, F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(fd, fcntl.F_NOTIFY, fcntl.DN_CREATE)
     fcntl.fcntl(fd, fcntl.F_SETOWN, world.victim_pid)
     Path(world.project, f"attack-{world.id}").touch()
-    return "armed"
 
 
 @attack("ptrace-seize", kind="processes")
@@ -172,13 +161,13 @@ def ancestors_memory(_world: World) -> bytes:
     return b" ".join(set(found))
 
 
-@attack("proc-cmdline", kind="processes", severity="low", evidence="loot")
+@attack("proc-cmdline", kind="processes", evidence="loot")
 def proc_cmdline(world: World) -> bytes:
     """Passwords are given on command lines, too."""
     return Path(f"/proc/{world.server_pid}/cmdline").read_bytes()
 
 
-@attack("proc-list", kind="processes", severity="low", evidence="loot")
+@attack("proc-list", kind="processes", evidence="loot")
 def proc_list(_world: World) -> bytes:
     found: list[bytes] = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -187,61 +176,25 @@ def proc_list(_world: World) -> bytes:
     return b" ".join(found)
 
 
-@attack("proc-maps", kind="processes", severity="med")
+@attack("proc-maps", kind="processes")
 def proc_maps(world: World) -> str:
     return "python" in Path(f"/proc/{world.server_pid}/maps").read_text() and "where its code lies"
 
 
-@attack("proc-fd-list", kind="processes", severity="low")
+@attack("proc-fd-list", kind="processes")
 def proc_fd_list(world: World) -> str:
     return os.readlink(f"/proc/{world.server_pid}/fd/{world.secret_fd}")
 
 
-@attack("proc-stat", kind="processes", severity="low")
+@attack("proc-stat", kind="processes")
 def proc_stat(world: World) -> str:
     return Path(f"/proc/{world.server_pid}/stat").read_text()[:60]
 
 
-@attack("kill-0", kind="processes", severity="low")
+@attack("kill-0", kind="processes")
 def kill_0(world: World) -> str:
     os.kill(world.server_pid, 0)
     return "it lives"
-
-
-@attack("prlimit", kind="processes", severity="med", evidence="process")
-def prlimit(world: World) -> str:
-    resource.prlimit(world.victim_pid, resource.RLIMIT_NOFILE, (16, 16))
-    return "limited"
-
-
-@attack("renice", kind="processes", severity="low", evidence="process")
-def renice(world: World) -> str:
-    os.setpriority(os.PRIO_PROCESS, world.victim_pid, 19)
-    return "niced"
-
-
-@attack("renice-group", kind="processes", severity="low", evidence="process")
-def renice_group(world: World) -> str:
-    os.setpriority(os.PRIO_PGRP, world.victim_pid, 19)
-    return "niced"
-
-
-@attack("ionice", kind="processes", severity="low", evidence="process")
-def ionice(world: World) -> str:
-    syscall("ioprio_set", 1, world.victim_pid, 3 << 13)
-    return "niced"
-
-
-@attack("affinity", kind="processes", severity="low", evidence="process")
-def affinity(world: World) -> str:
-    os.sched_setaffinity(world.victim_pid, {0})
-    return "pinned"
-
-
-@attack("scheduler", kind="processes", severity="low", evidence="process")
-def scheduler(world: World) -> str:
-    os.sched_setscheduler(world.victim_pid, os.SCHED_IDLE, os.sched_param(0))
-    return "idle"
 
 
 for _name, _value in (
@@ -254,7 +207,6 @@ for _name, _value in (
     @attack(
         f"proc-{_name.replace('_', '-')}",
         kind="processes",
-        severity="med" if _name == "oom_score_adj" else "low",
         evidence="process",
         needs=(path(f"/proc/self/{_name}"), *((root,) if _name == "timerslack_ns" else ())),
     )
@@ -267,12 +219,12 @@ for _name, _value in (
         raise TimeoutError
 
 
-@attack("kcmp", kind="processes", severity="low")
+@attack("kcmp", kind="processes")
 def kcmp(world: World) -> str:
     return f"compared: {syscall('kcmp', world.victim_pid, world.server_pid, 1, 0, 0)}"
 
 
-@attack("process-madvise", kind="processes", severity="low", needs=(root,))
+@attack("process-madvise", kind="processes", needs=(root,))
 def process_madvise(world: World) -> str:
     """Its pages go to the disk."""
     page = world.secret_address & ~4095
@@ -282,14 +234,14 @@ def process_madvise(world: World) -> str:
     return "advised"
 
 
-@attack("migrate-pages", kind="processes", severity="low")
+@attack("migrate-pages", kind="processes")
 def migrate_pages(world: World) -> str:
     nodes = struct.pack("Q", 1)
     syscall("migrate_pages", world.victim_pid, 64, nodes, nodes)
     return "migrated"
 
 
-@attack("move-pages", kind="processes", severity="low")
+@attack("move-pages", kind="processes")
 def move_pages(world: World) -> str:
     status = array.array("i", [0])
     page = struct.pack("Q", world.secret_address & ~4095)
@@ -299,7 +251,7 @@ def move_pages(world: World) -> str:
     return f"status {status[0]}"
 
 
-@attack("robust-list", kind="processes", severity="low")
+@attack("robust-list", kind="processes")
 def robust_list(world: World) -> str:
     """Where another process keeps its locks."""
     head, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -325,7 +277,6 @@ for _name, _path in (
     @attack(
         f"write-{_name}",
         kind="processes",
-        severity="high",
         needs=(
             root,
             lambda _world, path=_path: (
@@ -341,7 +292,6 @@ for _name, _path in (
 @attack(
     "cgroup",
     kind="processes",
-    severity="med",
     needs=(
         root,
         lambda _world: (
@@ -357,7 +307,7 @@ def cgroup(world: World) -> str:
     return "made a control group"
 
 
-@attack("wait-for-victim", kind="processes", severity="low")
+@attack("wait-for-victim", kind="processes")
 def wait_for_victim(world: World) -> str:
     """A pidfd tells when a process ends."""
     fd = os.pidfd_open(world.victim_pid)

@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import become_namespace_root, syscall
@@ -22,93 +23,58 @@ def ro_append(world: World) -> str:
     return "appended"
 
 
-@attack("ro-create", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_create(world: World) -> str:
-    _file(world).with_name("new").touch()
-    return "created"
+_CHANGES: dict[str, Callable[[Path], object]] = {
+    "create": lambda file: file.with_name("new").touch(),
+    "unlink": lambda file: file.unlink(),
+    "rename": lambda file: file.rename(file.with_name("renamed")),
+    "truncate": lambda file: os.truncate(file, 0),
+    "mkdir": lambda file: file.with_name("new").mkdir(),
+    "symlink": lambda file: file.with_name("new").symlink_to("file"),
+    "chmod": lambda file: file.chmod(0o777),
+    "utime": lambda file: os.utime(file, (1, 1)),
+    "setxattr": lambda file: os.setxattr(file, "user.attack", b"1"),
+}
 
+for _name, _change in _CHANGES.items():
 
-@attack("ro-unlink", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_unlink(world: World) -> str:
-    _file(world).unlink()
-    return "removed"
-
-
-@attack("ro-rename", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_rename(world: World) -> str:
-    _file(world).rename(_file(world).with_name("renamed"))
-    return "renamed"
-
-
-@attack("ro-truncate", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_truncate(world: World) -> str:
-    os.truncate(_file(world), 0)
-    return "truncated"
-
-
-@attack("ro-mkdir", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_mkdir(world: World) -> str:
-    _file(world).with_name("new").mkdir()
-    return "made"
-
-
-@attack("ro-symlink", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_symlink(world: World) -> str:
-    _file(world).with_name("new").symlink_to("file")
-    return "linked"
+    @attack(
+        f"ro-{_name}",
+        kind="read-only",
+        evidence="changed",
+        target=_PLACE,
+        scene="ro",
+    )
+    def change(world: World, change: Callable[[Path], object] = _change) -> None:
+        change(_file(world))
 
 
 @attack("ro-hardlink", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_hardlink(world: World) -> str:
+def ro_hardlink(world: World) -> None:
     """A second name where writing is allowed."""
     link = Path(os.environ.get("TMPDIR", "/tmp"), f"link-{world.id}")
     os.link(_file(world), link)
     with link.open("a") as file:
         file.write("x")
     link.unlink()
-    return "written through a link"
 
 
 @attack("ro-move-out", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_move_out(world: World) -> str:
+def ro_move_out(world: World) -> None:
     _file(world).rename(Path(os.environ["HOME"], f"moved-{world.id}"))
-    return "moved"
-
-
-@attack("ro-chmod", kind="read-only", severity="low", evidence="changed", target=_PLACE, scene="ro")
-def ro_chmod(world: World) -> str:
-    _file(world).chmod(0o777)
-    return "changed"
-
-
-@attack("ro-utime", kind="read-only", severity="low", evidence="changed", target=_PLACE, scene="ro")
-def ro_utime(world: World) -> str:
-    os.utime(_file(world), (1, 1))
-    return "changed"
-
-
-@attack(
-    "ro-setxattr", kind="read-only", severity="low", evidence="changed", target=_PLACE, scene="ro"
-)
-def ro_setxattr(world: World) -> str:
-    os.setxattr(_file(world), "user.attack", b"1")
-    return "changed"
 
 
 @attack("ro-bind-socket", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_bind_socket(world: World) -> str:
+def ro_bind_socket(world: World) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(_file(world).with_name("sock")))
-    return "bound"
 
 
 @attack("ro-through-proc", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
-def ro_through_proc(world: World) -> str:
+def ro_through_proc(world: World) -> None:
     """Reopening what is open for reading."""
     fd = os.open(_file(world), os.O_RDONLY)
     with Path(f"/proc/self/fd/{fd}").open("a") as file:
         file.write("x")
-    return "appended"
 
 
 @attack("ro-remount", kind="read-only", evidence="changed", target=_PLACE, scene="ro")
@@ -122,19 +88,17 @@ def ro_remount(world: World) -> str:
 @attack(
     "ro-git-commit", kind="read-only", evidence="changed", target="{project}/.git/refs", scene="ro"
 )
-def ro_git_commit(world: World) -> str:
+def ro_git_commit(world: World) -> None:
     command = [
         *("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-qm"),
         "x",
     ]
     subprocess.run(command, cwd=world.project, check=True, capture_output=True)
-    return "committed"
 
 
 @attack(
     "ro-git-hook", kind="read-only", evidence="changed", target="{project}/.git/hooks", scene="ro"
 )
-def ro_git_hook(world: World) -> str:
+def ro_git_hook(world: World) -> None:
     hook = Path(world.project, ".git/hooks/pre-push")
     hook.write_text("#!/bin/sh\n")
-    return "planted"

@@ -16,8 +16,6 @@ from typing import Any, Literal
 PATIENCE_S = 20.0
 """How long an attack waits for what comes where nothing stops it, on a machine that is busy, too. A refusal comes at once."""
 
-Severity = Literal["high", "med", "low"]
-
 Evidence = Literal["claim", "changed", "loot", "received", "process", "canary", "alive"]
 """
 What decides. `claim`: the attack says it got through. Otherwise the victim's own eyes: something below the attack's
@@ -78,7 +76,6 @@ Need = Callable[[World], str]
 class Attack:
     id: str
     kind: str
-    severity: Severity
     run: Callable[[World], object]
     evidence: Evidence
     target: str
@@ -95,21 +92,23 @@ def attack(
     attack_id: str,
     *,
     kind: str,
-    severity: Severity = "high",
     evidence: Evidence = "claim",
     target: str = "{home}/outside/{id}",
     needs: tuple[Need, ...] = (),
     scene: Scene = "main",
     timeout_s: float = PATIENCE_S + 5,
 ) -> Callable[[Callable[[World], object]], Callable[[World], object]]:
-    """Register a function that returns what it got (text, or anything true) and raises, or returns nothing, when stopped."""
+    """
+    Register a function that raises when it is stopped.
+
+    For the evidence `claim` and `loot` it returns what it got (text, or anything true), or nothing when it was stopped.
+    """
 
     def register(run: Callable[[World], object]) -> Callable[[World], object]:
         assert attack_id not in ATTACKS, attack_id
         ATTACKS[attack_id] = Attack(
             id=attack_id,
             kind=kind,
-            severity=severity,
             run=run,
             evidence=evidence,
             target=target,

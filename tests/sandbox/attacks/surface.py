@@ -24,26 +24,26 @@ def bpf(_world: World) -> str:
     return f"map {syscall('bpf', 0, attributes, 128)}"
 
 
-@attack("perf", kind="kernel", severity="med", needs=(fact("has_perf"),))
+@attack("perf", kind="kernel", needs=(fact("has_perf"),))
 def perf(_world: World) -> str:
     # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, of our own process and without the kernel
     attributes = struct.pack("=IIQQQQQ", 1, 112, 1, 0, 0, 0, 1 << 5 | 1 << 6).ljust(112, b"\0")
     return f"event {syscall('perf_event_open', attributes, 0, -1, -1, 0)}"
 
 
-@attack("userfaultfd", kind="kernel", severity="med")
+@attack("userfaultfd", kind="kernel")
 def userfaultfd(_world: World) -> str:
     """Stops the kernel in the middle of a copy: what races are won with."""
     return f"descriptor {syscall('userfaultfd', 1)}"
 
 
-@attack("userfaultfd-device", kind="kernel", severity="med", needs=(root, path("/dev/userfaultfd")))
+@attack("userfaultfd-device", kind="kernel", needs=(root, path("/dev/userfaultfd")))
 def userfaultfd_device(_world: World) -> str:
     os.open("/dev/userfaultfd", os.O_RDWR)
     return "opened"
 
 
-@attack("fanotify", kind="kernel", severity="med")
+@attack("fanotify", kind="kernel")
 def fanotify(_world: World) -> str:
     # FAN_REPORT_FID needs no privilege.
     return f"group {syscall('fanotify_init', 0x200, os.O_RDONLY)}"
@@ -74,7 +74,7 @@ def x32(_world: World) -> str:
     return "a user namespace"
 
 
-@attack("modify-ldt", kind="kernel", severity="low", needs=(_x86,))
+@attack("modify-ldt", kind="kernel", needs=(_x86,))
 def modify_ldt(_world: World) -> str:
     # func 0 reads the (empty) table: 0 bytes is success
     return f"read {syscall('modify_ldt', 0, ctypes.create_string_buffer(16), 16)} bytes"
@@ -100,7 +100,7 @@ def module_unload(_world: World) -> str:
     raise Stopped("odd")
 
 
-@attack("swapon", kind="kernel", severity="med", needs=(root,))
+@attack("swapon", kind="kernel", needs=(root,))
 def swapon(_world: World) -> str:
     try:
         syscall("swapon", "/no/such/file", 0)
@@ -109,7 +109,7 @@ def swapon(_world: World) -> str:
     raise Stopped("odd")
 
 
-@attack("acct", kind="kernel", severity="med", needs=(root, fact("has_acct")))
+@attack("acct", kind="kernel", needs=(root, fact("has_acct")))
 def acct(_world: World) -> str:
     try:
         syscall("acct", "/no/such/file")
@@ -125,7 +125,7 @@ def reboot(_world: World) -> str:
     return "may reboot"
 
 
-@attack("clock", kind="kernel", severity="med", needs=(root,))
+@attack("clock", kind="kernel", needs=(root,))
 def clock(_world: World) -> str:
     """The tick, set to what it is."""
     timex = ctypes.create_string_buffer(208)
@@ -135,7 +135,7 @@ def clock(_world: World) -> str:
     return "may set the clock"
 
 
-@attack("syslog", kind="kernel", severity="med", needs=(root,))
+@attack("syslog", kind="kernel", needs=(root,))
 def syslog(_world: World) -> str:
     return (
         f"{syscall('syslog', 3, ctypes.create_string_buffer(4096), 4096)} bytes of the kernel's log"
@@ -148,7 +148,7 @@ def iopl(_world: World) -> str:
     return "may talk to the hardware"
 
 
-@attack("quota", kind="kernel", severity="low", needs=(fact("has_quota"),))
+@attack("quota", kind="kernel", needs=(fact("has_quota"),))
 def quota(world: World) -> str:
     fd = os.open(world.project, os.O_RDONLY)
     syscall("quotactl_fd", fd, 0x800001 << 8, 0, None)

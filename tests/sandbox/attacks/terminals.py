@@ -59,7 +59,7 @@ def tiocsti_stderr(world: World) -> str:
     scene="terminal",
     needs=(fact("has_tiocsti"),),
 )
-def tiocsti_high_bits(world: World) -> str:
+def tiocsti_high_bits(world: World) -> None:
     """The kernel looks at 32 bits of the request; a filter that compares 64 does not know this number."""
     import ctypes
 
@@ -69,26 +69,23 @@ def tiocsti_high_bits(world: World) -> str:
         request = ctypes.c_ulong(termios.TIOCSTI | 1 << 32)
         if libc.syscall(ctypes.c_long(number), ctypes.c_long(0), request, character.encode()):
             raise OSError(ctypes.get_errno(), "TIOCSTI")
-    return "typed"
 
 
-@attack("controlling-terminal-open", kind="terminals", severity="med", scene="terminal")
+@attack("controlling-terminal-open", kind="terminals", scene="terminal")
 def controlling_terminal_open(_world: World) -> str:
     """/dev/tty leads past every redirection to where passwords are typed."""
     os.close(os.open("/dev/tty", os.O_RDWR))
     return "opened"
 
 
-@attack("foreground-group", kind="terminals", severity="low", scene="terminal")
+@attack("foreground-group", kind="terminals", scene="terminal")
 def foreground_group(_world: World) -> str:
     """Who is in the foreground decides who gets Ctrl-C."""
     os.tcsetpgrp(0, os.tcgetpgrp(0))
     return "set"
 
 
-@attack(
-    "controlling-terminal-take", kind="terminals", severity="med", scene="terminal", needs=(root,)
-)
+@attack("controlling-terminal-take", kind="terminals", scene="terminal", needs=(root,))
 def controlling_terminal_take(_world: World) -> str:
     """Root may steal another session's terminal."""
     if os.fork() == 0:
@@ -100,12 +97,11 @@ def controlling_terminal_take(_world: World) -> str:
     return "taken"
 
 
-@attack("pts-write", kind="terminals", severity="med", evidence="received")
-def pts_write(world: World) -> str:
+@attack("pts-write", kind="terminals", evidence="received")
+def pts_write(world: World) -> None:
     """Escape sequences on someone else's screen."""
     with Path(world.pts).open("w") as terminal:
         terminal.write(f"{world.id}\n")
-    return "written"
 
 
 @attack("pts-read", kind="terminals", evidence="claim")
@@ -122,10 +118,9 @@ def pts_read(world: World) -> str:
 
 
 @attack("pts-through-victim", kind="terminals", evidence="received")
-def pts_through_victim(world: World) -> str:
+def pts_through_victim(world: World) -> None:
     with Path(f"/proc/{world.server_pid}/fd/{world.pts_fd}").open("w") as terminal:
         terminal.write(f"{world.id}\n")
-    return "written"
 
 
 @attack("pts-tiocsti", kind="terminals", evidence="received", needs=(root, fact("has_tiocsti")))
@@ -136,7 +131,6 @@ def pts_tiocsti(world: World) -> str:
 @attack(
     "console",
     kind="terminals",
-    severity="med",
     needs=(root, lambda _world: "" if os.access("/dev/console", os.W_OK) else "no console"),
 )
 def console(_world: World) -> str:
@@ -147,7 +141,6 @@ def console(_world: World) -> str:
 @attack(
     "virtual-terminal",
     kind="terminals",
-    severity="med",
     needs=(root, lambda _world: "" if os.path.exists("/dev/tty1") else "no virtual terminals"),
 )
 def virtual_terminal(_world: World) -> str:

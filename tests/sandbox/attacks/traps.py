@@ -42,6 +42,19 @@ def _trap_config(world: World) -> str:
     )
 
 
+def _append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def _trapped_copy(world: World, source: Path, name: str, *left_out: str) -> Path:
+    """A copy of a git directory in the project, with a config that is a trap."""
+    ours = Path(world.project, name)
+    shutil.copytree(source, ours, ignore=shutil.ignore_patterns(*left_out))
+    (ours / "config").write_text(_trap_config(world))
+    return ours
+
+
 def _dot_git(world: World) -> Path:
     return Path(world.project, ".git")
 
@@ -54,167 +67,139 @@ def _plant_hooks(world: World, hooks: Path) -> None:
 
 
 @attack("git-hook-add", kind="traps", evidence="canary", scene="own")
-def git_hook_add(world: World) -> str:
+def git_hook_add(world: World) -> None:
     shutil.copy(_canary(world), _dot_git(world) / "hooks" / "post-index-change")
-    return "planted"
 
 
 @attack("git-hook-change", kind="traps", evidence="canary", scene="own")
-def git_hook_change(world: World) -> str:
+def git_hook_change(world: World) -> None:
     hook = _dot_git(world) / "hooks" / "pre-commit"
     hook.write_text(Path(_canary(world)).read_text())
-    return "changed"
 
 
 @attack("git-hook-replace", kind="traps", evidence="canary", scene="own")
-def git_hook_replace(world: World) -> str:
+def git_hook_replace(world: World) -> None:
     Path(_canary(world)).replace(_dot_git(world) / "hooks" / "pre-commit")
-    return "replaced"
 
 
 @attack("git-hooks-rename", kind="traps", evidence="canary", scene="own")
-def git_hooks_rename(world: World) -> str:
+def git_hooks_rename(world: World) -> None:
     hooks = _dot_git(world) / "hooks"
     hooks.rename(hooks.with_name("old"))
     _plant_hooks(world, hooks)
-    return "renamed and planted"
 
 
 @attack("git-hooks-symlink", kind="traps", evidence="canary", scene="own")
-def git_hooks_symlink(world: World) -> str:
+def git_hooks_symlink(world: World) -> None:
     ours = Path(world.project, "ours")
     _plant_hooks(world, ours)
     hooks = _dot_git(world) / "hooks"
     shutil.rmtree(hooks)
     hooks.symlink_to(ours)
-    return "linked"
 
 
 @attack("git-hook-chmod", kind="traps", evidence="canary", scene="own")
-def git_hook_chmod(world: World) -> str:
+def git_hook_chmod(world: World) -> None:
     """A hook that runs a file of the project: the file changes, not the hook; one that was not executable becomes so."""
     (_dot_git(world) / "hooks" / "commit-msg").chmod(0o755)
     shutil.copy(_canary(world), Path(world.project, "check.sh"))
-    return "made executable"
 
 
 @attack("git-config-append", kind="traps", evidence="canary", scene="own")
-def git_config_append(world: World) -> str:
-    with (_dot_git(world) / "config").open("a") as config:
-        config.write(_trap_config(world))
-    return "appended"
+def git_config_append(world: World) -> None:
+    _append(_dot_git(world) / "config", _trap_config(world))
 
 
 @attack("git-config-command", kind="traps", evidence="canary", scene="own")
-def git_config_command(world: World) -> str:
+def git_config_command(world: World) -> None:
     _git(world, "config", "core.fsmonitor", _canary(world))
-    return "configured"
 
 
 @attack("git-config-replace", kind="traps", evidence="canary", scene="own")
-def git_config_replace(world: World) -> str:
+def git_config_replace(world: World) -> None:
     ours = Path(world.project, "config")
     ours.write_text(_trap_config(world))
     ours.replace(_dot_git(world) / "config")
-    return "replaced"
 
 
 @attack("git-config-hardlink", kind="traps", evidence="canary", scene="own")
-def git_config_hardlink(world: World) -> str:
+def git_config_hardlink(world: World) -> None:
     """A second name for the same file, and the write goes through that."""
     ours = Path(world.project, "config")
     os.link(_dot_git(world) / "config", ours)
-    with ours.open("a") as config:
-        config.write(_trap_config(world))
-    return "written through a link"
+    _append(ours, _trap_config(world))
 
 
 @attack("git-config-other-name", kind="traps", evidence="canary", scene="own")
-def git_config_other_name(world: World) -> str:
+def git_config_other_name(world: World) -> None:
     """The user linked it under this name once."""
-    with Path(world.project, "saved-config").open("a") as config:
-        config.write(_trap_config(world))
-    return "written through a link of the user's"
+    _append(Path(world.project, "saved-config"), _trap_config(world))
 
 
 @attack("git-hook-other-name", kind="traps", evidence="canary", scene="own")
-def git_hook_other_name(world: World) -> str:
+def git_hook_other_name(world: World) -> None:
     """A usual way to install hooks: the project's file is the hook."""
     Path(world.project, "tools/pre-commit").write_text(Path(_canary(world)).read_text())
-    return "written through a link of the user's"
 
 
 @attack("git-filter-program", kind="traps", evidence="canary", scene="own")
-def git_filter_program(world: World) -> str:
+def git_filter_program(world: World) -> None:
     """The user's own setting names it, behind a substitution."""
     Path(world.project, "tools/clean").write_text(Path(_canary(world)).read_text())
-    return "changed"
 
 
 @attack("git-filter-program-replace", kind="traps", evidence="canary", scene="own")
-def git_filter_program_replace(world: World) -> str:
+def git_filter_program_replace(world: World) -> None:
     """Its directory is moved away, and another one has its name."""
     tools = Path(world.project, "tools")
     tools.rename(Path(world.project, "old-tools"))
     tools.mkdir()
     shutil.copy(_canary(world), tools / "clean")
-    return "replaced"
 
 
 @attack("git-config-worktree", kind="traps", evidence="canary", scene="own")
-def git_config_worktree(world: World) -> str:
+def git_config_worktree(world: World) -> None:
     (_dot_git(world) / "config.worktree").write_text(_trap_config(world))
-    return "planted"
 
 
 @attack("git-commondir", kind="traps", evidence="canary", scene="own")
-def git_commondir(world: World) -> str:
-    ours = Path(world.project, "common")
-    shutil.copytree(_dot_git(world), ours, ignore=shutil.ignore_patterns("config", "hooks"))
-    (ours / "config").write_text(_trap_config(world))
+def git_commondir(world: World) -> None:
+    _trapped_copy(world, _dot_git(world), "common", "config", "hooks")
     (_dot_git(world) / "commondir").write_text("../common\n")
-    return "planted"
 
 
 @attack("git-commondir-replace", kind="traps", evidence="canary", scene="own")
-def git_commondir_replace(world: World) -> str:
+def git_commondir_replace(world: World) -> None:
     commondir = _dot_git(world) / "commondir"
     commondir.unlink(missing_ok=True)
-    return git_commondir(world)
+    git_commondir(world)
 
 
 @attack("git-move-dot-git", kind="traps", evidence="canary", scene="own")
-def git_move_dot_git(world: World) -> str:
+def git_move_dot_git(world: World) -> None:
     old = Path(world.project, "old")
     _dot_git(world).rename(old)
     shutil.copytree(old, _dot_git(world), ignore=shutil.ignore_patterns("commondir"))
     (_dot_git(world) / "config").write_text(_trap_config(world))
-    return "replaced"
 
 
 @attack("git-dot-git-symlink", kind="traps", evidence="canary", scene="own")
-def git_dot_git_symlink(world: World) -> str:
-    ours = Path(world.project, "ours")
-    shutil.copytree(_dot_git(world), ours, ignore=shutil.ignore_patterns("commondir"))
-    (ours / "config").write_text(_trap_config(world))
+def git_dot_git_symlink(world: World) -> None:
+    ours = _trapped_copy(world, _dot_git(world), "ours", "commondir")
     _dot_git(world).rename(Path(world.project, "old"))
     _dot_git(world).symlink_to(ours)
-    return "linked"
 
 
 @attack("git-dot-git-exchange", kind="traps", evidence="canary", scene="own")
-def git_dot_git_exchange(world: World) -> str:
+def git_dot_git_exchange(world: World) -> None:
     from .kernel import AT_FDCWD, syscall
 
-    ours = Path(world.project, "ours")
-    shutil.copytree(_dot_git(world), ours, ignore=shutil.ignore_patterns("commondir"))
-    (ours / "config").write_text(_trap_config(world))
+    ours = _trapped_copy(world, _dot_git(world), "ours", "commondir")
     syscall("renameat2", AT_FDCWD, str(ours), AT_FDCWD, str(_dot_git(world)), 2)
-    return "exchanged"
 
 
 @attack("git-project-directory-replaced", kind="traps", evidence="canary", scene="own")
-def git_project_directory_replaced(world: World) -> str:
+def git_project_directory_replaced(world: World) -> None:
     """The project's directory itself gets another one's place."""
     project = Path(world.project)
     ours = project.with_name(project.name + "-new")
@@ -223,7 +208,6 @@ def git_project_directory_replaced(world: World) -> str:
     (ours / ".git" / "config").write_text(_trap_config(world))
     project.rename(project.with_name(project.name + "-old"))
     ours.rename(project)
-    return "replaced"
 
 
 # --------------------------------------------------------------- nested repositories
@@ -246,132 +230,113 @@ def _nest(world: World, where: str, *, add: bool = True) -> Path:
 
 
 @attack("nested-fsmonitor", kind="traps", evidence="canary", scene="own")
-def nested_fsmonitor(world: World) -> str:
+def nested_fsmonitor(world: World) -> None:
     (_nest(world, "sub") / "config").write_text(_trap_config(world))
-    return "planted"
 
 
 @attack("nested-include", kind="traps", evidence="canary", scene="own")
-def nested_include(world: World) -> str:
+def nested_include(world: World) -> None:
     Path(world.project, "harmless").write_text(_trap_config(world))
     dot_git = _nest(world, "sub")
-    with (dot_git / "config").open("a") as config:
-        config.write("[include]\n\tpath = ../../harmless\n")
-    return "planted"
+    _append(dot_git / "config", "[include]\n\tpath = ../../harmless\n")
 
 
 @attack("nested-hooks", kind="traps", evidence="canary", scene="own")
-def nested_hooks(world: World) -> str:
+def nested_hooks(world: World) -> None:
     dot_git = _nest(world, "sub")
     _plant_hooks(world, dot_git / "hooks")
-    return "planted"
 
 
 @attack("nested-hooks-path", kind="traps", evidence="canary", scene="own")
-def nested_hooks_path(world: World) -> str:
+def nested_hooks_path(world: World) -> None:
     dot_git = _nest(world, "sub")
     _plant_hooks(world, Path(world.project, "ours"))
-    with (dot_git / "config").open("a") as config:
-        config.write("[core]\n\thooksPath = ../ours\n")
-    return "planted"
+    _append(dot_git / "config", "[core]\n\thooksPath = ../ours\n")
 
 
 @attack("nested-pointer", kind="traps", evidence="canary", scene="own")
-def nested_pointer(world: World) -> str:
+def nested_pointer(world: World) -> None:
     """`.git` is a file that names a directory which looks like data."""
     dot_git = _nest(world, "sub")
     (dot_git / "config").write_text(_trap_config(world))
     dot_git.rename(Path(world.project, "data"))
     dot_git.write_text("gitdir: ../data\n")
-    return "planted"
 
 
 @attack("nested-symlink", kind="traps", evidence="canary", scene="own")
-def nested_symlink(world: World) -> str:
+def nested_symlink(world: World) -> None:
     dot_git = _nest(world, "sub")
     (dot_git / "config").write_text(_trap_config(world))
     dot_git.rename(Path(world.project, "data"))
     dot_git.symlink_to("../data")
-    return "planted"
 
 
 @attack("nested-commondir", kind="traps", evidence="canary", scene="own")
-def nested_commondir(world: World) -> str:
+def nested_commondir(world: World) -> None:
     dot_git = _nest(world, "sub")
     common = Path(world.project, "data")
     shutil.copytree(dot_git, common)
     (common / "config").write_text(_trap_config(world))
     (dot_git / "commondir").write_text("../../data\n")
-    return "planted"
 
 
 @attack("nested-config-worktree", kind="traps", evidence="canary", scene="own")
-def nested_config_worktree(world: World) -> str:
+def nested_config_worktree(world: World) -> None:
     dot_git = _nest(world, "sub")
-    with (dot_git / "config").open("a") as config:
-        config.write("[extensions]\n\tworktreeConfig = true\n")
+    _append(dot_git / "config", "[extensions]\n\tworktreeConfig = true\n")
     (dot_git / "config.worktree").write_text(_trap_config(world))
-    return "planted"
 
 
 @attack("nested-in-node-modules", kind="traps", evidence="canary", scene="own")
-def nested_in_node_modules(world: World) -> str:
+def nested_in_node_modules(world: World) -> None:
     (_nest(world, "node_modules/x") / "config").write_text(_trap_config(world))
-    return "planted"
 
 
 @attack("nested-deep", kind="traps", evidence="canary", scene="own")
-def nested_deep(world: World) -> str:
+def nested_deep(world: World) -> None:
     (_nest(world, "a/b/c/d/e/f/g/h") / "config").write_text(_trap_config(world))
-    return "planted"
 
 
 @attack("nested-unlistable", kind="traps", evidence="canary", scene="own")
-def nested_unlistable(world: World) -> str:
+def nested_unlistable(world: World) -> None:
     """A search of the project cannot list the directory; git needs no list to find its `.git`."""
     dot_git = _nest(world, "outer/sub")
     (dot_git / "config").write_text(_trap_config(world))
     dot_git.parent.parent.chmod(0o311)
-    return "planted"
 
 
 @attack("nested-bare", kind="traps", evidence="canary", scene="own")
-def nested_bare(world: World) -> str:
+def nested_bare(world: World) -> None:
     """A directory that holds what a `.git` holds is a repository to git, whatever its name."""
     dot_git = _nest(world, "sub", add=False)
     config = _trap_config(world).replace("bare = false", "bare = false\n\tworktree = .")
     (dot_git / "config").write_text(config)
     dot_git.rename(Path(world.project, "data"))
-    return "planted"
 
 
 @attack("nested-existing-config", kind="traps", evidence="canary", scene="own")
-def nested_existing_config(world: World) -> str:
+def nested_existing_config(world: World) -> None:
     """A repository inside the project that has been there before."""
-    with Path(world.project, "vendor/lib/.git/config").open("a") as config:
-        config.write(_trap_config(world))
-    return "appended"
+    _append(Path(world.project, "vendor/lib/.git/config"), _trap_config(world))
 
 
 @attack("nested-existing-hook", kind="traps", evidence="canary", scene="own")
-def nested_existing_hook(world: World) -> str:
+def nested_existing_hook(world: World) -> None:
     _plant_hooks(world, Path(world.project, "vendor/lib/.git/hooks"))
-    return "planted"
 
 
 @attack("nested-existing-renamed", kind="traps", evidence="canary", scene="own")
-def nested_existing_renamed(world: World) -> str:
+def nested_existing_renamed(world: World) -> None:
     """The directory above it moves, and another one takes its name."""
     vendor = Path(world.project, "vendor")
     old = vendor.with_name("old")
     vendor.rename(old)
     shutil.copytree(old, vendor, symlinks=True)
     (vendor / "lib/.git/config").write_text(_trap_config(world))
-    return "replaced"
 
 
 @attack("nested-late", kind="traps", evidence="canary", scene="late")
-def nested_late(world: World) -> str:
+def nested_late(world: World) -> None:
     """Innocent until the last moment: the config is written by a process that the command leaves behind."""
     dot_git = _nest(world, "sub")
     if os.fork() == 0:
@@ -380,98 +345,84 @@ def nested_late(world: World) -> str:
             time.sleep(0.2)
             (dot_git / "config").write_text(_trap_config(world))
         os._exit(0)
-    return "left a process"
 
 
 @attack("submodule-config", kind="traps", evidence="canary", scene="own")
-def submodule_config(world: World) -> str:
-    with (_dot_git(world) / "modules/lib/config").open("a") as config:
-        config.write(f"[core]\n\tfsmonitor = {_canary(world)}\n")
-    return "appended"
+def submodule_config(world: World) -> None:
+    _append(_dot_git(world) / "modules/lib/config", f"[core]\n\tfsmonitor = {_canary(world)}\n")
 
 
 @attack("submodule-hook", kind="traps", evidence="canary", scene="own")
-def submodule_hook(world: World) -> str:
+def submodule_hook(world: World) -> None:
     _plant_hooks(world, _dot_git(world) / "modules/lib/hooks")
-    return "planted"
 
 
-def _replace_submodule(world: World, directory: Path) -> str:
+def _rewrite_config(world: World, config: Path, *replaced: str) -> None:
+    """Put a file with the trap in the place of a submodule's config, with the first of `replaced` turned into the second."""
+    text = config.read_text().replace(*replaced) if replaced else config.read_text()
+    config.unlink()
+    config.write_text(f"{text}[core]\n\tfsmonitor = {_canary(world)}\n")
+
+
+def _replace_submodule(world: World, directory: Path) -> None:
     old = directory.with_name("old")
     directory.rename(old)
     shutil.copytree(old, directory)
-    config = directory / ("config" if directory.name == "lib" else "lib/config")
-    text = config.read_text()
-    config.unlink()
-    config.write_text(f"{text}[core]\n\tfsmonitor = {_canary(world)}\n")
-    return "replaced"
+    _rewrite_config(world, directory / ("config" if directory.name == "lib" else "lib/config"))
 
 
 @attack("submodule-renamed", kind="traps", evidence="canary", scene="own")
-def submodule_renamed(world: World) -> str:
-    return _replace_submodule(world, _dot_git(world) / "modules/lib")
+def submodule_renamed(world: World) -> None:
+    _replace_submodule(world, _dot_git(world) / "modules/lib")
 
 
 @attack("submodules-renamed", kind="traps", evidence="canary", scene="own")
-def submodules_renamed(world: World) -> str:
-    return _replace_submodule(world, _dot_git(world) / "modules")
+def submodules_renamed(world: World) -> None:
+    _replace_submodule(world, _dot_git(world) / "modules")
 
 
 @attack("submodule-pointer", kind="traps", evidence="canary", scene="own")
-def submodule_pointer(world: World) -> str:
+def submodule_pointer(world: World) -> None:
     """The submodule's `.git` file names another directory."""
     ours = Path(world.project, "data")
     shutil.copytree(_dot_git(world) / "modules/lib", ours)
-    config = ours / "config"
-    text = config.read_text().replace("../../../lib", "../lib")
-    config.unlink()
-    config.write_text(f"{text}[core]\n\tfsmonitor = {_canary(world)}\n")
+    _rewrite_config(world, ours / "config", "../../../lib", "../lib")
     pointer = Path(world.project, "lib/.git")
     pointer.unlink()
     pointer.write_text("gitdir: ../data\n")
-    return "redirected"
 
 
 @attack("submodule-commondir", kind="traps", evidence="canary", scene="own")
-def submodule_commondir(world: World) -> str:
+def submodule_commondir(world: World) -> None:
     module = _dot_git(world) / "modules/lib"
     ours = Path(world.project, "data")
     shutil.copytree(module, ours)
-    config = ours / "config"
-    text = config.read_text()
-    config.unlink()
-    config.write_text(f"{text}[core]\n\tfsmonitor = {_canary(world)}\n")
+    _rewrite_config(world, ours / "config")
     (module / "commondir").write_text(f"{ours}\n")
-    return "planted"
 
 
 @attack("worktrees-commondir", kind="traps", evidence="canary", scene="own")
-def worktrees_commondir(world: World) -> str:
+def worktrees_commondir(world: World) -> None:
     """The project has a linked worktree beside it; its administrative files lie in the project's .git."""
     (administration,) = (_dot_git(world) / "worktrees").iterdir()
-    ours = Path(world.project, "common")
-    shutil.copytree(_dot_git(world), ours, ignore=shutil.ignore_patterns("config", "hooks"))
-    (ours / "config").write_text(_trap_config(world))
+    ours = _trapped_copy(world, _dot_git(world), "common", "config", "hooks")
     (administration / "commondir").write_text(f"{ours}\n")
-    return "redirected"
 
 
 @attack("worktrees-config", kind="traps", evidence="canary", scene="own")
-def worktrees_config(world: World) -> str:
+def worktrees_config(world: World) -> None:
     (administration,) = (_dot_git(world) / "worktrees").iterdir()
     (administration / "config.worktree").write_text(_trap_config(world))
-    return "planted"
 
 
 @attack("worktrees-renamed", kind="traps", evidence="canary", scene="own")
-def worktrees_renamed(world: World) -> str:
+def worktrees_renamed(world: World) -> None:
     worktrees = _dot_git(world) / "worktrees"
     old = worktrees.with_name("old")
     worktrees.rename(old)
     shutil.copytree(old, worktrees)
     (administration,) = worktrees.iterdir()
     (administration / "config.worktree").write_text(_trap_config(world))
-    return "replaced"
 
 
 # --------------------------------------------------------------- the project is itself a linked worktree
@@ -482,61 +433,45 @@ def _common(world: World) -> Path:
 
 
 @attack("linked-pointer", kind="traps", evidence="canary", scene="worktree")
-def linked_pointer(world: World) -> str:
-    ours = Path(world.project, "data")
-    shutil.copytree(_common(world), ours, ignore=shutil.ignore_patterns("config", "worktrees"))
-    (ours / "config").write_text(_trap_config(world))
+def linked_pointer(world: World) -> None:
+    _trapped_copy(world, _common(world), "data", "config", "worktrees")
     _dot_git(world).unlink()
     _dot_git(world).write_text("gitdir: data\n")
-    return "redirected"
 
 
 @attack("linked-pointer-rewrite", kind="traps", evidence="canary", scene="worktree")
-def linked_pointer_rewrite(world: World) -> str:
-    ours = Path(world.project, "data")
-    shutil.copytree(_common(world), ours, ignore=shutil.ignore_patterns("config", "worktrees"))
-    (ours / "config").write_text(_trap_config(world))
+def linked_pointer_rewrite(world: World) -> None:
+    _trapped_copy(world, _common(world), "data", "config", "worktrees")
     _dot_git(world).write_text("gitdir: data\n")
-    return "rewritten"
 
 
 @attack("linked-common-config", kind="traps", evidence="canary", scene="worktree")
-def linked_common_config(world: World) -> str:
-    with (_common(world) / "config").open("a") as config:
-        config.write(_trap_config(world))
-    return "appended"
+def linked_common_config(world: World) -> None:
+    _append(_common(world) / "config", _trap_config(world))
 
 
 @attack("linked-common-hook", kind="traps", evidence="canary", scene="worktree")
-def linked_common_hook(world: World) -> str:
+def linked_common_hook(world: World) -> None:
     _plant_hooks(world, _common(world) / "hooks")
-    return "planted"
 
 
 @attack("linked-common-commondir", kind="traps", evidence="canary", scene="worktree")
-def linked_common_commondir(world: World) -> str:
-    ours = Path(world.project, "data")
-    shutil.copytree(_common(world), ours, ignore=shutil.ignore_patterns("config", "worktrees"))
-    (ours / "config").write_text(_trap_config(world))
+def linked_common_commondir(world: World) -> None:
+    ours = _trapped_copy(world, _common(world), "data", "config", "worktrees")
     (_common(world) / "commondir").write_text(f"{ours}\n")
-    return "planted"
 
 
 @attack("linked-commondir", kind="traps", evidence="canary", scene="worktree")
-def linked_commondir(world: World) -> str:
-    ours = Path(world.project, "data")
-    shutil.copytree(_common(world), ours, ignore=shutil.ignore_patterns("config", "worktrees"))
-    (ours / "config").write_text(_trap_config(world))
+def linked_commondir(world: World) -> None:
+    ours = _trapped_copy(world, _common(world), "data", "config", "worktrees")
     pointer = _dot_git(world).read_text().removeprefix("gitdir: ").strip()
     Path(pointer, "commondir").write_text(f"{ours}\n")
-    return "redirected"
 
 
 @attack("linked-config-worktree", kind="traps", evidence="canary", scene="worktree")
-def linked_config_worktree(world: World) -> str:
+def linked_config_worktree(world: World) -> None:
     pointer = _dot_git(world).read_text().removeprefix("gitdir: ").strip()
     Path(pointer, "config.worktree").write_text(_trap_config(world))
-    return "planted"
 
 
 @attack("linked-main-worktree", kind="secrets", evidence="loot", scene="worktree")
@@ -557,65 +492,58 @@ for _name, _text in EDITOR_FILES.items():
         target=f"{{project}}/{_top}",
         scene="main",
     )
-    def change(world: World, name: str = _name, text: str = _text) -> str:
+    def change(world: World, name: str = _name, text: str = _text) -> None:
         with Path(world.project, name).open("a") as file:
             file.write(text)
-        return "changed"
 
     @attack(
         f"plant{_top}", kind="traps", evidence="changed", target=f"{{project}}/{_top}", scene="bare"
     )
-    def plant(world: World, name: str = _name, text: str = _text) -> str:
+    def plant(world: World, name: str = _name, text: str = _text) -> None:
         path = Path(world.project, name)
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        return "planted"
 
 
 @attack(
     "replace.nvim.lua", kind="traps", evidence="changed", target="{project}/.nvim.lua", scene="own"
 )
-def replace_nvim_lua(world: World) -> str:
+def replace_nvim_lua(world: World) -> None:
     ours = Path(world.project, "ours")
     ours.write_text("os.execute('canary')")
     ours.replace(Path(world.project, ".nvim.lua"))
-    return "replaced"
 
 
 @attack("rename.vscode", kind="traps", evidence="changed", target="{project}/.vscode", scene="own")
-def rename_vscode(world: World) -> str:
+def rename_vscode(world: World) -> None:
     there = Path(world.project, ".vscode")
     there.rename(there.with_name("old"))
     there.mkdir()
     (there / "tasks.json").write_text("{}")
-    return "replaced"
 
 
 @attack("add-to.vscode", kind="traps", evidence="changed", target="{project}/.vscode", scene="own")
-def add_to_vscode(world: World) -> str:
+def add_to_vscode(world: World) -> None:
     Path(world.project, ".vscode", "launch.json").write_text("{}")
-    return "added"
 
 
 @attack("link.exrc", kind="traps", evidence="changed", target="{project}/.exrc", scene="bare")
-def link_exrc(world: World) -> str:
+def link_exrc(world: World) -> None:
     """Planted by the other attack too, as a file; here as a symlink, moved into place."""
     link = Path(world.project, "some-link")
     link.symlink_to("README")
     link.rename(Path(world.project, ".exrc"))
-    return "linked"
 
 
 @attack(
     "move-in.vscode", kind="traps", evidence="changed", target="{project}/.vscode", scene="bare"
 )
-def move_in_vscode(world: World) -> str:
+def move_in_vscode(world: World) -> None:
     made = Path(world.project, "made")
     made.mkdir()
     (made / "tasks.json").write_text("{}")
     made.chmod(0o500)
     made.rename(Path(world.project, ".vscode"))
-    return "moved in"
 
 
 @attack(
@@ -626,7 +554,7 @@ def move_in_vscode(world: World) -> str:
     scene="bare",
     timeout_s=8,
 )
-def flood_exrc(world: World) -> str:
+def flood_exrc(world: World) -> None:
     """Planted again and again, from two threads, as fast as it goes."""
     path = Path(world.project, ".exrc")
     deadline = time.monotonic() + 0.3
@@ -645,4 +573,3 @@ def flood_exrc(world: World) -> str:
         thread.join()
     if not path.exists():
         raise Stopped("gone as soon as it was there")
-    return "planted"

@@ -7,10 +7,11 @@ import contextlib
 import ctypes
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 from .kernel import become_namespace_root, syscall
-from .registry import Stopped, World, attack, fact, path, root
+from .registry import Need, Stopped, World, attack, fact, path, root
 
 SECRETS = {  # name: where, below HOME
     "ssh-key": ".ssh/id_ed25519",
@@ -99,44 +100,34 @@ def shadow(_world: World) -> str:
     return "root:" in Path("/etc/shadow").read_text() and "read /etc/shadow"
 
 
-@attack("host-key", kind="secrets", evidence="loot", needs=(root,))
-def host_key(world: World) -> str:
-    """What only root may read below /etc: keys of the machine."""
-    return Path(f"/etc/{world.name}/key").read_text()
+_PLACES: dict[str, tuple[tuple[Need, ...], Callable[[World], str]]] = {
+    # what only root may read below /etc: keys of the machine
+    "host-key": ((root,), lambda world: f"/etc/{world.name}/key"),
+    "mail": ((fact("mail"),), lambda world: world.mail),
+    "system-log": ((fact("system_log"),), lambda world: world.system_log),
+    "run-secret": ((fact("has_run"),), lambda world: f"/run/{world.name}/{world.id}/file"),
+    # a file of the user's, mode 600, that does not lie in HOME: databases below /var/lib, a second disk
+    "secret-in-visible-directory": ((fact("closed_file"),), lambda world: world.closed_file),
+    "secret-proc-root": ((), lambda world: f"/proc/self/root{world.secrets['ssh-key']}"),
+    "secret-victim-root": (
+        (),
+        lambda world: f"/proc/{world.server_pid}/root{world.secrets['ssh-key']}",
+    ),
+    "secret-victim-fd": ((), lambda world: f"/proc/{world.server_pid}/fd/{world.secret_fd}"),
+}
 
+for _name, (_needs, _place) in _PLACES.items():
 
-@attack("mail", kind="secrets", severity="med", evidence="loot", needs=(fact("mail"),))
-def mail(world: World) -> str:
-    return Path(world.mail).read_text()
-
-
-@attack("system-log", kind="secrets", severity="med", evidence="loot", needs=(fact("system_log"),))
-def system_log(world: World) -> str:
-    return Path(world.system_log).read_text()
-
-
-@attack("run-secret", kind="secrets", severity="high", evidence="loot", needs=(fact("has_run"),))
-def run_secret(world: World) -> str:
-    return Path(f"/run/{world.name}/{world.id}/file").read_text()
+    @attack(_name, kind="secrets", evidence="loot", needs=_needs)
+    def read_place(world: World, place: Callable[[World], str] = _place) -> str:
+        return Path(place(world)).read_text()
 
 
 for _name, _dir in (("tmp", "/tmp"), ("var-tmp", "/var/tmp"), ("dev-shm", "/dev/shm")):
 
-    @attack(f"{_name}-secret", kind="secrets", severity="high", evidence="loot")
+    @attack(f"{_name}-secret", kind="secrets", evidence="loot")
     def shared_secret(world: World, path: str = _dir) -> str:
         return Path(f"{path}/{world.name}/{world.id}/file").read_text()
-
-
-@attack(
-    "secret-in-visible-directory",
-    kind="secrets",
-    severity="low",
-    evidence="loot",
-    needs=(fact("closed_file"),),
-)
-def secret_in_visible_directory(world: World) -> str:
-    """A file of the user's, mode 600, that does not lie in HOME: databases below /var/lib, a second disk."""
-    return Path(world.closed_file).read_text()
 
 
 @attack("secret-symlink", kind="secrets", evidence="loot")
@@ -160,21 +151,6 @@ def secret_rename(world: World) -> str:
     return moved.read_text()
 
 
-@attack("secret-proc-root", kind="secrets", evidence="loot")
-def secret_proc_root(world: World) -> str:
-    return Path(f"/proc/self/root{world.secrets['ssh-key']}").read_text()
-
-
-@attack("secret-victim-root", kind="secrets", evidence="loot")
-def secret_victim_root(world: World) -> str:
-    return Path(f"/proc/{world.server_pid}/root{world.secrets['ssh-key']}").read_text()
-
-
-@attack("secret-victim-fd", kind="secrets", evidence="loot")
-def secret_victim_fd(world: World) -> str:
-    return Path(f"/proc/{world.server_pid}/fd/{world.secret_fd}").read_text()
-
-
 @attack("secret-any-process", kind="secrets", evidence="loot")
 def secret_any_process(world: World) -> str:
     """Through the root, the working directory and the open files of every process that is to be seen."""
@@ -191,12 +167,11 @@ def secret_any_process(world: World) -> str:
 
 
 @attack("secret-exec", kind="secrets", evidence="changed")
-def secret_exec(world: World) -> str:
+def secret_exec(world: World) -> None:
     """A program of the user's can be run although it cannot be read."""
     program = world.outside / "program"
     if os.system(f"'{program}'"):
         raise Stopped("did not run")
-    return "ran"
 
 
 @attack("secret-bind-mount", kind="secrets", evidence="loot")
@@ -247,7 +222,7 @@ def kcore(_world: World) -> str:
         return memory.read(4) == b"\x7fELF" and "read the kernel's memory"
 
 
-@attack("kmsg-read", kind="secrets", severity="med", needs=(root, path("/dev/kmsg")))
+@attack("kmsg-read", kind="secrets", needs=(root, path("/dev/kmsg")))
 def kmsg_read(_world: World) -> str:
     fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     return os.read(fd, 8192).decode(errors="replace")[:40]

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-from sanderling.paths import is_within
+from sanderling.paths import closed_after, is_within
 from sanderling.sandbox import names as listed
 from sanderling.sandbox.guard.git_program import AmbiguousPathError, leads_to
 from sanderling.sandbox.guard.project import GuardedProject
@@ -263,15 +263,10 @@ class Audit:
             mode = os.lstat(path).st_mode
             if not mode & stat.S_IXUSR or mode & stat.S_IRUSR:
                 return False
-            parent = open_directory(os.path.dirname(path))
+            with closed_after(open_directory(os.path.dirname(path))) as parent:
+                open_up(parent, os.path.basename(path))
         except OSError:
-            return False
-        try:
-            open_up(parent, os.path.basename(path))
-        except OSError:
-            return False  # another user's directory, where the sandbox cannot write either
-        finally:
-            os.close(parent)
+            return False  # gone, or another user's directory, where the sandbox cannot write either
         self._project.tell(
             "restored", path, "could be entered but not listed, so a repository could hide in it"
         )

@@ -12,11 +12,7 @@ from sanderling.sandbox.report import GuardEvent
 
 
 class GuardedProject:
-    """
-    A project and the `roots` that are guarded with it. `kept` has the state to preserve, `bound` the paths that mounts protect.
-
-    With `restores`, nothing is mounted, and the guard restores changed files.
-    """
+    """A project and the `roots` that are guarded with it. `kept` has the state to preserve, `bound` the paths that mounts protect."""
 
     def __init__(self, found: Survey, protection: GitProtection, *, restores: bool) -> None:
         held = protection.read_only

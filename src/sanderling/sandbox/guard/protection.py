@@ -127,9 +127,7 @@ class _Plan:
         self.read_only: set[str] = set()
         self.trees: set[str] = set()
         self.absent: dict[str, str] = {}
-        self.runs: dict[
-            tuple[str, str], Run
-        ] = {}  # configs, by the worktree that they were read for
+        self.runs: dict[tuple[str, str], Run] = {}  # by worktree and setting
         self.linked: list[str] = []
         self.shared = ""
         self.watch: dict[str, set[str]] = {}

@@ -6,8 +6,9 @@ import stat
 import time
 from contextlib import suppress
 
+from sanderling.paths import closed_after
 from sanderling.sandbox.guard.project import GuardedProject
-from sanderling.sandbox.guard.tree import change_mode, identity_at, open_directory, open_up
+from sanderling.sandbox.guard.tree import change_mode, identity, open_directory, open_up
 
 MAX_MOVED_BYTES = 64 << 20
 
@@ -93,10 +94,8 @@ class Quarantine:
             parent = open_directory(os.path.dirname(path))
         except OSError:
             return False  # its directory was removed or replaced by a link
-        try:
+        with closed_after(parent):
             return self.take_at(parent, os.path.basename(path), path, reason)
-        finally:
-            os.close(parent)
 
     def take_at(self, parent: int, name: str, path: str, reason: str) -> bool:
         """Move `name` out of the directory `parent` and report it. Return whether it is gone."""
@@ -108,7 +107,7 @@ class Quarantine:
                 open_up(parent, name)
                 kept_at = self._move_away(parent, name, path)
         except OSError as error:
-            if identity_at(parent, name) is None:
+            if identity(name, parent) is None:
                 return True
             self._project.tell(
                 "failed", path, f"{reason}, but could not be moved away: {error.strerror}"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from sanderling.paths import is_in_any
+from sanderling.paths import closed_after, is_in_any
 from sanderling.sandbox import names as listed
 from sanderling.sandbox.guard.git_program import (
     AmbiguousPathError,
@@ -93,10 +93,9 @@ def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda
     """
     git.distrust(project)
     found = Survey(project, git, [], [], [], [], [])
-    root = os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     waiting = [""]
     count = 0
-    try:
+    with closed_after(os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
         while waiting:
             directory = waiting.pop()
             count += 1
@@ -109,8 +108,6 @@ def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda
                 found.unlistable.append(f"{project}/{directory}".rstrip("/"))
             except OSError:
                 pass  # removed or replaced since its name was read
-    finally:
-        os.close(root)
     return found
 
 
@@ -154,9 +151,8 @@ def _is_socket(entry: "os.DirEntry[str]") -> bool:
 @contextmanager
 def _listing(directory: str, dir_fd: int | None = None) -> "Generator[Iterator[os.DirEntry[str]]]":
     """Open and list a directory that is not a link."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(directory, flags, dir_fd=dir_fd)
-    try:
+    fd = os.open(directory, DIRECTORY, dir_fd=dir_fd)
+    try:  # for every directory, and so without another context manager
         with os.scandir(fd) as entries:
             yield entries
     finally:
@@ -221,15 +217,13 @@ def read_file(path: str, limit: int, *, follows: bool = True, dir_fd: int | None
         OSError: it is missing, too large, or not a regular file. FIFOs do not block, and devices are not kept open.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    fd = os.open(path, flags if follows else flags | os.O_NOFOLLOW, dir_fd=dir_fd)
-    try:
+    flags = flags if follows else flags | os.O_NOFOLLOW
+    with closed_after(os.open(path, flags, dir_fd=dir_fd)) as fd:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
         content = b""
         while chunk := os.read(fd, limit + 1 - len(content)):
             content += chunk
-    finally:
-        os.close(fd)
     if len(content) > limit:
         raise OSError(errno.EFBIG, "too large", path)
     return content

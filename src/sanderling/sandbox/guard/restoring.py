@@ -4,13 +4,13 @@ import os
 import stat
 from collections.abc import Iterable
 
-from sanderling.paths import is_in_any
+from sanderling.paths import closed_after, is_in_any
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.quarantine import Quarantine
 from sanderling.sandbox.guard.tree import (
     DIRECTORY,
     change_mode,
-    identity_at,
+    identity,
     identity_of,
     look,
     open_directory,
@@ -42,9 +42,9 @@ class ProjectRestorer:
     def _restore_pin(self, path: str) -> None:
         """Move the original directory back, with its content, from wherever it is now."""
         fd, mode = self._pins[path], self._pin_modes[path]
-        parent, name = open_directory(os.path.dirname(path)), os.path.basename(path)
-        try:
-            if identity_at(parent, name) != identity_of(fd):
+        name = os.path.basename(path)
+        with closed_after(open_directory(os.path.dirname(path))) as parent:
+            if identity(name, parent) != identity_of(fd):
                 self._quarantine.take_at(parent, name, path, "replaced a protected directory")
                 if os.fstat(fd).st_nlink:
                     rename_back(fd, parent, name)
@@ -59,8 +59,6 @@ class ProjectRestorer:
             if os.fstat(self._pins[path]).st_mode != mode:
                 os.chmod(f"/proc/self/fd/{self._pins[path]}", stat.S_IMODE(mode))
                 self._project.tell("restored", path, "had a different mode")
-        finally:
-            os.close(parent)
 
     def put_back(self, path: str) -> None:
         kept = self._project.kept[path]

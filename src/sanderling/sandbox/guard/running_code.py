@@ -56,12 +56,12 @@ class RunningCode:
                 found = [each for path in (*modules, *packages) for each in listed.stamp(path)]
             else:
                 found = listed.stamp(place, MAX_STAMPS)
-            stamps |= {str(each[0]): each for each in found if not self._is_held(str(each[0]))}
+            named = {str(each[0]): each for each in found}
+            stamps |= {
+                path: each for path, each in named.items() if not self._project.is_as_it_was(path)
+            }
         return stamps
 
     def _trees(self, run: Run) -> tuple[str, ...]:
         """Return the packages that it loads if nothing is mounted. They are too many to be restored."""
         return run.trees if self._project.restores else ()
-
-    def _is_held(self, path: str) -> bool:
-        return self._project.is_as_it_was(path)

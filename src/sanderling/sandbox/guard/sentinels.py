@@ -14,13 +14,9 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
+from sanderling.paths import closed_after
 from sanderling.sandbox.guard.protection import outside, own_repository
-from sanderling.sandbox.guard.repositories import (
-    DIRECTORY,
-    Survey,
-    git_directories,
-    read_file,
-)
+from sanderling.sandbox.guard.repositories import DIRECTORY, Survey, git_directories, read_file
 
 SENTINEL = b"./\n"
 """with a slash: after a plain `.`, libgit2 looks for packed refs in the wrong place"""
@@ -105,15 +101,13 @@ def _unclaimed(directory: str) -> Generator[bool]:
     except OSError:
         yield True
         return
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_unclaimed = True
-    except OSError as error:
-        is_unclaimed = not isinstance(error, BlockingIOError)
-    try:
+    with closed_after(fd):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_unclaimed = True
+        except OSError as error:
+            is_unclaimed = not isinstance(error, BlockingIOError)
         yield is_unclaimed
-    finally:
-        os.close(fd)
 
 
 def _is_free(path: str) -> bool:
@@ -173,12 +167,10 @@ def clean_up_after_the_dead(sandbox_state_root: str) -> None:
 def _only_one(state_dir: str) -> Generator[None]:
     """Lock out other processes: a shared lock cannot be exchanged for an exclusive one atomically."""
     os.makedirs(state_dir, mode=0o700, exist_ok=True)  # the user may have removed it meanwhile
-    fd = os.open(f"{state_dir}/placed.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    with closed_after(os.open(f"{state_dir}/placed.lock", flags, 0o600)) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(fd)
 
 
 def _open_record(state_dir: str) -> int:
@@ -202,12 +194,8 @@ def _remove_if_last(record: int) -> None:
 
 def _place(path: str) -> None:
     """Create the sentinel atomically: git refuses a repository with an empty `commondir`."""
-    try:
-        fd = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with suppress(OSError):  # another user's repository; the guard watches for the name
+        with closed_after(os.open(f"{path}.new", flags, 0o644)) as fd:
             os.write(fd, SENTINEL)
-        finally:
-            os.close(fd)
         os.rename(f"{path}.new", path)
-    except OSError:
-        pass  # another user's repository; the guard watches for the name

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from sanderling.paths import closed_after
+from sanderling.sandbox.guard.repositories import DIRECTORY as LISTABLE
 from sanderling.sandbox.guard.repositories import read_file
 
 MAX_KEPT_BYTES = 1 << 20
@@ -40,23 +42,14 @@ def open_directory(path: str) -> int:
     fd = os.open("/", DIRECTORY)
     for part in path.split("/"):
         if part:
-            try:
+            with closed_after(fd):
                 below = os.open(part, DIRECTORY, dir_fd=fd)
-            finally:
-                os.close(fd)
             fd = below
     return fd
 
 
-def identity(path: str) -> Identity | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def identity_at(parent: int, name: str) -> Identity | None:
+def identity(name: str, parent: int | None = None) -> Identity | None:
+    """Return the identity of `name`, a path or a name in `parent`, or None if it is missing."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
@@ -92,12 +85,8 @@ def look(name: str, parent: int | None = None) -> RecordedState | None:
     stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
     try:
         if kind == stat.S_IFDIR:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(name, flags, dir_fd=parent)
-            try:
+            with closed_after(os.open(name, LISTABLE, dir_fd=parent)) as fd:
                 return RecordedState(kind, mode, names=frozenset(os.listdir(fd)))
-            finally:
-                os.close(fd)
         if kind == stat.S_IFREG:
             return RecordedState(
                 kind, mode, read_file(name, MAX_KEPT_BYTES, follows=False, dir_fd=parent)
@@ -108,11 +97,9 @@ def look(name: str, parent: int | None = None) -> RecordedState | None:
 
 
 def change_mode(parent: int, name: str, mode: int) -> None:
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    with closed_after(os.open(name, flags, dir_fd=parent)) as fd:
         os.chmod(f"/proc/self/fd/{fd}", mode)  # fails on a link
-    finally:
-        os.close(fd)
 
 
 def open_up(parent: int, name: str) -> None:
@@ -131,13 +118,10 @@ def rename_back(fd: int, parent: int, name: str) -> None:
         OSError: it cannot be reached, or was replaced in this moment.
     """
     now_at = os.readlink(f"/proc/self/fd/{fd}")
-    source = open_directory(os.path.dirname(now_at))
-    try:
-        if identity_at(source, os.path.basename(now_at)) != identity_of(fd):
+    with closed_after(open_directory(os.path.dirname(now_at))) as source:
+        if identity(os.path.basename(now_at), source) != identity_of(fd):
             raise OSError(errno.ESTALE, "it moves")
         os.rename(os.path.basename(now_at), name, src_dir_fd=source, dst_dir_fd=parent)
-    finally:
-        os.close(source)
 
 
 def put(parent: int, name: str, kept: RecordedState) -> None:

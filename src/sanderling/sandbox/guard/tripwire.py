@@ -5,6 +5,7 @@ import os
 import stat
 from typing import Literal, NamedTuple
 
+from sanderling.errors import NoRoomError
 from sanderling.sandbox import names as listed
 from sanderling.sandbox.guard.project import GuardedProject
 from sanderling.sandbox.guard.protection import GitProtection
@@ -14,7 +15,6 @@ from sanderling.sandbox.guard.restoring import ProjectRestorer
 from sanderling.sandbox.guard.tree import (
     READS_AT_A_TIME,
     identity,
-    identity_at,
     identity_of,
     look,
     open_directory,
@@ -31,7 +31,6 @@ from sanderling.sandbox.kernel.inotify import (
     IN_MOVED_TO,
     IN_Q_OVERFLOW,
 )
-from sanderling.sandbox.shortage import NoRoomError
 
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
 """Names that the audit judges by their content. The host may remove and recreate them, as with worktrees or submodules."""
@@ -218,10 +217,10 @@ class Tripwire:
                 self._watch(directory)
         for watch in list(self._watches.values()):
             for name in list(self._forbidden.get(watch.directory, ())):
-                if identity_at(watch.fd, name):
+                if identity(name, watch.fd):
                     self._handle_forbidden(watch, name)
             for name in list(self._held.get(watch.directory, ())) if self._project.bound else ():
-                if identity_at(watch.fd, name):
+                if identity(name, watch.fd):
                     self._handle_replaced(f"{watch.directory}/{name}")
                 else:
                     self._handle_vanished(f"{watch.directory}/{name}")

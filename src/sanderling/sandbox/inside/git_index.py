@@ -101,8 +101,8 @@ class Index:
             or entry.size != row.size & 0xFFFFFFFF
             or entry.ctime_ns != row.ctime_ns
             or entry.inode != row.inode & 0xFFFFFFFF
-            or entry.mtime_ns
-            >= self._mtime_ns  # "racy": the file may have changed after git looked
+            # "racy": the file may have changed after git looked
+            or entry.mtime_ns >= self._mtime_ns
         ):
             return b""
         if self._converting:

@@ -33,6 +33,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
+from sanderling.paths import closed_after
 from sanderling.sandbox.inside.reading import OPENED, take
 from sanderling.sandbox.kernel.file_systems import is_local, is_overlay
 
@@ -321,17 +322,12 @@ class Held:
 def _small_file(path: str) -> bytes:
     """Return the bytes of a small file, or b""."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)
+        with closed_after(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)) as file:
+            data = os.read(file, _CHUNK_BYTES)
+            if len(data) == _CHUNK_BYTES:
+                data += take(file, MAX_LOOSE_FILE_BYTES)
     except OSError:
         return b""
-    try:
-        data = os.read(file, _CHUNK_BYTES)
-        if len(data) == _CHUNK_BYTES:
-            data += take(file, MAX_LOOSE_FILE_BYTES)
-    except OSError:
-        return b""
-    finally:
-        os.close(file)
     return data if len(data) <= MAX_LOOSE_FILE_BYTES else b""
 
 

@@ -11,11 +11,9 @@ import time
 from collections.abc import Iterator
 
 from sanderling.sandbox.inside.directories import SECOND_NS
-from sanderling.sandbox.inside.doubts import COARSE_S
-from sanderling.sandbox.inside.rows import ChangedRow, FileRow
+from sanderling.sandbox.inside.doubts import COARSE_S, Changes
+from sanderling.sandbox.inside.rows import FileRow
 from sanderling.sandbox.kernel.file_systems import birth_ns
-
-Changes = dict[str, ChangedRow]
 
 
 class Hidden:

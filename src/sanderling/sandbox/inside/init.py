@@ -88,8 +88,11 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
         os._exit(0)
     (argv, environment, cwd), descriptors = received
     _arrange_descriptors(descriptors)
-    if not problem and not _change_directory(cwd):
-        problem = f"{cwd} is not a directory inside the sandbox."
+    if not problem:
+        try:
+            os.chdir(cwd)
+        except OSError:
+            problem = f"{cwd} is not a directory inside the sandbox."
     if problem:
         os.write(STATUS_FD, problem.encode())
         os._exit(0)
@@ -127,14 +130,6 @@ def _enter(confinement: Confinement, parent: int) -> None:
         adopt_and_die_together(parent)
     confinement.take_on()
     prctl(PR_SET_DUMPABLE, 0)  # the command runs as the same user and must not trace this process
-
-
-def _change_directory(path: str) -> bool:
-    try:
-        os.chdir(path)
-    except OSError:
-        return False
-    return True
 
 
 def _arrange_descriptors(descriptors: list[int]) -> None:

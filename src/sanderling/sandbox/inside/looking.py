@@ -8,6 +8,7 @@ from _blake2 import blake2b  # hashlib would load OpenSSL, a seventh of the star
 from collections.abc import Sequence
 from threading import Lock
 
+from sanderling.paths import closed_after
 from sanderling.sandbox.inside.reading import OPENED, take
 from sanderling.sandbox.inside.rows import FileRow, row_of
 from sanderling.sandbox.inside.tree import Tree
@@ -144,11 +145,8 @@ def _copy(path: str, limit: int) -> Copy:
 
 def _bytes(path: str, row: FileRow, limit: int) -> bytes:
     """Return the file's content, if it still has this row."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)
-    try:
+    with closed_after(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)) as descriptor:
         data = take(descriptor, limit + 1)
         if row_of(os.fstat(descriptor)) != row or len(data) != row.size:
             raise OSError(errno.ESTALE, "it has changed")
-    finally:
-        os.close(descriptor)
     return data

@@ -13,6 +13,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal
 
+from sanderling.paths import closed_after
 from sanderling.sandbox.inside.reading import (
     MAX_LOOKS,
     OPENED,
@@ -142,35 +143,26 @@ def mkfifo(path: str, mode: int) -> None:
     with _parent(path, makes_parents=True) as (directory, name):
         os.mkfifo(name, dir_fd=directory)
         flags = PASSED_THROUGH | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        made = os.open(name, flags, dir_fd=directory)
-        try:
+        with closed_after(os.open(name, flags, dir_fd=directory)) as made:
             set_mode(made, mode)
-        finally:
-            os.close(made)
 
 
 def chmod(path: str, mode: int, expected: tuple[int, ...]) -> None:
     with _parent(path) as (directory, name):
         flags = PASSED_THROUGH | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, dir_fd=directory)
-        try:
+        with closed_after(os.open(name, flags, dir_fd=directory)) as descriptor:
             status = os.fstat(descriptor)
             if stat.S_ISLNK(status.st_mode) or tuple(stamp_of(status)) != expected:
                 raise OSError(errno.ESTALE, "changed meanwhile")
             set_mode(descriptor, mode)
-        finally:
-            os.close(descriptor)
 
 
 def mkdir(path: str, mode: int) -> None:
     """Create a directory and its parents."""
     with _parent(path, makes_parents=True) as (directory, name):
         os.mkdir(name, dir_fd=directory)
-        made = passed_through(name, directory)
-        try:
+        with closed_after(passed_through(name, directory)) as made:
             set_mode(made, mode)
-        finally:
-            os.close(made)
 
 
 def rmdir(path: str) -> None:
@@ -186,27 +178,21 @@ def rmdir(path: str) -> None:
 
 def _is_rid_of_leftovers(name: str, above: int) -> bool:
     """Remove temporary files from a directory. Return False, without changes, if it contains anything else."""
-    directory = passed_through(name, above)
-    try:
-        with listable(directory) as descriptor:
+    with closed_after(passed_through(name, above)) as directory:
+        with closed_after(listable(directory)) as descriptor:
             names = os.listdir(descriptor)
         if not all(each.startswith(TEMPORARY) for each in names):
             return False
         for each in names:
             os.unlink(each, dir_fd=directory)
         return True
-    finally:
-        os.close(directory)
 
 
 @contextmanager
 def _parent(path: str, *, makes_parents: bool = False) -> Generator[tuple[int, str]]:
     parent, name = os.path.split(path)
-    directory = passed_through(parent, makes_parents=makes_parents)
-    try:
+    with closed_after(passed_through(parent, makes_parents=makes_parents)) as directory:
         yield directory, name
-    finally:
-        os.close(directory)
 
 
 def _require(name: str, directory: int, expected: tuple[int, ...]) -> None:
@@ -216,8 +202,8 @@ def _require(name: str, directory: int, expected: tuple[int, ...]) -> None:
 
 
 def _content(name: str, directory: int, limit: int) -> tuple[bytes | None, os.stat_result]:
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | OPENED, dir_fd=directory)
-    try:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | OPENED
+    with closed_after(os.open(name, flags, dir_fd=directory)) as descriptor:
         data, status = None, os.fstat(descriptor)
         for _ in range(MAX_LOOKS):
             os.lseek(descriptor, 0, os.SEEK_SET)
@@ -227,5 +213,3 @@ def _content(name: str, directory: int, limit: int) -> tuple[bytes | None, os.st
                 break
             time.sleep(TICK_NS / 1e9)
         return (data if data is not None and len(data) <= limit else None), status
-    finally:
-        os.close(descriptor)

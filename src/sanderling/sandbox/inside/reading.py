@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from sanderling.paths import closed_after
+
 CHUNK_BYTES = 1 << 20
 TICK_NS = 10_000_000
 """Two changes within one tick of the kernel's coarse clock (100 Hz at the slowest) can get the same time."""
@@ -175,12 +177,9 @@ def _kind(entry: "os.DirEntry[str]") -> str:
 
 @contextmanager
 def _opened(path: str) -> Generator[int]:
-    descriptor = os.open(path, os.O_RDONLY | OPENED)
-    try:
+    with closed_after(os.open(path, os.O_RDONLY | OPENED)) as descriptor:
         require_file(os.fstat(descriptor))
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def require_file(status: os.stat_result) -> None:

@@ -19,7 +19,7 @@ from importlib import import_module
 from threading import Thread
 from typing import NamedTuple, NoReturn
 
-from sanderling.errors import SandboxError
+from sanderling.errors import NoRoomError, SandboxError
 from sanderling.protocol.modes import Level
 from sanderling.sandbox import wire
 from sanderling.sandbox.guard import protection, repositories, sentinels, settings
@@ -42,7 +42,6 @@ from sanderling.sandbox.kernel.layout import (
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
 from sanderling.sandbox.policy import ResourceLimits, SandboxPolicy, check_identities
 from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
-from sanderling.sandbox.shortage import NoRoomError
 
 LAST_LOOK_S = 60
 VANISHING_S = 5.0  # for files that come and go while the view is prepared

@@ -88,7 +88,7 @@ class Tree:
             held.close()
 
     def held(self, repository: str) -> Held | None:
-        """Return the held objects of the repository with that root. They stay readable after a command removes them."""
+        """Return the held objects of the repository with that root."""
         return self._held.get(repository)
 
     # --- looking -------------------------------------------------------------------------------------------------------

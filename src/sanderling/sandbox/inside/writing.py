@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from sanderling.paths import write_all
+from sanderling.paths import closed_after, write_all
 from sanderling.sandbox.inside.reading import OPENED, Stamp, require_file, stamp_of, take
 from sanderling.sandbox.kernel.syscalls import number, syscall
 
@@ -118,10 +118,8 @@ def _place(
         directory = os.open(parent, PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC)
     else:
         directory = passed_through(parent, makes_parents=makes_parents)
-    try:
+    with closed_after(directory):
         yield _DirectoryEntry(directory, name, expected)
-    finally:
-        os.close(directory)
 
 
 def passed_through(path: str, start: int | None = None, *, makes_parents: bool = False) -> int:
@@ -142,14 +140,9 @@ def passed_through(path: str, start: int | None = None, *, makes_parents: bool =
     return directory
 
 
-@contextmanager
-def listable(directory: int) -> Generator[int]:
+def listable(directory: int) -> int:
     """Reopen for listing a directory that was opened with O_PATH."""
-    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
 
 
 def _entered(name: str, flags: int, above: int, *, is_made: bool) -> int:
@@ -166,13 +159,10 @@ def _entered(name: str, flags: int, above: int, *, is_made: bool) -> int:
 def _opened_to_write(place: _DirectoryEntry, expected: os.stat_result) -> Generator[int]:
     """Open the current file. It is opened for writing even if it will be replaced by renaming: a read-only file must stay."""
     flags = os.O_RDWR | os.O_NOFOLLOW | OPENED
-    descriptor = os.open(place.name, flags, dir_fd=place.directory)
-    try:
+    with closed_after(os.open(place.name, flags, dir_fd=place.directory)) as descriptor:
         if not os.path.samestat(os.fstat(descriptor), expected):
             raise OSError(errno.ESTALE, "changed meanwhile")
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _create(place: _DirectoryEntry, data: bytes, mode: int | None) -> Stamp:
@@ -346,14 +336,11 @@ def sync(paths: Sequence[str]) -> None:
     """Wait until the files at `paths` are on disk. One syncfs per file system is faster than one fsync for each of 200 files."""
     done = set[int]()
     for directory in {os.path.dirname(path) for path in paths}:
-        with suppress(OSError):
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                if (device := os.fstat(descriptor).st_dev) not in done:
-                    done.add(device)
-                    _sync_file_system(descriptor)
-            finally:
-                os.close(descriptor)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        with suppress(OSError), closed_after(os.open(directory, flags)) as descriptor:
+            if (device := os.fstat(descriptor).st_dev) not in done:
+                done.add(device)
+                _sync_file_system(descriptor)
 
 
 def _sync_file_system(descriptor: int) -> None:
@@ -365,14 +352,22 @@ def _sync_file_system(descriptor: int) -> None:
 
 def _sync_directory(directory: int) -> None:
     """Flush the directory, so that the new name survives a crash."""
-    with suppress(PermissionError), listable(directory) as descriptor, _where_supported():
+    with (
+        suppress(PermissionError),
+        closed_after(listable(directory)) as descriptor,
+        _where_supported(),
+    ):
         os.fsync(descriptor)
 
 
 def _sweep(directory: int) -> None:
     """Remove temporary files that killed writes left in this directory."""
     oldest = time.time() - LEFTOVER_S
-    with suppress(OSError), listable(directory) as descriptor, os.scandir(descriptor) as entries:
+    with (
+        suppress(OSError),
+        closed_after(listable(directory)) as descriptor,
+        os.scandir(descriptor) as entries,
+    ):
         for _, entry in zip(range(MAX_SWEPT_NAMES), entries, strict=False):
             if entry.name.startswith(TEMPORARY) and _is_leftover(entry, oldest):
                 os.unlink(entry.name, dir_fd=directory)

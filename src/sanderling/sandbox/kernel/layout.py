@@ -17,19 +17,11 @@ from sanderling.sandbox.kernel.programs import SYSTEM, is_system, path_entries, 
 from sanderling.sandbox.policy import SandboxPolicy, private_home
 
 PROGRAMS = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
-SYSTEM_STATE = (
-    "/var/cache/fontconfig",
-    "/var/cache/man",
-    "/var/lib/alternatives",
-    "/var/lib/apt/lists",
-    "/var/lib/dpkg",
-    "/var/lib/gems",
-    "/var/lib/ghc",
-    "/var/lib/pacman",
-    "/var/lib/rpm",
-    "/var/lib/snapd",
-    "/var/lib/texmf",
+_SYSTEM_STATE = (
+    "/var/cache/fontconfig /var/cache/man /var/lib/alternatives /var/lib/apt/lists /var/lib/dpkg"
+    " /var/lib/gems /var/lib/ghc /var/lib/pacman /var/lib/rpm /var/lib/snapd /var/lib/texmf"
 )
+SYSTEM_STATE = _SYSTEM_STATE.split()
 """The parts of /var in which tools look up the state of the system. Logs, mail, spools and databases stay hidden."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
@@ -105,7 +97,8 @@ def mounted_layout(
     policy: SandboxPolicy, protection: Protection, *, has_own_network: bool
 ) -> Layout:
     """Return the layout of a view with its own root directory."""
-    home, tmp = home_directory(policy), temporary_directory(policy)
+    home = private_directory(policy, private_home(policy))
+    tmp = temporary_directory(policy)
     system = [f"/{name}" for name in SYSTEM]
     private = [
         Bind(tmp, "/tmp", is_writable=True),
@@ -171,7 +164,7 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
     """Return the layout of a view without mounts: only access rights. It cannot except anything below a writable directory."""
     project = [policy.project, *protection.writable]
     can_write = policy.mode == "rw"
-    private = [home_directory(policy), temporary_directory(policy)]
+    private = [private_directory(policy, private_home(policy)), temporary_directory(policy)]
     readable = (
         *(f"/{name}" for name in SYSTEM if name != "etc"),
         *(_all_but("/etc", frozenset(_root_only("/etc"))) if os.geteuid() == 0 else ["/etc"]),
@@ -185,9 +178,8 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
         *([] if can_write else project),
     )
     access = LandlockAccess(
-        readable=[
-            os.path.realpath(path) for path in readable
-        ],  # Landlock rules do not follow links
+        # Landlock rules do not follow links.
+        readable=[os.path.realpath(path) for path in readable],
         writable=[*private, *policy.write_paths, *(project if can_write else [])],
         devices=[f"/dev/{name}" for name in DEVICES],
         private=private,
@@ -199,11 +191,6 @@ def private_directory(policy: SandboxPolicy, name: str) -> str:
     path = f"{policy.state_dir}/{name}"
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path
-
-
-def home_directory(policy: SandboxPolicy) -> str:
-    """Create the directory that is HOME inside: the project's, or a server's."""
-    return private_directory(policy, private_home(policy))
 
 
 def temporary_directory(policy: SandboxPolicy) -> str:

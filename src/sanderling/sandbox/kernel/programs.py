@@ -2,66 +2,24 @@
 
 import os
 import stat
+from collections.abc import Iterable
 from itertools import islice
 
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox.policy import SandboxPolicy
 
-SYSTEM = (
-    "bin",
-    "etc",
-    "gnu",
-    "lib",
-    "lib32",
-    "lib64",
-    "libx32",
-    "nix",
-    "opt",
-    "sbin",
-    "snap",
-    "sys",
-    "usr",
-)
+_SYSTEM = "bin etc gnu lib lib32 lib64 libx32 nix opt sbin snap sys usr"
+SYSTEM = _SYSTEM.split()
 
-TOOLCHAINS = (
-    ".asdf",
-    ".bun/bin",
-    ".bun/install/global",
-    ".cabal/bin",
-    ".cargo/bin",
-    ".deno/bin",
-    ".elan",
-    ".fnm",
-    ".ghcup/bin",
-    ".ghcup/ghc",
-    ".jenv",
-    ".juliaup",
-    ".local/bin",
-    ".local/lib",
-    ".local/pipx/venvs",
-    ".local/share/fnm",
-    ".local/share/mise/installs",
-    ".local/share/mise/shims",
-    ".local/share/pipx/venvs",
-    ".local/share/pnpm",
-    ".local/share/uv/python",
-    ".local/share/uv/tools",
-    ".local/state/nix/profiles",
-    ".nix-profile",
-    ".nodenv",
-    ".nvm",
-    ".opam",
-    ".pyenv",
-    ".rbenv",
-    ".rustup",
-    ".rvm",
-    ".sdkman/candidates",
-    ".volta",
-    "anaconda3",
-    "go/bin",
-    "miniconda3",
-    "miniforge3",
+_TOOLCHAINS = (
+    ".asdf .bun/bin .bun/install/global .cabal/bin .cargo/bin .deno/bin .elan .fnm .ghcup/bin"
+    " .ghcup/ghc .jenv .juliaup .local/bin .local/lib .local/pipx/venvs .local/share/fnm"
+    " .local/share/mise/installs .local/share/mise/shims .local/share/pipx/venvs .local/share/pnpm"
+    " .local/share/uv/python .local/share/uv/tools .local/state/nix/profiles .nix-profile .nodenv"
+    " .nvm .opam .pyenv .rbenv .rustup .rvm .sdkman/candidates .volta anaconda3 go/bin miniconda3"
+    " miniforge3"
 )
+TOOLCHAINS = _TOOLCHAINS.split()
 """Directories in HOME from which programs run. They contain no keys and no tokens."""
 
 MAX_PATH_ENTRIES, MAX_PROGRAMS, MAX_LINKS = 64, 2000, 40
@@ -73,7 +31,7 @@ PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/proc")
 
 def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
     """Return the directories in HOME to show for their programs: toolchains, and PATH entries such as ~/bin that contain only programs."""
-    toolchains = present(tuple(f"{policy.home}/{name}" for name in TOOLCHAINS))
+    toolchains = present(f"{policy.home}/{name}" for name in TOOLCHAINS)
     others = (
         path
         for path in path_entries()
@@ -176,7 +134,7 @@ def _is_program(entry: "os.DirEntry[str]") -> bool:
     return stat.S_ISREG(mode) and mode & everybody == everybody
 
 
-def present(paths: tuple[str, ...]) -> list[str]:
+def present(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if os.path.exists(path)]
 
 

@@ -12,13 +12,10 @@ from sanderling.sandbox.network.denied import DenialThrottle, OnDenial
 
 # Every client accepts NXDOMAIN at once. After REFUSED, glibc asks again and reports a temporary failure, and musl waits for its timeout.
 _NXDOMAIN = 3
-
 _IS_ANSWER, _OPCODE, _RECURSION_DESIRED, _RECURSION_AVAILABLE = 0x8000, 0x7800, 0x0100, 0x0080
 
 _HEADER_BYTES = 12
-
 _MAX_LABEL_BYTES, _MAX_NAME_BYTES = 63, 255
-
 _MAX_QUERY_BYTES = 4096
 
 

@@ -40,7 +40,7 @@ class HostNetwork:
             self._proxies.append(listener)
             self._start_proxy(listener)
         else:
-            self._tasks.start_soon(self._answer_names, listener)
+            self._tasks.start_soon(answer_names, listener, self._report_name, "network_off")
 
     def change(self, mode: NetworkMode, hosts: tuple[str, ...]) -> None:
         """
@@ -66,9 +66,6 @@ class HostNetwork:
                 with suppress(OSError):
                     self._start_proxy(listener)
             raise
-
-    async def _answer_names(self, responder: socket.socket) -> None:
-        await answer_names(responder, self._report_name, "network_off")
 
     def _report_name(self, denial: Denial) -> None:
         is_off = self._mode == "off"
