@@ -109,7 +109,7 @@ class Link:
         if self._problem:
             words = str(self._problem)
             if isinstance(self._problem, RpcError):
-                words = f"{self._host.name} cannot be talked to: {words}"
+                words = f"Cannot communicate with {self._host.name}: {words}"
             raise ProviderError("server", words, _remedy(self._problem))
 
     async def prompt(self, blocks: Sequence[ContentBlock]) -> "TurnAnswer":
@@ -265,13 +265,11 @@ class Link:
             return problem
         with anyio.move_on_after(CLOSE_S):
             ending = await live.process.wait()
-            return SanderlingError(
-                f"{self._host.name} has ended before it could be asked: {ending}."
-            )
+            return SanderlingError(f"{self._host.name} ended before it answered: {ending}.")
         return SanderlingError(self._ending())
 
     def _ending(self) -> str:
-        return self._why or f"{self._host.name} does not run."
+        return self._why or f"{self._host.name} is not running."
 
     # --- handshake -----------------------------------------------------------------------------------------------------------
 
@@ -290,9 +288,7 @@ class Link:
             live.capabilities = answer.agent_capabilities or live.capabilities
             live.auth_methods = answer.auth_methods or ()
         if patience.cancelled_caught:
-            raise SanderlingError(
-                f"{self._host.name} does not answer: it was asked {self.start_s:.0f} s ago to begin."
-            )
+            raise SanderlingError(f"{self._host.name} did not answer within {self.start_s:.0f} s.")
         try:
             await self._open_session(live)
         except RpcError as error:
@@ -324,7 +320,7 @@ class Link:
         method = "session/resume" if sessions and sessions.resume else ""
         method = method or ("session/load" if live.capabilities.load_session else "")
         if not method:
-            return "it cannot go on with a session"
+            return "it cannot resume a session"
         servers = self._host.servers(live.capabilities)
         request = OldSessionRequest(session_id=known, cwd=self._host.cwd, mcp_servers=servers)
         self._is_replaying = True  # the transcript has the replayed messages already
@@ -357,7 +353,7 @@ class Link:
         if self._is_replaying and not _is_state(params):
             return
         if not self._updates.add(params):
-            self.end(f"{self._host.name} has said more than can be shown, and was ended.")
+            self.end(f"{self._host.name} sent more than can be shown, so it was stopped.")
 
     async def _show(self, params: msgspec.Raw) -> None:
         live = self._live
