@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from sanderling.acp import asking, sessions, setup, updates
 from sanderling.acp.base import EMPTY, Empty, Implementation, Wire
-from sanderling.acp.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
 from sanderling.acp.content import (
     Annotations,
     ContentBlock,
@@ -23,8 +22,9 @@ from sanderling.acp.content import (
 )
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import RpcError
+from sanderling.acp.sessions import ConfigChoice, ConfigOption, SessionMode, SessionModes
+from sanderling.acp.setup import check_agents, offered_by_agent
 from sanderling.acp.updates import IncomingUpdate, SessionNotification, update_of
-from sanderling.acp.versions import check_agents, offered_by_agent
 from sanderling.acp_agent.notices import sentence_of
 from sanderling.acp_agent.prompts import prompt_of
 from sanderling.acp_agent.tracked_prompts import TrackedPrompts

@@ -6,7 +6,7 @@ from sanderling.acp.connection import AcpConnection
 from sanderling.acp.content import text_block
 from sanderling.acp.outbox import Outbox
 from sanderling.acp.updates import AgentMessageChunk
-from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.clients import Client
 from sanderling.serve.broadcast import AHEAD_BYTES, Broadcast, Watcher
 from tests.conftest import happens
 

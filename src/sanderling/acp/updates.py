@@ -6,9 +6,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from sanderling.acp.base import Wire
-from sanderling.acp.config_options import ConfigOption
 from sanderling.acp.content import ContentBlock, Location, ToolContent
 from sanderling.acp.envelope import decoded
+from sanderling.acp.sessions import ConfigOption
 
 KIND = "sessionUpdate"
 

@@ -4,7 +4,7 @@ from anyio import to_thread
 
 from sanderling.acp.errors import AUTH_REQUIRED, RpcError, invalid
 from sanderling.acp.setup import AuthMethod
-from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.clients import Client
 from sanderling.config import Settings
 
 ENVIRONMENT, KEYCHAIN, TERMINAL = "environment", "keychain", "login"

@@ -16,7 +16,7 @@ from sanderling.acp.asking import ReadTextFileRequest, ReadTextFileResponse, Wri
 from sanderling.acp.base import Empty
 from sanderling.acp.connection import AcpConnection
 from sanderling.acp.errors import RpcError
-from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.clients import Client
 from sanderling.editing.lines import Hunk, applied
 from sanderling.errors import ToolError
 from sanderling.paths import open_plain

@@ -12,7 +12,7 @@ import sanderling
 from sanderling.acp.base import EMPTY, Implementation, Wire
 from sanderling.acp.connection import AcpConnection, Method
 from sanderling.acp.envelope import decoded
-from sanderling.acp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid
+from sanderling.acp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid, not_found
 from sanderling.acp.ours import OfPrompt, meta_of, ours_in
 from sanderling.acp.sessions import (
     ListSessionsRequest,
@@ -38,12 +38,12 @@ from sanderling.acp.setup import (
     McpCapabilities,
     PromptCapabilities,
     SessionCapabilities,
+    offered_by_agent,
 )
-from sanderling.acp.versions import offered_by_agent
 from sanderling.acp_agent import auth
-from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.clients import Client
 from sanderling.acp_agent.live import AgentSession
-from sanderling.acp_agent.own_sessions import Sessions, found
+from sanderling.acp_agent.own_sessions import Sessions
 from sanderling.acp_agent.prompts import prompt_of
 from sanderling.config.layers import Layers
 from sanderling.errors import ConfigError, SanderlingError
@@ -195,7 +195,9 @@ class AgentFrontend:
         return EMPTY
 
     def _live(self, session_id: str) -> AgentSession:
-        return found(self._sessions, session_id)
+        if live := self._sessions.find(session_id):
+            return live
+        raise not_found(f"the session {session_id!r} is not open")
 
     # --- turns ---------------------------------------------------------------------------------------------------------
 

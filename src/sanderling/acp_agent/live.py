@@ -9,16 +9,16 @@ from typing import Any
 import anyio
 
 from sanderling.acp.change_signal import ChangeSignal
-from sanderling.acp.config_options import ConfigOption
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError
 from sanderling.acp.ours import TurnOver, meta_of
+from sanderling.acp.sessions import ConfigOption
 from sanderling.acp.updates import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
     SessionInfoUpdate,
     SessionUpdate,
 )
-from sanderling.acp_agent.audience import Audience
+from sanderling.acp_agent.clients import Audience
 from sanderling.acp_agent.earlier import EarlierHistory
 from sanderling.acp_agent.event_translator import EventTranslator
 from sanderling.acp_agent.options import ConfigOptions

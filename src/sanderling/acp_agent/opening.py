@@ -8,7 +8,7 @@ from anyio import to_thread
 
 from sanderling.acp.errors import INTERNAL_ERROR, RpcError, invalid, not_found
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
-from sanderling.acp_agent.audience import Audience
+from sanderling.acp_agent.clients import Audience
 from sanderling.acp_agent.live import AgentSession
 from sanderling.acp_agent.servers import checked_directory, clients_directory, with_clients
 from sanderling.acp_agent.tasks import TaskStarter

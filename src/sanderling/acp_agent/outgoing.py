@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import anyio
 
 from sanderling.acp.updates import SessionUpdate
-from sanderling.acp_agent.audience import Audience
+from sanderling.acp_agent.clients import Audience
 from sanderling.acp_agent.event_translator import EventTranslator
 from sanderling.acp_agent.tasks import TaskStarter
 

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 import sanderling
 from sanderling.acp.connection import AcpConnection
-from sanderling.acp.errors import INVALID_REQUEST, RpcError, not_found
+from sanderling.acp.errors import INVALID_REQUEST, RpcError
 from sanderling.acp.ours import OfAgent
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
-from sanderling.acp_agent.audience import OneClient
-from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.clients import Client, OneClient
 from sanderling.acp_agent.editor import ClientEditor
 from sanderling.acp_agent.live import AgentSession
 from sanderling.acp_agent.model_proxy import ModelProxyClient, with_clients_models
@@ -86,18 +85,6 @@ class Sessions(Protocol):
     def end(self) -> None:
         """Release all sessions: the client has disconnected."""
         ...
-
-
-def found(sessions: Sessions, session_id: str) -> AgentSession:
-    """
-    Return the session that the client has open.
-
-    Raises:
-        RpcError: it is not open.
-    """
-    if live := sessions.find(session_id):
-        return live
-    raise not_found(f"the session {session_id!r} is not open")
 
 
 class OwnSessions:

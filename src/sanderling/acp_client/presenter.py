@@ -25,11 +25,10 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolResult, ToolUse
 from sanderling.session.history import (
-    MAX_NAME_CHARS,
     NOT_RUN,
     UNKNOWN_OUTCOME,
     fit_name,
-    plain,
+    unique_id,
 )
 from sanderling.session.records import LoggedPartial, LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
@@ -228,9 +227,9 @@ class Presenter:
         if call is None:
             if len(self._calls) >= MAX_CALLS:
                 return None
-            call = self._calls[update.tool_call_id] = ExternalCall(
-                self._own_id(update.tool_call_id), self._shown
-            )
+            taken = {each.id for each in self._calls.values()} | self._session.tool_use_ids
+            own_id = unique_id(update.tool_call_id or "call", taken)
+            call = self._calls[update.tool_call_id] = ExternalCall(own_id, self._shown)
         if not call.is_ended:
             call.take(update)
         return call
@@ -295,16 +294,6 @@ class Presenter:
         if all(each.is_ended for each in self._calls.values() if each.is_started):
             self._keep()
         self._on_ended(call)
-
-    def _own_id(self, their_id: str) -> str:
-        """Return an ID that is unique in the log. An agent may start counting again with each process."""
-        fit = plain(their_id, MAX_NAME_CHARS - len("_9999")) or "call"
-        taken = {call.id for call in self._calls.values()} | self._session.tool_use_ids
-        own, number = fit, 1
-        while own in taken:
-            number += 1
-            own = f"{fit}_{number}"
-        return own
 
     def _start_waiting(self, now: float) -> None:
         """Show calls that have not described themselves in time."""

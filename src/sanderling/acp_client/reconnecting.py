@@ -34,11 +34,10 @@ from sanderling.acp.sessions import (
     SessionRequest,
 )
 from sanderling.acp.setup import InitializeResponse
-from sanderling.acp_client.agent_host import AgentHost
-from sanderling.acp_client.link import Link, LiveAgent, TurnAnswer, failure
+from sanderling.acp_client.link import AgentHost, Link, LiveAgent, TurnAnswer, failure
 from sanderling.errors import ProviderError, SanderlingError
 from sanderling.protocol.connections import ConnectionChanged
-from sanderling.remote.refusals import RemoteRefusedError
+from sanderling.remote.address import RemoteRefusedError
 
 FIRST_S, AGAIN_S = 0.5, 2.0
 FIRST_CONNECTION_S = 30.0  # retrying: the server may still be starting behind a proxy

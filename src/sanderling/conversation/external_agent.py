@@ -25,9 +25,8 @@ from sanderling.acp.setup import (
     ElicitationCapabilities,
     FileCapabilities,
 )
-from sanderling.acp_client.agent_host import Carrier
 from sanderling.acp_client.calls import WRITING, ExternalCall
-from sanderling.acp_client.link import Link
+from sanderling.acp_client.link import Carrier, Link
 from sanderling.acp_client.presenter import Presenter
 from sanderling.acp_client.provider import ExternalProvider
 from sanderling.acp_client.questions import CANCELLED, offered
@@ -51,7 +50,7 @@ from sanderling.protocol.events import (
     TodoItem,
 )
 from sanderling.protocol.guests import GuestOptionsChanged
-from sanderling.remote.refusals import RemoteRefusedError
+from sanderling.remote.address import RemoteRefusedError
 from sanderling.session.kept_agent import KeptAgent, keep_agent, kept_agent
 from sanderling.text import visible_prose
 

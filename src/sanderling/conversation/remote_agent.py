@@ -22,7 +22,7 @@ from sanderling.acp.setup import (
     ElicitationCapabilities,
     InitializeResponse,
 )
-from sanderling.acp_client.agent_host import Carrier
+from sanderling.acp_client.link import Carrier
 from sanderling.acp_client.local_turn import LocalTurn
 from sanderling.acp_client.model_proxy import ModelProxyServer, UsageLimits, offered
 from sanderling.acp_client.provider import ExternalProvider
@@ -38,9 +38,9 @@ from sanderling.protocol.events import ModeChanged, Notice, SandboxChanged, Tool
 from sanderling.protocol.messages import Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 from sanderling.providers.endpoint import is_local
-from sanderling.remote.address import Address
-from sanderling.remote.carrying import INSTALL, carried
-from sanderling.remote.refusals import RemoteRefusedError
+from sanderling.remote.address import Address, RemoteRefusedError
+from sanderling.remote.carrying import carried
+from sanderling.remote.pipe import INSTALL
 from sanderling.session.kept_agent import KeptAgent, KeptPosition, keep_agent, kept_agent
 from sanderling.text import visible
 

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING
 
 from sanderling.config import Settings
 from sanderling.remote.address import Address
-from sanderling.remote.pipe import INSTALL, Pipe, piped
+from sanderling.remote.pipe import Pipe, piped
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sanderling.remote.socket import Socket
-
-__all__ = ["INSTALL", "carried"]
 
 
 def carried(

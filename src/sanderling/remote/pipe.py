@@ -16,8 +16,7 @@ import anyio
 from anyio.abc import Process
 
 from sanderling.mcp.log import ServerLog
-from sanderling.remote.address import HOME, Address
-from sanderling.remote.refusals import RemoteRefusedError
+from sanderling.remote.address import HOME, Address, RemoteRefusedError
 from sanderling.sandbox.sandbox import alone
 from sanderling.text import signal_name
 

@@ -26,9 +26,8 @@ from sanderling.config import Settings
 from sanderling.errors import SanderlingError
 from sanderling.providers.credentials import Account, Credentials
 from sanderling.providers.endpoint import is_local
-from sanderling.remote.address import Address
+from sanderling.remote.address import Address, RemoteRefusedError
 from sanderling.remote.listeners import uid_of_peer, uids_of_listeners
-from sanderling.remote.refusals import RemoteRefusedError
 
 CONNECT_S, CLOSE_S = 10.0, 1.0
 PING_S = 10.0

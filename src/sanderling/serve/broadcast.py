@@ -12,18 +12,45 @@ from typing import Any, TypeVar
 
 import anyio
 
+from sanderling.acp.base import EMPTY, PROTOCOL_VERSION
 from sanderling.acp.change_signal import ChangeSignal
 from sanderling.acp.connection import AcpConnection
+from sanderling.acp.content import text_block
 from sanderling.acp.errors import ClosedError, RpcError
 from sanderling.acp.ours import Position, meta_of
-from sanderling.acp.updates import SessionNotification, SessionUpdate, UserMessageChunk
-from sanderling.acp_agent.audience import UPDATE, Ability, accept
-from sanderling.acp_agent.client import Client
+from sanderling.acp.setup import (
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    InitializeRequest,
+)
+from sanderling.acp.updates import (
+    AgentThoughtChunk,
+    CompactionUpdate,
+    Notice,
+    SessionNotification,
+    SessionUpdate,
+    UserMessageChunk,
+)
+from sanderling.acp_agent.clients import UPDATE, Ability, Client, accept
 from sanderling.acp_agent.tasks import TaskStarter
-from sanderling.serve.compat import FULL, for_client
 from sanderling.serve.replay_buffer import ReplayBuffer
 
 AHEAD_BYTES = 1 << 20  # sent to a watcher and not read yet, before it has to wait
+FULL = Client(
+    InitializeRequest(
+        protocol_version=PROTOCOL_VERSION,
+        client_capabilities=ClientCapabilities(
+            session=ClientSessionCapabilities(notices=EMPTY, compaction=EMPTY)
+        ),
+    )
+)
+"""A client that supports everything, except streamed command output: every client gets that as content, because not all can stream it."""
+SAID = {
+    "in_progress": "Summarizing the conversation.",
+    "completed": "The conversation was summarized.",
+    "failed": "The conversation could not be summarized.",
+    "cancelled": "The conversation was not summarized.",
+}
 
 T = TypeVar("T")
 
@@ -237,3 +264,19 @@ class Broadcast:
             else:
                 question.asked.pop(watcher, None)
                 question.settle(answer)
+
+
+def for_client(update: SessionUpdate, client: Client) -> SessionUpdate:
+    """Return `update`, or a replacement if `client` does not support it."""
+    match update:
+        case Notice(title=title, description=more) if not client.takes_notices:
+            return _thought("\n".join(filter(None, (title, more))))
+        case CompactionUpdate(status=status) if not client.takes_compaction:
+            said = SAID.get(status, status)
+            return Notice(severity="info", title=said) if client.takes_notices else _thought(said)
+        case _:
+            return update
+
+
+def _thought(text: str) -> SessionUpdate:
+    return AgentThoughtChunk(content=text_block(f"{text}\n"))

@@ -8,13 +8,21 @@ import anyio
 import msgspec
 
 import sanderling
-from sanderling.acp.client_tools import OUTPUT, ToolOutput
 from sanderling.acp.connection import AcpConnection
 from sanderling.acp.envelope import decoded
 from sanderling.acp.errors import INVALID_REQUEST, RpcError
-from sanderling.acp.ours import OURS, After, OfAgent, Position, meta_of, ours_in
+from sanderling.acp.ours import (
+    OURS,
+    TOOL_OUTPUT,
+    After,
+    OfAgent,
+    Position,
+    ToolOutput,
+    meta_of,
+    ours_in,
+)
 from sanderling.acp.sessions import NewSessionRequest, OldSessionRequest
-from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.clients import Client
 from sanderling.acp_agent.live import AgentSession
 from sanderling.acp_agent.opening import wanted_again, wanted_new
 from sanderling.acp_agent.own_sessions import OpenedSession
@@ -51,7 +59,7 @@ class ServedSessions:
         return self._registry.tools_of == "server"
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
-        return {OUTPUT: self._take_output}
+        return {TOOL_OUTPUT: self._take_output}
 
     def _take_output(self, params: msgspec.Raw) -> None:
         output = decoded(params, ToolOutput)
