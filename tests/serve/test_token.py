@@ -37,7 +37,7 @@ def test_the_keychain_keeps_the_token_of_a_server_until_it_is_removed(serve, els
     answered = elsewhere.run(*ask)
     assert answered.stdout == "pong\n", answered.stderr
     removed = elsewhere.run("logout", address)
-    assert removed.stdout.startswith("The token for"), removed.stdout
+    assert removed.stdout.startswith("Removed the token for"), removed.stdout
     assert "There is no token for" in elsewhere.run(*ask).stderr
 
 

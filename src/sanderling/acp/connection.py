@@ -135,7 +135,6 @@ class AcpConnection:
 
     @property
     def unsent_bytes(self) -> int:
-        """The number of bytes that the peer has not taken yet."""
         return self._outbox.unsent_bytes
 
     async def serve(self) -> None:

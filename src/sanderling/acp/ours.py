@@ -126,7 +126,6 @@ def ours_in(meta: dict[str, Any] | None, kind: type[T]) -> T:
 
 
 def meta_of(*said: msgspec.Struct, **more: Any) -> dict[str, Any]:
-    """Return the extensions in `said`, and `more`, as `_meta`."""
     found: dict[str, Any] = {}
     for each in said:
         found |= msgspec.to_builtins(each)

@@ -53,9 +53,7 @@ class Audience(Protocol):
         ...
 
     @property
-    def is_there(self) -> bool:
-        """Whether a client is connected."""
-        ...
+    def is_there(self) -> bool: ...
 
     def tell(self, update: SessionUpdate) -> None:
         """Send `update`, as soon as the client knows the session."""

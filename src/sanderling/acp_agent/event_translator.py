@@ -93,7 +93,6 @@ class EventTranslator:
         self._project = project
         self._client = client
         self._prefix = uuid4().hex[:8]
-        self.is_rolling = False
         self._restarts = 0
         self._calls: dict[str, _RunningCall] = {}
         self._compaction = ""
@@ -315,7 +314,6 @@ class EventTranslator:
         self._compaction = ""
 
     def end_compaction(self, status: Literal["failed", "cancelled"]) -> Iterator[SessionUpdate]:
-        """Yield the end of the running compaction, if there is one."""
         if self._compaction:
             compaction, self._compaction = self._compaction, ""
             yield CompactionUpdate(compaction_id=compaction, status=status)

@@ -37,9 +37,7 @@ class Sessions(Protocol):
         """The agent's description for Sanderling's clients."""
         ...
 
-    def begin(self, connection: AcpConnection, client: Client) -> None:
-        """Start serving `client`."""
-        ...
+    def begin(self, connection: AcpConnection, client: Client) -> None: ...
 
     async def new(self, request: NewSessionRequest) -> OpenedSession:
         """
@@ -61,9 +59,7 @@ class Sessions(Protocol):
         """
         ...
 
-    def find(self, session_id: str) -> AgentSession | None:
-        """Return the session if the client has it open."""
-        ...
+    def find(self, session_id: str) -> AgentSession | None: ...
 
     def sends(self, live: AgentSession, prompt_id: str, notes: Sequence[str]) -> None:
         """

@@ -95,26 +95,18 @@ class AgentHost(Protocol):
         """
         ...
 
-    def methods(self) -> Mapping[str, Method]:
-        """Return the handlers of the agent's requests."""
-        ...
+    def methods(self) -> Mapping[str, Method]: ...
 
-    def begun(self, carrier: Carrier) -> None:
-        """Note that the agent is running."""
-        ...
+    def begun(self, carrier: Carrier) -> None: ...
 
     @property
-    def capabilities(self) -> ClientCapabilities:
-        """The client capabilities to announce."""
-        ...
+    def capabilities(self) -> ClientCapabilities: ...
 
     def take_meta(self, meta: Mapping[str, Any]) -> None:
         """Handle the `_meta` of a session response."""
         ...
 
-    async def take(self, update: msgspec.Raw) -> None:
-        """Show an update."""
-        ...
+    async def take(self, update: msgspec.Raw) -> None: ...
 
     async def log_in(self, methods: Sequence[AuthMethod]) -> str:
         """Ask the user for a login method; return its ID, or "" if the user declined."""
@@ -229,7 +221,6 @@ class Link:
         return answer
 
     async def all_shown(self) -> None:
-        """Wait until every update so far is shown."""
         await self._updates.all_shown()
 
     def cancel(self) -> None:

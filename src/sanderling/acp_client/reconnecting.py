@@ -169,7 +169,6 @@ class ReconnectingLink(Link):
             live.connection.notify(method, params)
 
     def connect_now(self) -> None:
-        """Retry now instead of after the delay."""
         self._again.set()
 
     @property

@@ -24,9 +24,8 @@ def carried(
         SanderlingError: it failed.
     """
     if address.kind == "server":
-        from sanderling.remote.socket import (
-            socket_to,
-        )  # imports the WebSocket library only if needed
+        # The WebSocket library is imported only if needed.
+        from sanderling.remote.socket import socket_to
 
         return socket_to(address, settings)
     return piped(address, os.environ)

@@ -47,11 +47,8 @@ REFUSED = (
 )
 OTHERS = "Another user listens on {where}, so nothing was sent there. Use another port or a socket: `sanderling serve --listen unix:PATH`."
 UNPROVEN = "{title} accepts clients without a token, so it is not your `sanderling serve`. Nothing was sent there."
-PASSING = (
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.TOO_EARLY,
-    HTTPStatus.TOO_MANY_REQUESTS,
-)  # a retry may succeed
+# A retry may succeed.
+PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 NOBODY = "{title} cannot be reached: nothing listens there. Start `sanderling serve` there first."
 
 
@@ -228,7 +225,6 @@ class TokenAccount(Account, frozen=True):
 
 
 def account_of(address: Address) -> Account:
-    """Return the keychain entry for the token of a server."""
     name = address.socket or address.title
     marker = f"keychain-serve-{re.sub('[:/]', '_', name).strip('[]')}"
     return TokenAccount(f"serve {name}", (), marker, _plain(address))
