@@ -101,11 +101,9 @@ def event_id(event: Event) -> str:
 
 def _without_detail(event: Event) -> Event:
     """Drop the detail from the event of a call that is no longer last on the screen: nothing can be inserted there."""
-    match event:
-        case ToolEnded(id=call_id, summary=summary, is_error=is_error, is_denied=is_denied):
-            return ToolEnded(call_id, summary, is_error=is_error, is_denied=is_denied)
-        case _:
-            return event
+    if not isinstance(event, ToolEnded):
+        return event
+    return ToolEnded(event.id, event.summary, is_error=event.is_error, is_denied=event.is_denied)
 
 
 class Presenter:

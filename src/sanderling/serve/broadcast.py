@@ -162,16 +162,13 @@ class _Question:
             self.is_settled.set()
 
 
-def _nothing() -> None: ...
-
-
 class Broadcast:
     """The audience of one session, in one of its lives."""
 
     client = FULL
 
     def __init__(self, session_id: str, tasks: TaskStarter) -> None:
-        self.on_left: Callable[[], None] = _nothing
+        self.on_left: Callable[[], None] = lambda: None
         """Called when a client has gone."""
         self.session_id = session_id
         self.life = secrets.token_hex(8)
