@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -80,8 +81,8 @@ class AgentFrontend:
             "authenticate": self._authenticate,
             "logout": self._log_out,
             "session/new": self._new,
-            "session/load": self._load,
-            "session/resume": self._resume,
+            "session/load": partial(self._open_again, is_told=True),
+            "session/resume": partial(self._open_again, is_told=False),
             "session/list": self._list,
             "session/close": self._close,
             "session/delete": self._delete,
@@ -132,12 +133,6 @@ class AgentFrontend:
             config_options=live.options.shown(),
             meta=meta,
         )
-
-    async def _load(self, params: msgspec.Raw) -> Wire:
-        return await self._open_again(params, is_told=True)
-
-    async def _resume(self, params: msgspec.Raw) -> Wire:
-        return await self._open_again(params, is_told=False)
 
     async def _open_again(self, params: msgspec.Raw, *, is_told: bool) -> Wire:
         self._check_initialized()
