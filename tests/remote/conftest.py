@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.acp.remote.address import via_address
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import SessionOptions
-from sanderling.remote.address import via_address
 from tests.acp_client.conftest import talking
 
 CUT = Path(__file__).with_name("cut.py")

@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from sanderling.acp.proof import Proof, proof_of
+from sanderling.acp.wire.proof import Proof, proof_of
 from sanderling.serve.token import LIFETIME_S, Challenges
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "serve_proof_v1.json"

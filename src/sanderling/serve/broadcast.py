@@ -12,18 +12,20 @@ from typing import Any, TypeVar
 
 import anyio
 
-from sanderling.acp.base import EMPTY, PROTOCOL_VERSION
-from sanderling.acp.change_signal import ChangeSignal
-from sanderling.acp.connection import AcpConnection
-from sanderling.acp.content import text_block
-from sanderling.acp.errors import ClosedError, RpcError
-from sanderling.acp.ours import Position, meta_of
-from sanderling.acp.setup import (
+from sanderling.acp.agent.clients import UPDATE, Ability, Client, accept
+from sanderling.acp.agent.tasks import TaskStarter
+from sanderling.acp.wire.base import EMPTY, PROTOCOL_VERSION
+from sanderling.acp.wire.change_signal import ChangeSignal
+from sanderling.acp.wire.connection import AcpConnection
+from sanderling.acp.wire.content import text_block
+from sanderling.acp.wire.errors import ClosedError, RpcError
+from sanderling.acp.wire.ours import Position, meta_of
+from sanderling.acp.wire.setup import (
     ClientCapabilities,
     ClientSessionCapabilities,
     InitializeRequest,
 )
-from sanderling.acp.updates import (
+from sanderling.acp.wire.updates import (
     AgentThoughtChunk,
     CompactionUpdate,
     Notice,
@@ -31,8 +33,6 @@ from sanderling.acp.updates import (
     SessionUpdate,
     UserMessageChunk,
 )
-from sanderling.acp_agent.clients import UPDATE, Ability, Client, accept
-from sanderling.acp_agent.tasks import TaskStarter
 from sanderling.serve.replay_buffer import ReplayBuffer
 
 AHEAD_BYTES = 1 << 20  # sent to a watcher and not read yet, before it has to wait

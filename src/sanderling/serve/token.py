@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 from time import monotonic
 
-from sanderling.acp.proof import Proof, is_proof, proof_of
+from sanderling.acp.wire.proof import Proof, is_proof, proof_of
 from sanderling.errors import ConfigError
 from sanderling.paths import replacing
 from sanderling.state_file import locked
