@@ -30,3 +30,15 @@ def start(home: Home) -> Iterator[Callable[..., Agent]]:
                 agent.finish()
         finally:
             agent.kill()
+
+
+@pytest.fixture
+def begin(start: Callable[..., Agent]) -> Callable[..., Agent]:
+    """Start an agent with a model, and initialize it with the client's capabilities."""
+
+    def begin(model: str, **capabilities: object) -> Agent:
+        agent = start("--model", model)
+        agent.initialize(**capabilities)
+        return agent
+
+    return begin

@@ -53,9 +53,8 @@ def test_the_agent_answers_with_the_version_that_it_speaks(start, wanted):
     assert agent.prompt(agent.new(), "ping") == "end_turn"
 
 
-def test_ping_is_answered_with_exactly_one_chunk(start):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_ping_is_answered_with_exactly_one_chunk(begin):
+    agent = begin("demo")
     session = agent.new()
     assert agent.prompt(session, "ping") == "end_turn"
     chunks = agent.of("agent_message_chunk")
@@ -170,9 +169,8 @@ def test_nothing_but_initialize_comes_first(start):
         is_one=True,
     ),
 )
-def test_a_session_needs_what_can_be_had(start, params):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_a_session_needs_what_can_be_had(begin, params):
+    agent = begin("demo")
     given = {"cwd": str(agent.home.project), "mcpServers": []} | params
     # The schema is no judge of what is wrong on purpose.
     agent._ids += 1
@@ -184,9 +182,8 @@ def test_a_session_needs_what_can_be_had(start, params):
 
 
 @prove
-def test_the_sandbox_is_told(start):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_the_sandbox_is_told(begin):
+    agent = begin("demo")
     said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])
     assert said["_meta"]["sanderling"]["sandbox"]["network"] == "off"
     told = wait_until(
@@ -205,9 +202,8 @@ def test_the_sandbox_is_told(start):
 
 
 @prove
-def test_modes_and_options_are_set_and_told(start):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_modes_and_options_are_set_and_told(begin):
+    agent = begin("demo")
     said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])
     session = said["sessionId"]
     assert said["modes"]["currentModeId"] == "ask"
@@ -230,9 +226,8 @@ def test_modes_and_options_are_set_and_told(start):
         agent.request("session/set_mode", sessionId=session, modeId="wild")
 
 
-def test_the_sandbox_is_a_switch_where_the_client_has_switches(start):
-    agent = start("--model", "demo")
-    agent.initialize(**FULL)
+def test_the_sandbox_is_a_switch_where_the_client_has_switches(begin):
+    agent = begin("demo", **FULL)
     said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])
     assert [each["id"] for each in said["configOptions"]][-1] == "sandbox"
     for value in (False, True):
@@ -259,10 +254,9 @@ def test_the_sandbox_is_a_switch_where_the_client_has_switches(start):
 # --- turns -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_command_asks_runs_and_shows_its_output(start, home):
-    agent = start("--model", home.script([{"thinking": "hm"}, BASH], [DONE]))
+def test_a_command_asks_runs_and_shows_its_output(begin, home):
+    agent = begin(home.script([{"thinking": "hm"}, BASH], [DONE]))
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize()
     assert agent.prompt(agent.new(), "go") == "end_turn"
     assert agent.text("agent_thought_chunk").startswith("hm")
     [call] = agent.of("tool_call")
@@ -281,10 +275,9 @@ def test_a_command_asks_runs_and_shows_its_output(start, home):
 
 
 @prove
-def test_what_the_person_denies_is_not_done(start, home):
-    agent = start("--model", home.script([BASH], [DONE]))
+def test_what_the_person_denies_is_not_done(begin, home):
+    agent = begin(home.script([BASH], [DONE]))
     agent.answers["session/request_permission"] = chosen("deny")
-    agent.initialize()
     assert agent.prompt(agent.new(), "go") == "end_turn"
     assert agent.of("tool_call_update")[-1]["status"] == "failed"
 
@@ -333,11 +326,10 @@ def test_an_edit_is_told_as_a_diff_with_its_place(start, home):
 
 
 @prove
-def test_output_rolls_while_a_command_runs(start, home):
+def test_output_rolls_while_a_command_runs(begin, home):
     command = "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done"
     step = {"tool_use": {"id": "t1", "name": "bash", "input": {"command": command}}}
-    agent = start("--model", home.script([step], [DONE]))
-    agent.initialize()
+    agent = begin(home.script([step], [DONE]))
     session = agent.new()
     agent.request("session/set_mode", sessionId=session, modeId="auto")
     assert agent.prompt(session, "go") == "end_turn"
@@ -352,9 +344,8 @@ def test_output_rolls_while_a_command_runs(start, home):
 
 
 @prove
-def test_output_goes_to_a_client_that_shows_it_as_it_comes(start, home):
-    agent = start("--model", home.script([BASH], [DONE]))
-    agent.initialize(_meta={"terminal_output": True})
+def test_output_goes_to_a_client_that_shows_it_as_it_comes(begin, home):
+    agent = begin(home.script([BASH], [DONE]), _meta={"terminal_output": True})
     session = agent.new()
     agent.request("session/set_mode", sessionId=session, modeId="auto")
     assert agent.prompt(session, "go") == "end_turn"
@@ -367,21 +358,19 @@ def test_output_goes_to_a_client_that_shows_it_as_it_comes(start, home):
 
 
 @prove
-def test_a_call_without_words_of_its_own_is_called_by_its_tool(start, home):
+def test_a_call_without_words_of_its_own_is_called_by_its_tool(begin, home):
     use = {"tool_use": {"name": "bash", "input": {"line": "ls"}}}
-    agent = start("--model", home.script([use], [{"text": "Done."}]))
-    agent.initialize()
+    agent = begin(home.script([use], [{"text": "Done."}]))
     agent.prompt(agent.new(), "list it")
     [call] = agent.of("tool_call")
     assert (call["title"], call["name"]) == ("bash", "bash")
 
 
 @prove
-def test_the_todo_list_is_the_plan(start, home):
+def test_the_todo_list_is_the_plan(begin, home):
     items = [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]
     step = {"tool_use": {"id": "t1", "name": "todo", "input": {"items": items}}}
-    agent = start("--model", home.script([step], [DONE]))
-    agent.initialize()
+    agent = begin(home.script([step], [DONE]))
     assert agent.prompt(agent.new(), "go") == "end_turn"
     [plan] = agent.of("plan")
     assert plan["entries"] == [item | {"priority": "medium"} for item in items]
@@ -397,9 +386,8 @@ def test_the_todo_list_is_the_plan(start, home):
         keep=(0,),
     ),
 )
-def test_a_turn_that_fails_is_an_error(start, home, step, code):
-    agent = start("--model", home.script([{"text": "so "}, step], [DONE]))
-    agent.initialize()
+def test_a_turn_that_fails_is_an_error(begin, home, step, code):
+    agent = begin(home.script([{"text": "so "}, step], [DONE]))
     session = agent.new()
     with pytest.raises(AgentError, match=r"No\.") as failed:
         agent.prompt(session, "go")
@@ -409,9 +397,8 @@ def test_a_turn_that_fails_is_an_error(start, home, step, code):
 
 
 @prove
-def test_links_and_embedded_files_go_along(start):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_links_and_embedded_files_go_along(begin):
+    agent = begin("demo")
     session = agent.new()
     project = agent.home.project
     blocks = [
@@ -453,9 +440,8 @@ def test_links_and_embedded_files_go_along(start):
         is_one=True,
     ),
 )
-def test_a_prompt_that_cannot_be_sent_is_refused(start, blocks):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_a_prompt_that_cannot_be_sent_is_refused(begin, blocks):
+    agent = begin("demo")
     session = agent.new()
     with pytest.raises(AgentError) as refused:
         agent.request("session/prompt", sessionId=session, prompt=blocks)
@@ -467,10 +453,9 @@ def test_a_prompt_that_cannot_be_sent_is_refused(start, blocks):
 
 
 @prove
-def test_a_cancelled_turn_ends_as_cancelled_and_the_session_lives(start, home):
-    agent = start("--model", home.script([LONG], [DONE]))
+def test_a_cancelled_turn_ends_as_cancelled_and_the_session_lives(begin, home):
+    agent = begin(home.script([LONG], [DONE]))
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize()
     session = agent.new()
     prompt = agent.begin_prompt(session, "go")
     wait_until(lambda: "begun" in json.dumps(agent.of("tool_call_update")))
@@ -481,9 +466,8 @@ def test_a_cancelled_turn_ends_as_cancelled_and_the_session_lives(start, home):
 
 
 @prove
-def test_a_cancellation_that_comes_with_its_prompt_is_not_lost(start, home):
-    agent = start("--model", home.script([LONG], [DONE]))
-    agent.initialize()
+def test_a_cancellation_that_comes_with_its_prompt_is_not_lost(begin, home):
+    agent = begin(home.script([LONG], [DONE]))
     session = agent.new()
     for _ in range(3):
         prompt = agent.begin_prompt(session, "go")
@@ -494,10 +478,9 @@ def test_a_cancellation_that_comes_with_its_prompt_is_not_lost(start, home):
 
 
 @prove
-def test_cancelling_takes_back_a_question(start, home):
-    agent = start("--model", home.script([BASH], [DONE]))
+def test_cancelling_takes_back_a_question(begin, home):
+    agent = begin(home.script([BASH], [DONE]))
     agent.answers["session/request_permission"] = lambda _: None  # the person thinks
-    agent.initialize()
     session = agent.new()
     prompt = agent.begin_prompt(session, "go")
     [asked] = wait_until(lambda: agent.asked)
@@ -507,10 +490,9 @@ def test_cancelling_takes_back_a_question(start, home):
 
 
 @prove
-def test_cancelling_the_request_ends_the_turn_as_cancelled(start, home):
-    agent = start("--model", home.script([LONG], [DONE]))
+def test_cancelling_the_request_ends_the_turn_as_cancelled(begin, home):
+    agent = begin(home.script([LONG], [DONE]))
     agent.answers["session/request_permission"] = lambda _: None  # the person thinks
-    agent.initialize()
     session = agent.new()
     prompt = agent.begin_prompt(session, "go")
     wait_until(lambda: agent.asked)
@@ -519,10 +501,9 @@ def test_cancelling_the_request_ends_the_turn_as_cancelled(start, home):
 
 
 @prove
-def test_one_prompt_at_a_time(start, home):
-    agent = start("--model", home.script([LONG], [DONE]))
+def test_one_prompt_at_a_time(begin, home):
+    agent = begin(home.script([LONG], [DONE]))
     agent.answers["session/request_permission"] = lambda _: None  # the person thinks
-    agent.initialize()
     session = agent.new()
     first = agent.begin_prompt(session, "go")
     with pytest.raises(AgentError) as refused:
@@ -537,10 +518,9 @@ def test_one_prompt_at_a_time(start, home):
     "how",
     prove_rest(["eof", "half a line", signal.SIGTERM, signal.SIGINT, signal.SIGKILL], keep=(-1,)),
 )
-def test_nothing_runs_on_when_the_client_has_gone(start, home, how):
-    agent = start("--model", home.script([LONG], [DONE]))
+def test_nothing_runs_on_when_the_client_has_gone(begin, home, how):
+    agent = begin(home.script([LONG], [DONE]))
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize()
     prompt = agent.begin_prompt(agent.new(), "go")
     wait_until(lambda: "begun" in json.dumps(agent.of("tool_call_update")))
     assert agent.descendants()
@@ -561,19 +541,17 @@ def test_nothing_runs_on_when_the_client_has_gone(start, home, how):
 # --- sessions ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_is_listed_loaded_resumed_closed_and_deleted(start, home):
+def test_a_session_is_listed_loaded_resumed_closed_and_deleted(begin, home):
     (home.project / "a.py").write_text("x = 1\n")
-    agent = start("--model", home.script([{"thinking": "hm"}, {"text": "I look. "}, EDIT], [DONE]))
+    agent = begin(home.script([{"thinking": "hm"}, {"text": "I look. "}, EDIT], [DONE]))
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize()
     session = agent.new()
     agent.prompt(session, "change it")
     told = [update for update in agent.updates if update["sessionUpdate"] == "session_info_update"]
     assert told[-1]["title"] == "change it"
     assert agent.finish() == 0
 
-    agent = start("--model", "demo")
-    agent.initialize()
+    agent = begin("demo")
     [listed] = agent.request("session/list", cwd=str(home.project))["sessions"]
     assert (listed["sessionId"], listed["title"]) == (session, "change it")
     assert agent.request("session/list", cwd="/elsewhere")["sessions"] == []
@@ -609,12 +587,11 @@ def test_a_session_is_listed_loaded_resumed_closed_and_deleted(start, home):
 
 
 @prove
-def test_a_session_of_neovims_goes_on_here_and_one_that_is_open_does_not(start, home):
+def test_a_session_of_neovims_goes_on_here_and_one_that_is_open_does_not(begin, home):
     directory = home.state / "sessions"
     session = Session.open(directory, "20261123-120000-aa", str(home.project))
     session.keep_state("title", "of Neovim")
-    agent = start("--model", "demo")
-    agent.initialize()
+    agent = begin("demo")
     old = {"sessionId": session.id, "cwd": str(home.project), "mcpServers": []}
     with pytest.raises(AgentError, match="open elsewhere"):
         agent.request("session/load", **old)
@@ -625,14 +602,13 @@ def test_a_session_of_neovims_goes_on_here_and_one_that_is_open_does_not(start, 
 
 @prove
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
-def test_a_session_is_not_opened_in_another_directory_than_its_own(start, home, method):
+def test_a_session_is_not_opened_in_another_directory_than_its_own(begin, home, method):
     session = Session.open(home.state / "sessions", "20261123-120000-aa", str(home.project))
     session.keep_state("title", "ours")
     session.close()
     other = home.folder / "other"
     other.mkdir()
-    agent = start("--model", "demo")
-    agent.initialize()
+    agent = begin("demo")
     old = {"sessionId": session.id, "mcpServers": []}
     with pytest.raises(AgentError, match=f"belongs to {home.project}, not to {other}") as refused:
         agent.request(method, cwd=str(other), **old)
@@ -644,14 +620,13 @@ def test_a_session_is_not_opened_in_another_directory_than_its_own(start, home, 
 
 
 @prove
-def test_many_sessions_are_listed_page_by_page(start, home):
+def test_many_sessions_are_listed_page_by_page(begin, home):
     for number in range(60):
         name = f"20261123-120000-{number:02}"
         session = Session.open(home.state / "sessions", name, str(home.project))
         session.keep_state("title", name)
         session.close()
-    agent = start("--model", "demo")
-    agent.initialize()
+    agent = begin("demo")
     first = agent.request("session/list")
     rest = agent.request("session/list", cursor=first["nextCursor"])
     found = {each["sessionId"] for each in (*first["sessions"], *rest["sessions"])}
@@ -662,9 +637,8 @@ def test_many_sessions_are_listed_page_by_page(start, home):
 # --- garbage -------------------------------------------------------------------------------------------------------------
 
 
-def test_garbage_is_answered_and_survived(start):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_garbage_is_answered_and_survived(begin):
+    agent = begin("demo")
     session = agent.new()
     garbage = [
         (b"nonsense", -32700),
@@ -715,12 +689,11 @@ HOSTILE = [
 
 @prove
 @pytest.mark.parametrize("method, params, code", HOSTILE)
-def test_what_no_editor_asks_for_is_refused(start, home, method, params, code):
+def test_what_no_editor_asks_for_is_refused(begin, home, method, params, code):
     session = Session.open(home.state / "sessions", "20261123-120000-aa", str(home.project))
     session.keep_state("title", "ours")
     session.close()
-    agent = start("--model", "demo")
-    agent.initialize()
+    agent = begin("demo")
     given = {"cwd": str(home.project), "mcpServers": []} if method != "session/list" else {}
     given |= json.loads(json.dumps(params).replace("$PROJECT", str(home.project)))
     with pytest.raises(AgentError) as refused:
@@ -731,12 +704,11 @@ def test_what_no_editor_asks_for_is_refused(start, home, method, params, code):
 
 
 @prove
-def test_a_session_that_never_was_is_deleted_already_and_no_other_with_it(start, home):
+def test_a_session_that_never_was_is_deleted_already_and_no_other_with_it(begin, home):
     session = Session.open(home.state / "sessions", "20261123-120000-aa", str(home.project))
     session.keep_state("title", "ours")
     session.close()
-    agent = start("--model", "demo")
-    agent.initialize()
+    agent = begin("demo")
     for name in (f"../sessions/{session.id}", ".", "", "a\0b", "20261123-120000-ab"):
         assert agent.request("session/delete", sessionId=name) == {}
     assert [each["sessionId"] for each in agent.request("session/list")["sessions"]] == [session.id]
@@ -747,9 +719,8 @@ def test_a_session_that_never_was_is_deleted_already_and_no_other_with_it(start,
     "uri",
     ["http://[", "file:///a#L" + "9" * 5000, "", "file://[::1/x", "\u001b[2J", "file:///a%00b"],
 )
-def test_a_resource_may_be_called_anything(start, uri):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_a_resource_may_be_called_anything(begin, uri):
+    agent = begin("demo")
     session = agent.new()
     blocks = [
         {"type": "text", "text": "ping "},
@@ -761,9 +732,8 @@ def test_a_resource_may_be_called_anything(start, uri):
 
 
 @prove
-def test_an_editor_floods_us_and_is_served(start):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_an_editor_floods_us_and_is_served(begin):
+    agent = begin("demo")
     session = agent.new()
     lines = [
         b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"nobody"}}',
@@ -782,9 +752,8 @@ def test_an_editor_floods_us_and_is_served(start):
 
 
 @prove
-def test_a_large_prompt_is_taken(start):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_a_large_prompt_is_taken(begin):
+    agent = begin("demo")
     session = agent.new()
     assert agent.prompt(session, "x" * 5_000_000) == "end_turn"
 
@@ -869,13 +838,12 @@ def test_a_directory_for_logs_that_cannot_be_is_told_at_once(home):
 # --- golden ----------------------------------------------------------------------------------------------------------------
 
 
-def test_the_wire_of_a_session_is_the_golden_one(start, home):
+def test_the_wire_of_a_session_is_the_golden_one(begin, home):
     (home.project / "a.py").write_text("x = 1\n")
     todo = {"items": [{"content": "edit", "status": "completed"}]}
     plan = {"tool_use": {"id": "t0", "name": "todo", "input": todo}}
-    agent = start("--model", home.script([{"thinking": "hm"}, plan], [EDIT], [DONE]))
+    agent = begin(home.script([{"thinking": "hm"}, plan], [EDIT], [DONE]), **FULL)
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize(**FULL)
     session = agent.new()
     agent.prompt(session, "change it")
     agent.request("session/close", sessionId=session)
@@ -911,12 +879,11 @@ def test_the_wire_of_a_session_is_the_golden_one(start, home):
 # --- trust ---------------------------------------------------------------------------------------------------------------
 
 
-def test_only_what_was_shown_whole_is_trusted_and_what_was_stays_so(start, home):
+def test_only_what_was_shown_whole_is_trusted_and_what_was_stays_so(begin, home):
     long = "no more than words\n" * 10_000
     (home.project / "AGENTS.override.md").write_text(f"{long}FIRST\n")
     (home.project / "AGENTS.md").write_text(f"{long}SECOND\n")
-    agent = start("--model", "demo")
-    agent.initialize()
+    agent = begin("demo")
     agent.answers["session/request_permission"] = chosen("once")
     session = agent.new()
     for _ in range(3):
@@ -927,9 +894,8 @@ def test_only_what_was_shown_whole_is_trusted_and_what_was_stays_so(start, home)
 
 
 @prove
-def test_a_client_that_asks_for_sessions_at_once_gets_no_more_than_the_limit(start):
-    agent = start("--model", "demo")
-    agent.initialize()
+def test_a_client_that_asks_for_sessions_at_once_gets_no_more_than_the_limit(begin):
+    agent = begin("demo")
     where = {"cwd": str(agent.home.project), "mcpServers": []}
     earlier = agent.new()
     agent.prompt(earlier, "ping")

@@ -12,7 +12,6 @@ from sanderling.acp.agent.prompts import prompt_of
 from sanderling.acp.agent.tracked_prompts import TrackedPrompts
 from sanderling.acp.wire import asking, sessions, setup, updates
 from sanderling.acp.wire.base import EMPTY, Empty, Implementation, Wire
-from sanderling.acp.wire.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
 from sanderling.acp.wire.content import (
     Annotations,
     ContentBlock,
@@ -26,8 +25,9 @@ from sanderling.acp.wire.content import (
 )
 from sanderling.acp.wire.envelope import decoded
 from sanderling.acp.wire.errors import RpcError
+from sanderling.acp.wire.sessions import ConfigChoice, ConfigOption, SessionMode, SessionModes
+from sanderling.acp.wire.setup import check_agents, offered_by_agent
 from sanderling.acp.wire.updates import IncomingUpdate, SessionNotification, update_of
-from sanderling.acp.wire.versions import check_agents, offered_by_agent
 from sanderling.protocol.events import GuardActed
 from sanderling.protocol.messages import Prompt
 from tests.acp.schema import check, definition

@@ -51,13 +51,12 @@ class Editor:
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
 
-def test_what_is_unsaved_in_the_editor_is_read_and_stays(start, home):
+def test_what_is_unsaved_in_the_editor_is_read_and_stays(begin, home):
     file = home.project / "a"
     file.write_text("x = 1\nend\n")
-    agent = start("--model", home.script([read("a")], [edit("a")], [DONE]))
+    agent = begin(home.script([read("a")], [edit("a")], [DONE]), **FILES)
     editor = Editor(agent, a="x = 1\nend\nunsaved\n")
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize(**FILES)
     session = agent.new()
     assert agent.prompt(session, "go") == "end_turn"
     assert editor.written == {str(file): "x = 2\nend\nunsaved\n"}
@@ -68,13 +67,12 @@ def test_what_is_unsaved_in_the_editor_is_read_and_stays(start, home):
 
 @prove
 @pytest.mark.parametrize("text", ["x = 1\n", "x = 1", "x = 1\r\n"])
-def test_what_is_saved_is_changed_on_the_disk_by_the_tools(start, home, text):
+def test_what_is_saved_is_changed_on_the_disk_by_the_tools(begin, home, text):
     file = home.project / "a"
     file.write_text("x = 1\n")
-    agent = start("--model", home.script([edit("a")], [DONE]))
+    agent = begin(home.script([edit("a")], [DONE]), **FILES)
     editor = Editor(agent, a=text)
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize(**FILES)
     assert agent.prompt(agent.new(), "go") == "end_turn"
     assert editor.asked
     assert editor.written == {}
@@ -82,13 +80,12 @@ def test_what_is_saved_is_changed_on_the_disk_by_the_tools(start, home, text):
 
 
 @prove
-def test_an_editor_that_takes_no_text_keeps_what_is_unsaved(start, home):
+def test_an_editor_that_takes_no_text_keeps_what_is_unsaved(begin, home):
     file = home.project / "a"
     file.write_text("x = 1\n")
-    agent = start("--model", home.script([edit("a")], [DONE]))
+    agent = begin(home.script([edit("a")], [DONE]), fs={"readTextFile": True})
     Editor(agent, a="x = 1\nunsaved\n")
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize(fs={"readTextFile": True})
     assert agent.prompt(agent.new(), "go") == "end_turn"
     assert agent.of("tool_call_update")[-1]["status"] == "failed"
     assert file.read_text() == "x = 1\n"
@@ -108,13 +105,12 @@ def test_the_editor_is_never_asked_for_what_the_sandbox_hides(start, home):
 
 
 @prove
-def test_an_editor_that_lies_or_fails_stands_in_nobodys_way(start, home):
+def test_an_editor_that_lies_or_fails_stands_in_nobodys_way(begin, home):
     file = home.project / "a"
     file.write_text("x = 1\n")
-    agent = start("--model", home.script([edit("a")], [DONE]))
+    agent = begin(home.script([edit("a")], [DONE]), **FILES)
     agent.answers["fs/read_text_file"] = lambda _: {"content": 5}
     agent.answers["session/request_permission"] = chosen("once")
-    agent.initialize(**FILES)
     assert agent.prompt(agent.new(), "go") == "end_turn"
     assert file.read_text() == "x = 2\n"
     agent.messages = []  # the client was not one of the schema's
@@ -168,9 +164,8 @@ def test_a_tool_server_of_the_clients_runs_in_the_sandbox_and_asks_by_a_form(sta
 
 
 @prove
-def test_a_server_that_cannot_be_is_told(start):
-    agent = start("--model", "demo")
-    agent.initialize(session={"notices": {}})
+def test_a_server_that_cannot_be_is_told(begin):
+    agent = begin("demo", session={"notices": {}})
     server = {"name": "gone", "command": "/nowhere/at/all", "args": [], "env": []}
     session = agent.new(mcpServers=[server])
     assert agent.prompt(session, "ping") == "end_turn"

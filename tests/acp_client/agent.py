@@ -35,18 +35,25 @@ def send(message):
         sys.stdout.flush()
 
 
+def respond(number, result):
+    send({"jsonrpc": "2.0", "id": number, "result": result})
+
+
+def refuse(number, code, words):
+    send({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": words}})
+
+
 def update(session, **fields):
-    send(
-        {
-            "jsonrpc": "2.0",
-            "method": "session/update",
-            "params": {"sessionId": session, "update": fields},
-        }
-    )
+    params = {"sessionId": session, "update": fields}
+    send({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
 
-def chunk(session, kind, text):
+def chunk(session, text, kind="agent_message_chunk"):
     update(session, sessionUpdate=kind, content={"type": "text", "text": text})
+
+
+def say_answer(session, before, answer):
+    chunk(session, before + json.dumps(answer.get("result", answer.get("error"))))
 
 
 def request(method, params):
@@ -76,29 +83,21 @@ def play(session, text, prompt_id):
             break
         match key:
             case "say":
-                chunk(session, "agent_message_chunk", value)
+                chunk(session, value)
             case "say_new":
-                chunk(session, "agent_message_chunk", json.dumps(settings["new"][value]))
+                chunk(session, json.dumps(settings["new"][value]))
             case "think":
-                chunk(session, "agent_thought_chunk", value)
+                chunk(session, value, "agent_thought_chunk")
             case "update":
                 update(session, **value)
             case "raw":
                 send(value.replace("$SESSION", session))
             case "ask":
                 answer = request("session/request_permission", {"sessionId": session, **value})
-                chunk(
-                    session,
-                    "agent_message_chunk",
-                    "answer: " + json.dumps(answer.get("result", answer.get("error"))),
-                )
+                say_answer(session, "answer: ", answer)
             case "call":
                 answer = request(value["method"], {"sessionId": session, **value["params"]})
-                chunk(
-                    session,
-                    "agent_message_chunk",
-                    "got: " + json.dumps(answer.get("result", answer.get("error"))),
-                )
+                say_answer(session, "got: ", answer)
             case "request":
                 request(value["method"], {"sessionId": session, **value["params"]})
             case "write":
@@ -112,7 +111,7 @@ def play(session, text, prompt_id):
                 cancelled.wait(value)
             case "flood":
                 for _ in range(value["count"]):
-                    chunk(session, "agent_message_chunk", value["text"] * value.get("times", 1))
+                    chunk(session, value["text"] * value.get("times", 1))
             case "spawn":
                 subprocess.Popen(value)
             case "stderr":
@@ -125,13 +124,7 @@ def play(session, text, prompt_id):
     if cancelled.is_set() and not settings.get("is_deaf"):
         stop = "cancelled"
     if not settings.get("is_mute"):
-        send(
-            {
-                "jsonrpc": "2.0",
-                "id": prompt_id,
-                "result": {"stopReason": stop, **script.get("answer", {})},
-            }
-        )
+        respond(prompt_id, {"stopReason": stop, **script.get("answer", {})})
     for each in script.get("after", []):
         time.sleep(0.3)
         send(filled(each, session))
@@ -153,35 +146,23 @@ def handle(message):
                 "agentCapabilities": settings.get("capabilities", {}),
             }
             result["authMethods"] = settings.get("auth_methods", [])
-            send({"jsonrpc": "2.0", "id": number, "result": result})
+            respond(number, result)
         case "authenticate":
             settings["needs_login"] = False
-            send({"jsonrpc": "2.0", "id": number, "result": {}})
+            respond(number, {})
         case "session/new" if settings.get("needs_login"):
-            send(
-                {
-                    "jsonrpc": "2.0",
-                    "id": number,
-                    "error": {"code": -32000, "message": "Authentication required"},
-                }
-            )
+            refuse(number, -32000, "Authentication required")
         case "session/new":
             settings["new"] = params
             session = f"session-{os.getpid()}-{next(sessions)}"
-            send(
-                {
-                    "jsonrpc": "2.0",
-                    "id": number,
-                    "result": {"sessionId": session, **script.get("session", {})},
-                }
-            )
+            respond(number, {"sessionId": session, **script.get("session", {})})
             for each in script.get("begin", []):
                 update(session, **each)
         case "session/load" | "session/resume":
             if method == "session/load":
-                chunk(params["sessionId"], "user_message_chunk", "replayed prompt")
-                chunk(params["sessionId"], "agent_message_chunk", "replayed answer")
-            send({"jsonrpc": "2.0", "id": number, "result": script.get("session", {})})
+                chunk(params["sessionId"], "replayed prompt", "user_message_chunk")
+                chunk(params["sessionId"], "replayed answer")
+            respond(number, script.get("session", {}))
         case "session/prompt":
             cancelled.clear()
             text = "\n".join(block.get("text", "") for block in params["prompt"])
@@ -191,38 +172,22 @@ def handle(message):
         case "session/cancel":
             cancelled.set()
         case "session/set_mode":
-            send({"jsonrpc": "2.0", "id": number, "result": {}})
-            update(
-                params["sessionId"],
-                sessionUpdate="current_mode_update",
-                currentModeId=params["modeId"],
-            )
+            respond(number, {})
+            mode = {"sessionUpdate": "current_mode_update", "currentModeId": params["modeId"]}
+            update(params["sessionId"], **mode)
         case "session/set_config_option":
             if script.get("tells_options_before"):
                 options = script["session"]["configOptions"]
-                much = {"type": "text", "text": "x" * (2 << 20)}  # which takes a while
-                update(params["sessionId"], sessionUpdate="agent_message_chunk", content=much)
+                chunk(params["sessionId"], "x" * (2 << 20))  # which takes a while
                 update(
                     params["sessionId"], sessionUpdate="config_option_update", configOptions=options
                 )
             for option in script["session"]["configOptions"]:
                 if option["id"] == params["configId"]:
                     option["currentValue"] = params["value"]
-            send(
-                {
-                    "jsonrpc": "2.0",
-                    "id": number,
-                    "result": {"configOptions": script["session"]["configOptions"]},
-                }
-            )
+            respond(number, {"configOptions": script["session"]["configOptions"]})
         case _ if number is not None:
-            send(
-                {
-                    "jsonrpc": "2.0",
-                    "id": number,
-                    "error": {"code": -32601, "message": f"no {method}"},
-                }
-            )
+            refuse(number, -32601, f"no {method}")
 
 
 for line in sys.stdin:

@@ -97,6 +97,17 @@ class Talk:
         ]
 
 
+@asynccontextmanager
+async def talking(session_id, project, layers, options) -> AsyncIterator[Talk]:
+    talk = Talk()
+    opened = await open_conversation(session_id, str(project), layers, talk.emit, options)
+    talk.agent = opened.agent
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(opened.agent.serve)
+        yield talk
+        opened.agent.close()
+
+
 class Guests:
     """Sessions with a scripted agent, in one project."""
 
@@ -121,15 +132,9 @@ class Guests:
         mcp = {"mcp": {"servers": more.pop("mcp")}} if "mcp" in more else {}
         tables = {"agents": {"mine": self.table(script, **more)}, **mcp}
         layers = Layers(state_dir=str(self.state_dir), setup=setup_layer(tables))
-        talk = Talk()
-        opened = await open_conversation(
-            session_id, str(self.project), layers, talk.emit, SessionOptions(agent=agent, **options)
-        )
-        talk.agent = opened.agent
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(opened.agent.serve)
+        session_options = SessionOptions(agent=agent, **options)
+        async with talking(session_id, self.project, layers, session_options) as talk:
             yield talk
-            opened.agent.close()
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ def test_an_interrupt_of_p_is_its_exit_status(client):
     [
         ({"settings": {"version": 7}}, None, "speaks version 7 of the Agent Client Protocol"),
         (SCRIPT, "cluade", "there is no agent 'cluade'; did you mean 'claude'?"),
-        (SCRIPT, "false", "has ended"),
+        (SCRIPT, "false", "ended before it answered"),
     ],
 )
 def test_what_cannot_be_started_is_told_and_is_exit_status_2(client, script, agent, told):

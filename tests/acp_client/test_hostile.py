@@ -54,7 +54,9 @@ async def test_one_that_cannot_be_started_is_told_before_anything_is_asked(guest
 async def test_one_that_speaks_another_version_is_refused(guests):
     async with guests.talk({"settings": {"version": 2}}) as talk:
         assert await talk.ask("go") == "error"
-        words = "Mine cannot be talked to: the agent speaks version 2 of the Agent Client Protocol"
+        words = (
+            "Cannot communicate with Mine: the agent speaks version 2 of the Agent Client Protocol"
+        )
         assert talk.errors[-1].startswith(words)
 
 
@@ -63,7 +65,7 @@ async def test_one_that_never_answers_is_given_up(guests, monkeypatch):
     monkeypatch.setattr(link.Link, "start_s", 2.0)
     async with guests.talk({"settings": {"is_silent": True}}) as talk:
         assert await talk.ask("go") == "error"
-        assert "does not answer" in talk.errors[-1]
+        assert "did not answer" in talk.errors[-1]
 
 
 async def test_one_that_does_not_stop_is_ended(guests):

@@ -27,6 +27,14 @@ def asked(options, **fields):
     return {"ask": {"toolCall": {"toolCallId": "1", "title": "t", **fields}, "options": options}}
 
 
+async def denied(talk):
+    """The only question of a turn, which is denied."""
+    talk.answer = {"answer": "deny"}
+    await talk.ask("go")
+    [question] = talk.of(ApprovalRequested)
+    return question
+
+
 def option(option_id, name, kind):
     return {"optionId": option_id, "name": name, "kind": kind}
 
@@ -70,9 +78,7 @@ async def test_an_answer_is_called_what_it_does(guests):
     ]
     async with guests.talk({"prompts": {"go": [asked(options)]}}) as talk:
         guests.is_checked = False
-        talk.answer = {"answer": "deny"}
-        await talk.ask("go")
-        [question] = talk.of(ApprovalRequested)
+        question = await denied(talk)
         assert [(each.title, each.choice) for each in question.options] == [
             ("allow: No, leave it", "once"),
             ("allow always: Yes", "always"),
@@ -95,9 +101,7 @@ async def test_a_question_shows_what_a_terminal_would_write_over(guests, written
     script = {"prompts": {"go": [asked([option("1", "Yes", "allow_once")], **told)]}}
     async with guests.talk(script) as talk:
         guests.is_checked = False
-        talk.answer = {"answer": "deny"}
-        await talk.ask("go")
-        [question] = talk.of(ApprovalRequested)
+        question = await denied(talk)
         assert "rm -rf" in question.title
         assert "rm -rf" in question.subject
         assert all("rm -rf" in started.title for started in talk.of(ToolStarted))
@@ -109,9 +113,7 @@ async def test_a_question_names_the_file_that_the_yes_is_about(guests, name):
     named = {"kind": "edit", "name": name, "title": f"{name} README.md", "content": [diff]}
     options = [option("y", "Yes", "allow_once"), option("n", "No", "reject_once")]
     async with guests.talk({"prompts": {"go": [asked(options, **named)]}}) as talk:
-        talk.answer = {"answer": "deny"}
-        await talk.ask("go")
-        [question] = talk.of(ApprovalRequested)
+        question = await denied(talk)
         assert (question.tool, question.title) == ("edit", "Makefile")
 
 
@@ -119,9 +121,7 @@ async def test_a_question_shows_what_would_turn_it_around(guests):
     named = {"kind": "execute", "rawInput": {"command": f"ls {TURNED}{ESCAPE}"}}
     options = [option("y", "Yes", "allow_once"), option("n", "No", "reject_once")]
     async with guests.talk({"prompts": {"go": [asked(options, **named)]}}) as talk:
-        talk.answer = {"answer": "deny"}
-        await talk.ask("go")
-        [question] = talk.of(ApprovalRequested)
+        question = await denied(talk)
         for words in (question.title, question.subject, question.reason):
             assert TURNED not in words
             assert "\x1b" not in words

@@ -6,14 +6,13 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 import pytest
 
 from sanderling.acp.remote.address import via_address
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
-from sanderling.conversation.opening import SessionOptions, open_conversation
-from tests.acp_client.conftest import Talk
+from sanderling.conversation.opening import SessionOptions
+from tests.acp_client.conftest import talking
 
 CUT = Path(__file__).with_name("cut.py")
 
@@ -81,18 +80,11 @@ class Elsewhere:
     async def talk(self, session_id="s1", address=None, options=None):
         setup = setup_layer(options or {})
         layers = Layers(state_dir=str(self.state), setup=setup)
-        talk = Talk()
         session_options = SessionOptions(
             agent=address or self.address(), is_shown=True, has_history=True
         )
-        opened = await open_conversation(
-            session_id, str(self.here), layers, talk.emit, session_options
-        )
-        talk.agent = opened.agent
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(opened.agent.serve)
+        async with talking(session_id, self.here, layers, session_options) as talk:
             yield talk
-            opened.agent.close()
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import signal
 import subprocess
 from contextlib import asynccontextmanager, suppress
 
+NEVER = 1 << 30
+
 
 class Cutter:
     """Passes on what comes to `port`, and cuts each connection after as many bytes, in a direction, as the next of `cuts` says."""
@@ -49,23 +51,48 @@ class Cutter:
         if self.is_down:
             return
         self.made += 1
-        way, count = self.cuts.pop(0) if self.cuts else ("", 0)
+        incoming, outgoing, after_s = self.limits()
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        ways = (
+            carry(reader, there_writer, incoming),
+            carry(there_reader, _Out(self, writer), outgoing),
+            asyncio.sleep(after_s),
+        )
+        tasks = [asyncio.ensure_future(way) for way in ways]
         try:
-            pipes = [
-                asyncio.ensure_future(carry(reader, there_writer, count if way == "in" else None)),
-                asyncio.ensure_future(
-                    carry(there_reader, _Out(self, writer), count if way == "out" else None)
-                ),
-            ]
-            try:
-                await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for pipe in pipes:
-                    pipe.cancel()
-                await asyncio.gather(*pipes, return_exceptions=True)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             there_writer.transport.abort()
+
+    def limits(self):
+        """How many bytes pass in each direction, and for how many seconds."""
+        way, count = self.cuts.pop(0) if self.cuts else ("", 0)
+        return count if way == "in" else NEVER, count if way == "out" else NEVER, NEVER
+
+
+class RandomCutter(Cutter):
+    """One that ends each connection after some bytes in one of the directions, or after a time, as `random` says."""
+
+    def __init__(self, target, random):
+        super().__init__(target)
+        self.random = random
+        self.is_cutting = True
+
+    def limits(self):
+        if not self.is_cutting:
+            return NEVER, NEVER, NEVER
+        match self.random.randrange(4):
+            case 0:
+                return self.random.randrange(1, 2_500), NEVER, NEVER
+            case 1:
+                return NEVER, self.random.randrange(1, 12_000), NEVER
+            case 2:  # past the answers to initialize and session/resume
+                return NEVER, self.random.randrange(4_000, 40_000), NEVER
+            case _:
+                return NEVER, NEVER, self.random.uniform(0, 0.4)
 
 
 class _Out:
@@ -83,16 +110,11 @@ class _Out:
 
 
 async def carry(reader, writer, left):
-    try:
-        while data := await reader.read(65536):
-            if left is not None:
-                data, left = data[:left], left - len(data)
+    with suppress(OSError):
+        while left > 0 and (data := await reader.read(min(left, 65_536))):
             writer.write(data)
             await writer.drain()
-            if left is not None and left <= 0:
-                return
-    except OSError:
-        pass
+            left -= len(data)
 
 
 def cuts_at_random(chance):

@@ -157,7 +157,7 @@ async def test_an_older_one_there_is_refused_with_how_to_install(elsewhere):
     (elsewhere.bin / "sanderling").write_text(f"#!/bin/sh\nread line\necho '{answer}'\ncat\n")
     async with elsewhere.talk() as talk:
         await talk.wait_for(lambda: talk.errors)
-        assert "has Sanderling 0.0.9, which cannot be used from here: install" in talk.errors[0]
+        assert "runs Sanderling 0.0.9, which is too old: install" in talk.errors[0]
         assert "`:AgentInstall` in Neovim there" in talk.errors[0]
 
 
@@ -166,7 +166,7 @@ async def test_another_agent_there_is_refused_by_its_name(elsewhere):
     (elsewhere.bin / "sanderling").write_text(f"#!/bin/sh\nread line\necho '{answer}'\ncat\n")
     async with elsewhere.talk() as talk:
         await talk.wait_for(lambda: talk.errors)
-        assert "On docker box answers other 9, not Sanderling" in talk.errors[0]
+        assert "other 9 answers on docker box, not Sanderling" in talk.errors[0]
 
 
 async def test_what_agentinstall_has_built_there_needs_no_path(elsewhere, tmp_path, monkeypatch):

@@ -127,7 +127,7 @@ async def test_what_is_shown_as_something_else_is_told_as_what_it_is(elsewhere, 
         await talk.wait_for(lambda: "connected" in states(talk))
         talk.act(SetMode("auto"))
         assert await talk.ask("go") == "end_turn", talk.errors
-        hidden = [each for each in talk.notices if "does not say so" in each]
+        hidden = [each for each in talk.notices if "without showing it" in each]
     assert len(hidden) == 3
     for what in ("bash ls; cat secret.txt", "grep 'SECRET'", "read secret.txt"):
         assert any(each.endswith(what) for each in hidden)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -107,14 +108,23 @@ def test_models_are_asked_about(path):
 
 HELLO = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
 BODY = {"model": "claude-opus-5", "max_tokens": 9, "messages": [HELLO], "stream": True}
-ASKED = {"provider": "anthropic", "body": json.dumps(BODY)}
+EXPENSIVE = Reply(
+    message_start(input_tokens=400_000, output_tokens=20_000), text("A long answer."), done()
+)
+
+
+def asking(**changes):
+    return {"provider": "anthropic", "body": json.dumps(BODY | changes)}
+
+
+ASKED = asking()
 
 
 class Borrower:
     """An agent elsewhere that uses keys before and within a turn as it is told to."""
 
-    def __init__(self, elsewhere, tmp_path):
-        self._elsewhere = elsewhere
+    def __init__(self, elsewhere, api, tmp_path):
+        self._elsewhere, self._api = elsewhere, api
         self._plan, self._answers = tmp_path / "plan", tmp_path / "answers"
 
     def plan(self, before=(), within=(), *, ends_early=False):
@@ -125,6 +135,15 @@ class Borrower:
         words = shlex.join([sys.executable, str(script), str(self._plan), str(self._answers)])
         program(self._elsewhere.bin / "sanderling", f"exec {words}")
 
+    @asynccontextmanager
+    async def turn(self, *requests, ends_early=False, **more):
+        """A turn in which it makes these requests. Questions are denied."""
+        self.plan(within=requests, ends_early=ends_early)
+        async with self._elsewhere.talk(options=options(self._api) | more) as talk:
+            talk.answer = {"answer": "deny"}
+            assert await talk.ask("hello") == "end_turn", talk.errors
+            yield talk
+
     @property
     def refusals(self):
         found = json.loads(self._answers.read_text()) if self._answers.exists() else []
@@ -132,8 +151,8 @@ class Borrower:
 
 
 @pytest.fixture
-def borrower(elsewhere, tmp_path):
-    return Borrower(elsewhere, tmp_path)
+def borrower(elsewhere, api, tmp_path):
+    return Borrower(elsewhere, api, tmp_path)
 
 
 async def test_no_key_is_lent_before_a_prompt(elsewhere, borrower, api):
@@ -146,36 +165,25 @@ async def test_no_key_is_lent_before_a_prompt(elsewhere, borrower, api):
         assert api.requests == []
 
 
-async def test_a_provider_that_the_settings_do_not_name_is_refused(
-    elsewhere, borrower, api, monkeypatch
-):
+async def test_a_provider_that_the_settings_do_not_name_is_refused(borrower, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-also-here")
     others = [{"provider": name, "body": '{"model": "m"}'} for name in ("ollama", "openai", "evil")]
-    borrower.plan(within=others)
-    async with elsewhere.talk(options=options(api)) as talk:
-        assert await talk.ask("hello") == "end_turn", talk.errors
+    async with borrower.turn(*others):
         assert len(borrower.refusals) == 3
         assert all("name no provider" in each for each in borrower.refusals)
 
 
-async def test_lent_calls_count_against_max_calls(elsewhere, borrower, api):
-    borrower.plan(within=[ASKED] * 4)
-    async with elsewhere.talk(options={**options(api), "max_calls": 2}) as talk:
-        talk.answer = {"answer": "deny"}
-        assert await talk.ask("hello") == "end_turn", talk.errors
+async def test_lent_calls_count_against_max_calls(borrower, api):
+    async with borrower.turn(*[ASKED] * 4, max_calls=2) as talk:
         assert len(api.requests) == 2
         assert len(borrower.refusals) == 2
         assert all("limit" in each for each in borrower.refusals)
         assert len(talk.of(ApprovalRequested)) == 1
 
 
-async def test_lent_calls_are_shown_and_count_against_the_budget(elsewhere, borrower, api):
-    tokens = {"input_tokens": 400_000, "output_tokens": 20_000}
-    api.answer(Reply(message_start(**tokens), text("A long answer."), done()))
-    borrower.plan(within=[ASKED] * 2)
-    async with elsewhere.talk(options={**options(api), "budget_usd": 0.01}) as talk:
-        talk.answer = {"answer": "deny"}
-        assert await talk.ask("one") == "end_turn", talk.errors
+async def test_lent_calls_are_shown_and_count_against_the_budget(borrower, api):
+    api.answer(EXPENSIVE)
+    async with borrower.turn(ASKED, ASKED, budget_usd=0.01) as talk:
         spent = talk.of(UsageUpdated)[-1]
         assert spent.is_priced
         assert spent.cost_usd > 0.01
@@ -184,42 +192,31 @@ async def test_lent_calls_are_shown_and_count_against_the_budget(elsewhere, borr
         assert "budget" in str(talk.of(ApprovalRequested)[-1])
 
 
-async def test_an_answer_that_reports_no_usage_counts_by_its_length(elsewhere, borrower, api):
+async def test_an_answer_that_reports_no_usage_counts_by_its_length(borrower, api):
     api.answer(Reply(text("word " * 4_000)))
-    borrower.plan(within=[ASKED])
-    async with elsewhere.talk(options=options(api)) as talk:
-        assert await talk.ask("one") == "end_turn", talk.errors
+    async with borrower.turn(ASKED) as talk:
         assert talk.of(UsageUpdated)[-1].total.output_tokens > 4_000
 
 
-async def test_an_answer_that_is_not_read_to_its_end_counts(elsewhere, borrower, api):
+async def test_an_answer_that_is_not_read_to_its_end_counts(borrower, api):
     words = text(*("word " for _ in range(4_000)))
     api.answer(Reply(message_start(input_tokens=70_000), words, Act.STALL))
-    borrower.plan(within=[ASKED], ends_early=True)
-    async with elsewhere.talk(options=options(api)) as talk:
-        assert await talk.ask("one") == "end_turn", talk.errors
+    async with borrower.turn(ASKED, ends_early=True) as talk:
         total = talk.of(UsageUpdated)[-1].total
         assert total.input_tokens == 70_000
         assert total.output_tokens > 1_000
 
 
-async def test_answers_are_asked_for_one_by_one_within_a_budget(elsewhere, borrower, api):
-    tokens = {"input_tokens": 400_000, "output_tokens": 20_000}
-    api.answer(Reply(message_start(**tokens), text("A long answer."), done()))
-    borrower.plan(within=[ASKED] * 5)
-    async with elsewhere.talk(options={**options(api), "budget_usd": 0.01}) as talk:
-        talk.answer = {"answer": "deny"}
-        assert await talk.ask("one") == "end_turn", talk.errors
+async def test_answers_are_asked_for_one_by_one_within_a_budget(borrower, api):
+    api.answer(EXPENSIVE)
+    async with borrower.turn(*[ASKED] * 5, budget_usd=0.01):
         assert len(api.requests) == 1
         assert len(borrower.refusals) == 4
 
 
-async def test_a_model_without_a_price_is_not_lent_within_a_budget(elsewhere, borrower, api):
-    others = [json.dumps(BODY | {"model": name}) for name in ("one-of-theirs", "one-of-ours")]
-    borrower.plan(within=[{**ASKED, "body": body} for body in others])
-    ours = {"model": "one-of-ours", "budget_usd": 1}
-    async with elsewhere.talk(options={**options(api), **ours}) as talk:
-        assert await talk.ask("hello") == "end_turn", talk.errors
+async def test_a_model_without_a_price_is_not_lent_within_a_budget(borrower, api):
+    others = [asking(model=name) for name in ("one-of-theirs", "one-of-ours")]
+    async with borrower.turn(*others, model="one-of-ours", budget_usd=1):
         assert len(api.requests) == 1
         assert "one-of-ours" in api.requests[0].body.decode()
         assert len(borrower.refusals) == 1
@@ -227,12 +224,8 @@ async def test_a_model_without_a_price_is_not_lent_within_a_budget(elsewhere, bo
 
 
 @pytest.mark.parametrize("change", [{"stream": False}, {"background": True}])
-async def test_an_answer_that_does_not_report_what_it_costs_is_refused(
-    elsewhere, borrower, api, change
-):
-    borrower.plan(within=[{**ASKED, "body": json.dumps(BODY | change)}])
-    async with elsewhere.talk(options=options(api)) as talk:
-        assert await talk.ask("hello") == "end_turn", talk.errors
+async def test_an_answer_that_does_not_report_what_it_costs_is_refused(borrower, api, change):
+    async with borrower.turn(asking(**change)):
         assert api.requests == []
         assert len(borrower.refusals) == 1
 

@@ -37,6 +37,15 @@ BASH = {"tool_use": {"name": "bash", "input": {"command": "echo ran >> runs; sle
 
 
 @pytest.fixture
+def token(tmp_path):
+    """A file with a token that no server knows."""
+    file = tmp_path / "token"
+    file.write_text("a-token\n")
+    file.chmod(0o600)
+    return file
+
+
+@pytest.fixture
 def server(elsewhere):
     it = Server(elsewhere)
     yield it
@@ -214,10 +223,7 @@ async def test_a_wrong_token_is_refused_with_what_to_do(elsewhere, server, tmp_p
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-async def test_the_token_does_not_go_to_a_socket_of_another_user(elsewhere, tmp_path):
-    token = tmp_path / "token"
-    token.write_text("a-token\n")
-    token.chmod(0o600)
+async def test_the_token_does_not_go_to_a_socket_of_another_user(elsewhere, tmp_path, token):
     with socket.socket(socket.AF_UNIX) as theirs:
         theirs.bind(f"{tmp_path}/socket")
         os.seteuid(NOBODY)
@@ -237,10 +243,7 @@ async def test_the_token_does_not_go_to_a_socket_of_another_user(elsewhere, tmp_
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
-async def test_nothing_is_sent_to_a_port_that_another_user_has_taken(elsewhere, tmp_path, host):
-    token = tmp_path / "token"
-    token.write_text("a-token\n")
-    token.chmod(0o600)
+async def test_nothing_is_sent_to_a_port_that_another_user_has_taken(elsewhere, token, host):
     os.seteuid(NOBODY)
     try:
         theirs = socket.create_server(
@@ -297,12 +300,9 @@ async def test_a_server_that_does_not_know_the_token_never_sees_it(elsewhere, tm
 
 
 async def test_where_no_server_listens_it_is_said_what_to_start(
-    elsewhere, tmp_path, unused_port, monkeypatch
+    elsewhere, token, unused_port, monkeypatch
 ):
     monkeypatch.setattr("sanderling.acp.client.reconnecting.FIRST_CONNECTION_S", 0)
-    token = tmp_path / "token"
-    token.write_text("a-token\n")
-    token.chmod(0o600)
     address = f"ws://127.0.0.1:{unused_port}?token-file={token}"
     async with elsewhere.talk(address=address) as talk:
         await talk.wait_for(lambda: talk.errors)

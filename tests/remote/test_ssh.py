@@ -49,7 +49,7 @@ async def test_a_host_that_is_not_known_is_refused_with_what_to_do(elsewhere, ad
     async with elsewhere.talk(address=address) as talk:
         await talk.wait_for(lambda: talk.errors)
         assert "Host key verification failed" in talk.errors[0]
-        assert "in a terminal has to work without a question" in talk.errors[0]
+        assert "must work in a terminal without asking anything" in talk.errors[0]
         assert states(talk)[-1] == "refused"
 
 

@@ -1,14 +1,13 @@
-"""`sanderling serve` as a process, a client that is held by hand, and a proxy that cuts."""
+"""`sanderling serve` as a process, and a client that is held by hand."""
 
 import asyncio
 import inspect
 import json
-import random
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Self
+from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
@@ -229,65 +228,6 @@ async def attached(
         await client.close()
         if is_judged:
             check_wire(client.messages)
-
-
-class CuttingProxy:
-    """A proxy on loopback that ends each connection after some bytes in one of the directions, or after a time, as `random` says."""
-
-    def __init__(self, port: int, random: random.Random) -> None:
-        self._to = port
-        self._random = random
-        self.cuts = 0
-        self.is_cutting = True
-        self.port = 0
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._to)
-        up, down, after_s = self._limits()
-        pumps = [
-            asyncio.create_task(_pump(reader, there_writer, up)),
-            asyncio.create_task(_pump(there_reader, writer, down)),
-            asyncio.create_task(asyncio.sleep(after_s)),
-        ]
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        self.cuts += self.is_cutting
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
-        for each in (writer, there_writer):
-            each.transport.abort()
-
-    def _limits(self) -> tuple[int, int, float]:
-        never = 1 << 40
-        if not self.is_cutting:
-            return never, never, 1e6
-        match self._random.randrange(4):
-            case 0:
-                return self._random.randrange(1, 2_500), never, 1e6
-            case 1:
-                return never, self._random.randrange(1, 12_000), 1e6
-            case 2:  # past the answers to initialize and session/resume
-                return never, self._random.randrange(4_000, 40_000), 1e6
-            case _:
-                return never, never, self._random.uniform(0, 0.4)
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int) -> None:
-    """Pass bytes on, one chunk split where it is cut."""
-    with suppress(OSError):
-        while most > 0 and (data := await reader.read(min(most, 65_536))):
-            writer.write(data)
-            await writer.drain()
-            most -= len(data)
-        await asyncio.sleep(0)  # the last bytes may still arrive, or not
 
 
 def ended(server: Server) -> bool:

@@ -15,7 +15,8 @@ import pytest
 from tests.acp.talk import chosen
 from tests.conftest import prove
 from tests.fuzz import part
-from tests.serve.talk import LOST, Client, CuttingProxy, attached
+from tests.remote.served import RandomCutter
+from tests.serve.talk import LOST, Client, attached
 
 WORDS = "one two three four five six seven eight nine ten " * 3
 PERMISSION = "session/request_permission"
@@ -87,15 +88,15 @@ async def cut(serve: Any, home: Any, cuts: int, seed: int) -> None:
     turns = 4 * cuts  # how many each turn has is chance
     server = serve("--model", home.script(*replies(turns)))
     print(f"seed {seed}")
-    async with CuttingProxy(server.port, random.Random(seed)) as proxy:
+    async with RandomCutter(server.port, random.Random(seed)) as proxy:
         url = server.url.replace(str(server.port), str(proxy.port))
         client = Lasting(server, home, url)
         turn = 0
-        while proxy.cuts < cuts and turn < turns:
+        while proxy.made < cuts and turn < turns:
             assert await client.prompt(f"go {turn}", f"p{turn}") == "end_turn"
             assert f"p{turn}" in client.accepted
             turn += 1
-        assert proxy.cuts >= cuts, (proxy.cuts, turn)
+        assert proxy.made >= cuts, (proxy.made, turn)
     assert (home.project / "ran").read_text().split() == [str(each) for each in range(turn)]
     text = "".join(f"{each}: {WORDS}end {each}." for each in range(turn))
     assert spoken(client.seen, "agent_message_chunk") == text
@@ -105,7 +106,7 @@ async def cut(serve: Any, home: Any, cuts: int, seed: int) -> None:
         await whole.again("load", home, client.session)
         assert whole.told == client.seen
     print(
-        f"{proxy.cuts} cuts, {turn} turns, {client.connections} connections, {client.asked} questions"
+        f"{proxy.made} cuts, {turn} turns, {client.connections} connections, {client.asked} questions"
     )
 
 
@@ -129,7 +130,7 @@ async def test_hundreds_of_cuts_lose_nothing_and_repeat_nothing(serve, home, num
 @prove
 async def test_two_who_are_cut_off_see_the_same(serve, home):
     server = serve("--model", home.script(*replies(12)))
-    async with CuttingProxy(server.port, random.Random()) as proxy:
+    async with RandomCutter(server.port, random.Random()) as proxy:
         url = server.url.replace(str(server.port), str(proxy.port))
         one, two = Lasting(server, home, url), Lasting(server, home, url)
         await one.prompt("go 0", "p0")

@@ -2,7 +2,7 @@
 
 import anyio
 
-from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.clients import Client
 from sanderling.acp.wire.connection import AcpConnection
 from sanderling.acp.wire.content import text_block
 from sanderling.acp.wire.outbox import Outbox

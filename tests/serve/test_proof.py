@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from sanderling.acp.wire.proof import Proof, proof_of
-from sanderling.serve import challenges
-from sanderling.serve.challenges import LIFETIME_S, Challenges
+from sanderling.serve.token import LIFETIME_S, Challenges
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "serve_proof_v1.json"
 TOKEN = "token"
@@ -43,9 +43,9 @@ def test_a_challenge_is_answered_once():
 
 
 def test_a_challenge_expires(monkeypatch):
-    server, now = Challenges(TOKEN), challenges.monotonic()
+    server, now = Challenges(TOKEN), monotonic()
     answer = answer_to(server.challenge(Proof("c1")))
-    monkeypatch.setattr(challenges, "monotonic", lambda: now + LIFETIME_S + 1)
+    monkeypatch.setattr("sanderling.serve.token.monotonic", lambda: now + LIFETIME_S + 1)
     assert not server.is_answered_by(answer)
 
 

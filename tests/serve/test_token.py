@@ -33,11 +33,11 @@ def test_the_keychain_keeps_the_token_of_a_server_until_it_is_removed(serve, els
     assert "There is no token for" in without.stderr
     kept = elsewhere.run("login", address, given=f"{server.token}\n")
     assert kept.returncode == 0, kept.stderr
-    assert "The token for" in kept.stdout
+    assert "Stored the token for" in kept.stdout
     answered = elsewhere.run(*ask)
     assert answered.stdout == "pong\n", answered.stderr
     removed = elsewhere.run("logout", address)
-    assert removed.stdout.startswith("The token for"), removed.stdout
+    assert removed.stdout.startswith("Removed the token for"), removed.stdout
     assert "There is no token for" in elsewhere.run(*ask).stderr
 
 

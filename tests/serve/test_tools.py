@@ -2,13 +2,13 @@
 
 import pytest
 
-from sanderling.acp.wire.client_tools import ToolOutput
+from sanderling.acp.wire.ours import ToolOutput
 from sanderling.serve.tool_proxy import ShownOutput
 from tests.acp.talk import FULL, AgentError
 from tests.conftest import prove, prove_rest
 from tests.serve.talk import attached
 
-RUN = "_sanderling/tool"
+RUN_TOOL = "_sanderling/tool"
 BASH = {"tool_use": {"id": "t1", "name": "bash", "input": {"command": "make"}}}
 TURN = [[{"text": "I look. "}, BASH], [{"text": "done"}]]
 
@@ -31,7 +31,7 @@ async def test_the_client_that_has_asked_runs_the_tools_and_the_others_watch(ser
         session = await one.new(home)
         for each in (two, plain):
             await each.again("resume", home, session)
-        one.answers[RUN] = made
+        one.answers[RUN_TOOL] = made
         notes = ("[a fact]",)
         assert await one.prompt(session, "go", "p1", notes=notes) == "end_turn"
         [asked] = one.asked
@@ -60,7 +60,7 @@ async def test_a_tool_that_nobody_has_answered_is_asked_for_again_under_its_id(s
     async with attached(server, tool_proxy("other"), is_judged=False) as other:
         await other.again("load", home, session)
     async with attached(server, tool_proxy("one"), is_judged=False) as again:
-        again.answers[RUN] = made
+        again.answers[RUN_TOOL] = made
         await again.again("load", home, session)
         assert await again.prompt(session, "go", "p1") == "end_turn"
         assert [each["params"]["id"] for each in again.asked] == [first["params"]["id"]]
@@ -76,7 +76,7 @@ async def test_a_tool_that_nobody_has_answered_is_asked_for_again_under_its_id(s
 async def test_an_answer_that_is_no_outcome_fails_that_tool_alone(serve, home, answer):
     server = serve("--tools", "client", "--model", home.script(*TURN))
     async with attached(server, tool_proxy("one"), is_judged=False) as client:
-        client.answers[RUN] = lambda _: answer
+        client.answers[RUN_TOOL] = lambda _: answer
         session = await client.new(home)
         assert await client.prompt(session, "go", "p1") == "end_turn"
         assert client.of("tool_call_update")[-1]["status"] == "failed"

@@ -53,7 +53,6 @@ def command_of(call: ToolCall) -> str:
 
 
 def cwd_of(call: ToolCall, project: str) -> str:
-    """Return the directory in which the call would run."""
     found = _first(call, _CWD_KEYS)
     return os.path.normpath(os.path.join(project, found)) if isinstance(found, str) else project
 

@@ -66,9 +66,8 @@ class Tail:
 
     def add(self, chunk: bytes) -> None:
         self._data += chunk
-        if len(self._data) > 2 * self._limit + len(
-            chunk
-        ):  # cutting at every chunk would be quadratic
+        # Cutting at every chunk would be quadratic.
+        if len(self._data) > 2 * self._limit + len(chunk):
             self._cut()
 
     def text(self) -> str:

@@ -11,7 +11,7 @@ COMMANDS = {
     "logout": ("keys", "remove an API key from the system's keychain"),
     "mcp": ("mcp", "list and check tool servers, or log in to one"),
     "redo": ("undo", "redo the last undo"),
-    "remote": ("remote", "talk to Sanderling on another machine, or in a container"),
+    "remote": ("client", "talk to Sanderling on another machine, or in a container"),
     "sandbox": ("sandbox", "show what the sandbox enforces here, or run a command in it"),
     "serve": ("", "serve sessions over WebSocket"),
     "sessions": ("sessions", "list the sessions of this project, newest first"),

@@ -1,5 +1,5 @@
 """
-`sanderling client`: a conversation with another agent on the command line.
+`sanderling client`: a conversation with another agent on the command line. `sanderling remote`: one with Sanderling on another machine.
 
 Its words go to standard output, everything else to standard error. A line is a prompt, an answer to the open question, or one of `:ping`,
 `:cancel` and `:quit`.
@@ -20,7 +20,7 @@ import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from sanderling.acp.remote.address import is_address, parse_address
+from sanderling.acp.remote.address import is_address, parse_address, ssh_address, via_address
 from sanderling.agents.declared import agent_names
 from sanderling.cli.streams import ThreadedStdout, as_said, say
 from sanderling.config import Layer, make_private
@@ -75,6 +75,25 @@ def add(commands: Any) -> None:
         "--no-sandbox", action="store_true", help="run the agent with all your rights"
     )
     client.set_defaults(run=talk)
+    remote = commands.add_parser(
+        "remote", epilog=f"{HELP}. Files, commands and the sandbox are on the other machine."
+    )
+    remote.add_argument(
+        "place", metavar="HOST:PATH", help="over ssh; ssh://HOST/PATH is the same. With --via: PATH"
+    )
+    remote.add_argument(
+        "--via",
+        default="",
+        metavar="COMMAND",
+        help="command to reach the machine instead of ssh, e.g. 'docker exec -i NAME'",
+    )
+    remote.add_argument(
+        "--remote-keys",
+        action="store_true",
+        help="call models from the other machine, with its API keys",
+    )
+    remote.add_argument("-p", dest="prompt", metavar="TEXT", help="send one prompt, then exit")
+    remote.set_defaults(run=talk_there, agent="", cwd="", no_sandbox=False)
 
 
 def talk(arguments: argparse.Namespace) -> int:
@@ -86,6 +105,22 @@ def talk(arguments: argparse.Namespace) -> int:
     except SanderlingError as error:
         say(str(error))
         return EXIT_ERROR
+
+
+def talk_there(arguments: argparse.Namespace) -> int:
+    try:
+        arguments.connect = _address(arguments)
+    except ConfigError as error:
+        say(str(error))
+        return EXIT_USAGE
+    return talk(arguments)
+
+
+def _address(arguments: argparse.Namespace) -> str:
+    place, via, has_own_keys = printable(arguments.place), arguments.via, arguments.remote_keys
+    if via:
+        return via_address(printable(via), place, has_own_keys=has_own_keys)
+    return ssh_address(place, has_own_keys=has_own_keys)
 
 
 async def _talk(arguments: argparse.Namespace) -> int:

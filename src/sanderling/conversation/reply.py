@@ -6,7 +6,7 @@ import anyio
 import msgspec
 
 from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolUse
-from sanderling.session.history import MAX_NAME_CHARS, fit_name, for_another_model, plain
+from sanderling.session.history import fit_name, for_another_model, unique_id
 from sanderling.session.records import LoggedPartial, LoggedRestart
 from sanderling.session.session import Session
 
@@ -48,12 +48,8 @@ class Reply:
 
     def _with_valid_names(self, use: ToolUse) -> ToolUse:
         """Return `use` with a unique, valid id and a valid name: the API rejects others, and some models send them."""
-        fit = plain(use.id, MAX_NAME_CHARS - len("_9999")) or "use"
         taken = {block.id for block in self._blocks if isinstance(block, ToolUse)}
-        own, number = fit, 1
-        while own in taken or own in self._session.tool_use_ids:
-            number += 1
-            own = f"{fit}_{number}"
+        own = unique_id(use.id or "use", taken | self._session.tool_use_ids)
         return msgspec.structs.replace(use, id=own, name=fit_name(use.name))
 
     def restart(self, model: str) -> None:

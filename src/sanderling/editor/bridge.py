@@ -6,7 +6,7 @@ Neovim may wait in a prompt for minutes, so only `request` waits for it, and its
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -80,15 +80,13 @@ class Bridge:
             later.set_result(answer)
 
     def start(
-        self, serve: Callable[[], Awaitable[None]], on_end: Callable[[BaseException | None], None]
+        self,
+        serve: Callable[[], Coroutine[Any, Any, None]],
+        on_end: Callable[[BaseException | None], None],
     ) -> None:
         """Run `serve` as a task next to pynvim's own work; `on_end` is called with the exception that ended it."""
-        task = self._nvim.loop.create_task(_run(serve))
+        task = self._nvim.loop.create_task(serve())
         task.add_done_callback(lambda done: on_end(None if done.cancelled() else done.exception()))
-
-
-async def _run(serve: Callable[[], Awaitable[None]]) -> None:
-    await serve()
 
 
 def run_host(plugin_path: str) -> None:

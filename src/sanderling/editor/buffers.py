@@ -31,24 +31,20 @@ class NeovimBuffers:
         self._diagnostics = EditorQuestions(bridge, "sanderling.changes.editing.diagnostics")
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
-        value = await self._questions.ask("find", path, *identity)
-        return _buffer(value) if value else None
+        return _buffer(await self._questions.ask("find", path, *identity))
 
     async def opened(self, path: str, identity: Identity, tool_use_id: str) -> Buffer | None:
-        value = await self._questions.ask("open", path, *identity, tool_use_id)
-        return _buffer(value) if value else None
+        return _buffer(await self._questions.ask("open", path, *identity, tool_use_id))
 
     async def again(self, buffer: Buffer) -> Buffer | None:
-        value = await self._questions.ask("again", buffer.id, buffer.path)
-        return _buffer(value) if value else None
+        return _buffer(await self._questions.ask("again", buffer.id, buffer.path))
 
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:
         plain = [(hunk.first_line, hunk.line_count, hunk.lines) for hunk in hunks]
         return await self._questions.ask("change", buffer.id, buffer.tick, plain, tool_use_id)
 
     async def before_write(self, buffer: Buffer) -> Buffer | None:
-        value = await self._questions.ask("before_write", buffer.id, buffer.path)
-        return _buffer(value) if value else None
+        return _buffer(await self._questions.ask("before_write", buffer.id, buffer.path))
 
     async def after_write(self, buffer: Buffer, stamp: Stamp) -> None:
         # Seconds are sent separately, because Lua's numbers cannot hold that many nanoseconds.
@@ -75,5 +71,5 @@ class NeovimBuffers:
         return msgspec.convert(value, tuple[Diagnostic, ...])
 
 
-def _buffer(value: dict[str, Any]) -> Buffer:
-    return msgspec.convert(value, Buffer)
+def _buffer(value: Any) -> Buffer | None:
+    return msgspec.convert(value, Buffer) if value else None

@@ -1,5 +1,6 @@
 """The Neovim host: routes requests from Neovim to their sessions. Each session is a task."""
 
+import gc
 import logging
 import math
 import os
@@ -22,7 +23,6 @@ from sanderling.editor.background_requests import BackgroundRequests
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.live import EditorSession
-from sanderling.editor.memory import give_back
 from sanderling.editor.requests import answer
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import (
@@ -256,3 +256,22 @@ def start_log(log_file: str) -> None:
     package_log.setLevel(logging.INFO)
     if problem:
         log.warning("the log goes to stderr: %s", problem)
+
+
+async def give_back() -> None:
+    """
+    Release the memory of closed sessions. Blocks the loop for some ms; the larger part runs in a thread.
+
+    A session's objects refer to each other, so only a collection frees them. It is short, because everything loaded at the start is
+    frozen. Without it the last few sessions stayed for hours, and with them 70 MB after five of 120 rounds.
+    """
+    gc.collect()
+    await to_thread.run_sync(_trim)
+
+
+def _trim() -> None:
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
+    if trim:
+        trim(0)

@@ -12,18 +12,45 @@ from typing import Any, TypeVar
 
 import anyio
 
-from sanderling.acp.agent.audience import UPDATE, Ability, accept
-from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.clients import UPDATE, Ability, Client, accept
 from sanderling.acp.agent.tasks import TaskStarter
+from sanderling.acp.wire.base import EMPTY, PROTOCOL_VERSION
 from sanderling.acp.wire.change_signal import ChangeSignal
 from sanderling.acp.wire.connection import AcpConnection
+from sanderling.acp.wire.content import text_block
 from sanderling.acp.wire.errors import ClosedError, RpcError
 from sanderling.acp.wire.ours import Position, meta_of
-from sanderling.acp.wire.updates import SessionNotification, SessionUpdate, UserMessageChunk
-from sanderling.serve.compat import FULL, for_client
+from sanderling.acp.wire.setup import (
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    InitializeRequest,
+)
+from sanderling.acp.wire.updates import (
+    AgentThoughtChunk,
+    CompactionUpdate,
+    Notice,
+    SessionNotification,
+    SessionUpdate,
+    UserMessageChunk,
+)
 from sanderling.serve.replay_buffer import ReplayBuffer
 
 AHEAD_BYTES = 1 << 20  # sent to a watcher and not read yet, before it has to wait
+FULL = Client(
+    InitializeRequest(
+        protocol_version=PROTOCOL_VERSION,
+        client_capabilities=ClientCapabilities(
+            session=ClientSessionCapabilities(notices=EMPTY, compaction=EMPTY)
+        ),
+    )
+)
+"""A client that supports everything, except streamed command output: every client gets that as content, because not all can stream it."""
+SAID = {
+    "in_progress": "Summarizing the conversation.",
+    "completed": "The conversation was summarized.",
+    "failed": "The conversation could not be summarized.",
+    "cancelled": "The conversation was not summarized.",
+}
 
 T = TypeVar("T")
 
@@ -135,16 +162,13 @@ class _Question:
             self.is_settled.set()
 
 
-def _nothing() -> None: ...
-
-
 class Broadcast:
     """The audience of one session, in one of its lives."""
 
     client = FULL
 
     def __init__(self, session_id: str, tasks: TaskStarter) -> None:
-        self.on_left: Callable[[], None] = _nothing
+        self.on_left: Callable[[], None] = lambda: None
         """Called when a client has gone."""
         self.session_id = session_id
         self.life = secrets.token_hex(8)
@@ -237,3 +261,19 @@ class Broadcast:
             else:
                 question.asked.pop(watcher, None)
                 question.settle(answer)
+
+
+def for_client(update: SessionUpdate, client: Client) -> SessionUpdate:
+    """Return `update`, or a replacement if `client` does not support it."""
+    match update:
+        case Notice(title=title, description=more) if not client.takes_notices:
+            return _thought("\n".join(filter(None, (title, more))))
+        case CompactionUpdate(status=status) if not client.takes_compaction:
+            said = SAID.get(status, status)
+            return Notice(severity="info", title=said) if client.takes_notices else _thought(said)
+        case _:
+            return update
+
+
+def _thought(text: str) -> SessionUpdate:
+    return AgentThoughtChunk(content=text_block(f"{text}\n"))

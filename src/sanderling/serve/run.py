@@ -106,8 +106,8 @@ async def _serve(model: str, tools: ToolsOf, listen_address: ListenAddress, door
             registry = SessionRegistry(lambda: own_layers_with(model), tasks, tools)
             server = await open_server(registry, door, socket)
             _say_where(listen_address, socket.getsockname())
-            for task in (registry.sweep, collect_later):
-                tasks.start_soon(task)
+            tasks.start_soon(registry.sweep)
+            tasks.start_soon(collect_later)
             if tools == "server":
                 tasks.start_soon(_learn_sandbox, registry)
             number = await anext(signals)
@@ -115,9 +115,8 @@ async def _serve(model: str, tools: ToolsOf, listen_address: ListenAddress, door
             say(f"{signal.Signals(number).name}: sessions are saved and can be resumed")
             with anyio.move_on_after(LAST_WORDS_S):
                 await registry.close_all()
-            _remove(
-                listen_address
-            )  # before the server closes: a new server may bind the path as soon as this one is gone
+            # Before the server closes: a new server may bind the path as soon as this one is gone.
+            _remove(listen_address)
             await close_server(server)
             tasks.cancel_scope.cancel()
     return 0

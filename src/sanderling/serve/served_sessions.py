@@ -8,15 +8,23 @@ import anyio
 import msgspec
 
 import sanderling
-from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.clients import Client
 from sanderling.acp.agent.live import AgentSession
 from sanderling.acp.agent.opening import wanted_again, wanted_new
 from sanderling.acp.agent.own_sessions import OpenedSession
-from sanderling.acp.wire.client_tools import OUTPUT, ToolOutput
 from sanderling.acp.wire.connection import AcpConnection
 from sanderling.acp.wire.envelope import decoded
 from sanderling.acp.wire.errors import INVALID_REQUEST, RpcError
-from sanderling.acp.wire.ours import OURS, After, OfAgent, Position, meta_of, ours_in
+from sanderling.acp.wire.ours import (
+    OURS,
+    TOOL_OUTPUT,
+    After,
+    OfAgent,
+    Position,
+    ToolOutput,
+    meta_of,
+    ours_in,
+)
 from sanderling.acp.wire.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.serve.broadcast import Watcher
 from sanderling.serve.registry import RegisteredSession, SessionRegistry
@@ -51,7 +59,7 @@ class ServedSessions:
         return self._registry.tools_of == "server"
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
-        return {OUTPUT: self._take_output}
+        return {TOOL_OUTPUT: self._take_output}
 
     def _take_output(self, params: msgspec.Raw) -> None:
         output = decoded(params, ToolOutput)

@@ -21,10 +21,9 @@ from sanderling.acp.agent.frontend import AgentFrontend
 from sanderling.acp.wire.connection import AcpConnection
 from sanderling.acp.wire.proof import Proof
 from sanderling.acp.wire.websocket import WebSocketStreams
-from sanderling.serve.challenges import Challenges
 from sanderling.serve.registry import SessionRegistry
 from sanderling.serve.served_sessions import ServedSessions
-from sanderling.serve.token import is_right
+from sanderling.serve.token import Challenges, is_right
 
 PATHS = ("/acp", "/")
 MAX_MESSAGE_BYTES = 32 << 20

@@ -11,15 +11,15 @@ from uuid import uuid4
 
 import msgspec
 
-from sanderling.acp.wire.client_tools import RUN, ToolAnswer, ToolOutput, ToolRequest
 from sanderling.acp.wire.errors import INVALID_REQUEST, RpcError
+from sanderling.acp.wire.ours import RUN_TOOL, ToolAnswer, ToolOutput, ToolRequest
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.catalog import TOOLS
 from sanderling.tools.outcome import Content, Outcome
 
 if TYPE_CHECKING:
-    from sanderling.acp.agent.client import Client
+    from sanderling.acp.agent.clients import Client
     from sanderling.serve.broadcast import Broadcast
 
 OURS_ALONE = frozenset(("todo",))
@@ -113,7 +113,7 @@ class ClientToolProxy:
         self._shows[request.id] = ShownOutput(context.show)
         try:
             answer = await self._broadcast.ask(
-                RUN, request, ToolAnswer, lambda each: each.ours.tools == client
+                RUN_TOOL, request, ToolAnswer, lambda each: each.ours.tools == client
             )
         except RpcError as error:
             raise ToolError(f"The client could not run it: {error}") from error

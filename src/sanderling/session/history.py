@@ -7,7 +7,7 @@ https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
@@ -191,6 +191,16 @@ def fit_name(name: str) -> str:
     """
     is_fit = name and name == plain(name)
     return name if is_fit else f"{plain(name, MAX_NAME_CHARS - 1) or 'unknown'}_"
+
+
+def unique_id(wanted: str, taken: Container[str]) -> str:
+    """Return `wanted` as a valid id that is not among the `taken` ones. A model or an agent may start counting again."""
+    fit = plain(wanted, MAX_NAME_CHARS - len("_9999"))
+    own, number = fit, 1
+    while own in taken:
+        number += 1
+        own = f"{fit}_{number}"
+    return own
 
 
 def fit_id(tool_use_id: str) -> str:

@@ -2,7 +2,7 @@
 
 from anyio import to_thread
 
-from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.clients import Client
 from sanderling.acp.wire.errors import AUTH_REQUIRED, RpcError, invalid
 from sanderling.acp.wire.setup import AuthMethod
 from sanderling.config import Settings
@@ -12,7 +12,6 @@ ARGUMENT = "login"
 
 
 def methods(client: Client) -> list[AuthMethod]:
-    """Return the login methods that `client` supports."""
     found = [
         AuthMethod(
             id=ENVIRONMENT,
@@ -55,7 +54,6 @@ async def authenticate(method: str, settings: Settings) -> None:
 
 
 async def log_out(settings: Settings) -> None:
-    """Remove the key from the keychain, if there is one."""
     from sanderling.providers.choice import credentials
 
     await to_thread.run_sync(credentials(settings).remove)

@@ -12,7 +12,7 @@ from zlib import crc32
 import anyio
 from anyio import to_thread
 
-from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.clients import Client
 from sanderling.acp.wire.asking import (
     ReadTextFileRequest,
     ReadTextFileResponse,

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any, Literal
 from uuid import uuid4
 
-from sanderling.acp.agent.client import Client
-from sanderling.acp.agent.diffs import first_line, shown_parts
+from sanderling.acp.agent.clients import Client
 from sanderling.acp.agent.notices import sentence_of
 from sanderling.acp.wire.content import (
     Location,
     ToolContent,
+    shown_diff,
     shown_terminal,
     shown_text,
     text_block,
@@ -56,6 +56,8 @@ KINDS = {
     "todo": "think",
 }
 ABOUT_FILES = frozenset(("read", "edit", "write", "ls"))
+HUNK_HEAD = "@@ -"
+LEFT_OUT = "… and more"
 SHOWN_CHARS = 32_768  # the last part of a command's output
 OWN_COMMANDS = (
     AvailableCommand(
@@ -91,7 +93,6 @@ class EventTranslator:
         self._project = project
         self._client = client
         self._prefix = uuid4().hex[:8]
-        self.is_rolling = False
         self._restarts = 0
         self._calls: dict[str, _RunningCall] = {}
         self._compaction = ""
@@ -206,7 +207,9 @@ class EventTranslator:
             data = unsent.replace("\n", "\r\n")
             meta = {"terminal_output": {"terminal_id": call_id, "data": data}}
             return ToolCallUpdate(tool_call_id=call_id, meta=meta)
-        return ToolCallUpdate(tool_call_id=call_id, content=[_fenced(call.output)])
+        return ToolCallUpdate(
+            tool_call_id=call_id, content=[fenced(call.output.removesuffix("\n"))]
+        )
 
     def _is_shown_as_it_comes(self, call: _RunningCall) -> bool:
         return call.tool == "bash" and self._client.shows_output and not call.terminal
@@ -311,7 +314,6 @@ class EventTranslator:
         self._compaction = ""
 
     def end_compaction(self, status: Literal["failed", "cancelled"]) -> Iterator[SessionUpdate]:
-        """Yield the end of the running compaction, if there is one."""
         if self._compaction:
             compaction, self._compaction = self._compaction, ""
             yield CompactionUpdate(compaction_id=compaction, status=status)
@@ -323,21 +325,62 @@ def _result(call: _RunningCall, event: events.ToolEnded) -> Iterator[ToolContent
         yield from parts or [shown_text(event.detail)]
         return
     if call.output:
-        yield _fenced(call.output)
+        yield fenced(call.output.removesuffix("\n"))
     if event.detail:
         yield (
             shown_text(event.detail)
             if event.is_error or event.is_denied
-            else _fenced(event.detail[:SHOWN_CHARS], event.filetype)
+            else fenced(event.detail[:SHOWN_CHARS].removesuffix("\n"), event.filetype)
         )
     elif not call.output and event.summary:
         yield shown_text(event.summary)
 
 
-def _fenced(text: str, filetype: str = "") -> ToolContent:
+def fenced(text: str, filetype: str = "") -> ToolContent:
     fence = fence_around(text)
-    return shown_text(f"{fence}{filetype}\n{text.removesuffix(chr(10))}\n{fence}")
+    return shown_text(f"{fence}{filetype}\n{text}\n{fence}")
 
 
 def _entry(item: TodoItem) -> PlanEntry:
     return PlanEntry(content=item.content, priority="medium", status=item.status)
+
+
+# --- diffs --------------------------------------------------------------------------------------------------------------
+
+
+def shown_parts(path: str, difference: str) -> list[ToolContent]:
+    """Return the hunks of a unified `difference` of the file `path`; empty if it is not a diff."""
+    parts = list(_parts(difference.split("\n")))
+    is_new = len(parts) == 1 and difference.startswith("@@ -0,0 ")
+    return [shown_diff(path, None if is_new else _text(old), _text(new)) for old, new in parts]
+
+
+def first_line(difference: str) -> int | None:
+    """Return the new file's line number at which a unified `difference` begins."""
+    head = difference.partition("\n")[0]
+    if not head.startswith(HUNK_HEAD) or "+" not in head:
+        return None
+    number = head.partition("+")[2].split(",")[0].split()[0]
+    return max(1, int(number)) if number.isdigit() else None
+
+
+def _parts(lines: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+    old: list[str] = []
+    new: list[str] = []
+    for line in lines:
+        if line.startswith(HUNK_HEAD):
+            if old or new:
+                yield old, new
+            old, new = [], []
+        elif line != LEFT_OUT:
+            sign, text = line[:1], line[1:]
+            if sign in {" ", "-"}:
+                old.append(text)
+            if sign in {" ", "+"}:
+                new.append(text)
+    if old or new:
+        yield old, new
+
+
+def _text(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,14 +11,14 @@ from msgspec.structs import replace
 
 import sanderling
 from sanderling.acp.agent import auth
-from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.clients import Client
 from sanderling.acp.agent.live import AgentSession
-from sanderling.acp.agent.own_sessions import Sessions, found
+from sanderling.acp.agent.own_sessions import Sessions
 from sanderling.acp.agent.prompts import prompt_of
 from sanderling.acp.wire.base import EMPTY, Implementation, Wire
 from sanderling.acp.wire.connection import AcpConnection, Method
 from sanderling.acp.wire.envelope import decoded
-from sanderling.acp.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid
+from sanderling.acp.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid, not_found
 from sanderling.acp.wire.ours import OfPrompt, meta_of, ours_in
 from sanderling.acp.wire.sessions import (
     ListSessionsRequest,
@@ -43,8 +44,8 @@ from sanderling.acp.wire.setup import (
     McpCapabilities,
     PromptCapabilities,
     SessionCapabilities,
+    offered_by_agent,
 )
-from sanderling.acp.wire.versions import offered_by_agent
 from sanderling.config.layers import Layers
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.session.records import is_session_id
@@ -80,8 +81,8 @@ class AgentFrontend:
             "authenticate": self._authenticate,
             "logout": self._log_out,
             "session/new": self._new,
-            "session/load": self._load,
-            "session/resume": self._resume,
+            "session/load": partial(self._open_again, is_told=True),
+            "session/resume": partial(self._open_again, is_told=False),
             "session/list": self._list,
             "session/close": self._close,
             "session/delete": self._delete,
@@ -132,12 +133,6 @@ class AgentFrontend:
             config_options=live.options.shown(),
             meta=meta,
         )
-
-    async def _load(self, params: msgspec.Raw) -> Wire:
-        return await self._open_again(params, is_told=True)
-
-    async def _resume(self, params: msgspec.Raw) -> Wire:
-        return await self._open_again(params, is_told=False)
 
     async def _open_again(self, params: msgspec.Raw, *, is_told: bool) -> Wire:
         self._check_initialized()
@@ -195,7 +190,9 @@ class AgentFrontend:
         return EMPTY
 
     def _live(self, session_id: str) -> AgentSession:
-        return found(self._sessions, session_id)
+        if live := self._sessions.find(session_id):
+            return live
+        raise not_found(f"the session {session_id!r} is not open")
 
     # --- turns ---------------------------------------------------------------------------------------------------------
 

@@ -1,26 +1,25 @@
 """An open session: turns the client's requests into actions and the agent's events into updates."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 
-from sanderling.acp.agent.audience import Audience
+from sanderling.acp.agent.clients import Audience
 from sanderling.acp.agent.earlier import EarlierHistory
 from sanderling.acp.agent.event_translator import EventTranslator
 from sanderling.acp.agent.options import ConfigOptions
-from sanderling.acp.agent.outgoing import Updates
 from sanderling.acp.agent.own_commands import OwnCommands, is_ours
 from sanderling.acp.agent.questions import ClientQuestions, call_of
 from sanderling.acp.agent.tasks import TaskStarter
 from sanderling.acp.agent.tracked_prompts import TrackedPrompt, TrackedPrompts
 from sanderling.acp.wire.change_signal import ChangeSignal
-from sanderling.acp.wire.config_options import ConfigOption
 from sanderling.acp.wire.errors import INTERNAL_ERROR, RpcError
 from sanderling.acp.wire.ours import TurnOver, meta_of
+from sanderling.acp.wire.sessions import ConfigOption
 from sanderling.acp.wire.updates import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
@@ -54,6 +53,7 @@ from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import ListModels, Models
 from sanderling.session.session import derived_title
 
+ROLL_S = 0.1  # between two updates of growing output
 SETTLE_S = 3.0  # for an option that takes time to change
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class AgentSession:
         self._tasks = tasks
         self._audience = audience
         self._translator = EventTranslator(project, audience.client)
-        self._updates = Updates(audience, tasks, self._translator)
+        self._is_rolling = False
         self._questions = ClientQuestions(session_id, audience)
         self._open_questions: dict[str, anyio.CancelScope] = {}
         self._agent: Agent | None = None
@@ -88,7 +88,6 @@ class AgentSession:
 
     @property
     def session_meta(self) -> dict[str, Any]:
-        """The `_meta` that describes the sandbox."""
         sandbox = self.options.sandbox
         said = {"level": sandbox.level, "network": sandbox.network, "missing": sandbox.missing}
         return {"sanderling": {"sandbox": said}}
@@ -96,7 +95,6 @@ class AgentSession:
     # --- opening and ending --------------------------------------------------------------------------------------------
 
     def begin(self, opened: OpenedAgent) -> None:
-        """Run the agent until it is closed."""
         self._agent, self.is_resumed = opened.agent, opened.is_resumed
         self.prompts.ends, self.prompts.waiting = opened.ends, opened.waiting
         self.options.model = self.options.model or opened.model
@@ -150,7 +148,6 @@ class AgentSession:
         self._tasks.start_soon(self._answer_prompt, self._agent, tracked, prompt)
 
     def accept(self, tracked: TrackedPrompt) -> None:
-        """Report to the client that the prompt is in the log."""
         tracked.is_accepted = True
         self._audience.accept(tracked.prompt_id)
 
@@ -188,20 +185,20 @@ class AgentSession:
         await self._changed.wait()
 
     def _answer(self, text: str) -> None:
-        self._updates.send(self._translator.answer(text))
+        self._audience.tell(self._translator.answer(text))
 
     def _settle(self, tracked: TrackedPrompt, prompt: Prompt) -> None:
         """Send the updates that follow the end of a turn."""
-        self._updates.roll_now()
+        self._roll_now()
         how = "cancelled" if tracked.outcome == "cancelled" else "failed"
-        self._updates.send_all(self._translator.end_compaction(how))
+        self._send_all(self._translator.end_compaction(how))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         over = meta_of(TurnOver(tracked.prompt_id, tracked.outcome))
         if self.options.title:
-            self._updates.send(SessionInfoUpdate(updated_at=now, meta=over))
+            self._audience.tell(SessionInfoUpdate(updated_at=now, meta=over))
         else:
             self.options.title = derived_title(prompt)
-            self._updates.send(
+            self._audience.tell(
                 SessionInfoUpdate(title=self.options.title, updated_at=now, meta=over)
             )
 
@@ -241,10 +238,8 @@ class AgentSession:
     # --- events ------------------------------------------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:  # noqa: C901, PLR0912 - one table
-        """Handle an event of the agent."""
-        if (
-            self.options.take(event) and self._agent
-        ):  # before that, the response to session/new has them
+        # Before there is an agent, the response to session/new has them.
+        if self.options.take(event) and self._agent:
             self._tell_options(event)
         match event:
             case SessionOpened(model, title):
@@ -253,7 +248,7 @@ class AgentSession:
                 self._earlier.take(event)
             case TurnStarted(prompt):
                 if not self.prompts.begin(prompt):  # a queued prompt of another frontend
-                    self._updates.send(self._translator.prompt(prompt))
+                    self._audience.tell(self._translator.prompt(prompt))
             case TurnEnded(stop_reason):
                 self.prompts.end(stop_reason)
                 self.rest_if_alone()
@@ -273,33 +268,50 @@ class AgentSession:
                 if scope := self._open_questions.get(question_id):
                     scope.cancel()
             case _:
-                self._updates.send_all(self._translator.updates(event))
-                self._updates.roll_later()
+                self._send_all(self._translator.updates(event))
+                self._roll_later()
         self._changed.notify()
+
+    def _send_all(self, updates: Iterable[SessionUpdate]) -> None:
+        for update in updates:
+            self._audience.tell(update)
+
+    def _roll_later(self) -> None:
+        if self._translator.rolling and not self._is_rolling:
+            self._is_rolling = True
+            self._tasks.start_soon(self._roll)
+
+    async def _roll(self) -> None:
+        await anyio.sleep(ROLL_S)
+        self._is_rolling = False
+        self._roll_now()
+
+    def _roll_now(self) -> None:
+        self._send_all(self._translator.rolled())
 
     def show_terminal(self, line: str, terminal_id: str) -> None:
         """Show in which of the client's terminals the command `line` runs."""
-        self._updates.send_all(self._translator.terminal(line, terminal_id))
+        self._send_all(self._translator.terminal(line, terminal_id))
 
     def _tell_options(self, event: Event) -> None:
         if isinstance(event, ModeChanged):
-            self._updates.send(CurrentModeUpdate(current_mode_id=event.mode))
+            self._audience.tell(CurrentModeUpdate(current_mode_id=event.mode))
         meta = self.session_meta if isinstance(event, SandboxChanged) else None
-        self._updates.send(ConfigOptionUpdate(config_options=self.options.shown(), meta=meta))
+        self._audience.tell(ConfigOptionUpdate(config_options=self.options.shown(), meta=meta))
 
     def _take_error(self, error: ErrorOccurred) -> None:
         if not self.prompts.fail(error):
             words = f"{error.message} {error.remedy}".rstrip()
-            self._updates.send_all(self._translator.say("error", words))
+            self._send_all(self._translator.say("error", words))
 
     async def _ask_person(self, question: ApprovalRequested) -> None:
         with anyio.CancelScope() as scope:
             self._open_questions[question.id] = scope
-            self._updates.send_all(self._translator.asked(call_of(question), is_open=True))
+            self._send_all(self._translator.asked(call_of(question), is_open=True))
             action = await self._questions.ask(question)
             if isinstance(action, CancelTurn):
                 self.cancel()
             if self._agent:
                 self._agent.act(action)
         self._open_questions.pop(question.id, None)
-        self._updates.send_all(self._translator.asked(call_of(question), is_open=False))
+        self._send_all(self._translator.asked(call_of(question), is_open=False))

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from sanderling.acp.wire.change_signal import ChangeSignal
 from sanderling.acp.wire.envelope import decoded
 from sanderling.acp.wire.errors import RpcError
-from sanderling.acp.wire.model_proxy import (
-    ASK,
-    DATA,
-    END,
-    TAKEN,
+from sanderling.acp.wire.ours import (
+    HTTP,
+    HTTP_DATA,
+    HTTP_END,
+    HTTP_TAKEN,
     HttpData,
     HttpEnd,
     HttpHead,
     HttpRequest,
     HttpTaken,
+    OfModels,
 )
-from sanderling.acp.wire.ours import OfModels
 from sanderling.config import Layer
 from sanderling.config.layers import Layers
 from sanderling.errors import ErrorKind, ProviderError
@@ -68,18 +68,18 @@ class ModelProxyClient:
         answer = self._answers[number] = _ProxiedAnswer()
         request = HttpRequest(id=number, **msgspec.to_builtins(proxied))
         try:
-            head = await self.connection.request(ASK, request, HttpHead)
+            head = await self.connection.request(HTTP, request, HttpHead)
         except RpcError as error:
             self._answers.pop(number, None)
             raise _problem(error.data, str(error)) from error
         except BaseException:
             self._answers.pop(number, None)
-            self.connection.notify(END, HttpEnd(id=number))
+            self.connection.notify(HTTP_END, HttpEnd(id=number))
             raise
         return response_of(head.status, head.headers or {}, self._pieces(number, answer))
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
-        return {DATA: self.take}
+        return {HTTP_DATA: self.take}
 
     def take(self, params: msgspec.Raw) -> None:
         piece = decoded(params, HttpData)
@@ -104,12 +104,12 @@ class ModelProxyClient:
                     raise _problem(piece.problem, "The client's answer is incomplete.")
                 if piece.data:
                     data = b64decode(piece.data)
-                    self.connection.notify(TAKEN, HttpTaken(id=number, count=len(data)))
+                    self.connection.notify(HTTP_TAKEN, HttpTaken(id=number, count=len(data)))
                     yield data
         finally:
             self._answers.pop(number, None)
             if not is_over:
-                self.connection.notify(END, HttpEnd(id=number))
+                self.connection.notify(HTTP_END, HttpEnd(id=number))
 
 
 class _ClientProblem(msgspec.Struct, frozen=True):

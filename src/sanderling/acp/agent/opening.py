@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from anyio import to_thread
 
-from sanderling.acp.agent.audience import Audience
+from sanderling.acp.agent.clients import Audience
 from sanderling.acp.agent.live import AgentSession
 from sanderling.acp.agent.servers import checked_directory, clients_directory, with_clients
 from sanderling.acp.agent.tasks import TaskStarter

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from sanderling.acp.wire.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
 from sanderling.acp.wire.errors import RpcError, invalid
+from sanderling.acp.wire.sessions import ConfigChoice, ConfigOption, SessionMode, SessionModes
 from sanderling.protocol.actions import Action, SetMode, SetModel, SetNetwork, SetSandbox
 from sanderling.protocol.events import Event, ModeChanged, ModelChanged, SandboxChanged
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel

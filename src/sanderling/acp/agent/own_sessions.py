@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import sanderling
-from sanderling.acp.agent.audience import OneClient
-from sanderling.acp.agent.client import Client
+from sanderling.acp.agent.clients import Client, OneClient
 from sanderling.acp.agent.editor import ClientEditor
 from sanderling.acp.agent.live import AgentSession
 from sanderling.acp.agent.model_proxy import ModelProxyClient, with_clients_models
@@ -21,7 +20,7 @@ from sanderling.acp.agent.opening import (
 from sanderling.acp.agent.tasks import TaskStarter
 from sanderling.acp.agent.terminals import ClientTerminals
 from sanderling.acp.wire.connection import AcpConnection
-from sanderling.acp.wire.errors import INVALID_REQUEST, RpcError, not_found
+from sanderling.acp.wire.errors import INVALID_REQUEST, RpcError
 from sanderling.acp.wire.ours import OfAgent
 from sanderling.acp.wire.sessions import NewSessionRequest, OldSessionRequest
 from sanderling.config.layers import Layers
@@ -44,9 +43,7 @@ class Sessions(Protocol):
         """The agent's description for Sanderling's clients."""
         ...
 
-    def begin(self, connection: AcpConnection, client: Client) -> None:
-        """Start serving `client`."""
-        ...
+    def begin(self, connection: AcpConnection, client: Client) -> None: ...
 
     async def new(self, request: NewSessionRequest) -> OpenedSession:
         """
@@ -68,9 +65,7 @@ class Sessions(Protocol):
         """
         ...
 
-    def find(self, session_id: str) -> AgentSession | None:
-        """Return the session if the client has it open."""
-        ...
+    def find(self, session_id: str) -> AgentSession | None: ...
 
     def sends(self, live: AgentSession, prompt_id: str, notes: Sequence[str]) -> None:
         """
@@ -92,18 +87,6 @@ class Sessions(Protocol):
     def end(self) -> None:
         """Release all sessions: the client has disconnected."""
         ...
-
-
-def found(sessions: Sessions, session_id: str) -> AgentSession:
-    """
-    Return the session that the client has open.
-
-    Raises:
-        RpcError: it is not open.
-    """
-    if live := sessions.find(session_id):
-        return live
-    raise not_found(f"the session {session_id!r} is not open")
 
 
 class OwnSessions:

@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 
-from sanderling.acp.agent.audience import Audience
-from sanderling.acp.agent.client import Client
-from sanderling.acp.agent.diffs import shown_parts
-from sanderling.acp.agent.event_translator import KINDS
+from sanderling.acp.agent.clients import Audience, Client
+from sanderling.acp.agent.event_translator import KINDS, fenced, shown_parts
 from sanderling.acp.wire.asking import (
     ElicitationRequest,
     ElicitationResponse,
@@ -26,7 +24,6 @@ from sanderling.acp.wire.updates import ToolCallFields
 from sanderling.protocol.actions import Action, AnswerApproval, CancelTurn
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.protocol.forms import FormField
-from sanderling.text import fence_around
 
 PERMISSION, ELICITATION = "session/request_permission", "elicitation/create"
 GRANT = ":grant"
@@ -166,8 +163,7 @@ def _content(question: ApprovalRequested) -> list[ToolContent]:
     if question.filetype == "diff" and question.path:
         parts = shown_parts(question.path, question.subject)
     if not parts and question.subject:
-        fence = fence_around(question.subject)
-        parts = [shown_text(f"{fence}{question.filetype}\n{question.subject}\n{fence}")]
+        parts = [fenced(question.subject, question.filetype)]
     return [*parts, shown_text(question.reason)] if question.reason else parts
 
 

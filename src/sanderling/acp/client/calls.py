@@ -146,9 +146,8 @@ class ExternalCall:
         """The title without the leading tool name, if the agent formats its titles as Sanderling does; otherwise ""."""
         name, _, rest = self._title.partition(" ")
         is_own = name == self._name and self.kind != "execute"
-        if (
-            self.kind in OF_FILES and self.path
-        ):  # the user approves this file: show the path, not a free text
+        # The user approves this file: show the path, not a free text.
+        if self.kind in OF_FILES and self.path:
             path, _, _ = rest.partition(":")
             is_own = is_own and name in OF_FILES[self.kind] and path == self._shown(self.path)
         return rest if is_own else ""
@@ -164,19 +163,16 @@ class ExternalCall:
             line = self._shown(self.path)
         else:
             line = self._title.strip().strip("`")
-        line = " ".join(
-            CONTROL.sub(" ", printable(line)).split()
-        )  # `clean` would drop text before a \r
+        # `clean` would drop text before a \r.
+        line = " ".join(CONTROL.sub(" ", printable(line)).split())
         return shortened(line, MAX_TITLE_CHARS)
 
     @property
     def command(self) -> str:
         """The shell command line that the call would run; "" for other calls. Rules and the mode judge it."""
-        return (
-            agents.command_of(agents.ToolCall(self.kind, self.input))
-            if self.kind == "execute"
-            else ""
-        )
+        if self.kind != "execute":
+            return ""
+        return agents.command_of(agents.ToolCall(self.kind, self.input))
 
     @property
     def path(self) -> str:
@@ -197,11 +193,7 @@ class ExternalCall:
     @property
     def text(self) -> str:
         """The call's text without a Markdown fence, else the output of its command."""
-        return self._shown_text or self._written.text.rstrip()
-
-    @property
-    def _shown_text(self) -> str:
-        return clean(self._own_text).rstrip()
+        return clean(self._own_text).rstrip() or self._written.text.rstrip()
 
     @property
     def _own_text(self) -> str:
@@ -228,9 +220,8 @@ class ExternalCall:
             return self.command, "bash"
         if changed := await self._difference():
             return changed.detail, "diff"
-        if (
-            text := printable(self._own_text).rstrip() or self.text
-        ):  # in full, because the user approves it
+        # In full, because the user approves it.
+        if text := printable(self._own_text).rstrip() or self.text:
             return text, ""
         if self.input:
             return msgspec.json.format(msgspec.json.encode(self.input)).decode(), "json"
@@ -320,7 +311,6 @@ def _is_fit(given: dict[str, Any]) -> bool:
 
 
 def _unfenced(text: str) -> str:
-    """Return `text` without a Markdown fence around all of it."""
     lines = text.strip("\n").split("\n")
     is_fenced = len(lines) > 1 and lines[0].startswith("```") and lines[-1].strip() == "```"
     return "\n".join(lines[1:-1]) if is_fenced else text

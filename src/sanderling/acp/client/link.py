@@ -8,22 +8,24 @@ failed. When the agent ends, its open requests fail. The next use starts a new p
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from sanderling import __version__
-from sanderling.acp.client.agent_host import AgentHost, Carrier
 from sanderling.acp.client.options import AgentOptions
 from sanderling.acp.client.update_queue import UpdateQueue
 from sanderling.acp.wire.base import PROTOCOL_VERSION, Empty, Implementation
-from sanderling.acp.wire.connection import AcpConnection
+from sanderling.acp.wire.connection import AcpConnection, ByteReader, Method
 from sanderling.acp.wire.content import ContentBlock
 from sanderling.acp.wire.errors import AUTH_REQUIRED, ClosedError, RpcError
+from sanderling.acp.wire.outbox import Writer
 from sanderling.acp.wire.sessions import (
+    McpServer,
     NewSessionRequest,
     NewSessionResponse,
     OldSessionRequest,
@@ -36,13 +38,95 @@ from sanderling.acp.wire.setup import (
     AgentCapabilities,
     AuthenticateRequest,
     AuthMethod,
+    ClientCapabilities,
     InitializeRequest,
     InitializeResponse,
+    check_agents,
 )
 from sanderling.acp.wire.updates import IncomingUpdate
-from sanderling.acp.wire.versions import check_agents
 from sanderling.acp.wire.wire_log import VARIABLE, WireLog
 from sanderling.errors import ProviderError, SanderlingError
+
+
+class Carrier(Protocol):
+    """
+    The transport of a connection: the pipes of a local or remote process, or a socket.
+
+    `is_outdated`: it was ended so that a new one can replace it. `notice` and `warnings` are shown to the user.
+    """
+
+    @property
+    def stdin(self) -> Writer: ...
+    @property
+    def stdout(self) -> ByteReader: ...
+    @property
+    def is_outdated(self) -> bool: ...
+    @property
+    def notice(self) -> str: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+    async def wait(self) -> str:
+        """Wait for its end; return a description of how it ended."""
+        ...
+
+    def kill(self) -> None: ...
+
+    def refusal(self) -> str:
+        """Return why a retry is useless, after it ended; "" if a retry may work."""
+        ...
+
+
+class AgentHost(Protocol):
+    """The session's side of an external agent."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cwd(self) -> str: ...
+
+    def start(self) -> AbstractAsyncContextManager[Carrier]:
+        """
+        Run the agent within the returned context.
+
+        Raises:
+            SanderlingError: it cannot be started.
+        """
+        ...
+
+    def methods(self) -> Mapping[str, Method]: ...
+
+    def begun(self, carrier: Carrier) -> None: ...
+
+    @property
+    def capabilities(self) -> ClientCapabilities: ...
+
+    def take_meta(self, meta: Mapping[str, Any]) -> None:
+        """Handle the `_meta` of a session response."""
+        ...
+
+    async def take(self, update: msgspec.Raw) -> None: ...
+
+    async def log_in(self, methods: Sequence[AuthMethod]) -> str:
+        """Ask the user for a login method; return its ID, or "" if the user declined."""
+        ...
+
+    def servers(self, capabilities: AgentCapabilities) -> list[McpServer]:
+        """Return the MCP servers that the agent should start, limited to the transports that it supports."""
+        ...
+
+    def options_changed(self) -> None: ...
+
+    @property
+    def session_id(self) -> str:
+        """The agent's ID of the session to resume; "" for a new session."""
+        ...
+
+    def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
+        """Note that the agent's session is open. `why` says why a new one replaces the old one, if there was one."""
+        ...
+
 
 CLOSE_S = 0.5
 LAST_WORDS_S = 0.2
@@ -109,7 +193,7 @@ class Link:
         if self._problem:
             words = str(self._problem)
             if isinstance(self._problem, RpcError):
-                words = f"{self._host.name} cannot be talked to: {words}"
+                words = f"Cannot communicate with {self._host.name}: {words}"
             raise ProviderError("server", words, _remedy(self._problem))
 
     async def prompt(self, blocks: Sequence[ContentBlock]) -> "TurnAnswer":
@@ -137,7 +221,6 @@ class Link:
         return answer
 
     async def all_shown(self) -> None:
-        """Wait until every update so far is shown."""
         await self._updates.all_shown()
 
     def cancel(self) -> None:
@@ -265,13 +348,11 @@ class Link:
             return problem
         with anyio.move_on_after(CLOSE_S):
             ending = await live.process.wait()
-            return SanderlingError(
-                f"{self._host.name} has ended before it could be asked: {ending}."
-            )
+            return SanderlingError(f"{self._host.name} ended before it answered: {ending}.")
         return SanderlingError(self._ending())
 
     def _ending(self) -> str:
-        return self._why or f"{self._host.name} does not run."
+        return self._why or f"{self._host.name} is not running."
 
     # --- handshake -----------------------------------------------------------------------------------------------------------
 
@@ -290,9 +371,7 @@ class Link:
             live.capabilities = answer.agent_capabilities or live.capabilities
             live.auth_methods = answer.auth_methods or ()
         if patience.cancelled_caught:
-            raise SanderlingError(
-                f"{self._host.name} does not answer: it was asked {self.start_s:.0f} s ago to begin."
-            )
+            raise SanderlingError(f"{self._host.name} did not answer within {self.start_s:.0f} s.")
         try:
             await self._open_session(live)
         except RpcError as error:
@@ -324,7 +403,7 @@ class Link:
         method = "session/resume" if sessions and sessions.resume else ""
         method = method or ("session/load" if live.capabilities.load_session else "")
         if not method:
-            return "it cannot go on with a session"
+            return "it cannot resume a session"
         servers = self._host.servers(live.capabilities)
         request = OldSessionRequest(session_id=known, cwd=self._host.cwd, mcp_servers=servers)
         self._is_replaying = True  # the transcript has the replayed messages already
@@ -357,7 +436,7 @@ class Link:
         if self._is_replaying and not _is_state(params):
             return
         if not self._updates.add(params):
-            self.end(f"{self._host.name} has said more than can be shown, and was ended.")
+            self.end(f"{self._host.name} sent more than can be shown, so it was stopped.")
 
     async def _show(self, params: msgspec.Raw) -> None:
         live = self._live

@@ -18,19 +18,19 @@ from sanderling.acp.wire.change_signal import ChangeSignal
 from sanderling.acp.wire.connection import Method
 from sanderling.acp.wire.envelope import decoded
 from sanderling.acp.wire.errors import INTERNAL_ERROR, RpcError, invalid
-from sanderling.acp.wire.model_proxy import (
-    ASK,
-    DATA,
-    END,
+from sanderling.acp.wire.ours import (
+    HTTP,
+    HTTP_DATA,
+    HTTP_END,
+    HTTP_TAKEN,
     MAX_UNTAKEN_BYTES,
-    TAKEN,
     HttpData,
     HttpEnd,
     HttpHead,
     HttpRequest,
     HttpTaken,
+    OfModels,
 )
-from sanderling.acp.wire.ours import OfModels
 from sanderling.config import Settings
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.messages import Usage
@@ -133,10 +133,10 @@ class ModelProxyServer:
         self._providers: dict[str, HttpProvider] = {}
 
     def methods(self) -> Mapping[str, Method]:
-        return {ASK: Method(self._ask)}
+        return {HTTP: Method(self._ask)}
 
     def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
-        return {TAKEN: self._take, END: self._end}
+        return {HTTP_TAKEN: self._take, HTTP_END: self._end}
 
     def stop(self) -> None:
         """Cancel all requests."""
@@ -253,13 +253,13 @@ class ModelProxyServer:
                     self._limits.count(model, await meter.usage())
             if meter:
                 self._free.release()
-        self._notify(DATA, last)
+        self._notify(HTTP_DATA, last)
 
     async def _send(self, it: _OpenResponse, number: str, piece: bytes) -> None:
         while it.untaken_bytes > MAX_UNTAKEN_BYTES:
             await it.changed.wait()
         it.untaken_bytes += len(piece)
-        self._notify(DATA, HttpData(id=number, data=b64encode(piece).decode()))
+        self._notify(HTTP_DATA, HttpData(id=number, data=b64encode(piece).decode()))
 
     def _take(self, params: msgspec.Raw) -> None:
         taken = decoded(params, HttpTaken)

@@ -3,8 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sanderling.acp.wire.config_options import ConfigChoice, ConfigOption, SessionModes
-from sanderling.acp.wire.sessions import SetConfigOptionRequest, SetModeRequest
+from sanderling.acp.wire.sessions import (
+    ConfigChoice,
+    ConfigOption,
+    SessionModes,
+    SetConfigOptionRequest,
+    SetModeRequest,
+)
 from sanderling.errors import SanderlingError
 from sanderling.protocol.guests import GuestChoice, GuestOption
 from sanderling.text import did_you_mean, visible_prose

@@ -25,11 +25,10 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolResult, ToolUse
 from sanderling.session.history import (
-    MAX_NAME_CHARS,
     NOT_RUN,
     UNKNOWN_OUTCOME,
     fit_name,
-    plain,
+    unique_id,
 )
 from sanderling.session.records import LoggedPartial, LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
@@ -102,11 +101,9 @@ def event_id(event: Event) -> str:
 
 def _without_detail(event: Event) -> Event:
     """Drop the detail from the event of a call that is no longer last on the screen: nothing can be inserted there."""
-    match event:
-        case ToolEnded(id=call_id, summary=summary, is_error=is_error, is_denied=is_denied):
-            return ToolEnded(call_id, summary, is_error=is_error, is_denied=is_denied)
-        case _:
-            return event
+    if not isinstance(event, ToolEnded):
+        return event
+    return ToolEnded(event.id, event.summary, is_error=event.is_error, is_denied=event.is_denied)
 
 
 class Presenter:
@@ -228,9 +225,9 @@ class Presenter:
         if call is None:
             if len(self._calls) >= MAX_CALLS:
                 return None
-            call = self._calls[update.tool_call_id] = ExternalCall(
-                self._own_id(update.tool_call_id), self._shown
-            )
+            taken = {each.id for each in self._calls.values()} | self._session.tool_use_ids
+            own_id = unique_id(update.tool_call_id or "call", taken)
+            call = self._calls[update.tool_call_id] = ExternalCall(own_id, self._shown)
         if not call.is_ended:
             call.take(update)
         return call
@@ -295,16 +292,6 @@ class Presenter:
         if all(each.is_ended for each in self._calls.values() if each.is_started):
             self._keep()
         self._on_ended(call)
-
-    def _own_id(self, their_id: str) -> str:
-        """Return an ID that is unique in the log. An agent may start counting again with each process."""
-        fit = plain(their_id, MAX_NAME_CHARS - len("_9999")) or "call"
-        taken = {call.id for call in self._calls.values()} | self._session.tool_use_ids
-        own, number = fit, 1
-        while own in taken:
-            number += 1
-            own = f"{fit}_{number}"
-        return own
 
     def _start_waiting(self, now: float) -> None:
         """Show calls that have not described themselves in time."""

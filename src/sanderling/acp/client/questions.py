@@ -22,6 +22,10 @@ _MEANING = (
     frozenset(("no", "deny", "reject", "decline", "cancel", "refuse", "stop", "never", "abort")),
 )
 """First words of an answer that mean allow, and those that mean deny."""
+_CHOICES: dict[str, Literal["once", "always", "deny"]] = {
+    "allow_once": "once",
+    "allow_always": "always",
+}
 _LASTING = ("always", "ask again", "session", "every", "all ", "any ")
 CANCELLED = PermissionResponse(outcome=PermissionOutcome(outcome="cancelled"))
 
@@ -36,7 +40,7 @@ def offered(options: Sequence[PermissionOption]) -> tuple[AnswerOption, ...]:
     found: dict[str, AnswerOption] = {}
     for each in options[:MAX_OPTIONS]:
         if each.option_id and each.option_id not in found:
-            choice = _choice(each.kind)
+            choice = _CHOICES.get(each.kind, "deny")
             found[each.option_id] = AnswerOption(each.option_id, _title(each.name, choice), choice)
     return tuple(found.values())
 
@@ -50,16 +54,6 @@ def _title(name: str, choice: str) -> str:
     if choice == "always":
         is_meant = is_meant and any(each in said for each in _LASTING)
     return words if is_meant else f"{_LABELS[choice]}: {words}".rstrip(": ")
-
-
-def _choice(kind: str) -> Literal["once", "always", "deny"]:
-    match kind:
-        case "allow_once":
-            return "once"
-        case "allow_always":
-            return "always"
-        case _:
-            return "deny"
 
 
 async def question_of(

@@ -13,9 +13,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from sanderling.acp.client.agent_host import AgentHost
-from sanderling.acp.client.link import Link, LiveAgent, TurnAnswer, failure
-from sanderling.acp.remote.refusals import RemoteRefusedError
+from sanderling.acp.client.link import AgentHost, Link, LiveAgent, TurnAnswer, failure
+from sanderling.acp.remote.address import RemoteRefusedError
 from sanderling.acp.wire.content import ContentBlock
 from sanderling.acp.wire.envelope import decoded
 from sanderling.acp.wire.errors import (
@@ -176,7 +175,6 @@ class ReconnectingLink(Link):
             live.connection.notify(method, params)
 
     def connect_now(self) -> None:
-        """Retry now instead of after the delay."""
         self._again.set()
 
     @property

@@ -41,9 +41,7 @@ class UpdateQueue:
                 await self._changed.wait()
             update = self._waiting[0]
             size = len(bytes(update))
-            await take(
-                update
-            )  # removed afterwards: if `take` is cancelled, the update stays in the queue
+            await take(update)  # if this is cancelled, the update stays in the queue
             self._waiting.popleft()
             self._bytes -= size
             self._taken += 1

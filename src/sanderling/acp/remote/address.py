@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sanderling.config import server_socket
-from sanderling.errors import ConfigError
+from sanderling.errors import ConfigError, SanderlingError
 
 SCHEMES = ("ssh", "via", "ws", "wss")
 UNIX = "unix:"
@@ -30,6 +30,10 @@ SHOWN_CHARS = 40
 _HOST = re.compile(r"[A-Za-z0-9._:%][A-Za-z0-9._:%-]*")
 _USER = re.compile(r"[A-Za-z0-9._+][A-Za-z0-9._+@-]*")
 _SCP = re.compile(r"(?P<host>(?:[^/:\[\]]+@)?(?:\[[^\]/]+\]|[^/:\[\]]+)):(?P<path>.*)", re.DOTALL)
+
+
+class RemoteRefusedError(SanderlingError):
+    """A remote session refused the connection. A retry does not help until the user has acted."""
 
 
 class Address(msgspec.Struct, frozen=True):

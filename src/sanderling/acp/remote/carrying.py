@@ -4,15 +4,13 @@ import os
 from typing import TYPE_CHECKING
 
 from sanderling.acp.remote.address import Address
-from sanderling.acp.remote.pipe import INSTALL, Pipe, piped
+from sanderling.acp.remote.pipe import Pipe, piped
 from sanderling.config import Settings
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sanderling.acp.remote.socket import Socket
-
-__all__ = ["INSTALL", "carried"]
 
 
 def carried(
@@ -26,9 +24,8 @@ def carried(
         SanderlingError: it failed.
     """
     if address.kind == "server":
-        from sanderling.acp.remote.socket import (
-            socket_to,
-        )  # imports the WebSocket library only if needed
+        # The WebSocket library is imported only if needed.
+        from sanderling.acp.remote.socket import socket_to
 
         return socket_to(address, settings)
     return piped(address, os.environ)

@@ -15,8 +15,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 from anyio.abc import Process
 
-from sanderling.acp.remote.address import HOME, Address
-from sanderling.acp.remote.refusals import RemoteRefusedError
+from sanderling.acp.remote.address import HOME, Address, RemoteRefusedError
 from sanderling.sandbox.sandbox import alone
 from sanderling.text import signal_name
 from sanderling.tools.commands.server_log import ServerLog
@@ -41,7 +40,7 @@ SCRIPT = (
     'exec "$it" acp'
 )
 """One line without an exclamation mark, so that every login shell passes it on to sh unchanged."""
-INSTALL = "`:AgentInstall` in Neovim there does that, or `make install` in a copy of its repository, with .venv/bin/sanderling linked into ~/.local/bin"
+INSTALL = "Run `:AgentInstall` in Neovim there, or `make install` in a clone of the repository, and link its .venv/bin/sanderling into ~/.local/bin"
 FINAL = ("permission denied", "host key verification failed", "too many authentication failures")
 
 
@@ -90,8 +89,8 @@ class Pipe:
         if status == EXIT_SSH and self._address.kind == "ssh" and is_final:
             command = shlex.join(self._address.argv[-1:])
             return (
-                f"ssh does not get to {title}: {words.rstrip('.')}."
-                f" `ssh {command}` in a terminal has to work without a question."
+                f"ssh cannot connect to {title}: {words.rstrip('.')}."
+                f" `ssh {command}` must work in a terminal without asking anything."
             )
         return ""
 

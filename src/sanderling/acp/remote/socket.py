@@ -20,9 +20,8 @@ from anyio import to_thread
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
-from sanderling.acp.remote.address import Address
+from sanderling.acp.remote.address import Address, RemoteRefusedError
 from sanderling.acp.remote.listeners import uid_of_peer, uids_of_listeners
-from sanderling.acp.remote.refusals import RemoteRefusedError
 from sanderling.acp.wire.proof import Proof, is_proof, new_nonce, proof_of
 from sanderling.acp.wire.websocket import WebSocketStreams
 from sanderling.config import Settings
@@ -48,11 +47,8 @@ REFUSED = (
 )
 OTHERS = "Another user listens on {where}, so nothing was sent there. Use another port or a socket: `sanderling serve --listen unix:PATH`."
 UNPROVEN = "{title} accepts clients without a token, so it is not your `sanderling serve`. Nothing was sent there."
-PASSING = (
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.TOO_EARLY,
-    HTTPStatus.TOO_MANY_REQUESTS,
-)  # a retry may succeed
+# A retry may succeed.
+PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 NOBODY = "{title} cannot be reached: nothing listens there. Start `sanderling serve` there first."
 
 
@@ -229,7 +225,6 @@ class TokenAccount(Account, frozen=True):
 
 
 def account_of(address: Address) -> Account:
-    """Return the keychain entry for the token of a server."""
     name = address.socket or address.title
     marker = f"keychain-serve-{re.sub('[:/]', '_', name).strip('[]')}"
     return TokenAccount(f"serve {name}", (), marker, _plain(address))

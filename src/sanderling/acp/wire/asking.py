@@ -34,9 +34,6 @@ class PermissionResponse(Wire, frozen=True):
     outcome: PermissionOutcome
 
 
-# --- files -------------------------------------------------------------------------------------------------------------
-
-
 class ReadTextFileRequest(Wire, frozen=True):
     """`line` counts from 1."""
 
@@ -55,9 +52,6 @@ class WriteTextFileRequest(Wire, frozen=True):
     session_id: str
     path: str
     content: str
-
-
-# --- terminals ---------------------------------------------------------------------------------------------------------
 
 
 class CreateTerminalRequest(Wire, frozen=True):
@@ -92,9 +86,6 @@ class TerminalOutputResponse(Wire, frozen=True):
     output: str
     truncated: bool
     exit_status: ExitStatus | None = None
-
-
-# --- elicitation -------------------------------------------------------------------------------------------------------
 
 
 class ElicitationRequest(Wire, frozen=True):

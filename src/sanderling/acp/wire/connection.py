@@ -128,18 +128,13 @@ class AcpConnection:
         self._waiting: dict[Id, _Waiting] = {}
         self._running: dict[bytes, _Running] = {}
         self._answered = ChangeSignal()
-        self._is_over = False  # nothing more will be received
+        self.is_over = False  # nothing more will be received
         self._grace_s = grace_s
         self._outbox = Outbox(writer, max_unsent_bytes)
         self._scope = anyio.CancelScope()
 
     @property
-    def is_over(self) -> bool:
-        return self._is_over
-
-    @property
     def unsent_bytes(self) -> int:
-        """The number of bytes that the peer has not taken yet."""
         return self._outbox.unsent_bytes
 
     async def serve(self) -> None:
@@ -170,7 +165,7 @@ class AcpConnection:
             RpcError: the peer returned an error or an invalid result.
             ClosedError: the connection has ended.
         """
-        if self._is_over:
+        if self.is_over:
             raise ClosedError
         request_id, waiting = next(self._ids), _Waiting()
         self._waiting[request_id] = waiting
@@ -308,7 +303,7 @@ class AcpConnection:
 
     def _end(self) -> None:
         """Fail all open requests: no more responses will come."""
-        self._is_over = True
+        self.is_over = True
         if self._on_end:
             on_end, self._on_end = self._on_end, None
             on_end()

@@ -4,7 +4,7 @@ Sanderling's extensions to the protocol: the key `sanderling` in `_meta`, and me
 Peers that do not know them work without; nothing in the protocol itself depends on them.
 """
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -13,6 +13,10 @@ from sanderling.acp.wire.errors import invalid
 
 OURS = "sanderling"
 PROMPT_ACCEPTED = "_sanderling/prompt_accepted"
+RUN_TOOL, TOOL_OUTPUT = "_sanderling/tool", "_sanderling/tool_output"
+HTTP, HTTP_DATA = "_sanderling/http", "_sanderling/http_data"
+HTTP_TAKEN, HTTP_END = "_sanderling/http_taken", "_sanderling/http_end"
+MAX_UNTAKEN_BYTES = 1 << 20
 
 T = TypeVar("T")
 
@@ -50,7 +54,7 @@ class OfClient(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         resume: it is sent every numbered update, including its own prompts.
         models: it sends requests to their APIs for the agent.
-        tools: if not empty, it runs tools (`acp/client_tools.py`), and this is its name on all of its connections.
+        tools: if not empty, it runs tools (`ToolRequest`), and this is its name on all of its connections.
     """
 
     resume: bool = False
@@ -122,8 +126,105 @@ def ours_in(meta: dict[str, Any] | None, kind: type[T]) -> T:
 
 
 def meta_of(*said: msgspec.Struct, **more: Any) -> dict[str, Any]:
-    """Return the extensions in `said`, and `more`, as `_meta`."""
     found: dict[str, Any] = {}
     for each in said:
         found |= msgspec.to_builtins(each)
     return {OURS: found | more}
+
+
+# --- tools that the client runs: files, commands, sandbox, rules and permission questions are its own -----------------------------------
+
+
+class ToolRequest(Wire, frozen=True):
+    """
+    A tool call for the client to judge and run. It runs once, however often it is sent with the same `id`.
+
+    `tool_use_id` is the model's ID, which session/update also uses. `together` is the same for all calls of a message with several:
+    denying one denies those that have not started.
+    """
+
+    session_id: str
+    id: str
+    name: str
+    tool_use_id: str = ""
+    together: str = ""
+    input: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ToolAnswer(Wire, frozen=True):
+    """
+    The result. `content` goes to the model, as text or as content blocks of its API; `notes` are further messages to the model.
+
+    `summary`, `detail` and `filetype` are for the screen. `output_chars` is the length of the beginning of `content` that was already
+    sent as output.
+    """
+
+    content: Any
+    summary: str = ""
+    detail: str = ""
+    filetype: str = ""
+    is_error: bool = False
+    is_denied: bool = False
+    notes: list[str] | None = None
+    output_chars: int | None = None
+
+
+class ToolOutput(Wire, frozen=True):
+    """
+    A piece of the output of the running call `id`. `start` is the number of characters before it.
+
+    A client that was disconnected sends all output again, from 0, when it gets the call again.
+    """
+
+    session_id: str
+    id: str
+    text: str
+    start: int | None = None
+
+
+# --- requests to a model's API, for which the client has the key -------------------------------------------------------------------------
+
+
+class HttpRequest(Wire, frozen=True):
+    """
+    A request to the API of a provider that the client has announced: a POST if there is a `body`, else a GET of `path`.
+
+    `id` must be new. The API's address, headers and key are known to the client only.
+    """
+
+    exact: ClassVar = ("query", "body")
+    id: str
+    provider: str
+    path: str = ""
+    query: dict[str, str | int | float | bool] | None = None
+    body: str = ""
+
+
+class HttpHead(Wire, frozen=True):
+    """The status and headers of a response. Its body follows as `HttpData`, which may arrive earlier."""
+
+    status: int
+    headers: dict[str, str] | None = None
+
+
+class HttpData(Wire, frozen=True):
+    """A piece of a response's body, as base64. The last one has `is_last`, and a `problem` if the body is incomplete."""
+
+    exact: ClassVar = ("data", "is_last", "problem")
+    id: str
+    data: str = ""
+    is_last: bool = False
+    problem: dict[str, Any] | None = None
+
+
+class HttpTaken(Wire, frozen=True):
+    """The agent has consumed `count` more bytes. At most `MAX_UNTAKEN_BYTES` are sent ahead."""
+
+    id: str
+    count: int
+
+
+class HttpEnd(Wire, frozen=True):
+    """The agent no longer needs a response."""
+
+    id: str

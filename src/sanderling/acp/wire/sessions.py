@@ -1,10 +1,48 @@
-"""Messages about sessions: creating, listing, resuming, closing, prompting and cancelling."""
+"""Messages about sessions: creating, listing, resuming, closing, prompting, cancelling, and their options."""
 
 from typing import ClassVar
 
 from sanderling.acp.wire.base import Wire
-from sanderling.acp.wire.config_options import ConfigOption, SessionModes
 from sanderling.acp.wire.content import ContentBlock
+
+
+class ConfigChoice(Wire, frozen=True):
+    """A value of an option, or a group of values, which has `group` and `options`."""
+
+    exact: ClassVar = ("value", "name", "group")
+    value: str | None = None
+    name: str = ""
+    description: str | None = None
+    group: str | None = None
+    options: "list[ConfigChoice] | None" = None
+
+
+class ConfigOption(Wire, frozen=True):
+    """
+    An option; its `type` is select, with `options`, or boolean.
+
+    `category` is mode, model, model_config, thought_level, or unknown.
+    """
+
+    exact: ClassVar = ("options",)
+    id: str
+    name: str
+    type: str
+    current_value: str | bool
+    description: str | None = None
+    category: str | None = None
+    options: list[ConfigChoice] | None = None
+
+
+class SessionMode(Wire, frozen=True):
+    id: str
+    name: str
+    description: str | None = None
+
+
+class SessionModes(Wire, frozen=True):
+    current_mode_id: str
+    available_modes: list[SessionMode]
 
 
 class Pair(Wire, frozen=True):
@@ -36,12 +74,6 @@ class NewSessionRequest(Wire, frozen=True):
     additional_directories: list[str] | None = None
 
 
-class NewSessionResponse(Wire, frozen=True):
-    session_id: str
-    modes: SessionModes | None = None
-    config_options: list[ConfigOption] | None = None
-
-
 class OldSessionRequest(Wire, frozen=True):
     """Parameters of session/load, which replays the history, and of session/resume, which does not."""
 
@@ -53,6 +85,12 @@ class OldSessionRequest(Wire, frozen=True):
 
 
 class OldSessionResponse(Wire, frozen=True):
+    modes: SessionModes | None = None
+    config_options: list[ConfigOption] | None = None
+
+
+class NewSessionResponse(Wire, frozen=True):
+    session_id: str
     modes: SessionModes | None = None
     config_options: list[ConfigOption] | None = None
 

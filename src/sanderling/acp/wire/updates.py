@@ -6,9 +6,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from sanderling.acp.wire.base import Wire
-from sanderling.acp.wire.config_options import ConfigOption
 from sanderling.acp.wire.content import ContentBlock, Location, ToolContent
 from sanderling.acp.wire.envelope import decoded
+from sanderling.acp.wire.sessions import ConfigOption
 
 KIND = "sessionUpdate"
 

@@ -29,7 +29,6 @@ from sanderling.config.layers import own_layers
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, UsageError
 from sanderling.project.root import project_root
 from sanderling.protocol.actions import Action, SetModel, SubmitPrompt
-from sanderling.protocol.events import Event
 from sanderling.protocol.remedies import SHELL, UNKEPT, use
 from sanderling.providers import Provider
 from sanderling.providers.choice import load_ahead
@@ -113,10 +112,8 @@ class _PrintRun:
         own = layers.settings()
         make_private(own)
         load_ahead(own)
-        from sanderling.conversation.opening import (
-            SessionOptions,
-            open_conversation,
-        )  # while the provider loads
+        # While the provider loads.
+        from sanderling.conversation.opening import SessionOptions, open_conversation
 
         self._project = project_root(arguments.project)
         self._session_id = self._find_session(own.session_dir)
@@ -139,7 +136,7 @@ class _PrintRun:
             act=self._act,
         )
         self._opened = await open_conversation(
-            self._session_id, self._project, layers, self._take, options
+            self._session_id, self._project, layers, self._face.take, options
         )
         self._agent = self._opened.agent
 
@@ -219,9 +216,6 @@ class _PrintRun:
             say(f"standard output cannot be written: {self._stdout.problem.strerror}")
             return EXIT_ERROR
         return result.exit_status
-
-    def _take(self, event: Event) -> None:
-        self._face.take(event)
 
     def _act(self, action: Action) -> None:
         self._agent.act(action)

@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 
-from sanderling.acp.client.agent_host import Carrier
 from sanderling.acp.client.calls import WRITING, ExternalCall
-from sanderling.acp.client.link import Link
+from sanderling.acp.client.link import Carrier, Link
 from sanderling.acp.client.presenter import Presenter
 from sanderling.acp.client.provider import ExternalProvider
 from sanderling.acp.client.questions import CANCELLED, offered
-from sanderling.acp.remote.refusals import RemoteRefusedError
+from sanderling.acp.remote.address import RemoteRefusedError
 from sanderling.acp.wire import updates
 from sanderling.acp.wire.asking import PermissionRequest, PermissionResponse
 from sanderling.acp.wire.base import EMPTY

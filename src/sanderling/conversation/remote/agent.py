@@ -13,14 +13,14 @@ import anyio
 import msgspec
 
 from sanderling import __version__
-from sanderling.acp.client.agent_host import Carrier
+from sanderling.acp.client.link import Carrier
 from sanderling.acp.client.local_turn import LocalTurn
 from sanderling.acp.client.model_proxy import ModelProxyServer, UsageLimits, offered
 from sanderling.acp.client.provider import ExternalProvider
 from sanderling.acp.client.reconnecting import ReconnectingLink
-from sanderling.acp.remote.address import Address
-from sanderling.acp.remote.carrying import INSTALL, carried
-from sanderling.acp.remote.refusals import RemoteRefusedError
+from sanderling.acp.remote.address import Address, RemoteRefusedError
+from sanderling.acp.remote.carrying import carried
+from sanderling.acp.remote.pipe import INSTALL
 from sanderling.acp.wire import updates
 from sanderling.acp.wire.base import EMPTY
 from sanderling.acp.wire.connection import Method
@@ -45,11 +45,11 @@ from sanderling.session.kept_agent import KeptAgent, KeptPosition, keep_agent, k
 from sanderling.text import visible
 
 ELICITATION = "elicitation/create"
-TOO_OLD = "{name} has Sanderling {version}, which cannot be used from here: install {ours} there. {install}."
-NOT_SANDERLING = "On {name} answers {what}, not Sanderling: install {ours} there. {install}."
-OTHER = "{name} has Sanderling {version}, and this is {ours}: what only one of them can do does not work."
-NOT_LENT = "{name} wants files and commands to be those of here. If you trust it with that, say so in its address: ?tools=client."
-DONE_HERE = "{name} has this done here, and does not say so: {what}"
+TOO_OLD = "{name} runs Sanderling {version}, which is too old: install {ours} there. {install}."
+NOT_SANDERLING = "{what} answers on {name}, not Sanderling: install {ours} there. {install}."
+OTHER = "{name} runs Sanderling {version}, and this is {ours}: features that only one of them has are not available."
+NOT_LENT = "{name} runs its tools on the client. If you trust it with the files and commands of this machine, add ?tools=client to its address."
+DONE_HERE = "{name} runs this on your machine without showing it: {what}"
 USES_KEY = "{name} uses your key for {model}. It counts against your limits."
 LIMIT_REACHED = "a limit of the client's settings is reached"
 NO_PLACE = "{name} does not say in which directory it works: name one in the address."
@@ -209,7 +209,7 @@ class RemoteAgent(ExternalAgent):
                 what = visible(f"{program} {version}".strip()[:80]) or "an agent without a name"
                 raise RemoteRefusedError(NOT_SANDERLING.format(what=what, **words))
             raise RemoteRefusedError(
-                TOO_OLD.format(version=version or "of no known version", **words)
+                TOO_OLD.format(version=version or "of an unknown version", **words)
             )
         if self.is_ours and self._there.version != __version__:
             self.tell_once(OTHER.format(version=self._there.version, **words))

@@ -13,10 +13,10 @@ import anyio
 import msgspec
 
 from sanderling.acp.client.local_turn import LocalTurn
-from sanderling.acp.wire.client_tools import OUTPUT, RUN, ToolAnswer, ToolOutput, ToolRequest
 from sanderling.acp.wire.connection import Method
 from sanderling.acp.wire.envelope import decoded
 from sanderling.acp.wire.errors import INTERNAL_ERROR, RpcError, invalid
+from sanderling.acp.wire.ours import RUN_TOOL, TOOL_OUTPUT, ToolAnswer, ToolOutput, ToolRequest
 from sanderling.conversation.sandbox_news import shown_sandbox
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.tool_uses import Asking, ToolUses
@@ -114,7 +114,7 @@ class LocalTools:
     # --- requests ----------------------------------------------------------------------------------------------------------
 
     def methods(self) -> Mapping[str, Method]:
-        return {RUN: Method(self._run, on_cancel=self._cancel)}
+        return {RUN_TOOL: Method(self._run, on_cancel=self._cancel)}
 
     def _cancel(self, params: msgspec.Raw) -> None:
         if use := self._uses.get(decoded(params, ToolRequest).id):
@@ -129,7 +129,9 @@ class LocalTools:
         if use := self._uses.get(
             request.id
         ):  # requested again, after a disconnect that may have lost output
-            self._notify(OUTPUT, ToolOutput(request.session_id, request.id, use.output, start=0))
+            self._notify(
+                TOOL_OUTPUT, ToolOutput(request.session_id, request.id, use.output, start=0)
+            )
         else:
             use = self._begin(request)
         await use.ended.wait()
@@ -161,7 +163,7 @@ class LocalTools:
                 case events.ToolOutput(text=text):
                     piece = ToolOutput(request.session_id, request.id, text, start=len(use.output))
                     use.output += text
-                    self._notify(OUTPUT, piece)
+                    self._notify(TOOL_OUTPUT, piece)
                 case _:
                     pass
 

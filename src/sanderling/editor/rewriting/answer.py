@@ -40,9 +40,6 @@ def replacement(answer: str, original: str, filetype: str, *, is_whole_lines: bo
     return _indented(text, original) if is_whole_lines else text
 
 
-# --- wrappers ----------------------------------------------------------------------------------------------------------
-
-
 def _unwrapped(answer: str, original: str, filetype: str) -> str:
     if _BEGINNING_OF_FENCE.match(answer):
         return ""  # an incomplete fence
@@ -89,9 +86,6 @@ def _closes(line: str, fence: str) -> bool:
     return found is not None and found[1].startswith(fence) and not found[2]
 
 
-# --- indentation -------------------------------------------------------------------------------------------------------
-
-
 def _indented(text: str, original: str) -> str:
     """Return `text` with the indentation of `original`, where it has none."""
     wanted = _common_indentation(original.split("\n"))
@@ -115,7 +109,6 @@ def _common_indentation(lines: Sequence[str]) -> str | None:
 
 
 def _beginning(one: str, other: str) -> str:
-    """Return the characters with which both begin."""
     end = 0
     while end < min(len(one), len(other)) and one[end] == other[end]:
         end += 1

@@ -199,7 +199,6 @@ class _Text:
 
     @property
     def whole(self) -> str:
-        """The replacement so far."""
         request = self._request
         answer = "".join(self._pieces)
         is_whole_lines = request.kind == "lines"
@@ -237,12 +236,7 @@ def _common_chars(one: str, other: str) -> int:
 
 
 def _prepared(request: Rewrite, layers: Layers) -> tuple[Settings, Rewrite]:
-    """
-    Return the project's settings and the request with its commands expanded.
-
-    Raises:
-        ConfigError: the settings are wrong, a rule hides the file or a selection from the model, or there is no such command.
-    """
+    """Return the project's settings and the request with its commands expanded."""
     layers = layers.read_again()
     project = Project(layers.settings(), request.project)
     settings = project.settings(layers)

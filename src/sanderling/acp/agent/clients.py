@@ -1,17 +1,49 @@
-"""The clients of a session, which get its updates and questions. `sanderling acp` has exactly one."""
+"""The clients of a session: what they can do, and how they get its updates and questions."""
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from sanderling.acp.agent.client import Client
 from sanderling.acp.wire.connection import AcpConnection
+from sanderling.acp.wire.ours import OURS, PROMPT_ACCEPTED, OfClient, PromptAccepted, ours_in
+from sanderling.acp.wire.setup import (
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    ElicitationCapabilities,
+    FileCapabilities,
+    InitializeRequest,
+)
 from sanderling.acp.wire.updates import SessionNotification, SessionUpdate
 
 UPDATE = "session/update"
+TERMINAL_OUTPUT = "terminal_output"
+"""Key of `_meta` with which a client announces that it streams command output of the agent's own terminals."""
+
+T = TypeVar("T")
+
+
+class Client:
+    """The client of a connection. Before `initialize` it has no capabilities."""
+
+    def __init__(self, said: InitializeRequest | None = None) -> None:
+        can = (said and said.client_capabilities) or ClientCapabilities()
+        files, session = can.fs or FileCapabilities(), can.session or ClientSessionCapabilities()
+        asks = can.elicitation or ElicitationCapabilities()
+        meta: dict[str, Any] = can.meta or {}
+        self.is_ours, self.ours = OURS in meta, ours_in(meta, OfClient)
+        self.reads_files = files.read_text_file
+        self.writes_files = files.write_text_file
+        self.has_terminals = can.terminal
+        self.takes_notices = session.notices is not None
+        self.takes_compaction = session.compaction is not None
+        self.takes_booleans = bool(session.config_options and session.config_options.boolean)
+        self.fills_in_forms = asks.form is not None
+        self.opens_links = asks.url is not None
+        self.logs_in_terminals = bool(can.auth and can.auth.terminal)
+        self.shows_output = meta.get(TERMINAL_OUTPUT) is True
+
 
 Ability = Callable[[Client], bool]
-T = TypeVar("T")
 
 
 class Audience(Protocol):
@@ -21,9 +53,7 @@ class Audience(Protocol):
         ...
 
     @property
-    def is_there(self) -> bool:
-        """Whether a client is connected."""
-        ...
+    def is_there(self) -> bool: ...
 
     def tell(self, update: SessionUpdate) -> None:
         """Send `update`, as soon as the client knows the session."""
@@ -97,7 +127,5 @@ class OneClient:
 
 
 def accept(connection: AcpConnection, session_id: str, prompt_id: str) -> None:
-    from sanderling.acp.wire.ours import PROMPT_ACCEPTED, PromptAccepted
-
     notification = PromptAccepted(session_id=session_id, prompt_id=prompt_id)
     connection.notify(PROMPT_ACCEPTED, notification)
