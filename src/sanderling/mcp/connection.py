@@ -108,8 +108,6 @@ class McpConnection:
                 return await self._ask(params)
         return ElicitResult(action="cancel")
 
-    # --- offers --------------------------------------------------------------------------------------------------------
-
     async def tools(self) -> tuple[tuple[RemoteTool, ...], tuple[str, ...]]:
         """Fetch the tools; return them, and what of them cannot be used."""
         has_tools = self.client.server_capabilities.tools

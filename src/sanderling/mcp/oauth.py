@@ -105,8 +105,6 @@ class ServerAuth(OAuthClientProvider):
             return ServerError("its token must be renewed")
         return LoginNeededError(self._login.name)
 
-    # --- the SDK's storage ---------------------------------------------------------------------------------------------
-
     async def get_tokens(self) -> OAuthToken | None:
         if self._callback:
             return None
@@ -149,8 +147,6 @@ class ServerAuth(OAuthClientProvider):
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Do nothing: it is stored with the first token."""
-
-    # --- the browser ---------------------------------------------------------------------------------------------------
 
     async def _show_page(self, url: str) -> None:
         assert self._callback

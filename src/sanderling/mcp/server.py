@@ -99,8 +99,6 @@ class Server:
     def tools(self) -> tuple[RemoteTool, ...]:
         return self.offers.tools
 
-    # --- the owner task ------------------------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Keep the server connected until cancelled."""
         try:
@@ -222,8 +220,6 @@ class Server:
         settled, self._settled = self._settled, anyio.Event()
         settled.set()
         self._access.on_change(self)
-
-    # --- for callers ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
         """Connect again, even after a failure or a stop."""

@@ -149,8 +149,6 @@ class ToolServers:
     def _may_run_unasked(self, server: Server) -> bool:
         return self._context.may_allow(names_begin(server.name), server.declared.mark)
 
-    # --- the user's actions --------------------------------------------------------------------------------------------
-
     def control(self, name: str, what: Literal["start", "stop", "login"]) -> None:
         server = self.source.servers.get(name)
         if server is None:
@@ -195,8 +193,6 @@ class ToolServers:
             server.restart()  # after a failed login, too: it works as before, or says what it needs
         if self._logins.get(name) is scope:
             del self._logins[name]
-
-    # --- display -------------------------------------------------------------------------------------------------------
 
     def shown(self) -> tuple[ToolServer, ...]:
         """Return the current state of the servers."""
@@ -263,8 +259,6 @@ class ToolServers:
             for server in self.source.servers.values()
             for prompt in (server.offers.prompts if server.connection else ())
         )
-
-    # --- mentions in prompts -------------------------------------------------------------------------------------------
 
     def begins_with_prompt(self, text: str) -> bool:
         return mentions.begins_with_prompt(text, self.source.servers)

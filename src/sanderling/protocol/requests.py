@@ -90,9 +90,6 @@ class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=Tr
     provider: str = ""
 
 
-# --- about a session that is open --------------------------------------------------------------------------------------
-
-
 class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_fields=True):
     """
     List the models that can be chosen. The answer is `Models`.

@@ -83,8 +83,6 @@ class Log:
         """Return why the log lags behind the conversation; empty if it does not."""
         return self._write_error or self._sync_error
 
-    # --- reading -------------------------------------------------------------------------------------------------------
-
     def read(self) -> Iterator[Record]:
         """
         Lock the log, if it exists, and yield its records. Damaged lines are counted and skipped.
@@ -169,8 +167,6 @@ class Log:
                     yield line
         except OSError as error:
             raise SessionError(f"cannot read {self.path}: {error.strerror}") from error
-
-    # --- writing -------------------------------------------------------------------------------------------------------
 
     def write(self, record: Record) -> None:
         if not (self.size or self._unwritten):
@@ -260,8 +256,6 @@ class Log:
             raise SessionInUseError(f"another process has the session {self.path.stem} open")
         return fd
 
-    # --- the disk ------------------------------------------------------------------------------------------------------
-
     async def synced(self) -> None:
         """Wait until the disk has everything written so far. Concurrent callers share one `fsync`."""
         written = self._written
@@ -302,9 +296,6 @@ class Log:
                     fcntl.flock(self._fd, fcntl.LOCK_UN)
                 os.close(self._fd)
                 self._fd = None
-
-
-# --- any session's log -------------------------------------------------------------------------------------------------
 
 
 def log_path(session_dir: Path, session_id: str) -> Path:

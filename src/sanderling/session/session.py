@@ -132,8 +132,6 @@ class Session:
     def tool_use_ids(self) -> set[str]:
         return self._history.tool_use_ids
 
-    # --- records -------------------------------------------------------------------------------------------------------
-
     def append(self, record: Record) -> None:
         """Apply `record` and write it to the log, in one step."""
         self.apply(record)  # first: a truncated log is rebuilt from the session's state
@@ -200,8 +198,6 @@ class Session:
             case _:
                 pass
 
-    # --- messages ------------------------------------------------------------------------------------------------------
-
     def append_prompt(self, message: Message, prompt: Prompt) -> None:
         self.append(LoggedMessage(message, prompt))
 
@@ -227,8 +223,6 @@ class Session:
         """Return whether this restore was the last thing that happened, so that the rewind that should follow did not happen."""
         last = self.taken_back[-1] if self.taken_back else None
         return isinstance(last, LoggedRestored) and last.undoing_id == undoing_id
-
-    # --- state ---------------------------------------------------------------------------------------------------------
 
     def keep_state(self, key: StateKey, value: Any) -> None:
         """Record `value`, plain data, to be restored when the session is resumed. Does nothing if it is unchanged."""

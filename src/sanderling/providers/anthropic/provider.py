@@ -39,8 +39,6 @@ class AnthropicProvider(HttpProvider):
         self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
         self._profile: Profile | None = None
 
-    # --- connection ----------------------------------------------------------------------------------------------------
-
     @property
     def _is_claude(self) -> bool:
         """Claude's environment variables must not reach other APIs of this wire."""
@@ -92,8 +90,6 @@ class AnthropicProvider(HttpProvider):
     def _key_remedy(self) -> str:
         return LOG_IN if self._profile else super()._key_remedy
 
-    # --- the wire ------------------------------------------------------------------------------------------------------
-
     def _encode(self, request: ModelRequest, model: str) -> bytes:
         quirks = self.endpoint.quirks_of(model)
         if quirks is not self._encoder.quirks:
@@ -108,8 +104,6 @@ class AnthropicProvider(HttpProvider):
     def _decoder(self, model: str) -> Decoder:
         keeps_unsigned = self.endpoint.quirks_of(model).replay_reasoning != "never"
         return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
-
-    # --- models --------------------------------------------------------------------------------------------------------
 
     async def fetch_limits(self) -> ModelLimits:
         return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))

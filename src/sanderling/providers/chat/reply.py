@@ -109,8 +109,6 @@ class ChatDecoder:
             last[-1] = _with_message(last[-1], self._extra)
         yield from last
 
-    # --- parts of a chunk ----------------------------------------------------------------------------------------------
-
     def _check(self, chunk: object, choice: object, event: str) -> None:
         """Raise the error in a chunk, if there is one."""
         is_bare = field(chunk, "object") == "error" or event == "error"

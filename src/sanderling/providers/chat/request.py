@@ -89,8 +89,6 @@ class ChatEncoder:
             messages.insert(0, _marked(system, self._mark) if self._mark else system)
         return messages
 
-    # --- one message ---------------------------------------------------------------------------------------------------
-
     def _messages(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
         """Return the one or more messages that the format needs for `message`."""
         is_user = message.role == "user"

@@ -70,8 +70,6 @@ class ApiConnection:
         self._loading = anyio.Lock(fast_acquire=True)
         self._key_version: int | None = None
 
-    # --- the client ----------------------------------------------------------------------------------------------------
-
     @property
     def is_ready(self) -> bool:
         if self.model_proxy:
@@ -160,8 +158,6 @@ class ApiConnection:
         if not key and self.endpoint.is_keyed:
             raise no_key(self.endpoint.account)
         return key
-
-    # --- failures ------------------------------------------------------------------------------------------------------
 
     def _errors(self) -> tuple[type[Exception], ...]:
         """Return the exceptions of a request, all of which `_explain` handles."""

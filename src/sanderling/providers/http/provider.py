@@ -128,8 +128,6 @@ class HttpProvider(ApiConnection, ABC):
         self._watch = IdleWatch(settings.idle_timeout_s)
         self._images = Images()
 
-    # --- defined by a wire ---------------------------------------------------------------------------------------------
-
     async def _look_at(self, model: str) -> None:
         """Load what a request to `model` depends on; nothing for most wires."""
 
@@ -156,8 +154,6 @@ class HttpProvider(ApiConnection, ABC):
 
     async def _models(self) -> dict[str, ModelLimits]:
         return decode_models(await self._get("/models"))
-
-    # --- the model -----------------------------------------------------------------------------------------------------
 
     def set_model(self, model: str) -> None:
         self.model, self.limits = model, None
@@ -191,8 +187,6 @@ class HttpProvider(ApiConnection, ABC):
         wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS
         limit = self.limits.max_output_tokens if self.limits else 0
         return min(wanted, limit) if limit else wanted
-
-    # --- requests ------------------------------------------------------------------------------------------------------
 
     async def _get(self, path: str, **query: object) -> bytes:
         async with self._using_client() as client:
@@ -295,8 +289,6 @@ class HttpProvider(ApiConnection, ABC):
                     scope.deadline = min(scope.deadline, anyio.current_time() + DRAIN_S)
         return items
 
-    # --- the model proxy -----------------------------------------------------------------------------------------------
-
     async def _posted(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
         if client is None:
             return await self._asked(body=body.decode())
@@ -345,8 +337,6 @@ class HttpProvider(ApiConnection, ABC):
                 raise self._explain(error, is_streaming=True) from error
             finally:
                 await response.aclose()
-
-    # --- an answer -----------------------------------------------------------------------------------------------------
 
     async def _send(self, client: "httpx2.AsyncClient | None", body: bytes) -> "httpx2.Response":
         """Return the response once its headers are there. The idle timeout applies to its body."""

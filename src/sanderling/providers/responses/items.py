@@ -92,8 +92,6 @@ class Item:
     def is_at(self, ref: ItemRef) -> bool:
         return (self._wire.id, self._index) == (ref.item_id, ref.output_index)
 
-    # --- events --------------------------------------------------------------------------------------------------------
-
     def begin(self, wire: WireItem) -> None:
         """Begin. Encrypted reasoning is not complete yet, and text in `wire` counts only if no other follows."""
         self._learn(msgspec.structs.replace(wire, encrypted_content=None))
@@ -139,8 +137,6 @@ class Item:
         if not any(self._parts.values()):
             self.unsent.append(self._between.join(whole))
         self._parts = parts
-
-    # --- result --------------------------------------------------------------------------------------------------------
 
     @property
     def goes_back(self) -> bool:

@@ -159,8 +159,6 @@ class ResponsesDecoder:
         """Yield nothing: an item that was cut off is not a block."""
         yield from ()
 
-    # --- items ---------------------------------------------------------------------------------------------------------
-
     def _take(self, event: _OfItem, *, is_done: bool) -> None:
         self._has_items = True
         kind = decode(_head_decoder, event.item).type
@@ -193,8 +191,6 @@ class ResponsesDecoder:
         self._has_items = True
         self._items.append(Item(kind, ref))
         return self._items[-1]
-
-    # --- streaming -----------------------------------------------------------------------------------------------------
 
     def _flush(self) -> Iterator[StreamItem]:
         """Yield the new text of the first item, and of the next ones once it is finished."""

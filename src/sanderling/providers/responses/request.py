@@ -201,9 +201,6 @@ def _marked(item: msgspec.Raw) -> msgspec.Raw:
     return msgspec.Raw(bytes(item).removesuffix(b"}]}") + _MARK + b"}]}")
 
 
-# --- user messages and tool results ------------------------------------------------------------------------------------
-
-
 def _user_items(message: Message, quirks: Quirks) -> Iterator[_Item]:
     """Yield tool results, then the user's text, preceded by images that a result cannot have."""
     words: list[_InputText | _InputImage] = []
@@ -251,9 +248,6 @@ def _is_image(part: _InputText | _InputImage) -> bool:
     return isinstance(part, _InputImage)
 
 
-# --- assistant messages ------------------------------------------------------------------------------------------------
-
-
 def _assistant_items(message: Message, *, is_whole: bool) -> Iterator[_Item]:
     """
     Yield the model's own items as the API sent them or, if something is missing, as quotations.
@@ -299,9 +293,6 @@ def _thought(block: ThinkingBlock) -> _Reasoning:
 def _id(block: ContentBlock) -> str:
     has_extra = isinstance(block, ThinkingBlock | TextBlock | ToolUse)
     return str(block.extra.get("id", "")) if has_extra else ""
-
-
-# --- tools -------------------------------------------------------------------------------------------------------------
 
 
 def _function(tool: ToolSpec, quirks: Quirks) -> _Function:

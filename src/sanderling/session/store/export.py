@@ -122,9 +122,6 @@ def _head(header: Header, records: Iterable[Record]) -> str:
     )
 
 
-# --- the conversation --------------------------------------------------------------------------------------------------
-
-
 class _Conversation:
     """Converts records to sections of Markdown."""
 
@@ -230,9 +227,6 @@ def _told(result: ToolResult) -> str:
     return "\n".join(
         block.text if isinstance(block, TextBlock) else "[an image]" for block in result.content
     )
-
-
-# --- Markdown ----------------------------------------------------------------------------------------------------------
 
 
 def _note(text: str) -> str:

@@ -75,9 +75,6 @@ def delete(session_dir: Path, session_id: str) -> None:
             raise SessionError(f"cannot remove {error.filename}: {error.strerror}") from error
 
 
-# --- forks -------------------------------------------------------------------------------------------------------------
-
-
 def fork(
     session_dir: Path,
     source_id: str,
