@@ -20,8 +20,7 @@ from sanderling.protocol.events import UsageUpdated
 from sanderling.protocol.messages import Prompt, Usage
 from sanderling.providers.choice import make_provider
 from sanderling.providers.http.models import decode_models
-from sanderling.session.ledger import MAX_TURNS, Ledger
-from sanderling.session.prices import Cost, Prices, prompt_tokens
+from sanderling.session.ledger import MAX_TURNS, Cost, Ledger, Prices, prompt_tokens
 from sanderling.session.session import Session
 
 SHIPPED = Prices(KnownModels())
@@ -90,7 +89,7 @@ def test_a_long_session_is_not_longer_to_add_up():
     ledger = Ledger()
     for number in range(10_000):
         ledger.add("claude-sonnet-5-5", Usage(number % 100 * 1_000, 500))
-    assert len(ledger._all._by_length) == 100
+    assert len(ledger._by_length) == 100
     assert ledger.total == Usage(495_000_000, 5_000_000)
 
 

@@ -62,7 +62,6 @@ def read_user_file(environment: Mapping[str, str] = os.environ) -> Layer:
 
 
 def parse_user_file(environment: Mapping[str, str] = os.environ) -> tuple[Layer, list[Mistake]]:
-    """Read the user's settings file and find its mistakes; return an empty layer if it does not exist."""
     return parse_file(user_file(environment), environment)
 
 
@@ -102,7 +101,6 @@ def setup_layer(options: Table) -> Layer:
 
 
 def parse_setup(options: Table) -> tuple[Layer, list[Mistake]]:
-    """Return the options that Neovim passes, and which of them cannot be expanded."""
     errors = list[ConfigError]()
     layer = Layer("setup()", expanded(options, os.environ, errors.append), written=options)
     return layer, placed(layer, errors)

@@ -17,7 +17,6 @@ def fitted_server(name: str) -> str:
 
 
 def names_begin(server: str) -> str:
-    """Return the beginning of the names of a server's tools."""
     return OUTSIDE.join((PREFIX, fitted_server(server), ""))
 
 

@@ -115,7 +115,6 @@ def prompt_text(result: "GetPromptResult") -> str:
 
 
 def resource_text(name: str, uri: str, result: "ReadResourceResult") -> str:
-    """Return the resource as it is added below a prompt that mentions it."""
     text = _cut("\n".join(map(_contents, result.contents)))
     fence = fence_around(text)
     return f"@{name}:{uri}, from the MCP server {name}:\n{fence}\n{text}\n{fence}"
@@ -149,7 +148,6 @@ def _cut(text: str) -> str:
 
 
 def _behind_slash(name: str) -> str:
-    """Return the name in characters that a slash command may have."""
     fitted = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")
     return fitted if re.match("[a-z]", fitted) else f"x{fitted}"
 

@@ -331,7 +331,6 @@ class Server:
 
 
 def _in_short(problems: Sequence[str]) -> str:
-    """Return a one-line summary of what cannot be used."""
     more = len(problems) - MAX_SHOWN_PROBLEMS
     shown = (*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
     return visible_prose("; ".join(shown))

@@ -69,7 +69,6 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     @property
     def call_s(self) -> float:
-        """The timeout of one call."""
         return self.timeout_s or CALL_S
 
     @property

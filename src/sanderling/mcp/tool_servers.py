@@ -166,7 +166,6 @@ class ToolServers:
             server.restart()
 
     def network_changed(self) -> None:
-        """Retry the servers that the network has blocked."""
         for server in self.source.servers.values():
             status = server.status
             if server.declared.url and status.is_permanent and not status.needs_login:

@@ -173,7 +173,6 @@ class KnownModels:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return the provider and the model in `name`."""
     provider, colon, model = name.partition(":")
     if colon:
         return provider, model

@@ -30,7 +30,6 @@ class EncodedHistory:
         self._encoded: list[tuple[msgspec.Raw, ...]] = []
 
     def of(self, history: Sequence[Message]) -> list[tuple[msgspec.Raw, ...]]:
-        """Return the encoded messages of each message of `history`."""
         known = _common_length(self._messages, history)
         del self._messages[known:], self._encoded[known:]
         for message in history[known:]:

@@ -29,8 +29,7 @@ from sanderling.providers.retries import Backoff
 from sanderling.rewriting.answer import replacement
 from sanderling.rewriting.prompt import SYSTEM, messages
 from sanderling.sandbox.execution_environment import LOCAL_DISK
-from sanderling.session.ledger import Tally
-from sanderling.session.prices import Prices
+from sanderling.session.ledger import Prices, Tally
 from sanderling.text import duration
 
 SHOW_EVERY_S = 0.033  # faster than anyone reads; each one takes a diff

@@ -48,7 +48,6 @@ class UnansweredCalls(msgspec.Struct):
     ended: dict[str, ToolResult] = msgspec.field(default_factory=dict)
 
     def forget(self, tool_use_id: str) -> None:
-        """Forget a call whose result is now in the history."""
         self.started.discard(tool_use_id)
         self.ended.pop(tool_use_id, None)
 
@@ -99,7 +98,6 @@ class History:
                     pass
 
     def compact(self, messages: list[Message], tokens: int) -> None:
-        """Replace the history by `messages`, of about `tokens` tokens."""
         self._compactions.append(_Compaction(self.messages, self.last_usage, len(messages)))
         del self._compactions[:-MAX_UNDOS]
         self.messages, self.last_usage = messages, Usage(tokens)
@@ -155,7 +153,6 @@ class History:
 
 
 def _said(message: Message) -> tuple[ContentBlock, ...]:
-    """Return the message without the results at its head, which a compaction may have cleared."""
     if message.role == "assistant":
         return ()
     return tuple(block for block in message.content if not isinstance(block, ToolResult))
@@ -202,7 +199,6 @@ def fit_id(tool_use_id: str) -> str:
 
 
 def fit(message: Message) -> Message:
-    """Return `message` with valid names and ids."""
     blocks = tuple(map(_fit, message.content))
     is_fit = all(one is other for one, other in zip(blocks, message.content, strict=True))
     return message if is_fit else Message(message.role, blocks)
@@ -236,7 +232,6 @@ def _without_extra(block: ContentBlock) -> ContentBlock:
 
 
 def with_results(history: Iterable[Message], texts: dict[str, str]) -> list[Message]:
-    """Return `history` with the results of some tool calls replaced."""
     return [_with_results(message, texts) for message in history]
 
 
@@ -263,7 +258,6 @@ def _tool_uses(message: Message) -> list[ToolUse]:
 def _results(
     uses: Sequence[ToolUse], given: Sequence[ContentBlock], ran: UnansweredCalls
 ) -> tuple[ToolResult, ...]:
-    """Return a result for each call, in the order of the calls."""
     by_use = {block.tool_use_id: block for block in given if isinstance(block, ToolResult)}
     return tuple(_filled(by_use.get(use.id) or ran.result(use.id)) for use in uses)
 

@@ -116,7 +116,6 @@ class Session:
 
     @property
     def model(self) -> str:
-        """The model that was called last, or an empty string."""
         return self.ledger.last_model
 
     @property
@@ -125,7 +124,6 @@ class Session:
 
     @property
     def last_usage(self) -> Usage:
-        """The usage of the last request, or the estimate after a compaction."""
         return self._history.last_usage
 
     @property

@@ -176,7 +176,6 @@ class HttpProvider(ApiConnection, ABC):
             )
 
     def _known(self, model: str) -> Model:
-        """Return what is known about `model` without calling the API."""
         return self._known_models.of(f"{self.endpoint.name}:{model}")
 
     @cached_property

@@ -95,7 +95,6 @@ def header_values(endpoint: Endpoint) -> dict[str, str]:
 
 
 def header_secrets(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return the values of the variables that the endpoint's headers reference."""
     names = (name for value in endpoint.headers.values() for name in variables_in(value))
     return tuple(os.environ.get(name, "") for name in names)
 

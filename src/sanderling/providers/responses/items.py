@@ -43,7 +43,6 @@ class WireItem(msgspec.Struct):
 
     @property
     def names(self) -> set[str]:
-        """Its ids."""
         return {name for name in (self.id, self.call_id) if name}
 
     @property
@@ -52,7 +51,6 @@ class WireItem(msgspec.Struct):
 
     @property
     def parts(self) -> list[str]:
-        """The text, part by part."""
         parts = self.content or self.summary or ()
         texts = [part.text or part.refusal or "" for part in parts] or [self.arguments or ""]
         return [words for words in texts if words]
@@ -104,7 +102,6 @@ class Item:
         self.unsent.append(piece)
 
     def settle(self, part: str, whole: str) -> None:
-        """Set the complete text of a part."""
         if whole and part not in self._parts:
             self.grow(part, whole)
         elif whole:

@@ -16,8 +16,8 @@ from sanderling.protocol.messages import (
     Usage,
 )
 from sanderling.session.history import input_line
+from sanderling.session.ledger import prompt_tokens
 from sanderling.session.log import log_path, opened, records_of
-from sanderling.session.prices import prompt_tokens
 from sanderling.session.records import (
     Header,
     LoggedClearing,

@@ -111,7 +111,6 @@ def fork(
 
 
 def _name_fork(session_dir: Path, session_id: str) -> None:
-    """Give the fork a title that distinguishes it from its source."""
     session = Session.open(session_dir, session_id, "")
     try:
         if title := session.title:
