@@ -5,9 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
+from sanderling.mcp.connection import Patience
 from sanderling.mcp.elicitation import MAX_OPEN, Elicitation, ElicitationAnswer
 from sanderling.mcp.forms import Form, FormError
-from sanderling.mcp.patience import Patience
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.protocol.forms import FormChoice

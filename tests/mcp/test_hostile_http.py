@@ -12,7 +12,7 @@ from sanderling.mcp.callback import waiting_for_browser
 from sanderling.mcp.http import over_http
 from sanderling.mcp.logins import ServerLogin
 from sanderling.mcp.problems import ServerError, why
-from sanderling.mcp.server_address import ServerAddress
+from sanderling.mcp.servers import ServerAddress
 from tests.conftest import prove
 from tests.mcp.hostile_http import Asked, Hostile, Reply, hostile_over_http
 from tests.mcp.test_login import PAGE, browse, log_in

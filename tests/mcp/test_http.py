@@ -7,7 +7,7 @@ import pytest
 
 from sanderling.errors import ConfigError
 from sanderling.mcp.problems import ServerError
-from sanderling.mcp.server_address import ServerAddress
+from sanderling.mcp.servers import ServerAddress
 from sanderling.protocol.events import Notice
 from tests.conftest import prove, prove_rest
 from tests.mcp.talk import everything_over_http, notes_over_http, says, talking, uses

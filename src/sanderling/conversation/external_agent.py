@@ -52,7 +52,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.remote.refusals import RemoteRefusedError
-from sanderling.session.kept_agent import KeptAgent, keep_agent, kept_agent
+from sanderling.session.session import KeptAgent, keep_agent, kept_agent
 from sanderling.text import visible_prose
 
 SESSION_CAPABILITIES = ClientSessionCapabilities(

@@ -41,7 +41,7 @@ from sanderling.providers.endpoint import is_local
 from sanderling.remote.address import Address
 from sanderling.remote.carrying import INSTALL, carried
 from sanderling.remote.refusals import RemoteRefusedError
-from sanderling.session.kept_agent import KeptAgent, KeptPosition, keep_agent, kept_agent
+from sanderling.session.session import KeptAgent, KeptPosition, keep_agent, kept_agent
 from sanderling.text import visible
 
 ELICITATION = "elicitation/create"

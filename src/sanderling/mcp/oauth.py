@@ -23,7 +23,7 @@ from sanderling.hosts import canonical_host, is_loopback
 from sanderling.mcp.callback import Callback
 from sanderling.mcp.logins import ServerLogin, StoredLogin
 from sanderling.mcp.problems import LoginNeededError, PermanentError, ServerError
-from sanderling.mcp.server_address import ServerAddress
+from sanderling.mcp.servers import ServerAddress
 from sanderling.providers.credentials import CredentialsError
 
 EARLY_S = 30.0  # a token is renewed that long before its end, because clocks differ

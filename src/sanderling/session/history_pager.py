@@ -32,7 +32,6 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 from sanderling.protocol.restoring import ConversationRewound
-from sanderling.session.kept_agent import kept_agent
 from sanderling.session.records import (
     LoggedClearing,
     LoggedCommand,
@@ -47,7 +46,7 @@ from sanderling.session.records import (
     Record,
     without_left_ends,
 )
-from sanderling.session.session import Session
+from sanderling.session.session import Session, kept_agent
 
 PAGE_BYTES, PAGE_PARTS = 64 * 1024, 60
 MAX_DETAIL_CHARS = 32_768  # at least as much as the model gets of a command

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from sanderling.protocol.messages import (
     CommandRecord,
@@ -22,10 +23,9 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.session.history import History, continued, with_results
+from sanderling.session.history import History, PromptHistory, continued, with_results
 from sanderling.session.ledger import Ledger
 from sanderling.session.log import Log, log_path
-from sanderling.session.prompt_history import PromptHistory
 from sanderling.session.records import (
     LOG_VERSION,
     Header,
@@ -268,3 +268,40 @@ def derived_title(prompt: Prompt) -> str:
     lines = (re.sub(_MARKDOWN, "", line).strip() for line in prompt.text.splitlines())
     line = " ".join(next(filter(None, lines), "").split())
     return shortened(line, MAX_TITLE_CHARS)
+
+
+class KeptPosition(msgspec.Struct, frozen=True):
+    """The position up to which updates were shown: `life` and `seq`, and the other fields of `acp.ours.Position`."""
+
+    life: str = ""
+    seq: int | UnsetType = UNSET
+    is_continued: bool | UnsetType = UNSET
+    running: str | UnsetType = UNSET
+
+
+class KeptAgent(msgspec.Struct, frozen=True):
+    """
+    The agent `name`, with its own id for the session. `of` is our session's id. Unset fields are not in the log.
+
+    `turn` is the prompt whose turn is still running remotely; `whole`: nothing of that turn was shown yet.
+    """
+
+    name: str = ""
+    session: str = ""
+    of: str = ""
+    turn: str | UnsetType = UNSET
+    whole: bool | UnsetType = UNSET
+    seen: KeptPosition | UnsetType = UNSET
+
+
+def kept_agent(session: Session) -> KeptAgent:
+    """Return the agent of `session`; without one, the name is empty. A fork keeps only the name."""
+    try:
+        kept = msgspec.convert(session.state("agent"), KeptAgent)
+    except msgspec.ValidationError:
+        return KeptAgent()
+    return kept if kept.of == session.id else KeptAgent(kept.name)
+
+
+def keep_agent(session: Session, kept: KeptAgent) -> None:
+    session.keep_state("agent", msgspec.to_builtins(kept))

@@ -31,11 +31,11 @@ from sanderling.providers.encoding import (
     EncodedTools,
     cache_key,
     encoded,
+    function_tool,
     previous_end,
     replays_thoughts,
 )
 from sanderling.providers.endpoint import Quirks
-from sanderling.providers.schemas import function_tool
 
 _MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "anthropic": ("cache_control", {"type": "ephemeral"}),

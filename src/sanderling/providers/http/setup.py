@@ -16,9 +16,8 @@ from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.credentials import is_mangled
 from sanderling.providers.endpoint import Endpoint, is_local
-from sanderling.providers.http.transport import receive_head, words_of
+from sanderling.providers.http.transport import ACCEPTED, receive_head, words_of
 from sanderling.providers.http.trust import read_certificates, tls_variables
-from sanderling.providers.http.unpacking import ACCEPTED
 
 if TYPE_CHECKING:
     import ssl

@@ -33,11 +33,11 @@ from sanderling.providers.encoding import (
     EncodedTools,
     cache_key,
     encoded,
+    fits_strict,
     previous_end,
     replays_thoughts,
 )
 from sanderling.providers.endpoint import Quirks
-from sanderling.providers.schemas import fits_strict
 from sanderling.text import printable
 
 MIN_OUTPUT_TOKENS = 16
