@@ -12,9 +12,15 @@ from sanderling.mcp import tools
 from sanderling.mcp.servers import load_servers
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.protocol.actions import UndoTurn
-from sanderling.protocol.events import ApprovalRequested, Notice, ToolEnded, ToolOutput, TurnEnded
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    FilesRestored,
+    Notice,
+    ToolEnded,
+    ToolOutput,
+    TurnEnded,
+)
 from sanderling.protocol.messages import ImageBlock, TextBlock
-from sanderling.protocol.restoring import FilesRestored
 from tests.conftest import prove
 from tests.mcp.conftest import hostile
 from tests.unit.test_tool_uses import Talk, uses

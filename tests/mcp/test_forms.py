@@ -9,8 +9,7 @@ from sanderling.mcp.connection import Patience
 from sanderling.mcp.elicitation import MAX_OPEN, Elicitation, ElicitationAnswer
 from sanderling.mcp.forms import Form, FormError
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested
-from sanderling.protocol.forms import FormChoice
+from sanderling.protocol.events import ApprovalRequested, FormChoice
 from tests.conftest import DEADLINE_S, passes
 
 PROPERTIES = {

@@ -10,9 +10,9 @@ from websockets.asyncio.server import serve
 
 from sanderling.errors import ConfigError
 from sanderling.protocol.actions import AnswerApproval, CancelTurn, SubmitPrompt
-from sanderling.protocol.connections import ConnectionChanged
 from sanderling.protocol.events import (
     ApprovalRequested,
+    ConnectionChanged,
     HistoryShown,
     PromptsReturned,
     TextDelta,

@@ -21,6 +21,7 @@ from tests.fuzz import part
 
 from sanderling.conversation.prompt import prompt_message
 from sanderling.errors import SessionError
+from sanderling.protocol.events import FilesRestored, RestoredFile
 from sanderling.protocol.messages import (
     CommandEnding,
     CommandRecord,
@@ -36,7 +37,6 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.codec import Codec
 from sanderling.session.history import NOT_RUN, UNKNOWN_OUTCOME, with_results
 from sanderling.session.log import SessionInUseError

@@ -24,8 +24,7 @@ from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.diffs import shown_parts
 from sanderling.acp_agent.event_translator import KINDS
 from sanderling.protocol.actions import Action, AnswerApproval, CancelTurn
-from sanderling.protocol.events import ApprovalRequested
-from sanderling.protocol.forms import FormField
+from sanderling.protocol.events import ApprovalRequested, FormField
 from sanderling.text import fence_around
 
 PERMISSION, ELICITATION = "session/request_permission", "elicitation/create"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sanderling.acp.config_options import ConfigChoice, ConfigOption, SessionModes
 from sanderling.acp.sessions import SetConfigOptionRequest, SetModeRequest
 from sanderling.errors import SanderlingError
-from sanderling.protocol.guests import GuestChoice, GuestOption
+from sanderling.protocol.events import GuestChoice, GuestOption
 from sanderling.text import did_you_mean, visible_prose
 
 MAX_OPTIONS, MAX_CHOICES = 100, 500

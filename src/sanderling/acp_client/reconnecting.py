@@ -37,7 +37,7 @@ from sanderling.acp.setup import InitializeResponse
 from sanderling.acp_client.agent_host import AgentHost
 from sanderling.acp_client.link import Link, LiveAgent, TurnAnswer, failure
 from sanderling.errors import ProviderError, SanderlingError
-from sanderling.protocol.connections import ConnectionChanged
+from sanderling.protocol.events import ConnectionChanged
 from sanderling.remote.refusals import RemoteRefusedError
 
 FIRST_S, AGAIN_S = 0.5, 2.0

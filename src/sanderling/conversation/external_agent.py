@@ -44,13 +44,13 @@ from sanderling.conversation.services import SessionServices
 from sanderling.protocol.events import (
     CompactionStarted,
     Event,
+    GuestOptionsChanged,
     ModelChanged,
     Notice,
     SlashCommand,
     TitleChanged,
     TodoItem,
 )
-from sanderling.protocol.guests import GuestOptionsChanged
 from sanderling.remote.refusals import RemoteRefusedError
 from sanderling.session.session import KeptAgent, keep_agent, kept_agent
 from sanderling.text import visible_prose

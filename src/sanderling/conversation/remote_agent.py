@@ -33,8 +33,13 @@ from sanderling.agents.permits import Verdict
 from sanderling.conversation.external_agent import SESSION_CAPABILITIES, ExternalAgent
 from sanderling.conversation.services import SessionServices
 from sanderling.conversation.tools_here import HERE, NO_SERVERS, LocalTools
-from sanderling.protocol.connections import ConnectionChanged
-from sanderling.protocol.events import ModeChanged, Notice, SandboxChanged, ToolStarted
+from sanderling.protocol.events import (
+    ConnectionChanged,
+    ModeChanged,
+    Notice,
+    SandboxChanged,
+    ToolStarted,
+)
 from sanderling.protocol.messages import Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 from sanderling.providers.endpoint import is_local

@@ -8,11 +8,11 @@ from anyio import to_thread
 
 from sanderling.config import Settings
 from sanderling.errors import SanderlingError, SessionError
-from sanderling.protocol.guests import ListAgents
 from sanderling.protocol.requests import (
     DeleteSession,
     ExportSession,
     ForkSession,
+    ListAgents,
     ListSessions,
     Login,
     Logout,

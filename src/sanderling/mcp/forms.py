@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from sanderling.errors import SanderlingError
-from sanderling.protocol.forms import FormChoice, FormField
+from sanderling.protocol.events import FormChoice, FormField
 from sanderling.text import visible
 
 MAX_FIELDS = 40

@@ -22,7 +22,7 @@ from sanderling.permissions.mentions import check_mentions
 from sanderling.permissions.store import RuleStore, load_rules
 from sanderling.project.project import Project
 from sanderling.protocol.messages import Prompt, StopReason, Usage
-from sanderling.protocol.rewriting import Draft, Rewrite, RewritePiece, Rewritten
+from sanderling.protocol.requests import Draft, Rewrite, RewritePiece, Rewritten
 from sanderling.providers import ModelRequest, Provider, ReplyDone, TextPiece, UsageReport
 from sanderling.providers.choice import DEFAULT, ProviderChoice, make_provider
 from sanderling.providers.retries import Backoff

@@ -12,6 +12,7 @@ from sanderling.protocol.events import (
     CommandStarted,
     Compacted,
     CompactionUndone,
+    ConversationRewound,
     ErrorOccurred,
     HistoryEvent,
     HistoryShown,
@@ -31,7 +32,6 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
-from sanderling.protocol.restoring import ConversationRewound
 from sanderling.session.records import (
     LoggedClearing,
     LoggedCommand,

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from sanderling import __version__
+from sanderling.protocol.events import FilesRestored
 from sanderling.protocol.messages import (
     CommandRecord,
     Message,
@@ -21,7 +22,6 @@ from sanderling.protocol.messages import (
     ToolResult,
     Usage,
 )
-from sanderling.protocol.restoring import FilesRestored
 
 LOG_VERSION = 6
 
