@@ -14,9 +14,10 @@ from sanderling.providers.anthropic.profile import (
 from sanderling.providers.anthropic.reply import ReplyDecoder, decode_limits, decode_page
 from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint
+from sanderling.providers.http.bodies import Decoder
 from sanderling.providers.http.errors import no_key
 from sanderling.providers.http.models import is_name
-from sanderling.providers.http.provider import Decoder, HttpProvider
+from sanderling.providers.http.provider import HttpProvider
 from sanderling.providers.http.setup import check_address
 
 if TYPE_CHECKING:

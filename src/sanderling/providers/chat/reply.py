@@ -26,6 +26,7 @@ from sanderling.providers.chat.calls import Calls
 from sanderling.providers.chat.tags import TaggedThoughts
 from sanderling.providers.endpoint import Quirks
 from sanderling.providers.http.bodies import (
+    Decoder,
     count,
     decode,
     field,
@@ -73,7 +74,7 @@ _WRITTEN = (
 _chunk_decoder = msgspec.json.Decoder(Any)
 
 
-class ChatDecoder:
+class ChatDecoder(Decoder):
     """Turns the chunks of one reply into stream items."""
 
     def __init__(
@@ -82,12 +83,8 @@ class ChatDecoder:
         without_key: Callable[[str], str] = str,
         key_remedy: str = "",
     ) -> None:
+        super().__init__(without_key, key_remedy)
         self._quirks = quirks
-        self._without_key = without_key
-        self._key_remedy = key_remedy
-        self.has_started = self.has_words = False
-        self.is_done = self.is_over = False
-        self.stop_reason: StopReason = "end_turn"
         self._calls = Calls(quirks.echo)
         self._tagged = TaggedThoughts(quirks.text_thoughts)
         self._run = _TextRun()

@@ -8,7 +8,7 @@ items. This module does the rest: it sends requests, and limits and watches the 
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property
 from http import HTTPStatus
@@ -20,10 +20,9 @@ from anyio.lowlevel import checkpoint
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.models.known import KnownModels, Model, load_models
-from sanderling.protocol.messages import StopReason
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
 from sanderling.providers.endpoint import Endpoint
-from sanderling.providers.http.bodies import decode_refusal
+from sanderling.providers.http.bodies import Decoder, decode_refusal
 from sanderling.providers.http.connection import ApiConnection
 from sanderling.providers.http.errors import (
     MAX_DETAIL_CHARS,
@@ -78,35 +77,6 @@ def events_of(response: "httpx2.Response") -> AsyncIterator[ServerSentEvent]:
     )
     response.stream = with_last_event(with_error_events(response.stream))
     return aiter(httpx2.EventSource(response, max_event_size=None))  # `watched` limits lines
-
-
-class Decoder(Protocol):
-    """
-    The decoder of one response.
-
-    `has_started`: if the stream breaks now, it breaks in the middle of the answer. `is_done`: a stop reason has arrived; some gateways
-    leave out everything after it. `is_over`: nothing else can follow. Between `is_done` and `is_over` only usage is read, and only for a
-    short time. Everything after that is ignored: some gateways append things, such as a tool use, that are not part of the answer.
-    """
-
-    has_started: bool
-    has_words: bool
-    is_done: bool
-    is_over: bool
-    stop_reason: StopReason
-
-    def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
-        """
-        Decode the next event.
-
-        Raises:
-            ProviderError: it reports an error, or breaks the format.
-        """
-        ...
-
-    def end(self) -> Iterator[StreamItem]:
-        """Finish: the answer is over, or the connection is closed."""
-        ...
 
 
 class HttpProvider(ApiConnection, ABC):

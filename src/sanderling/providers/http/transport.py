@@ -4,10 +4,11 @@ import codecs
 import re
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, suppress
+from functools import wraps
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import msgspec
 
@@ -32,6 +33,9 @@ _BROKEN_HTTP = re.compile(r"illegal |Receive buffer too long")
 
 _ERROR_LINE, _ERROR_EVENT = b"error:", b"event: error\ndata:"
 _ERROR_LINES = re.compile(b"^" + _ERROR_LINE, re.MULTILINE)
+
+
+P = ParamSpec("P")
 
 
 class Unpacker:
@@ -82,6 +86,32 @@ class Unpacker:
             raise malformed(str(error)) from error
 
 
+def body_of(pieces: AsyncGenerator[bytes], source: Any = None) -> "httpx2.AsyncByteStream":
+    """Return a body that yields `pieces`. Closing it closes their `source`, or else ends them."""
+    import httpx2
+
+    class Body(httpx2.AsyncByteStream):
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return pieces
+
+        async def aclose(self) -> None:
+            await (source or pieces).aclose()
+
+    return Body()
+
+
+def _as_body(
+    read: Callable[Concatenate[Any, P], AsyncGenerator[bytes]],
+) -> Callable[Concatenate[Any, P], "httpx2.AsyncByteStream"]:
+    """Turn a generator that reads a body into a function from that body to another one."""
+
+    @wraps(read)
+    def body(stream: Any, *args: P.args, **named: P.kwargs) -> "httpx2.AsyncByteStream":
+        return body_of(read(stream, *args, **named), stream)
+
+    return body
+
+
 class RefusalError(Exception):
     """A response with an error status. Its body has been read."""
 
@@ -95,8 +125,7 @@ async def receive_head(response: "httpx2.Response") -> None:
     is_refusal = not response.is_success
     encoding = response.headers.pop("content-encoding", "")
     limit = MAX_REFUSAL_BYTES if is_refusal else MAX_REPLY_BYTES
-    pieces = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
-    response.stream = _stream_of(pieces, response.stream)
+    response.stream = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
     if is_refusal:
         with suppress(ProviderError):  # wrongly compressed: the status is enough
             await response.aread()
@@ -120,20 +149,7 @@ def is_page(response: "httpx2.Response") -> bool:
     return "html" in response.headers.get("content-type", "").lower().partition(";")[0]
 
 
-def _stream_of(pieces: AsyncIterator[bytes], stream: Any) -> "httpx2.AsyncByteStream":
-    """Return a body that yields `pieces` and closes `stream`."""
-    import httpx2
-
-    class Body(httpx2.AsyncByteStream):
-        def __aiter__(self) -> AsyncIterator[bytes]:
-            return pieces
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Body()
-
-
+@_as_body
 async def _bounded(
     stream: Any, encoding: str, limit: int, *, is_cut: bool
 ) -> AsyncGenerator[bytes]:
@@ -151,16 +167,13 @@ async def _bounded(
                     raise _endless(limit)
 
 
-def watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
+@_as_body
+async def watched(stream: Any, watch: IdleWatch) -> AsyncGenerator[bytes]:
     """
     Return `stream` with an idle timeout for each piece. Any data resets the timeout, pings too.
 
     Invalid UTF-8 becomes U+FFFD: a broken character must not cost an answer.
     """
-    return _stream_of(_watched(stream, watch), stream)
-
-
-async def _watched(stream: Any, watch: IdleWatch) -> AsyncGenerator[bytes]:
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     line_bytes = 0
     async with aclosing(aiter(stream)) as pieces:
@@ -176,12 +189,9 @@ async def _watched(stream: Any, watch: IdleWatch) -> AsyncGenerator[bytes]:
             yield decode(piece).encode()
 
 
-def with_error_events(stream: Any) -> "httpx2.AsyncByteStream":
+@_as_body
+async def with_error_events(stream: Any) -> AsyncGenerator[bytes]:
     """Return `stream` with an `error` event for each line `error: …`, which is not a field of events (llama.cpp, and gateways)."""
-    return _stream_of(_with_error_events(stream), stream)
-
-
-async def _with_error_events(stream: Any) -> AsyncGenerator[bytes]:
     held, begins_line = b"", True
     async with aclosing(aiter(stream)) as pieces:
         async for piece in pieces:
@@ -196,12 +206,9 @@ async def _with_error_events(stream: Any) -> AsyncGenerator[bytes]:
     yield held
 
 
-def with_last_event(stream: Any) -> "httpx2.AsyncByteStream":
+@_as_body
+async def with_last_event(stream: Any) -> AsyncGenerator[bytes]:
     """Return `stream` with the blank line that ends its last event, which some servers leave out. An event that was cut stays incomplete."""
-    return _stream_of(_with_last_event(stream), stream)
-
-
-async def _with_last_event(stream: Any) -> AsyncGenerator[bytes]:
     line = bytearray()
     async with aclosing(aiter(stream)) as pieces:
         async for piece in pieces:
