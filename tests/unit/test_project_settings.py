@@ -33,7 +33,7 @@ def project(root: Path) -> Project:
 
 
 def trust(project: Project, *names: str) -> None:
-    project.trust_files(
+    project.trust.trust(
         {
             name: sha256((Path(project.trust.project) / name).read_bytes()).hexdigest()
             for name in names
@@ -125,7 +125,7 @@ def test_a_persons_file_in_the_project_only_binds_the_agent_until_it_is_trusted(
     assert (made.budget_usd, made.sandbox_min_level) == (3, "full")
     assert made.permissions == ({"action": "deny", "path": "*.pem"},)
     assert project.news_of_untrusted() == (own_file.name,)
-    assert own_file.name in [file.path for file in project.shown().files]
+    assert own_file.name in [file.path for file in project.trust.shown().files]
     trust(project, own_file.name)
     made = settings(project, read_user_file())
     assert (made.model, made.sandbox_write) == ("dotfiles", ("/",))

@@ -1,7 +1,6 @@
 """A project's words to the agent, and the user's: instructions, command files, and which of them are trusted."""
 
 import os
-from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +15,6 @@ from sanderling.project.slash_commands import SlashCommands
 from sanderling.project.trust.trust import MCP_FILE, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
-from sanderling.protocol.requests import TrustPage
 
 OLD_PROJECT_FILE = ".sanderling/config.toml"  # never released
 OLD_NAME = "{old} is no longer read: move it to {new} in the project's root, and trust it there."
@@ -84,19 +82,6 @@ class Project:
         ignored = tuple(dict.fromkeys(files))
         is_news, self._reported_untrusted = ignored != self._reported_untrusted, ignored
         return ignored if is_news else ()
-
-    def shown(self) -> TrustPage:
-        """Return all files that could be trusted. Reads the project: call it in a thread."""
-        return self.trust.shown()
-
-    def trust_files(self, hashes: Mapping[str, str]) -> None:
-        """
-        Trust these files as they were shown, and no others.
-
-        Raises:
-            ConfigError: nothing of this project can be trusted, or the hashes cannot be stored.
-        """
-        self.trust.trust(hashes)
 
 
 def own_file_in_project(trust: Trust) -> str | None:

@@ -76,6 +76,12 @@ def replays_thoughts(quirks: Quirks, message: Message, previous: Message | None)
     return {"never": False, "with_tools": has_tools, "always": True}[quirks.replay_reasoning]
 
 
+def with_mark(message: msgspec.Raw, name: str, value: dict[str, str]) -> msgspec.Raw:
+    """Add the field `name` to the last block of `message`, which ends with its content, and that with a block."""
+    block = bytes(message).removesuffix(b"}]}")
+    return msgspec.Raw(block + b',"%b":%b}]}' % (name.encode(), msgspec.json.encode(value)))
+
+
 def previous_end(history: Sequence[Message]) -> int | None:
     """Return the index of the previous request's last message, which precedes the model's last one."""
     for index in range(len(history) - 2, -1, -1):

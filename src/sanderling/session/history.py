@@ -174,7 +174,7 @@ def continued(history: Sequence[Message], message: Message, ran: UnansweredCalls
     blocks = (*results, *others)
     if not blocks:
         return []
-    return [message if blocks == message.content else Message("user", blocks)]
+    return [_with_blocks(message, blocks)]
 
 
 def plain(words: str, limit: int = MAX_NAME_CHARS) -> str:
@@ -201,9 +201,12 @@ def fit_id(tool_use_id: str) -> str:
 
 
 def fit(message: Message) -> Message:
-    blocks = tuple(map(_fit, message.content))
-    is_fit = all(one is other for one, other in zip(blocks, message.content, strict=True))
-    return message if is_fit else Message(message.role, blocks)
+    return _with_blocks(message, tuple(map(_fit, message.content)))
+
+
+def _with_blocks(message: Message, blocks: tuple[ContentBlock, ...]) -> Message:
+    """Return `message` itself if these are its blocks, because encoded messages are recognized by identity."""
+    return message if blocks == message.content else Message(message.role, blocks)
 
 
 def _fit(block: ContentBlock) -> ContentBlock:
@@ -221,10 +224,8 @@ def for_another_model(history: Iterable[Message]) -> list[Message]:
     kept: list[Message] = []
     for message in history:
         blocks = tuple(_without_extra(block) for block in message.content if not _is_thought(block))
-        if blocks == message.content:
-            kept.append(message)
-        elif blocks:
-            kept.append(Message(message.role, blocks))
+        if blocks or not message.content:
+            kept.append(_with_blocks(message, blocks))
     return kept
 
 
@@ -238,19 +239,13 @@ def with_results(history: Iterable[Message], texts: dict[str, str]) -> list[Mess
 
 
 def _with_results(message: Message, texts: dict[str, str]) -> Message:
-    if not any(
-        isinstance(block, ToolResult) and block.tool_use_id in texts for block in message.content
-    ):
-        return message
-    return Message(
-        message.role,
-        tuple(
-            msgspec.structs.replace(block, content=texts[block.tool_use_id])
-            if isinstance(block, ToolResult) and block.tool_use_id in texts
-            else block
-            for block in message.content
-        ),
+    blocks = (
+        msgspec.structs.replace(block, content=texts[block.tool_use_id])
+        if isinstance(block, ToolResult) and block.tool_use_id in texts
+        else block
+        for block in message.content
     )
+    return _with_blocks(message, tuple(blocks))
 
 
 def _tool_uses(message: Message) -> list[ToolUse]:

@@ -9,7 +9,6 @@ resets Neovim's state. The next write notices that and writes the log again.
 
 import fcntl
 import os
-import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -40,10 +39,11 @@ from sanderling.session.records import (
     is_session_id,
     now,
 )
+from sanderling.state_file import has_locked
 
 SUFFIX = ".jsonl"
 CHUNK_BYTES = 1 << 16
-LOCK_WAIT_S, LOCK_POLL_S = 0.3, 0.01
+LOCK_WAIT_S = 0.3
 IN_THE_LOG_ALONE = (LoggedPartial, LoggedRestart, LoggedToolEnd, LoggedTurnEnd)
 """Records that a log has lost when it is rebuilt from memory."""
 
@@ -248,7 +248,7 @@ class Log:
         fd = os.open(path or self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
         is_locked = False
         try:
-            is_locked = _lock(fd, wait_s)
+            is_locked = has_locked(fd, wait_s)
         finally:
             if not is_locked:
                 os.close(fd)
@@ -379,17 +379,3 @@ def _chunks(fd: int) -> Iterator[bytes]:
     while chunk := os.pread(fd, CHUNK_BYTES, offset):
         yield chunk
         offset += len(chunk)
-
-
-def _lock(fd: int, wait_s: float) -> bool:
-    """Lock a file, if that is possible within `wait_s`."""
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(LOCK_POLL_S)
-        else:
-            return True

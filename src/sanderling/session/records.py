@@ -230,6 +230,26 @@ def without_left_ends(records: Iterable[Record], *, goes_on: bool = False) -> It
     yield from left[1:] if goes_on else left
 
 
+class ToolRecords:
+    """What `records` say about tool calls, by the calls' ids."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.begun: set[str] = set()
+        self.ended: dict[str, LoggedToolEnd] = {}
+        self.results: dict[str, ToolResult] = {}
+        for record in records:
+            match record:
+                case LoggedToolStart(tool_use_id=use_id):
+                    self.begun.add(use_id)
+                case LoggedToolEnd(tool_use_id=use_id):
+                    self.ended[use_id] = record
+                case LoggedMessage(message=message):
+                    results = [each for each in message.content if isinstance(each, ToolResult)]
+                    self.results |= {each.tool_use_id: each for each in results}
+                case _:
+                    pass
+
+
 def begins_page(record: Record) -> bool:
     """Return whether a page of the transcript can begin with `record`. Results belong to the tool calls before them."""
     match record:

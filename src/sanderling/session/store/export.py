@@ -35,6 +35,7 @@ from sanderling.session.records import (
     LoggedUndo,
     LoggedUsage,
     Record,
+    ToolRecords,
     without_left_ends,
 )
 from sanderling.session.session import derived_title
@@ -129,20 +130,9 @@ class _Conversation:
     """Converts records to sections of Markdown."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._ended: dict[str, LoggedToolEnd] = {}
-        self._results: dict[str, ToolResult] = {}
+        self._tools = ToolRecords(records)
         self._is_answering = False
         self._pieces = ""  # of an answer without a message yet
-        for record in records:
-            match record:
-                case LoggedToolEnd(tool_use_id=tool_use_id):
-                    self._ended[tool_use_id] = record
-                case LoggedMessage(message=message):
-                    for block in message.content:
-                        if isinstance(block, ToolResult):
-                            self._results[block.tool_use_id] = block
-                case _:
-                    pass
 
     def sections(self, record: Record) -> Iterator[str]:
         match record:
@@ -198,8 +188,8 @@ class _Conversation:
         yield section
 
     def _tool_use(self, use: ToolUse) -> str:
-        end = self._ended.get(use.id) or LoggedToolEnd(use.id)
-        result = self._results.get(use.id) or end.result
+        end = self._tools.ended.get(use.id) or LoggedToolEnd(use.id)
+        result = self._tools.results.get(use.id) or end.result
         is_error = end.is_error or bool(result and result.is_error)
         outcome = end.summary or ("failed" if is_error else "")
         result_text = _told(result) if result else "No result."
