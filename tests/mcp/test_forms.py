@@ -117,9 +117,6 @@ def test_what_no_form_has_is_refused(schema):
         Form(schema)
 
 
-# --- asking ------------------------------------------------------------------------------------------------------------
-
-
 def asking(*answers: AnswerApproval) -> tuple[Elicitation, list[ApprovalRequested]]:
     asked: list[ApprovalRequested] = []
 

@@ -21,9 +21,6 @@ COUNTLESS = b'{"content":[],"structuredContent":{"a":[' + b"[]," * 1_000_000 + b
 EVENTS = {"Content-Type": "text/event-stream"}
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
-
-
 async def called(server: Hostile) -> str:
     """What becomes of a call."""
     from mcp import Client  # half a second, for whoever needs it
@@ -101,9 +98,6 @@ async def test_what_is_no_message_costs_the_call_and_nothing_else(body):
     async with hostile_over_http() as server:
         server.called = Reply(body)
         assert "Failed to parse JSON response" in await called(server)
-
-
-# --- logins ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)

@@ -90,8 +90,6 @@ def test_a_projects_server_of_a_name_that_the_person_has_is_left_out_and_that_is
     ]
 
 
-# --- the person's own file, in the project -----------------------------------------------------------------------------
-
 DOTFILES = """
 model = "dotfiles"
 base_url = "http://elsewhere.example"
@@ -140,9 +138,6 @@ def test_in_any_other_project_it_counts_as_it_is(own_file, tmp_path):
     assert own_file.exists()
     assert settings(other, read_user_file()).model == "dotfiles"
     assert other.news_of_untrusted() == ()
-
-
-# --- a session ---------------------------------------------------------------------------------------------------------
 
 
 async def open_session(root: Path, **options: object) -> list[Event]:

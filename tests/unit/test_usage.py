@@ -100,9 +100,6 @@ def test_long_prompts_cost_more_from_the_first_token_over_the_limit_and_all_of_t
     assert above == pytest.approx(5 * (0.0015 + 0.0000001))
 
 
-# --- prices ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "model, known_as",
     [
@@ -165,9 +162,6 @@ def test_a_wrong_price_is_told_with_its_model_and_key(price, told):
         Prices(KnownModels(prices={"my-model": price}))
     assert "'my-model'" in str(raised.value)
     assert told in str(raised.value)
-
-
-# --- the report --------------------------------------------------------------------------------------------------------
 
 
 def test_report_shows_context_budget_models_and_turns():
@@ -247,8 +241,6 @@ def test_a_cost_is_shown_in_dollars(cost, shown):
 def test_prompt_tokens_are_all_that_went_in():
     assert prompt_tokens(Usage(1, 20, 300, 4_000)) == 4_301
 
-
-# --- a price that the provider tells -----------------------------------------------------------------------------------
 
 PRICED = {
     "id": "z-ai/glm-5",
