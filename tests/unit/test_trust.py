@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.conftest import prove
 
 from sanderling.errors import ConfigError
-from sanderling.project.trust.imports import Import, imported_path, lines_with_imports
 from sanderling.project.trust.reading import (
     MAX_DEPTH,
     MAX_ENTRIES,
@@ -22,7 +21,13 @@ from sanderling.project.trust.reading import (
     as_text,
     find_files,
 )
-from sanderling.project.trust.trust import OwnFiles, Trust
+from sanderling.project.trust.trust import (
+    Import,
+    OwnFiles,
+    Trust,
+    imported_path,
+    lines_with_imports,
+)
 
 
 @pytest.fixture

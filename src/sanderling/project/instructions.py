@@ -12,13 +12,16 @@ from typing import Any
 
 import msgspec
 
-from sanderling.project.trust.imports import (
+from sanderling.project.trust.trust import (
+    INSTRUCTION_NAMES,
     MAX_IMPORT_DEPTH,
     Import,
+    InstructionFiles,
+    OwnFiles,
+    Trust,
     imported_path,
     lines_with_imports,
 )
-from sanderling.project.trust.trust import INSTRUCTION_NAMES, InstructionFiles, OwnFiles, Trust
 from sanderling.protocol.requests import TrustFile
 
 MAX_SENT_BYTES = 32 * 1024

@@ -7,7 +7,7 @@ Failures become one sentence and a remedy, without the key.
 import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -99,14 +99,6 @@ class Key:
             raise ProviderError("auth", error.message, error.remedy) from error
         self.is_kept = bool(key)
         return key
-
-
-def without_keys(words: str, keys: Iterable[str]) -> str:
-    """Remove `keys`, and anything else that looks like one, from `words`: a server may quote the key that it was sent."""
-    for key in keys:
-        if len(key) >= MIN_KEY_CHARS:
-            words = words.replace(key, "[the key]")
-    return _KEY.sub("[a key]", words)
 
 
 class ApiConnection:
@@ -238,7 +230,11 @@ class ApiConnection:
         return explained
 
     def _without_key(self, words: str) -> str:
-        return without_keys(words, sorted(self._secrets, key=len, reverse=True))
+        """Remove our keys, and anything else that looks like one, from `words`: a server may quote the key that it was sent."""
+        for key in sorted(self._secrets, key=len, reverse=True):
+            if len(key) >= MIN_KEY_CHARS:
+                words = words.replace(key, "[the key]")
+        return _KEY.sub("[a key]", words)
 
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         """Return the error for an error response, readable even if a proxy has changed the body, and without the key."""
