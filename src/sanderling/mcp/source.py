@@ -12,11 +12,17 @@ from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.logins import ServerLogin
-from sanderling.mcp.names import MAX_NUMBER, fitted_server, tool_name
 from sanderling.mcp.offers import MAX_TOOLS, RemoteTool
 from sanderling.mcp.search import ToolIndex
 from sanderling.mcp.server import OpenTransport, Server, ServerAccess
-from sanderling.mcp.servers import McpServer, ServerAddress, filled_in
+from sanderling.mcp.servers import (
+    MAX_NUMBER,
+    McpServer,
+    ServerAddress,
+    filled_in,
+    fitted_server,
+    tool_name,
+)
 from sanderling.mcp.stdio import over_pipes
 from sanderling.mcp.tools import tool_of
 from sanderling.sandbox.confinement import SessionSandbox

@@ -11,11 +11,10 @@ from sanderling.errors import SanderlingError
 from sanderling.mcp import GRACE_S, mentions
 from sanderling.mcp.allowed import AllowedServers
 from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
-from sanderling.mcp.names import fitted_server, names_begin
 from sanderling.mcp.project_file import ProposedServer
 from sanderling.mcp.sdk import giving_way, load_sdk
 from sanderling.mcp.server import Server
-from sanderling.mcp.servers import McpServer
+from sanderling.mcp.servers import McpServer, fitted_server, names_begin
 from sanderling.mcp.source import McpSource
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (

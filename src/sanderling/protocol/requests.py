@@ -12,6 +12,12 @@ class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The base of requests: a misspelt field is an error."""
 
 
+class _OfSession(_Request, frozen=True):
+    """The base of requests about one session."""
+
+    session_id: str
+
+
 class _Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The base of answers and their parts."""
 
@@ -40,40 +46,33 @@ class SessionInfo(_Answer, frozen=True):
     excerpt: str = ""
 
 
-class RenameSession(_Request, tag="rename_session", frozen=True):
-    session_id: str
+class RenameSession(_OfSession, tag="rename_session", frozen=True):
     title: str
 
 
-class DeleteSession(_Request, tag="delete_session", frozen=True):
+class DeleteSession(_OfSession, tag="delete_session", frozen=True):
     """Delete a session's log and outputs. An open session is not deleted."""
 
-    session_id: str
 
-
-class MeasureSession(_Request, tag="measure_session", frozen=True):
+class MeasureSession(_OfSession, tag="measure_session", frozen=True):
     """Return, as `size_bytes`, how much text `@session:ID` adds to a prompt."""
 
-    session_id: str
 
-
-class ForkSession(_Request, tag="fork_session", frozen=True):
+class ForkSession(_OfSession, tag="fork_session", frozen=True):
     """
     Copy a session into the new session `new_id`, up to the turn of `prompt_id` (all of it without one).
 
     That turn is included unless `is_before`; then the answer's `prompt` is the text of its prompt.
     """
 
-    session_id: str
     new_id: str
     prompt_id: str = ""
     is_before: bool = False
 
 
-class ExportSession(_Request, tag="export_session", frozen=True):
+class ExportSession(_OfSession, tag="export_session", frozen=True):
     """Write the conversation as Markdown into a new file at `path`. The answer's `path` is the file that was written."""
 
-    session_id: str
     path: str
 
 
@@ -157,7 +156,7 @@ class Rewritten(_Answer, frozen=True):
     total_usd: float
 
 
-class ListModels(_Request, tag="list_models", frozen=True):
+class ListModels(_OfSession, tag="list_models", frozen=True):
     """
     List the models that can be chosen. The answer is `Models`.
 
@@ -165,7 +164,6 @@ class ListModels(_Request, tag="list_models", frozen=True):
     all usable providers.
     """
 
-    session_id: str
     scope: Literal["known", "own", "all"] = "own"
 
 
@@ -177,23 +175,18 @@ class Models(_Answer, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class TestProvider(_Request, tag="test_provider", frozen=True):
+class TestProvider(_OfSession, tag="test_provider", frozen=True):
     """Test what a provider can do, `PROVIDER` or `PROVIDER:MODEL`, by default the session's. The answer is a `Report`. Costs tokens."""
 
-    session_id: str
     provider: str = ""
 
 
-class ShowUsage(_Request, tag="show_usage", frozen=True):
+class ShowUsage(_OfSession, tag="show_usage", frozen=True):
     """Return a `Report` of tokens and cost."""
 
-    session_id: str
 
-
-class ShowSettings(_Request, tag="show_settings", frozen=True):
+class ShowSettings(_OfSession, tag="show_settings", frozen=True):
     """Return a `Report` of the settings in effect."""
-
-    session_id: str
 
 
 class Report(_Answer, frozen=True):
@@ -201,10 +194,8 @@ class Report(_Answer, frozen=True):
     text: str  # Markdown
 
 
-class ShowTrust(_Request, tag="show_trust", frozen=True):
+class ShowTrust(_OfSession, tag="show_trust", frozen=True):
     """Return the project files that could be trusted, as a `TrustPage`."""
-
-    session_id: str
 
 
 class TrustFile(_Answer, frozen=True):
@@ -229,27 +220,23 @@ class TrustPage(_Answer, frozen=True):
     refusal: str = ""
 
 
-class ListToolServers(_Request, tag="list_tool_servers", frozen=True):
+class ListToolServers(_OfSession, tag="list_tool_servers", frozen=True):
     """List the session's tool servers. The answer is `ToolServers`."""
-
-    session_id: str
 
 
 class ToolServers(_Answer, frozen=True):
     servers: tuple[ToolServer, ...]
 
 
-class ShowToolServer(_Request, tag="show_tool_server", frozen=True):
+class ShowToolServer(_OfSession, tag="show_tool_server", frozen=True):
     """Return a `Report` of a tool server's offers and of its output outside the protocol."""
 
-    session_id: str
     name: str
 
 
-class CheckMentions(_Request, tag="check_mentions", frozen=True):
+class CheckMentions(_OfSession, tag="check_mentions", frozen=True):
     """Return, as `KeptFiles`, the files among `paths` that a rule hides from the model."""
 
-    session_id: str
     paths: tuple[str, ...]
 
 
@@ -257,10 +244,9 @@ class KeptFiles(_Answer, frozen=True):
     paths: tuple[str, ...]
 
 
-class InspectToolUse(_Request, tag="inspect_tool_use", frozen=True):
+class InspectToolUse(_OfSession, tag="inspect_tool_use", frozen=True):
     """Return a tool call in full, as a `WholeToolUse`."""
 
-    session_id: str
     id: str
 
 
@@ -270,10 +256,9 @@ class WholeToolUse(_Answer, frozen=True):
     result: str
 
 
-class ListChanges(_Request, tag="list_changes", frozen=True):
+class ListChanges(_OfSession, tag="list_changes", frozen=True):
     """List the turns of a session, or only `turn`, with the agent's changes in each. The answer is `Changes`."""
 
-    session_id: str
     turn: str = ""
 
 
@@ -309,14 +294,13 @@ class Changes(_Answer, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class ShowDifference(_Request, tag="show_difference", frozen=True):
+class ShowDifference(_OfSession, tag="show_difference", frozen=True):
     """
     Return, as `FilesBefore`, what the agent changed in the last turn or in the session, including by commands, or only in `path`.
 
     "unreviewed" means the changes by file tools that the user has not reviewed.
     """
 
-    session_id: str
     what: Literal["turn", "session", "unreviewed"] = "turn"
     path: str = ""
 
@@ -342,10 +326,9 @@ class FilesBefore(_Answer, frozen=True):
     left: tuple[RestoredFile, ...] = ()
 
 
-class PreviewRewind(_Request, tag="preview_rewind", frozen=True):
+class PreviewRewind(_OfSession, tag="preview_rewind", frozen=True):
     """Return what rewinding to before a prompt would do to the current files, as a `RewindPreview`."""
 
-    session_id: str
     prompt_id: str
 
 
