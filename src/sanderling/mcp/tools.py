@@ -11,7 +11,6 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from sanderling.commands.output import MAX_TOLD_BYTES, OutputLog
 from sanderling.errors import ToolError
 from sanderling.images import MEDIA_TYPES, ImageError, checked_base64
 from sanderling.mcp.offers import RemoteTool
@@ -20,6 +19,7 @@ from sanderling.mcp.server import Server
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.text import printable
 from sanderling.tools.base import Arguments, Context, OutsideTool
+from sanderling.tools.commands.output import MAX_TOLD_BYTES, OutputLog
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Content, Outcome, Preview
 from sanderling.tools.workspace import Workspace

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import NamedTuple
 
-from sanderling.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
 from sanderling.protocol.messages import Usage
+from sanderling.providers.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
 
 MAX_TURNS = 12  # shown in the report
 
